@@ -1,0 +1,18 @@
+//! What the runtime needs from a processor architecture, and nothing else.
+//!
+//! The contract, which each architecture's file fulfils:
+//!
+//! | item | meaning |
+//! |---|---|
+//! | [`thread_pointer`], [`set_thread_pointer`] | read and write the register that thread-locals hang off |
+//! | [`supported`] | can user code write that register, and save all registers? asked once at start |
+//! | [`syscall`] | a system call that writes no `errno`: safe whatever thread pointer is set |
+//! | [`Frame`] | program counter and stack pointer of an interrupted thread, and the injection of a preemption |
+//! | [`call_at_bottom`] | call a function in a frame that ends every backtrace |
+//!
+//! Nothing here touches a thread-local, allocates, or takes a lock.
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod x86_64;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use x86_64::*;
