@@ -1,0 +1,159 @@
+//! greenthread beside its peers on the same work, in the same run.
+//!
+//! The idea: this machine is noisy, so numbers of different minutes cannot be compared. Every
+//! measurement is therefore one short process (`run CONTENDER KIND N WORKERS OPS`, also the
+//! command line of the Go program), and the contenders of a row take turns, round after round,
+//! starting from a different one each round. A row shows each one's median and best.
+//!
+//! Invariants:
+//! 1. All contenders of a row do the same number of operations with the same number of workers.
+//! 2. All work is done and timed inside the runtime measured, after a warm-up of the same kind,
+//!    in a process that has started no other runtime.
+//! 3. A contender that fails or hangs shows as such in its row and disturbs no other.
+
+mod on_greenthread;
+mod on_may;
+mod on_tokio;
+mod table;
+mod work;
+
+use std::env;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use table::Row;
+use work::Work;
+
+/// What is measured, and how many operations a measurement takes.
+const WORKS: [(Work, u64); 6] = [
+    (Work::Spawn(1), 100_000),
+    (Work::Spawn(1000), 100_000),
+    (Work::Yield(2), 1_000_000),
+    (Work::Yield(10), 1_000_000),
+    (Work::Yield(1000), 1_000_000),
+    (Work::Wake, 400_000),
+];
+
+/// Far beyond what any measurement takes: who is not done by then hangs.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+const USAGE: &str = "usage: greenthread-peers [--rounds N] [spawn|yield|wake]...";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let done = match args.split_first() {
+        Some((first, rest)) if first == "run" => run(rest),
+        _ => compare(&args),
+    };
+    match done {
+        Some(()) => ExitCode::SUCCESS,
+        None => {
+            eprintln!("{USAGE}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One measurement in this process: `CONTENDER KIND N WORKERS OPS`. Prints `CONTENDER ns_per_op`.
+fn run(args: &[String]) -> Option<()> {
+    let [contender, kind, n, workers, ops] = args else {
+        return None;
+    };
+    let measure = match contender.as_str() {
+        "greenthread" => on_greenthread::measure,
+        "tokio" => on_tokio::measure,
+        "may" => on_may::measure,
+        _ => return None,
+    };
+    let work = Work::parse(kind, n.parse().ok()?)?;
+    let ops: u64 = ops.parse().ok()?;
+    let elapsed = measure(work, workers.parse().ok()?, ops);
+    println!("{contender} {:.2}", elapsed.as_nanos() as f64 / ops as f64);
+    Some(())
+}
+
+/// All rows, as a markdown table.
+fn compare(args: &[String]) -> Option<()> {
+    let (mut rounds, mut kinds) = (7, Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--rounds" => rounds = args.next()?.parse().ok().filter(|&rounds| rounds > 0)?,
+            "spawn" | "yield" | "wake" => kinds.push(arg.as_str()),
+            _ => return None,
+        }
+    }
+
+    let me = env::current_exe().expect("no path to this program");
+    let mut contenders = ["greenthread", "tokio", "may"]
+        .map(|name| (name, me.clone()))
+        .to_vec();
+    match build_go(me.parent().expect("a program lies in a directory")) {
+        Some(go) => contenders.push(("Go", go)),
+        None => eprintln!("no `go` on PATH, or it fails to build: going on without Go"),
+    }
+
+    let names: Vec<&str> = contenders.iter().map(|&(name, _)| name).collect();
+    println!("Nanoseconds an operation: median (best) of {rounds} interleaved rounds.\n");
+    println!("{}", table::head(&names));
+    for workers in [2, 1] {
+        for (work, ops) in WORKS {
+            if !kinds.is_empty() && !kinds.contains(&work.kind()) {
+                continue;
+            }
+            let mut row = Row::new(contenders.len());
+            for round in 0..rounds {
+                for turn in 0..contenders.len() {
+                    let i = (round + turn) % contenders.len();
+                    let (name, program) = &contenders[i];
+                    row.add(i, in_a_process(program, name, work, workers, ops));
+                }
+            }
+            println!("{}", row.show(&names, &work.to_string(), workers));
+        }
+    }
+    Some(())
+}
+
+/// Runs one measurement in a process of its own; `None` if it fails or hangs.
+fn in_a_process(program: &Path, name: &str, work: Work, workers: usize, ops: u64) -> Option<f64> {
+    let mut child = Command::new(program)
+        .args(["run", name, work.kind()])
+        .args([work.threads() as u64, workers as u64, ops].map(|n| n.to_string()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .ok()?;
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().ok()? {
+            Some(status) => break status,
+            None if start.elapsed() < TIME_LIMIT => thread::sleep(Duration::from_millis(2)),
+            None => {
+                eprintln!("{name} hangs: {work}, {workers} workers");
+                let _ = child.kill();
+                break child.wait().ok()?;
+            }
+        }
+    };
+    let mut line = String::new();
+    child.stdout.take()?.read_to_string(&mut line).ok()?;
+    let ns = line.split_whitespace().nth(1)?.parse().ok()?;
+    status.success().then_some(ns)
+}
+
+/// Builds the Go program into `dir`.
+fn build_go(dir: &Path) -> Option<PathBuf> {
+    let program = dir.join("go-peer");
+    let status = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg("main.go")
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/go"))
+        .envs([("GOFLAGS", "-mod=mod"), ("GOTOOLCHAIN", "local")])
+        .status();
+    status.ok()?.success().then_some(program)
+}

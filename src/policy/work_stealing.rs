@@ -1,0 +1,209 @@
+//! Work stealing (the default): a queue per processor, thieves that take half, a global queue behind.
+//!
+//! The design is the Go scheduler's; the seeds call it "distributed runqueues with stealing". A processor looks at
+//! its next slot, then at its local queue, then at the global queue; every 61st time at the global queue first, so
+//! that a busy local queue cannot starve it (61: a prime, so that it does not fall into step with a program's
+//! period; Go's number).
+//!
+//! - *Next slot.* The thread readied last by the running one runs next: it finds its data in the cache. A thread it
+//!   displaces goes to the back of the local queue. It is used at most [`NEXT_IN_A_ROW`] times while others wait, and
+//!   it goes on in the time slice it was readied in.
+//! - *Local queue.* crossbeam's deque in FIFO flavour, kept within its first 64 slots, where it never allocates.
+//!   When it is full, half of it moves to the global queue.
+//! - *Stealing.* Half of a random victim's queue; its next slot only on the last pass, for its owner is about to
+//!   run it.
+//!
+//! Rejected: crossbeam's `Injector` as the global queue, which allocates; waking a sleeper whenever the next slot is
+//! filled, which costs a ping-pong pair 13 µs a message (the monitor looks after a next slot that is not used).
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+use crossbeam_deque::{Steal, Stealer, Worker};
+
+use super::fifo::{Fifo, GlobalQueue};
+use super::{Next, Policy, Readied, Seat};
+use crate::atomic::{AtomicPtr, Ordering};
+use crate::green::Green;
+
+/// What a deque holds before it allocates; one slot is spared, since a thief moves at most half of it at once.
+const CAPACITY: usize = 63;
+/// What a thief or the global queue hands over at once at most.
+const BATCH: usize = 32;
+const GLOBAL_INTERVAL: u32 = 61;
+const NEXT_IN_A_ROW: u32 = 3;
+
+pub(crate) struct WorkStealing {
+    global: GlobalQueue,
+    locals: Box<[Local]>,
+}
+
+#[repr(align(128))]
+struct Local {
+    queue: Worker<NonNull<Green>>,
+    stealer: Stealer<NonNull<Green>>,
+    next: AtomicPtr<Green>,
+    picks: Cell<u32>,
+    next_in_a_row: Cell<u32>,
+}
+
+// SAFETY: `queue` and the cells are used only by the holder of the processor's `Seat`, of which there is one at a
+// time, and seats change hands with a Release and an Acquire (`sched::ownership`).
+unsafe impl Sync for Local {}
+// SAFETY: as above; the pointers are to `Green`, which is Sync.
+unsafe impl Send for Local {}
+
+fn green(pointer: NonNull<Green>) -> &'static Green {
+    // SAFETY: queues hold records of green threads, which are never freed.
+    unsafe { pointer.as_ref() }
+}
+
+impl WorkStealing {
+    pub(crate) fn new(processors: usize) -> WorkStealing {
+        let local = |_| {
+            let queue = Worker::new_fifo();
+            let stealer = queue.stealer();
+            Local {
+                queue,
+                stealer,
+                next: AtomicPtr::new(core::ptr::null_mut()),
+                picks: Cell::new(0),
+                next_in_a_row: Cell::new(0),
+            }
+        };
+        WorkStealing { global: GlobalQueue::new(), locals: (0..processors).map(local).collect() }
+    }
+
+    fn from_global(&self, local: &Local, processors: usize) -> Option<&'static Green> {
+        let (first, mut batch) =
+            self.global.take(|left| (left / processors).min(BATCH).min(CAPACITY - local.queue.len()))?;
+        while let Some(green) = batch.pop() {
+            local.queue.push(NonNull::from(green));
+        }
+        Some(first)
+    }
+
+    #[inline]
+    fn push(&self, local: &Local, green: &'static Green) {
+        if local.queue.len() >= CAPACITY {
+            self.overflow(local, green);
+        } else {
+            local.queue.push(NonNull::from(green));
+        }
+    }
+
+    /// The queue is full: its older half goes to the global queue, `green` behind it.
+    #[cold]
+    #[inline(never)]
+    fn overflow(&self, local: &Local, last: &'static Green) {
+        let mut batch = Fifo::new();
+        for _ in 0..BATCH {
+            match local.queue.pop() {
+                Some(pointer) => batch.push(green(pointer)),
+                None => break,
+            }
+        }
+        batch.push(last);
+        self.global.append(batch);
+    }
+}
+
+impl Policy for WorkStealing {
+    #[inline]
+    fn ready(&self, seat: Seat, green: &'static Green, how: Readied) -> bool {
+        let local = &self.locals[seat.index()];
+        match how {
+            Readied::Yielded => {
+                self.push(local, green);
+                false
+            }
+            Readied::ByRunning => {
+                let pointer = core::ptr::from_ref(green).cast_mut();
+                // Release: publishes the record to a thief, whose swap is an Acquire; Acquire: the displaced one
+                // was put there by an earlier owner of the seat.
+                let displaced = local.next.swap(pointer, Ordering::AcqRel);
+                // SAFETY: the slot holds null or the record of a green thread.
+                match unsafe { displaced.as_ref() } {
+                    None => false,
+                    Some(displaced) => {
+                        self.push(local, displaced);
+                        true
+                    }
+                }
+            }
+        }
+    }
+
+    fn ready_globally(&self, green: &'static Green) {
+        self.global.push(green);
+    }
+
+    #[inline]
+    fn next(&self, seat: Seat) -> Option<Next> {
+        let local = &self.locals[seat.index()];
+        let fresh = |green| Next { green, inherits_slice: false };
+        let picks = local.picks.get().wrapping_add(1);
+        local.picks.set(picks);
+        if picks.is_multiple_of(GLOBAL_INTERVAL)
+            && let Some((green, _)) = self.global.take(|_| 0)
+        {
+            return Some(fresh(green));
+        }
+        if !local.next.load(Ordering::Relaxed).is_null() {
+            let used = local.next_in_a_row.get();
+            // Acquire, Release: as in `ready`; a thief may have been faster.
+            let pointer = local.next.swap(core::ptr::null_mut(), Ordering::AcqRel);
+            // SAFETY: the slot holds null or the record of a green thread.
+            if let Some(green) = unsafe { pointer.as_ref() } {
+                if used < NEXT_IN_A_ROW || local.queue.is_empty() {
+                    local.next_in_a_row.set(used + 1);
+                    return Some(Next { green, inherits_slice: true });
+                }
+                self.push(local, green);
+            }
+        }
+        local.next_in_a_row.set(0);
+        if let Some(pointer) = local.queue.pop() {
+            return Some(fresh(green(pointer)));
+        }
+        self.from_global(local, self.locals.len()).map(fresh)
+    }
+
+    fn steal(&self, seat: Seat, random: u32, last: bool) -> Option<&'static Green> {
+        let (me, count) = (seat.index(), self.locals.len());
+        let mine = &self.locals[me].queue;
+        let start = random as usize % count;
+        let victims = (start..start + count).map(|i| i % count).filter(|&i| i != me);
+        for victim in victims.map(|i| &self.locals[i]) {
+            loop {
+                match victim.stealer.steal_batch_with_limit_and_pop(mine, BATCH) {
+                    Steal::Success(pointer) => return Some(green(pointer)),
+                    Steal::Empty => break,
+                    Steal::Retry => core::hint::spin_loop(),
+                }
+            }
+            if last && !victim.next.load(Ordering::Relaxed).is_null() {
+                // Acquire: pairs with the Release in `ready`.
+                let pointer = victim.next.swap(core::ptr::null_mut(), Ordering::Acquire);
+                // SAFETY: the slot holds null or the record of a green thread.
+                if let Some(green) = unsafe { pointer.as_ref() } {
+                    return Some(green);
+                }
+            }
+        }
+        None
+    }
+
+    fn has_work(&self) -> bool {
+        !self.global.is_empty() || (0..self.locals.len()).any(|i| self.len(i) != 0)
+    }
+
+    fn len(&self, processor: usize) -> usize {
+        let local = &self.locals[processor];
+        local.stealer.len() + !local.next.load(Ordering::Relaxed).is_null() as usize
+    }
+
+    fn global_len(&self) -> usize {
+        self.global.len()
+    }
+}

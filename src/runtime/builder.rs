@@ -1,0 +1,176 @@
+//! The builder of runtimes.
+
+use std::io;
+use std::time::Duration;
+
+use super::config::{self, MAX_PROCESSORS, invalid};
+use super::{Backend, KernelBackend, Mode, Runtime, prepare};
+use crate::sched::machine;
+use crate::sched::{Cluster, Config, preempt, signals};
+use crate::thread::builder::check_stack_size;
+
+const DEFAULT_STACK_SIZE: usize = 1 << 20;
+const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
+const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
+const LONGEST_TIME_SLICE: Duration = Duration::from_secs(3600);
+const DEFAULT_KERNEL_THREADS: usize = 10_000;
+
+/// Configures a [`Runtime`]. What is not set here comes from the environment (`GREENTHREAD_PROCS`, `_STACK_SIZE`,
+/// `_MODE`, `_POLICY`, `_SIGNAL`), else from the defaults.
+///
+/// ```
+/// use std::time::Duration;
+/// let runtime = greenthread::runtime::Builder::new()
+///     .processors(2)
+///     .stack_size(256 << 10)
+///     .time_slice(Duration::from_millis(5))
+///     .build()?;
+/// assert_eq!(runtime.spawn(|| "done").join().unwrap(), "done");
+/// runtime.shutdown();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "must be built"]
+pub struct Builder {
+    processors: Option<usize>,
+    stack_size: Option<usize>,
+    time_slice: Option<Duration>,
+    preempt_signal: Option<i32>,
+    max_kernel_threads: Option<usize>,
+    mode: Option<Mode>,
+}
+
+impl Builder {
+    /// A builder with nothing set.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// How many threads run at once: 1 to 4096. Default: the CPUs that this process may use, by affinity and cgroup quota.
+    pub fn processors(mut self, count: usize) -> Builder {
+        self.processors = Some(count);
+        self
+    }
+
+    /// The stack size of threads that do not ask for another, in bytes: 16 KiB to 64 GiB. Default: 1 MiB, of which
+    /// memory is used only as far as the stack is.
+    pub fn stack_size(mut self, size: usize) -> Builder {
+        self.stack_size = Some(size);
+        self
+    }
+
+    /// How long a thread runs while others wait: 20 µs to an hour. Default: 10 ms.
+    pub fn time_slice(mut self, slice: Duration) -> Builder {
+        self.time_slice = Some(slice);
+        self
+    }
+
+    /// The signal that ends a time slice: a real-time signal that the program does not use. Default: one that is free.
+    pub fn preempt_signal(mut self, signal: i32) -> Builder {
+        self.preempt_signal = Some(signal);
+        self
+    }
+
+    /// How many kernel threads there may be, blocked ones included: at least one more than `processors`. Default: 10,000.
+    pub fn max_kernel_threads(mut self, count: usize) -> Builder {
+        self.max_kernel_threads = Some(count);
+        self
+    }
+
+    /// Green threads or kernel threads. Default: green ones where they can be had; if not, a line on standard error says
+    /// why.
+    pub fn mode(mut self, mode: Mode) -> Builder {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    /// `InvalidInput`, naming the knob or the variable, the value, and what is accepted. `Unsupported` if green threads
+    /// were asked for and cannot be had. Otherwise what the system answered when it was asked for kernel threads.
+    pub fn build(self) -> io::Result<Runtime> {
+        config::policy()?;
+        let processors = match self.processors {
+            Some(count) if (1..=MAX_PROCESSORS).contains(&count) => count,
+            Some(count) => {
+                return Err(invalid(format!("{count} processors: accepted are 1 to {MAX_PROCESSORS}")));
+            }
+            None => match config::processors()? {
+                Some(count) => count,
+                None => std::thread::available_parallelism()?.get().min(MAX_PROCESSORS),
+            },
+        };
+        let asked_stack = match self.stack_size {
+            Some(size) => check_stack_size(size).map(|()| Some(size))?,
+            None => config::stack_size()?,
+        };
+        // A slot's usable bytes are a power of two: so is the size that the caches of stacks go by.
+        let stack_size = asked_stack.unwrap_or(DEFAULT_STACK_SIZE).next_power_of_two();
+        let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
+        if !(SHORTEST_TIME_SLICE..=LONGEST_TIME_SLICE).contains(&time_slice) {
+            return Err(invalid(format!(
+                "a time slice of {time_slice:?}: accepted are {SHORTEST_TIME_SLICE:?} to {LONGEST_TIME_SLICE:?}"
+            )));
+        }
+        let max_kernel_threads =
+            self.max_kernel_threads.unwrap_or(DEFAULT_KERNEL_THREADS.max(processors + 1));
+        if !(processors + 1..=machine::MAX).contains(&max_kernel_threads) {
+            return Err(invalid(format!(
+                "at most {max_kernel_threads} kernel threads: accepted are {} (one more than processors) to {}",
+                processors + 1,
+                machine::MAX
+            )));
+        }
+        let asked_signal = match self.preempt_signal {
+            Some(signal) => config::check_signal(signal).map(|()| Some(signal))?,
+            None => config::preempt_signal()?,
+        };
+        let asked_mode = match self.mode {
+            Some(mode) => Some(mode),
+            None => config::mode()?,
+        };
+        let mode = match (asked_mode, asked_mode.is_some_and(|m| m == Mode::Kernel)) {
+            (_, true) => Mode::Kernel,
+            (asked, false) => match (prepare(stack_size), asked) {
+                (Ok(()), _) => Mode::Green,
+                (Err(reason), Some(_)) => {
+                    let message = format!("green threads cannot be had here: {reason}");
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+                }
+                (Err(reason), None) => {
+                    say_once(reason);
+                    Mode::Kernel
+                }
+            },
+        };
+        let backend = match mode {
+            Mode::Kernel => Backend::Kernel(KernelBackend::start(asked_stack, processors)),
+            Mode::Green => {
+                let signal = match asked_signal {
+                    Some(signal) => signal,
+                    None => config::choose_signal()?,
+                };
+                signals::reserve(signal);
+                preempt::install(signal)?;
+                Backend::Green(Cluster::start(Config {
+                    processors,
+                    stack_size,
+                    time_slice,
+                    signal,
+                    max_kernel_threads,
+                })?)
+            }
+        };
+        Ok(Runtime { backend })
+    }
+}
+
+fn say_once(reason: &str) {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        eprintln!(
+            "greenthread: every thread is a kernel thread, because {reason} (GREENTHREAD_MODE=kernel silences this)"
+        );
+    });
+}

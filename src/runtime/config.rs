@@ -1,0 +1,90 @@
+//! Knobs from the environment: `GREENTHREAD_*`. A value that is not accepted is an error, never ignored.
+
+use std::io;
+
+use super::Mode;
+use crate::sys::signal;
+use crate::thread::builder::check_stack_size;
+
+/// More processors than any machine has.
+pub(super) const MAX_PROCESSORS: usize = 4096;
+
+/// The value of `variable`, read by `read`; an error names both and what is `accepted`.
+fn read<T>(
+    variable: &str,
+    accepted: &str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> io::Result<Option<T>> {
+    let Some(value) = std::env::var_os(variable) else { return Ok(None) };
+    match value.to_str().and_then(read) {
+        Some(result) => Ok(Some(result)),
+        None => Err(invalid(format!("{variable}={value:?}: accepted is {accepted}"))),
+    }
+}
+
+pub(super) fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+pub(super) fn processors() -> io::Result<Option<usize>> {
+    let accepted = format!("a number from 1 to {MAX_PROCESSORS}");
+    read("GREENTHREAD_PROCS", &accepted, |text| {
+        text.parse().ok().filter(|n| (1..=MAX_PROCESSORS).contains(n))
+    })
+}
+
+pub(super) fn stack_size() -> io::Result<Option<usize>> {
+    let accepted = "a number of bytes from 16384 (16 KiB) to 68719476736 (64 GiB)";
+    read("GREENTHREAD_STACK_SIZE", accepted, |text| {
+        text.parse().ok().filter(|&size| check_stack_size(size).is_ok())
+    })
+}
+
+pub(super) fn mode() -> io::Result<Option<Mode>> {
+    read("GREENTHREAD_MODE", "green or kernel", |text| match text {
+        "green" => Some(Mode::Green),
+        "kernel" => Some(Mode::Kernel),
+        _ => None,
+    })
+}
+
+/// There is one policy so far; others are refused rather than ignored.
+pub(super) fn policy() -> io::Result<Option<()>> {
+    read("GREENTHREAD_POLICY", "work-stealing", |text| (text == "work-stealing").then_some(()))
+}
+
+pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
+    let accepted = format!(
+        "the number of a real-time signal that the program does not use, from {} to {}",
+        libc::SIGRTMIN(),
+        libc::SIGRTMAX()
+    );
+    read("GREENTHREAD_SIGNAL", &accepted, |text| {
+        text.parse().ok().filter(|&signal| check_signal(signal).is_ok())
+    })
+}
+
+/// Whether `signal` can preempt.
+pub(super) fn check_signal(signal: i32) -> io::Result<()> {
+    let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
+    if !(first..=last).contains(&signal) {
+        return Err(invalid(format!(
+            "preemption signal {signal}: accepted is a real-time signal, {first} to {last}"
+        )));
+    }
+    if !signal::is_free(signal) && !crate::sched::signals::is_reserved(signal) {
+        return Err(invalid(format!(
+            "preemption signal {signal}: the program has a handler for it; accepted is one that is free"
+        )));
+    }
+    Ok(())
+}
+
+/// A real-time signal that nobody uses: the one that another runtime preempts with, or the highest free one.
+pub(super) fn choose_signal() -> io::Result<i32> {
+    let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
+    candidates()
+        .find(|&signal| crate::sched::signals::is_reserved(signal))
+        .or_else(|| candidates().find(|&signal| signal::is_free(signal)))
+        .ok_or_else(|| io::Error::other("every real-time signal has a handler: none is left to preempt with"))
+}

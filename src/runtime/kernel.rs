@@ -1,0 +1,56 @@
+//! Kernel-thread mode: no scheduler, only a count of threads.
+
+use std::sync::OnceLock;
+
+use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::wait::Waiter;
+
+pub(crate) struct KernelBackend {
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) processors: usize,
+    pub(crate) spawns: AtomicU64,
+    pub(crate) live: AtomicUsize,
+    closing: AtomicBool,
+    drained: Waiter,
+}
+
+impl KernelBackend {
+    /// Never freed: threads hold it without counting.
+    pub(crate) fn start(stack_size: Option<usize>, processors: usize) -> &'static KernelBackend {
+        Box::leak(Box::new(KernelBackend {
+            stack_size,
+            processors,
+            spawns: AtomicU64::new(0),
+            live: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            drained: Waiter::new(),
+        }))
+    }
+
+    /// What a forked child spawns on.
+    pub(crate) fn of_forked_child() -> &'static KernelBackend {
+        static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
+        CHILD.get_or_init(|| KernelBackend::start(None, 1))
+    }
+
+    /// A thread is about to start.
+    pub(crate) fn enter(&self) {
+        self.spawns.fetch_add(1, Ordering::Relaxed);
+        self.live.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has ended, or could not be started.
+    pub(crate) fn leave(&self) {
+        // SeqCst: pairs with `close`, which stores `closing` before it loads `live`.
+        if self.live.fetch_sub(1, Ordering::SeqCst) == 1 && self.closing.load(Ordering::SeqCst) {
+            self.drained.wake();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        while self.live.load(Ordering::SeqCst) != 0 {
+            self.drained.wait(None);
+        }
+    }
+}

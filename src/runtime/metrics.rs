@@ -1,0 +1,90 @@
+//! What a runtime has done so far.
+
+use super::KernelBackend;
+use crate::atomic::Ordering;
+use crate::sched::Cluster;
+
+/// Figures of a runtime: counts since its start, and what is so now.
+///
+/// ```
+/// use greenthread::runtime::Runtime;
+/// greenthread::spawn(|| ()).join().unwrap();
+/// assert!(Runtime::global().metrics().spawns >= 1);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Times a green thread was left, for whatever reason.
+    pub switches: u64,
+    /// Times a processor took threads from another one's queue.
+    pub steals: u64,
+    /// Times a thread was interrupted because its time slice was over.
+    pub preemptions: u64,
+    /// Times a processor was taken from a thread that was blocked in the kernel, or could not be interrupted.
+    pub hand_offs: u64,
+    /// Threads started.
+    pub spawns: u64,
+    /// Times a sleeping kernel thread was woken because there was work.
+    pub wake_ups: u64,
+    /// Threads that have been started and have not ended.
+    pub live_threads: usize,
+    /// Kernel threads that run green threads, blocked ones and idle ones included.
+    pub kernel_threads: usize,
+    /// Those of them that are idle.
+    pub parked_kernel_threads: usize,
+    /// Ready threads that wait in the global queue.
+    pub global_queue_len: usize,
+    /// Figures of each processor.
+    pub processors: Vec<ProcessorMetrics>,
+}
+
+/// Figures of one processor.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ProcessorMetrics {
+    /// Ready threads that wait in its queue.
+    pub queue_len: usize,
+    /// Times a green thread on it was left.
+    pub switches: u64,
+}
+
+impl Metrics {
+    pub(super) fn of_cluster(cluster: &'static Cluster) -> Metrics {
+        let processors = cluster.processors();
+        Metrics {
+            switches: processors.iter().map(|p| p.switches.get()).sum(),
+            steals: processors.iter().map(|p| p.steals.get()).sum(),
+            preemptions: processors.iter().map(|p| p.preemptions.get()).sum::<u64>()
+                + cluster.detached_preemptions.get(),
+            hand_offs: cluster.hand_offs.get(),
+            spawns: processors.iter().map(|p| p.spawns.get()).sum::<u64>()
+                + cluster.spawned_outside.get(),
+            wake_ups: cluster.wake_ups.get(),
+            live_threads: cluster.live.load(Ordering::Relaxed),
+            kernel_threads: cluster.machines.load(Ordering::Relaxed),
+            parked_kernel_threads: {
+                let _off = crate::current::preemption_off();
+                cluster.spare_count()
+            },
+            global_queue_len: cluster.policy.global_len(),
+            processors: processors
+                .iter()
+                .map(|p| ProcessorMetrics {
+                    queue_len: cluster.policy.len(p.index),
+                    switches: p.switches.get(),
+                })
+                .collect(),
+        }
+    }
+
+    pub(super) fn of_kernel_threads(backend: &KernelBackend) -> Metrics {
+        let live = backend.live.load(Ordering::Relaxed);
+        Metrics {
+            spawns: backend.spawns.load(Ordering::Relaxed),
+            live_threads: live,
+            kernel_threads: live,
+            processors: vec![ProcessorMetrics::default(); backend.processors],
+            ..Metrics::default()
+        }
+    }
+}

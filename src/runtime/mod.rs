@@ -1,0 +1,190 @@
+//! Runtimes: the default one, others beside it, their knobs and their metrics.
+//!
+//! A [`Runtime`] is a handle to a cluster: processors, a scheduler, a monitor. The default one starts when it is first
+//! needed. In [`Mode::Kernel`] a runtime has no cluster: every thread is a kernel thread behind the same API.
+
+mod builder;
+mod config;
+mod kernel;
+mod metrics;
+
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, OnceLock};
+
+pub use self::builder::Builder;
+pub(crate) use self::kernel::KernelBackend;
+pub use self::metrics::{Metrics, ProcessorMetrics};
+use crate::sched::{self, Cluster};
+use crate::thread::{self, JoinHandle};
+use crate::{current, stack, tls};
+
+/// How a runtime's threads are run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// As green threads: many on each kernel thread.
+    Green,
+    /// As kernel threads, one each. Same API, same results, heavier. It is what remains where thread-locals cannot be
+    /// isolated (other processors, systems or C libraries), and what `GREENTHREAD_MODE=kernel` asks for.
+    Kernel,
+}
+
+/// What runs the threads of a runtime.
+#[derive(Clone, Copy)]
+pub(crate) enum Backend {
+    Green(&'static Cluster),
+    Kernel(&'static KernelBackend),
+}
+
+/// A runtime: threads spawned on it stay on its processors, and so do the threads that they spawn.
+///
+/// Most programs need only the default one and never name it. Others are made with [`Runtime::builder`]. Dropping a
+/// `Runtime` leaves its threads running; [`Runtime::shutdown`] waits for them.
+///
+/// ```
+/// use greenthread::runtime::Runtime;
+/// let runtime = Runtime::builder().processors(1).build()?;
+/// let sum = runtime.spawn(|| (1..=10).sum::<u32>());
+/// assert_eq!(sum.join().unwrap(), 55);
+/// runtime.shutdown();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Runtime {
+    backend: Backend,
+}
+
+impl Runtime {
+    /// Starts a runtime with the knobs' defaults: see [`Builder`].
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn new() -> io::Result<Runtime> {
+        Builder::new().build()
+    }
+
+    /// A builder for a runtime with other knobs.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// The default runtime; started now if nothing has needed it yet.
+    ///
+    /// # Panics
+    /// If it cannot be started, with the reason: a `GREENTHREAD_*` variable with a bad value, or no kernel thread to be had.
+    pub fn global() -> &'static Runtime {
+        match Runtime::try_global() {
+            Ok(runtime) => runtime,
+            Err(error) => panic!("failed to start the runtime: {error}"),
+        }
+    }
+
+    fn try_global() -> io::Result<&'static Runtime> {
+        static GLOBAL: OnceLock<Runtime> = OnceLock::new();
+        static STARTING: Mutex<()> = Mutex::new(());
+        if let Some(runtime) = GLOBAL.get() {
+            return Ok(runtime);
+        }
+        let _starting = STARTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(runtime) = GLOBAL.get() {
+            return Ok(runtime);
+        }
+        let runtime = Runtime::new()?;
+        Ok(GLOBAL.get_or_init(|| runtime))
+    }
+
+    /// Where a thread that is spawned here runs: with its spawner, or on the default runtime.
+    pub(crate) fn backend_here() -> io::Result<Backend> {
+        if sched::fork::is_child() {
+            return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
+        }
+        match current::green() {
+            Some(green) => Ok(Backend::Green(green.cluster())),
+            None => Runtime::try_global().map(|runtime| runtime.backend),
+        }
+    }
+
+    /// Starts a thread on this runtime.
+    ///
+    /// # Panics
+    /// If the thread cannot be started, with the reason.
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let backend = match sched::fork::is_child() {
+            true => Backend::Kernel(KernelBackend::of_forked_child()),
+            false => self.backend,
+        };
+        match thread::Builder::new().spawn_on(backend, f) {
+            Ok(handle) => handle,
+            Err(error) => panic!("failed to spawn thread: {error}"),
+        }
+    }
+
+    /// How this runtime runs its threads.
+    pub fn mode(&self) -> Mode {
+        match self.backend {
+            Backend::Green(_) => Mode::Green,
+            Backend::Kernel(_) => Mode::Kernel,
+        }
+    }
+
+    /// How many of its threads run at once. In kernel-thread mode: as many as there are CPUs.
+    pub fn processors(&self) -> usize {
+        match self.backend {
+            Backend::Green(cluster) => cluster.processors().len(),
+            Backend::Kernel(backend) => backend.processors,
+        }
+    }
+
+    /// What the runtime has done so far, and what it is doing. The figures are read one after the other, while threads
+    /// run.
+    pub fn metrics(&self) -> Metrics {
+        match self.backend {
+            Backend::Green(cluster) => Metrics::of_cluster(cluster),
+            Backend::Kernel(backend) => Metrics::of_kernel_threads(backend),
+        }
+    }
+
+    /// Waits until all threads of this runtime have ended, those that they spawn meanwhile included, then ends its kernel
+    /// threads.
+    ///
+    /// # Panics
+    /// If it is called on a thread of this runtime, which would wait for itself.
+    pub fn shutdown(self) {
+        match self.backend {
+            Backend::Green(cluster) => {
+                let inside = current::green().is_some_and(|g| core::ptr::eq(g.cluster(), cluster));
+                assert!(!inside, "Runtime::shutdown was called on one of the runtime's own threads");
+                cluster.close();
+            }
+            Backend::Kernel(backend) => backend.close(),
+        }
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("mode", &self.mode())
+            .field("processors", &self.processors())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Prepares the process for green threads, once; the reason if they cannot be had.
+fn prepare(default_stack: usize) -> &'static Result<(), String> {
+    static PREPARED: OnceLock<Result<(), String>> = OnceLock::new();
+    PREPARED.get_or_init(|| {
+        tls::init()?;
+        if !crate::sys::kernel_thread::register_barrier() {
+            return Err("the kernel has no expedited membarrier".into());
+        }
+        stack::init(crate::green::reserve(), default_stack).map_err(|error| error.to_string())?;
+        stack::overflow::install(crate::green::name_of);
+        sched::fork::register();
+        thread::install_panic_hook();
+        Ok(())
+    })
+}

@@ -1,0 +1,136 @@
+//! A cluster: processors, a policy, machines, a monitor. What a `Runtime` is a handle to.
+//!
+//! Its control block (a few KiB) is never freed: a green thread, a late signal or a waker may hold a reference
+//! without counting it. Starting one allocates; nothing after that does, but for what the recruiter makes.
+
+use core::cell::Cell;
+use std::io;
+use std::time::Duration;
+
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::policy::{Policy, WorkStealing};
+use crate::sched::idle::IdleWord;
+use crate::sched::processor::Counter;
+use crate::sched::{Machine, Processor, idlers::Idlers, recruiter, sysmon};
+use crate::sys::lock::Lock;
+use crate::sys::signal::{self, Mask};
+use crate::wait::Waiter;
+
+/// What a cluster is made with; checked by `runtime::Builder`.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) processors: usize,
+    pub(crate) stack_size: usize,
+    pub(crate) time_slice: Duration,
+    pub(crate) signal: i32,
+    pub(crate) max_kernel_threads: usize,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) config: Config,
+    pub(crate) policy: Box<dyn Policy>,
+    processors: AtomicPtr<Processor>,
+    /// How many processors sleep and how many search.
+    pub(crate) idle: IdleWord,
+    /// Which processors sleep, and which machines have none.
+    pub(crate) idlers: Lock<Idlers>,
+    /// The mask that machines run with: that of the thread that started the cluster, without our signal.
+    pub(crate) base_mask: Mask,
+    pub(crate) recruiter: recruiter::Office,
+    pub(crate) monitor: sysmon::Post,
+    /// The deadline that some sleeping machine watches (`idlers`).
+    pub(crate) watched: AtomicU64,
+
+    /// Green threads that have been spawned and have not ended.
+    pub(crate) live: AtomicUsize,
+    /// Somebody waits for `live` to become 0.
+    pub(crate) closing: AtomicBool,
+    pub(crate) drained: Waiter,
+    /// The cluster is being taken down: machines end.
+    pub(crate) stopping: AtomicBool,
+    pub(crate) machines: AtomicUsize,
+    pub(crate) spawned_outside: Counter,
+    pub(crate) hand_offs: Counter,
+    pub(crate) wake_ups: Counter,
+    pub(crate) detached_preemptions: Counter,
+    threads: Cell<usize>,
+}
+
+// SAFETY: the only cell is written while the cluster is made.
+unsafe impl Sync for Cluster {}
+// SAFETY: as above.
+unsafe impl Send for Cluster {}
+
+impl Cluster {
+    /// Starts a cluster: its monitor, its recruiter and its first machine run when this returns.
+    pub(crate) fn start(config: Config) -> io::Result<&'static Cluster> {
+        let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
+            policy: Box::new(WorkStealing::new(config.processors)),
+            processors: AtomicPtr::new(core::ptr::null_mut()),
+            idle: IdleWord::new(),
+            idlers: Lock::new(Idlers::new()),
+            base_mask: signal::mask() & !signal::bit(config.signal),
+            recruiter: recruiter::Office::new(),
+            monitor: sysmon::Post::new(),
+            watched: AtomicU64::new(crate::sys::clock::NEVER),
+            live: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            drained: Waiter::new(),
+            stopping: AtomicBool::new(false),
+            machines: AtomicUsize::new(0),
+            spawned_outside: Counter::new(),
+            hand_offs: Counter::new(),
+            wake_ups: Counter::new(),
+            detached_preemptions: Counter::new(),
+            threads: Cell::new(config.processors),
+            config,
+        }));
+        let processors: Vec<Processor> =
+            (0..cluster.config.processors).map(|i| Processor::new(i, cluster)).collect();
+        cluster.processors.store(Box::leak(processors.into_boxed_slice()).as_mut_ptr(), Ordering::Release);
+        cluster.all_idle();
+        recruiter::recruit(cluster)?;
+        recruiter::open(cluster)?;
+        sysmon::post(cluster)?;
+        Ok(cluster)
+    }
+
+    #[inline(always)]
+    pub(crate) fn processors(&self) -> &'static [Processor] {
+        // SAFETY: a leaked slice of that length, stored before the cluster was shared.
+        unsafe {
+            core::slice::from_raw_parts(self.processors.load(Ordering::Relaxed), self.threads.get())
+        }
+    }
+
+    /// How many processors may search at once: half of them.
+    #[inline]
+    pub(crate) fn search_limit(&self) -> u32 {
+        self.processors().len().div_ceil(2) as u32
+    }
+
+    /// The machines of this cluster, on whatever they are.
+    pub(crate) fn machines(&'static self) -> impl Iterator<Item = &'static Machine> {
+        crate::sched::machine::all().filter(move |m| m.is_of(self))
+    }
+
+    /// One green thread less. True: it was the last of a closing cluster, and somebody waits for that.
+    #[inline]
+    pub(crate) fn forget_thread(&self) -> bool {
+        // SeqCst: pairs with `close`, which stores `closing` before it loads `live`.
+        self.live.fetch_sub(1, Ordering::SeqCst) == 1 && self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Waits until every green thread has ended, then ends the machines.
+    pub(crate) fn close(&'static self) {
+        self.closing.store(true, Ordering::SeqCst);
+        while self.live.load(Ordering::SeqCst) != 0 {
+            self.drained.wait(None);
+        }
+        self.stopping.store(true, Ordering::SeqCst);
+        self.monitor.kick();
+        self.recruiter.call();
+        let _off = crate::current::preemption_off();
+        self.dismiss_spares();
+    }
+}

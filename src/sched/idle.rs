@@ -1,0 +1,145 @@
+//! The idle word: how many processors sleep and how many search for work, in one atomic word.
+//!
+//! It answers one question, without a lock: must the one who has just made work ready wake a sleeper? The argument
+//! that no wake-up is lost is in `idle.md` beside this file. *Which* sleeper is woken is decided by a list of
+//! sleepers, last in first out, under a lock; this word decides *whether*.
+//!
+//! # Use
+//!
+//!     readier   push; if claim_wake() { lock; pop the last sleeper; unlock; wake it: it is a searcher }
+//!     searcher  found work: if found() && claim_wake() { pop and wake as above }        (the ramp)
+//!     sleeper   lock; push self to the list; announce_sleep(was_searching); unlock;
+//!               re-check everything (every queue, timers, I/O): nothing there → block
+//!               something there, or woken by a deadline → get_up:
+//!     get_up    lock; not in the list → a waker chose us: take its wake-up, go on as a searcher
+//!                     in the list, cancel_sleep() → remove self; unlock; go on as a searcher
+//!                     in the list, refused        → unlock; block: a waker is on its way to the list
+//!
+//! # Invariants
+//!
+//! 1. While the lock is free: sleepers in the list = `sleeping` + claims whose pop is still to come. So a claimer
+//!    always finds somebody, and a sleeper that finds `sleeping` = 0 while it is in the list must not leave: the
+//!    claimers have promised to wake everybody in it. Hence `cancel_sleep` can be refused. (Somebody who lay down since
+//!    may be popped in our place: then he searches instead of us, and our count is still right.)
+//! 2. A sleeper gets up as a searcher, however it gets up. A searcher ends by [`IdleWord::found`] or
+//!    [`IdleWord::announce_sleep`], nothing else (one that stops for another reason says `found`).
+//! 3. From the moment of a claim there is a searcher, though nobody runs yet: one wake-up at a time is under way.
+//!
+//! # Memory orderings
+//!
+//! All changes are Relaxed read-modify-writes: what matters is their one modification order, and two SeqCst fences:
+//! in `announce_sleep` between the announcement and the re-check, in `claim_wake` between the push (or `found`) and
+//! the look at the word. They are each other's partners. Data travels by the queues and by the list's lock.
+
+use crate::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+
+/// One sleeping processor: the low half counts them.
+const SLEEPER: u64 = 1;
+/// One searching processor: the high half counts them.
+const SEARCHER: u64 = 1 << 32;
+
+/// Sleeping and searching processors. See the file's header.
+#[derive(Debug)]
+pub(crate) struct IdleWord {
+    word: AtomicU64,
+}
+
+impl IdleWord {
+    /// Nobody sleeps, nobody searches.
+    #[cfg(not(greenthread_model))]
+    pub(crate) const fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+        }
+    }
+
+    /// Nobody sleeps, nobody searches; the model's atomics cannot be made in a constant.
+    #[cfg(greenthread_model)]
+    pub(crate) fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+        }
+    }
+
+    // ---- a processor out of work ----
+
+    /// Becomes a searcher, unless there are `limit` already.
+    #[must_use]
+    pub(crate) fn start_search(&self, limit: u32) -> bool {
+        self.word
+            .fetch_update(Relaxed, Relaxed, |w| {
+                (searching(w) < limit).then(|| w + SEARCHER)
+            })
+            .is_ok()
+    }
+
+    /// A searcher stops searching. True: it was the last, and must see whether another is needed
+    /// ([`Self::claim_wake`]): readiers relied on it and it can do only one thing at a time.
+    #[must_use = "the last searcher must call claim_wake"]
+    pub(crate) fn found(&self) -> bool {
+        searching(self.word.fetch_sub(SEARCHER, Relaxed)) == 1
+    }
+
+    /// Under the list's lock, with ourselves in the list. Afterwards everything must be checked again before blocking.
+    pub(crate) fn announce_sleep(&self, was_searching: bool) {
+        // One step: a readier never sees us as neither.
+        let change = if was_searching {
+            SLEEPER.wrapping_sub(SEARCHER)
+        } else {
+            SLEEPER
+        };
+        self.word.fetch_add(change, Relaxed);
+        // Partner: the fence in `claim_wake`.
+        fence(SeqCst);
+    }
+
+    /// Under the list's lock, with ourselves in the list. True: we sleep no more, are a searcher, and leave the list.
+    /// False: whoever is in the list is going to be woken; stay in it and block.
+    #[must_use]
+    pub(crate) fn cancel_sleep(&self) -> bool {
+        self.sleeper_to_searcher(|_| true)
+    }
+
+    // ---- who has made work ready ----
+
+    /// After the push. True: the caller, nobody else, must pop one sleeper from the list and wake it, as a searcher.
+    #[must_use = "true means that the caller must wake one sleeper"]
+    pub(crate) fn claim_wake(&self) -> bool {
+        // Partner: the fence in `announce_sleep`.
+        fence(SeqCst);
+        self.sleeper_to_searcher(|w| searching(w) == 0)
+    }
+
+    /// One sleeper becomes a searcher, if there is one and `allowed`.
+    fn sleeper_to_searcher(&self, allowed: impl Fn(u64) -> bool) -> bool {
+        self.word
+            .fetch_update(Relaxed, Relaxed, |w| {
+                (sleeping(w) > 0 && allowed(w)).then(|| w - SLEEPER + SEARCHER)
+            })
+            .is_ok()
+    }
+
+    // ---- for everybody's eyes ----
+
+    /// How many processors sleep.
+    pub(crate) fn sleeping(&self) -> u32 {
+        sleeping(self.word.load(Relaxed))
+    }
+
+    /// How many processors search.
+    pub(crate) fn searching(&self) -> u32 {
+        searching(self.word.load(Relaxed))
+    }
+}
+
+fn sleeping(word: u64) -> u32 {
+    word as u32
+}
+
+fn searching(word: u64) -> u32 {
+    (word >> 32) as u32
+}

@@ -1,0 +1,293 @@
+//! Who has nothing to do: processors that sleep and machines without a processor, each in a stack, so that the one
+//! that went to sleep last is woken first: its caches are warm.
+//!
+//! The protocol that loses no wake-up is `idle`; its proof is in `idle.md`. Here are its steps, with the lists:
+//! - [`Cluster::notify`]: something was made ready; wake a sleeper if nobody searches.
+//! - [`Cluster::rest`]: a processor found nothing: announce, look again, sleep.
+//! - [`Cluster::take_idle_processor`]: a thread that comes back from the kernel without a processor.
+//!
+//! Invariant: a processor in the list is owned by no machine; a machine in the list owns no processor.
+//!
+//! *Timers of sleeping processors.* A machine that lies down watches the earliest deadline of the cluster unless
+//! another sleeper watches one as early (`watched`). While any processor is awake the monitor watches too. A sleeper
+//! that gets up early leaves its deadline to the processor it gets up with: awake, hence the monitor looks.
+
+use core::ptr::NonNull;
+
+use crate::atomic::Ordering;
+use crate::sched::{Cluster, Machine, Processor, timers};
+use crate::sys::clock::{self, NEVER};
+
+/// Machines beyond this many spares end when they have been idle for a while.
+const SPARES_KEPT: usize = 8;
+const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
+
+pub(crate) struct Idlers {
+    /// A stack of idle processors: at most as many as there are, in a vector that never grows.
+    processors: Vec<&'static Processor>,
+    spares: Option<&'static Machine>,
+    spare_count: usize,
+}
+
+impl Idlers {
+    pub(crate) const fn new() -> Idlers {
+        Idlers { processors: Vec::new(), spares: None, spare_count: 0 }
+    }
+
+    fn push_spare(&mut self, machine: &'static Machine) {
+        machine.next_spare.set(self.spares);
+        self.spares = Some(machine);
+        self.spare_count += 1;
+    }
+
+    fn pop_spare(&mut self) -> Option<&'static Machine> {
+        let machine = self.spares?;
+        self.spares = machine.next_spare.take();
+        self.spare_count -= 1;
+        Some(machine)
+    }
+
+    /// Takes `machine` out of the middle of the stack.
+    fn remove_spare(&mut self, machine: &'static Machine) -> bool {
+        let mut rest = None;
+        let mut found = false;
+        // Lists of spares are short where this is called: once per machine and ten seconds.
+        while let Some(other) = self.pop_spare() {
+            if core::ptr::eq(other, machine) {
+                found = true;
+                break;
+            }
+            other.next_spare.set(rest);
+            rest = Some(other);
+        }
+        while let Some(other) = rest {
+            rest = other.next_spare.take();
+            self.push_spare(other);
+        }
+        found
+    }
+}
+
+/// Why a machine without a processor goes on.
+pub(crate) enum Rested {
+    /// It has one again, and searches if told so.
+    Working { searching: bool },
+    /// The cluster stops, or has machines enough.
+    Dismissed,
+}
+
+impl Cluster {
+    /// At the start: every processor is idle.
+    pub(crate) fn all_idle(&'static self) {
+        let mut idlers = self.idlers.lock();
+        idlers.processors = self.processors().iter().rev().collect();
+        for _ in self.processors() {
+            self.idle.announce_sleep(false);
+        }
+    }
+
+    /// Something was made ready that others could run: wakes a sleeper unless somebody searches.
+    #[inline]
+    pub(crate) fn notify(&'static self) {
+        if self.idle.claim_wake() {
+            self.wake_claimed();
+        }
+    }
+
+    /// Wakes the sleeper that a successful claim stands for.
+    #[cold]
+    #[inline(never)]
+    fn wake_claimed(&'static self) {
+        let mut idlers = self.idlers.lock();
+        let Some(processor) = idlers.processors.pop() else {
+            crate::sys::die("a sleeper was claimed and none is in the list")
+        };
+        match idlers.pop_spare() {
+            Some(machine) => {
+                drop(idlers);
+                self.wake_ups.add_shared(1);
+                machine.searching.set(true);
+                processor.give_to(machine);
+                machine.wake();
+                self.monitor.kick_if_asleep();
+            }
+            None => {
+                // No kernel thread for it: it sleeps on, and the recruit looks for work first of all.
+                idlers.processors.push(processor);
+                let _ = self.idle.found();
+                self.idle.announce_sleep(false);
+                drop(idlers);
+                self.recruiter.call();
+            }
+        }
+    }
+
+    /// A processor that found nothing. On return the machine has a processor and either was woken for work or has
+    /// seen some itself; or it is dismissed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn rest(&'static self, machine: &'static Machine, searching: bool) -> Rested {
+        let Some(processor) = machine.processor.surrender() else {
+            crate::sys::die("the processor of a machine in the scheduler was taken")
+        };
+        // SAFETY: processors are never freed.
+        let processor = unsafe { processor.as_ref() };
+        // SAFETY: still ours: nobody else knows that it has no owner. Its stacks give back what they do not need.
+        unsafe { processor.stacks() }.trim_dirty();
+        processor.machine.store(core::ptr::null_mut(), Ordering::Relaxed);
+        crate::current::set_scheduling(false);
+        {
+            let mut idlers = self.idlers.lock();
+            idlers.processors.push(processor);
+            self.idle.announce_sleep(searching);
+        }
+        machine.allow_reclamation();
+        // The look after the announcement: see `idle.md`.
+        if self.something_to_do() && self.get_up(machine) {
+            return Rested::Working { searching: true };
+        }
+        self.wait_for_processor(machine)
+    }
+
+    /// A machine without a processor: spare until somebody gives it one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait_for_processor(&'static self, machine: &'static Machine) -> Rested {
+        machine.come_home();
+        crate::current::set_scheduling(false);
+        machine.allow_reclamation();
+        let surplus = {
+            let mut idlers = self.idlers.lock();
+            idlers.push_spare(machine);
+            idlers.spare_count > SPARES_KEPT
+        };
+        let retire_at = if surplus { clock::now() + IDLE_BEFORE_RETIREMENT } else { NEVER };
+        let mut look = true;
+        loop {
+            if self.stopping.load(Ordering::SeqCst) && self.withdraw(machine) {
+                return Rested::Dismissed;
+            }
+            // A waker may have found no machine: whoever comes looks once. Later, only for a timer that is due.
+            if look && self.something_to_do() && self.withdraw(machine) {
+                if self.get_up(machine) {
+                    return Rested::Working { searching: true };
+                }
+                self.push_spare(machine);
+            }
+            let watches = self.watch_deadline();
+            let until = watches.unwrap_or(NEVER).min(retire_at);
+            let woken = machine.sleep((until != NEVER).then_some(until));
+            if watches.is_some() {
+                self.watched.store(NEVER, Ordering::SeqCst);
+            }
+            if woken {
+                if machine.processor.get().is_none() {
+                    return Rested::Dismissed;
+                }
+                crate::current::set_scheduling(true);
+                return Rested::Working { searching: machine.searching.replace(false) };
+            }
+            let now = clock::now();
+            look = watches.is_some_and(|deadline| now >= deadline);
+            if now >= retire_at && !look && self.withdraw(machine) {
+                return Rested::Dismissed;
+            }
+        }
+    }
+
+    fn something_to_do(&self) -> bool {
+        self.policy.has_work() || timers::any_due(self)
+    }
+
+    /// A machine that owns nothing takes an idle processor, as a searcher.
+    fn get_up(&'static self, machine: &'static Machine) -> bool {
+        let processor = {
+            let mut idlers = self.idlers.lock();
+            if !self.idle.cancel_sleep() {
+                return false;
+            }
+            idlers.processors.pop()
+        };
+        let Some(processor) = processor else {
+            crate::sys::die("a sleeper got up and none is in the list")
+        };
+        processor.give_to(machine);
+        crate::current::set_scheduling(true);
+        self.monitor.kick_if_asleep();
+        true
+    }
+
+    /// Takes `machine` out of the spares; false: somebody has chosen it already and will wake it.
+    fn withdraw(&self, machine: &'static Machine) -> bool {
+        self.idlers.lock().remove_spare(machine)
+    }
+
+    /// The deadline this sleeper watches, if it is earlier than what another one watches.
+    fn watch_deadline(&self) -> Option<u64> {
+        let earliest = timers::earliest(self);
+        if earliest == NEVER {
+            return None;
+        }
+        // SeqCst: a store elsewhere follows a look at the timers; see the header.
+        let watched = self.watched.fetch_min(earliest, Ordering::SeqCst);
+        (earliest < watched).then_some(earliest)
+    }
+
+    /// A green thread comes back from the kernel and its processor is gone: it goes on with an idle one.
+    pub(crate) fn take_idle_processor(
+        &'static self,
+        machine: &'static Machine,
+    ) -> Option<NonNull<Processor>> {
+        if !self.get_up(machine) {
+            return None;
+        }
+        // It does not search: it has found its work.
+        if self.idle.found() {
+            self.notify();
+        }
+        machine.processor.get()
+    }
+
+    /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
+    pub(crate) fn lay_to_rest(&'static self, processor: &'static Processor) {
+        processor.machine.store(core::ptr::null_mut(), Ordering::Relaxed);
+        {
+            let mut idlers = self.idlers.lock();
+            idlers.processors.push(processor);
+            self.idle.announce_sleep(false);
+        }
+        if self.something_to_do() {
+            self.notify();
+        }
+    }
+
+    /// A spare machine, for a hand-off.
+    pub(crate) fn pop_spare(&self) -> Option<&'static Machine> {
+        self.idlers.lock().pop_spare()
+    }
+
+    /// The spare was not needed.
+    pub(crate) fn push_spare(&self, machine: &'static Machine) {
+        self.idlers.lock().push_spare(machine);
+    }
+
+    /// How many machines have no processor and wait for one.
+    pub(crate) fn spare_count(&self) -> usize {
+        self.idlers.lock().spare_count
+    }
+
+    /// The cluster stops: wakes every spare, so that it ends.
+    pub(crate) fn dismiss_spares(&self) {
+        while let Some(machine) = self.pop_spare() {
+            machine.wake();
+        }
+    }
+}
+
+impl Processor {
+    /// Makes `machine`, which owns nothing, the owner of this processor, which nobody owns.
+    pub(crate) fn give_to(&'static self, machine: &'static Machine) {
+        self.machine.store(core::ptr::from_ref(machine).cast_mut(), Ordering::Release);
+        machine.processor.assign(NonNull::from(self));
+    }
+}

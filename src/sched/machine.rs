@@ -1,0 +1,242 @@
+//! A machine: one kernel thread of a cluster, which runs green threads while it owns a processor.
+//!
+//! | state | processor word | where it is |
+//! |---|---|---|
+//! | running | a processor | in the run loop, or in a green thread |
+//! | detached | null, then detached | in a green thread whose processor was taken; on its way to `spare` |
+//! | spare | detached | in the cluster's stack of spares, blocked on `wake` |
+//! | bound | detached | waiting on `wake` for the green thread that is locked to it |
+//!
+//! Records are registered in a table under an index, which travels with the preemption signal, and are never
+//! freed: a late signal or a monitor's glance finds a record, and `tick` tells that it is too late. The record of a
+//! kernel thread that has ended serves the next one.
+
+use core::cell::Cell;
+use std::io;
+
+use crate::arch;
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::green::Green;
+use crate::sched::ownership::Ownership;
+use crate::sched::{Cluster, Processor};
+use crate::sys::lock::Lock;
+use crate::sys::signal::{self, Mask};
+use crate::sys::{futex, kernel_thread};
+
+/// crossbeam-epoch's constant, which its documentation does not promise; `tests` would notice.
+const PINS_BETWEEN_COLLECTIONS: u32 = 128;
+
+/// How many machines a process can have at once.
+pub(crate) const MAX: usize = 1 << 16;
+
+static TABLE: [AtomicPtr<Machine>; MAX] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Records whose kernel thread has ended, linked through `next_spare`.
+static RETIRED: Lock<Option<&'static Machine>> = Lock::new(None);
+
+#[repr(align(128))]
+pub(crate) struct Machine {
+    // What every switch and every entry to the runtime touches.
+    pub(crate) processor: Ownership<Processor>,
+    /// The green thread on this kernel thread; null while the scheduler runs.
+    pub(crate) current: AtomicPtr<Green>,
+    /// Counts switches to a green thread.
+    pub(crate) tick: AtomicU32,
+    /// Counts time slices: a thread from the next slot goes on in the one before.
+    pub(crate) slice: AtomicU32,
+    /// The slice that is over, if it is still this one.
+    over: AtomicU32,
+    /// malloc's cache travels with the kernel thread, so that a parked green thread needs none.
+    pub(crate) tcache: Cell<usize>,
+    own_thread_pointer: Cell<*mut u8>,
+    at_home: Cell<bool>,
+
+    pub(crate) base_mask: Cell<Mask>,
+    pub(crate) index: u32,
+    pub(crate) kernel_thread: AtomicU32,
+    wake: AtomicU32,
+    pub(crate) next_spare: Cell<Option<&'static Machine>>,
+    /// What to run when woken with a processor: a green thread that is locked to this machine.
+    pub(crate) handed: Cell<Option<&'static Green>>,
+    /// Woken to search, not to take over a queue.
+    pub(crate) searching: Cell<bool>,
+    /// Searches left before the reclamation of memory must be allowed to run.
+    pub(crate) searches_left: Cell<u32>,
+    /// CPU time at the monitor's last look at it as a stray; the monitor's.
+    pub(crate) seen_cpu: Cell<u64>,
+    cluster: Cell<Option<&'static Cluster>>,
+}
+
+// SAFETY: the cells belong to the kernel thread, or, while it is spare, to whoever took it from the stack of
+// spares; `assign` and `wait` hand them over with a Release and an Acquire.
+unsafe impl Sync for Machine {}
+// SAFETY: as above.
+unsafe impl Send for Machine {}
+
+const ASLEEP: u32 = 0;
+const AWAKE: u32 = 1;
+
+/// The machine with this index, if there ever was one.
+pub(crate) fn get(index: usize) -> Option<&'static Machine> {
+    // Acquire: pairs with the Release in `register`. SAFETY: null or a record, which is never freed.
+    unsafe { TABLE.get(index)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// Every machine of the process, those that have ended included.
+pub(crate) fn all() -> impl Iterator<Item = &'static Machine> {
+    (0..COUNT.load(Ordering::Acquire)).filter_map(get)
+}
+
+impl Machine {
+    /// A record for the kernel thread that is about to start. Allocates.
+    pub(crate) fn new(cluster: &'static Cluster) -> io::Result<&'static Machine> {
+        let retired = {
+            let _off = crate::current::preemption_off();
+            let mut list = RETIRED.lock();
+            let first = *list;
+            if let Some(machine) = first {
+                *list = machine.next_spare.take();
+            }
+            first
+        };
+        let machine = match retired {
+            Some(machine) => machine,
+            None => Machine::register()?,
+        };
+        machine.cluster.set(Some(cluster));
+        machine.handed.set(None);
+        machine.at_home.set(true);
+        machine.wake.store(ASLEEP, Ordering::Relaxed);
+        Ok(machine)
+    }
+
+    fn register() -> io::Result<&'static Machine> {
+        let index = COUNT.load(Ordering::Relaxed);
+        let index = COUNT
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| (n < MAX).then_some(n + 1))
+            .map_err(|_| io::Error::other(format!("{index} kernel threads are the limit")))?;
+        let machine = Box::leak(Box::new(Machine {
+            processor: Ownership::new(),
+            current: AtomicPtr::new(core::ptr::null_mut()),
+            tick: AtomicU32::new(1),
+            slice: AtomicU32::new(1),
+            over: AtomicU32::new(0),
+            tcache: Cell::new(0),
+            own_thread_pointer: Cell::new(core::ptr::null_mut()),
+            at_home: Cell::new(true),
+            base_mask: Cell::new(0),
+            index: index as u32,
+            kernel_thread: AtomicU32::new(0),
+            wake: AtomicU32::new(ASLEEP),
+            next_spare: Cell::new(None),
+            handed: Cell::new(None),
+            searching: Cell::new(false),
+            searches_left: Cell::new(0),
+            seen_cpu: Cell::new(0),
+            cluster: Cell::new(None),
+        }));
+        // Release: pairs with the Acquire in `get`.
+        TABLE[index].store(machine, Ordering::Release);
+        Ok(machine)
+    }
+
+    /// The kernel thread introduces itself: the first thing it does.
+    pub(crate) fn begin(&'static self) -> io::Result<()> {
+        self.own_thread_pointer.set(arch::thread_pointer());
+        self.at_home.set(true);
+        self.searches_left.set(0);
+        let mask = self.cluster().base_mask;
+        signal::set_mask(mask);
+        self.base_mask.set(mask);
+        self.kernel_thread.store(kernel_thread::id() as u32, Ordering::Relaxed);
+        signal::give_alternate_stack()
+    }
+
+    /// The kernel thread ends; its record can serve another.
+    pub(crate) fn end(&'static self) {
+        self.kernel_thread.store(0, Ordering::Relaxed);
+        let mut list = RETIRED.lock();
+        self.next_spare.set(*list);
+        *list = Some(self);
+    }
+
+    #[inline(always)]
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        match self.cluster.get() {
+            Some(cluster) => cluster,
+            None => crate::sys::die("a running machine has no cluster"),
+        }
+    }
+
+    /// Whether the monitor has ended the running thread's time slice.
+    #[inline(always)]
+    pub(crate) fn is_slice_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed) == self.slice.load(Ordering::Relaxed)
+    }
+
+    /// The monitor ends time slice `slice`.
+    pub(crate) fn end_slice(&self, slice: u32) {
+        self.over.store(slice, Ordering::Relaxed);
+    }
+
+    /// The thread pointer is now a green thread's.
+    #[inline(always)]
+    pub(crate) fn leave_home(&self) {
+        self.at_home.set(false);
+    }
+
+    /// Restores the kernel thread's own thread pointer, for code that may touch its thread-locals. Such code is in
+    /// functions that are called after this one and not inlined into its caller.
+    #[inline(never)]
+    pub(crate) fn come_home(&self) {
+        if !self.at_home.replace(true) {
+            // SAFETY: this kernel thread's own block; this function touches no thread-local.
+            unsafe { arch::set_thread_pointer(self.own_thread_pointer.get()) };
+        }
+    }
+
+    pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
+        self.cluster.get().is_some_and(|c| core::ptr::eq(c, cluster))
+    }
+
+    /// One search: a guard under which other queues may be looked into. `None`: first, memory must be allowed to be
+    /// reclaimed, which this machine must not do while it owns a processor.
+    ///
+    /// crossbeam's epochs collect garbage, anybody's, at every 128th pin: they free memory then. Of this kernel
+    /// thread's pins we do all and count them, so that the collecting one falls where freeing is allowed.
+    #[inline(never)]
+    pub(crate) fn search(&self) -> Option<crossbeam_epoch::Guard> {
+        let left = self.searches_left.get().checked_sub(1)?;
+        self.searches_left.set(left);
+        Some(crossbeam_epoch::pin())
+    }
+
+    /// Lets memory be reclaimed; the machine owns no processor, and is at home.
+    #[inline(never)]
+    pub(crate) fn allow_reclamation(&self) {
+        let left = self.searches_left.get();
+        if left < PINS_BETWEEN_COLLECTIONS / 2 {
+            (0..=left).for_each(|_| drop(crossbeam_epoch::pin()));
+            self.searches_left.set(PINS_BETWEEN_COLLECTIONS - 1);
+        }
+    }
+
+    /// Blocks until [`wake`](Machine::wake), or until `deadline`: false.
+    pub(crate) fn sleep(&self, deadline: Option<u64>) -> bool {
+        // Acquire: pairs with the Release in `wake`.
+        while self.wake.swap(ASLEEP, Ordering::Acquire) == ASLEEP {
+            futex::wait(&self.wake, ASLEEP, deadline);
+            if deadline.is_some_and(|d| crate::sys::clock::now() >= d) {
+                return self.wake.swap(ASLEEP, Ordering::Acquire) == AWAKE;
+            }
+        }
+        true
+    }
+
+    /// Ends [`sleep`](Machine::sleep).
+    pub(crate) fn wake(&self) {
+        // Release: publishes what was assigned and handed; pairs with the Acquire in `sleep`.
+        self.wake.store(AWAKE, Ordering::Release);
+        futex::wake(&self.wake, 1);
+    }
+}

@@ -1,0 +1,340 @@
+//! The scheduler. Read this file first: it is the loop that every kernel thread of the runtime runs.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `mod` | the run loop: find work, switch to it, do what it asked for |
+//! | `switch` | to a green thread and back |
+//! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
+//! | `ownership` | who owns a processor, and how the monitor takes it |
+//! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof) |
+//! | `timers` | deadlines |
+//! | `preempt`, `signals`, `sysmon` | ending a time slice from outside; masks and handlers; the monitor |
+//! | `recruiter` | makes kernel threads ahead of need |
+//! | `fork` | what is left in a forked child |
+//!
+//! Invariants:
+//! 1. What runs here owns a processor or none; it never allocates, frees, prints, panics, or takes a lock that a
+//!    preemptible thread can hold. (A machine without a processor may block on anything: others go on.)
+//! 2. A green thread has one owner at a time (`green`), so it is run by one machine and is in one queue.
+//! 3. The fast path (next slot or local queue, switch, back to the queue) touches no thread-local: the thread pointer
+//!    is the last green thread's. Whatever may touch one comes after [`Machine::come_home`].
+
+pub(crate) mod cluster;
+pub(crate) mod fork;
+mod idle;
+mod idlers;
+pub(crate) mod machine;
+mod ownership;
+pub(crate) mod preempt;
+mod processor;
+mod recruiter;
+pub(crate) mod signals;
+mod switch;
+mod sysmon;
+pub(crate) mod timers;
+
+pub(crate) use self::cluster::{Cluster, Config};
+use self::idlers::Rested;
+pub(crate) use self::machine::Machine;
+pub(crate) use self::processor::Processor;
+use crate::atomic::Ordering;
+use crate::context::Action;
+use crate::current::{self, Entered};
+use crate::green::Green;
+use crate::policy::{Next, Readied};
+use crate::sys::clock;
+
+/// The life of a machine: rest until there is a processor, then find work and run it.
+fn run(machine: &'static Machine) {
+    let cluster = machine.cluster();
+    let mut rested = cluster.wait_for_processor(machine);
+    while let Rested::Working { searching } = rested {
+        rested = match find_work(machine, searching) {
+            Ok(next) => run_one_after_another(machine, next),
+            Err(NothingFound { searching }) => cluster.rest(machine, searching),
+        };
+    }
+}
+
+/// Runs `next`, and what follows it in this processor's queue, until that is empty or the processor is gone.
+#[inline(never)]
+fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
+    loop {
+        let green = next.green;
+        if green.locked_to.get().is_some_and(|m| !core::ptr::eq(m, machine)) {
+            return hand_to_its_machine(machine, green);
+        }
+        // SAFETY: this is the run loop, and the thread came out of a queue: it is ours.
+        let action = unsafe { switch::to(machine, green, next.inherits_slice) };
+        let processor = machine.processor.get().or_else(|| machine.processor.settle());
+        // SAFETY: processors are never freed.
+        let processor = processor.map(|p| unsafe { p.as_ref() });
+        // Asked now: after `complete` the thread may be running elsewhere.
+        let locked = green.locked_to.get().is_some() && !matches!(action, Action::Exit);
+        complete(machine, processor, green, action);
+        if locked {
+            return stay(machine);
+        }
+        let Some(processor) = processor else {
+            return machine.cluster().wait_for_processor(machine);
+        };
+        processor.switches.add(1);
+        if processor.attention.load(Ordering::Relaxed) {
+            fire_own_timers(processor);
+        }
+        // SAFETY: this machine owns the processor.
+        match machine.cluster().policy.next(unsafe { processor.seat() }) {
+            Some(following) => next = following,
+            None => return Rested::Working { searching: false },
+        }
+    }
+}
+
+/// What a thread asked for when it left its stack. Without a processor, all goes to the global queue.
+#[inline(always)]
+fn complete(
+    machine: &'static Machine,
+    processor: Option<&'static Processor>,
+    green: &'static Green,
+    action: Action,
+) {
+    match action {
+        Action::Yield => match processor {
+            // SAFETY: this machine owns the processor.
+            Some(p) => {
+                p.cluster().policy.ready(unsafe { p.seat() }, green, Readied::Yielded);
+            }
+            None => ready_globally(green),
+        },
+        Action::Park { waiter, deadline } => park(machine, green, waiter, deadline),
+        Action::Preempt => {
+            match processor {
+                Some(p) => p.preemptions.add(1),
+                None => green.cluster().detached_preemptions.add_shared(1),
+            }
+            ready_globally(green);
+        }
+        Action::Exit => bury(machine, processor, green),
+    }
+}
+
+/// The thread waits, unless what it waits for has come meanwhile.
+#[inline]
+fn park(
+    machine: &'static Machine,
+    green: &'static Green,
+    waiter: *const crate::wait::Waiter,
+    deadline: Option<u64>,
+) {
+    if let Some(deadline) = deadline {
+        green.waiter.set(waiter);
+        let home = machine.processor.get().map_or(&machine.cluster().processors()[0], |p| {
+            // SAFETY: processors are never freed.
+            unsafe { p.as_ref() }
+        });
+        timers::arm(green, home, deadline);
+    }
+    // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can resume it yet.
+    if !unsafe { &*waiter }.commit() {
+        ready_here(machine, green);
+    }
+}
+
+/// The thread has ended: its block is reset and its stack can be used again.
+#[inline]
+fn bury(
+    machine: &'static Machine,
+    processor: Option<&'static Processor>,
+    green: &'static Green,
+) {
+    let cluster = machine.cluster();
+    green.locked_to.set(None);
+    green.mask_changed.store(false, Ordering::Relaxed);
+    // SAFETY: the thread has ended, nobody uses its block.
+    unsafe { crate::tls::recycle(green.thread_pointer) };
+    match processor {
+        // SAFETY: this machine owns the processor, and holds the cache for this call only.
+        Some(p) if green.slot().size() == cluster.config.stack_size => unsafe {
+            p.stacks().push(green.slot());
+        },
+        _ => crate::stack::release(green.slot()),
+    }
+    if cluster.forget_thread() {
+        machine.come_home();
+        cluster.drained.wake();
+    }
+}
+
+struct NothingFound {
+    searching: bool,
+}
+
+/// Where the next thread comes from. `searching`: this machine counts as a searcher already.
+#[inline(never)]
+fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, NothingFound> {
+    let processor = owned(machine);
+    let idle = &machine.cluster().idle;
+    fire_own_timers(processor);
+    let found = handed(machine).or_else(|| own_queues(processor)).or_else(|| {
+        machine.come_home();
+        searching = searching || idle.start_search(machine.cluster().search_limit());
+        if searching { steal(machine, processor) } else { None }
+    });
+    let next = found.ok_or(NothingFound { searching })?;
+    // The ramp: the last searcher to find something wakes the next one.
+    if searching && idle.found() {
+        machine.cluster().notify();
+    }
+    Ok(next)
+}
+
+/// A thread that is locked to this machine and was handed to it.
+fn handed(machine: &'static Machine) -> Option<Next> {
+    machine.handed.take().map(|green| Next { green, inherits_slice: false })
+}
+
+/// Next slot, local queue, global queue.
+fn own_queues(processor: &'static Processor) -> Option<Next> {
+    // SAFETY: the caller owns the processor.
+    processor.cluster().policy.next(unsafe { processor.seat() })
+}
+
+/// Looks into other processors' timers and queues, a few times before it gives up.
+#[inline(never)]
+fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
+    const PASSES: u32 = 4;
+    const PAUSES: u32 = 200;
+    let _guard = machine.search()?;
+    let cluster = machine.cluster();
+    for pass in 1..=PASSES {
+        for other in cluster.processors() {
+            fire_timers(processor, other);
+        }
+        if let Some(next) = own_queues(processor) {
+            return Some(next);
+        }
+        // SAFETY: this machine owns the processor.
+        let seat = unsafe { processor.seat() };
+        if let Some(green) = cluster.policy.steal(seat, processor.random(), pass == PASSES) {
+            processor.steals.add(1);
+            return Some(Next { green, inherits_slice: false });
+        }
+        (0..PAUSES).for_each(|_| core::hint::spin_loop());
+    }
+    None
+}
+
+/// Fires what is due at this processor.
+#[inline(never)]
+fn fire_own_timers(processor: &'static Processor) {
+    processor.attention.store(false, Ordering::Relaxed);
+    fire_timers(processor, processor);
+}
+
+fn fire_timers(processor: &'static Processor, home: &'static Processor) {
+    if home.next_deadline.load(Ordering::Relaxed) == clock::NEVER {
+        return;
+    }
+    let mut ready = timers::fire(home, clock::now());
+    let mut any = false;
+    while let Some(green) = ready.pop() {
+        // SAFETY: the caller owns `processor`.
+        processor.cluster().policy.ready(unsafe { processor.seat() }, green, Readied::Yielded);
+        any = true;
+    }
+    if any {
+        processor.cluster().notify();
+    }
+}
+
+/// A processor of this machine, which is in the run loop.
+#[inline(always)]
+fn owned(machine: &'static Machine) -> &'static Processor {
+    match machine.processor.get().or_else(|| machine.processor.settle()) {
+        // SAFETY: processors are never freed.
+        Some(processor) => unsafe { processor.as_ref() },
+        None => crate::sys::die("a machine in the run loop has no processor"),
+    }
+}
+
+/// `green`, which was waiting and is now the caller's, can run.
+pub(crate) fn ready(green: &'static Green) {
+    match current::enter() {
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
+            ready_from(&entered, green);
+        }
+        _ => {
+            let _off = current::preemption_off();
+            ready_globally(green);
+        }
+    }
+}
+
+/// `green` can run; the caller runs on `entered`'s processor.
+#[inline]
+pub(crate) fn ready_from(entered: &Entered, green: &'static Green) {
+    let processor = entered.processor();
+    let cluster = processor.cluster();
+    // SAFETY: `entered` owns the processor.
+    if cluster.policy.ready(unsafe { processor.seat() }, green, Readied::ByRunning) {
+        cluster.notify();
+    }
+}
+
+/// `green` can run after all; the caller is the run loop.
+#[cold]
+#[inline(never)]
+fn ready_here(machine: &'static Machine, green: &'static Green) {
+    match machine.processor.get() {
+        // SAFETY: processors are never freed, and this machine owns this one.
+        Some(p) => unsafe {
+            let p = p.as_ref();
+            p.cluster().policy.ready(p.seat(), green, Readied::Yielded);
+        },
+        None => ready_globally(green),
+    }
+}
+
+/// `green` can run, on whatever processor comes by.
+#[cold]
+#[inline(never)]
+pub(crate) fn ready_globally(green: &'static Green) {
+    let cluster = green.cluster();
+    cluster.policy.ready_globally(green);
+    cluster.notify();
+}
+
+/// `green` is locked to another machine: that one gets this processor and runs it; this one becomes spare.
+#[cold]
+#[inline(never)]
+fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rested {
+    let cluster = machine.cluster();
+    let (Some(bound), Some(processor)) = (green.locked_to.get(), machine.processor.surrender())
+    else {
+        crate::sys::die("a locked thread was picked by a machine without a processor")
+    };
+    // SAFETY: processors are never freed.
+    let processor: &'static Processor = unsafe { processor.as_ref() };
+    bound.handed.set(Some(green));
+    bound.searching.set(false);
+    processor.give_to(bound);
+    bound.wake();
+    cluster.wait_for_processor(machine)
+}
+
+/// The thread that is locked to this machine has left its stack: the processor goes to others until the thread is
+/// handed back.
+#[cold]
+#[inline(never)]
+fn stay(machine: &'static Machine) -> Rested {
+    machine.come_home();
+    current::set_scheduling(false);
+    if let Some(processor) = machine.processor.surrender() {
+        // SAFETY: processors are never freed, and nobody owns this one now.
+        machine.cluster().lay_to_rest(unsafe { processor.as_ref() });
+    }
+    machine.allow_reclamation();
+    machine.sleep(None);
+    current::set_scheduling(true);
+    Rested::Working { searching: false }
+}

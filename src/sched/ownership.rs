@@ -1,0 +1,199 @@
+//! Ownership: the word in a kernel thread that says which processor it owns, and how that is taken from it without
+//! its help.
+//!
+//! The owner looks at the word with one relaxed load on every entry to the runtime. The monitor takes a processor
+//! from a kernel thread that is blocked, or burning CPU, *outside* the runtime. Both may happen at once.
+//!
+//! # States
+//!
+//! | word | meaning | who may change it |
+//! |---|---|---|
+//! | a processor | the kernel thread owns it | owner → `DETACHED` (surrender); monitor → null (take) |
+//! | null | the monitor is deciding, or has decided and the kernel thread has not noticed | kernel thread → `DETACHED` (settle); monitor → the processor (give back) |
+//! | `DETACHED` | it owns none and knows it: a spare, or about to be one | whoever wakes it with a processor (assign) |
+//!
+//! Two states (owned, not owned) are not enough. A kernel thread that saw "not owned" and left for the spare list
+//! could be given its processor back meanwhile: then it is a spare that owns one.
+//!
+//! # Invariants
+//!
+//! 1. A processor is in at most one word, or in the hands of one thread (the monitor that took it, the owner that
+//!    surrendered it, a waker about to assign it).
+//! 2. Only one thread at a time takes: the monitor.
+//! 3. Only `DETACHED` kernel threads are assigned to.
+//! 4. What an entry saw holds until its exit: an entry that saw its processor owns it, even if the word is null for
+//!    a moment. But every new look may lose it: null seen by [`Ownership::settle`] is lost unless given back first.
+//!
+//! # Taking: an asymmetric fence
+//!
+//! Entry (owner):  `off = 1`; [`entry_fence`]; `get`.   Exit: `off = 0` (Release).
+//! Retake (monitor):  read that off = 0, the current thread and the tick;  word → null;  barrier;  read them again.
+//!
+//! This is Dekker's pattern: each side writes one word and then reads the other's. With a full fence on both sides
+//! one of them must see the other: either the entry sees null, or the monitor sees off = 1 (or what followed it) and
+//! gives back. A full fence on each entry is too dear, so the entry has a compiler fence and the monitor runs
+//! `membarrier(PRIVATE_EXPEDITED)`: it makes every running thread of the process execute a full fence somewhere
+//! between the call's start and its end, and threads that do not run have passed one while being switched. Let that
+//! fence strike the owner at some point of its program order:
+//! - before the store to `off`, or between it and the load: the load comes after the fence and sees null;
+//! - after the load: the store is before the fence, so the monitor's reads, after it, see off = 1 or later values.
+//!
+//! The compiler fence keeps the two accesses in this order in the program. So models may use a real fence for both.
+//!
+//! "Or later values" is why off alone is not enough: the thread may have yielded and gone on elsewhere, with off = 0,
+//! while its old kernel thread is in the scheduler with the processor. Hence `unchanged` must read, **in this
+//! order**: off (Acquire), the current thread (Acquire), the tick. off = 0 stored elsewhere was stored after the old
+//! kernel thread cleared or changed its current thread, which is thus seen; the same thread back again shows in the tick.
+//! In the scheduler itself the current thread is null, so nothing is ever taken there for good.
+//!
+//! # Memory orderings
+//!
+//! What an owner did to its processor must be seen by the next owner. The ways it changes hands:
+//! - taken, unchanged: Release in the exit's `off = 0` → Acquire in `unchanged`.
+//! - taken, but the owner noticed: Release in `settle` → Acquire in `give_back`, when it fails.
+//! - surrendered: the same thread, program order.
+//! - given to a kernel thread: Release in `assign` → Acquire in `settle` (or the wake-up's own ordering).
+//!
+//! `take` itself is Relaxed: the barrier after it orders it.
+
+use core::{
+    mem,
+    ptr::{self, NonNull},
+};
+
+use crate::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    compiler_fence,
+};
+
+/// Which processor a kernel thread owns. See the file's header.
+#[derive(Debug)]
+pub(crate) struct Ownership<P> {
+    word: AtomicPtr<P>,
+}
+
+/// Between `off = 1` and [`Ownership::get`]: the cheap half of the asymmetric fence.
+#[inline(always)]
+pub(crate) fn entry_fence() {
+    // SeqCst, partner: the `barrier` of `retake`.
+    compiler_fence(SeqCst);
+}
+
+impl<P> Ownership<P> {
+    /// No processor can be at this address.
+    const DETACHED: *mut P = {
+        assert!(mem::align_of::<P>() > 1);
+        ptr::without_provenance_mut(1)
+    };
+
+    /// Of a kernel thread without a processor.
+    #[cfg(not(greenthread_model))]
+    pub(crate) const fn new() -> Self {
+        Self {
+            word: AtomicPtr::new(Self::DETACHED),
+        }
+    }
+
+    /// Of a kernel thread without a processor; the model's atomics cannot be made in a constant.
+    #[cfg(greenthread_model)]
+    pub(crate) fn new() -> Self {
+        Self {
+            word: AtomicPtr::new(Self::DETACHED),
+        }
+    }
+
+    /// A word's value as a processor: neither null nor `DETACHED`.
+    #[inline(always)]
+    fn processor(word: *mut P) -> Option<NonNull<P>> {
+        // One comparison for both.
+        if word.addr() > Self::DETACHED.addr() {
+            NonNull::new(word)
+        } else {
+            None
+        }
+    }
+
+    // ---- the kernel thread itself ----
+
+    /// The processor, on entry to the runtime: after `off = 1` and [`entry_fence`]. None: ask [`Self::settle`].
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<NonNull<P>> {
+        Self::processor(self.word.load(Relaxed))
+    }
+
+    /// The processor, for certain: if the monitor is deciding, either it gave back already or we detach for good.
+    #[cold]
+    pub(crate) fn settle(&self) -> Option<NonNull<P>> {
+        // Acquire, here and below: partner Release in `assign`.
+        let mut word = self.word.load(Acquire);
+        while word.is_null() {
+            // Release: what we did to the processor; partner: Acquire in `give_back`.
+            match self
+                .word
+                .compare_exchange(word, Self::DETACHED, Release, Acquire)
+            {
+                Ok(_) => return None,
+                Err(now) => word = now,
+            }
+        }
+        Self::processor(word)
+    }
+
+    /// The owner gives its processor up and has it in hand. None: the monitor took it first.
+    pub(crate) fn surrender(&self) -> Option<NonNull<P>> {
+        loop {
+            let p = self.settle()?;
+            // Fails only if the monitor takes between the two; `settle` sorts that out.
+            if self
+                .word
+                .compare_exchange(p.as_ptr(), Self::DETACHED, Relaxed, Relaxed)
+                .is_ok()
+            {
+                return Some(p);
+            }
+        }
+    }
+
+    // ---- others ----
+
+    /// Gives `p` to this kernel thread, which is `DETACHED` and about to be woken.
+    pub(crate) fn assign(&self, p: NonNull<P>) {
+        // Release: the processor's state; partner: Acquire in `settle`.
+        self.word.store(p.as_ptr(), Release);
+    }
+
+    /// The monitor takes `p` away for as long as it decides.
+    fn take(&self, p: NonNull<P>) -> bool {
+        // Relaxed: the barrier that follows orders it.
+        self.word
+            .compare_exchange(p.as_ptr(), ptr::null_mut(), Relaxed, Relaxed)
+            .is_ok()
+    }
+
+    /// The monitor puts `p` back. False: the kernel thread noticed and detached; `p` stays with the monitor.
+    fn give_back(&self, p: NonNull<P>) -> bool {
+        // Acquire on failure: what the owner did to `p`; partner: Release in `settle`.
+        self.word
+            .compare_exchange(ptr::null_mut(), p.as_ptr(), Relaxed, Acquire)
+            .is_ok()
+    }
+
+    /// The monitor takes `p` for good if its owner is outside the runtime. True: `p` is the caller's to assign.
+    ///
+    /// `barrier` is the dear half of the asymmetric fence. `unchanged` reads off, the current thread and the tick, in
+    /// this order and with the orderings given in the header, and says whether off is 0 and the others as before.
+    #[must_use = "true means that the processor is the caller's"]
+    pub(crate) fn retake(
+        &self,
+        p: NonNull<P>,
+        barrier: impl FnOnce(),
+        unchanged: impl FnOnce() -> bool,
+    ) -> bool {
+        if !self.take(p) {
+            return false;
+        }
+        barrier();
+        unchanged() || !self.give_back(p)
+    }
+}

@@ -1,0 +1,189 @@
+//! Preemption by signal: the monitor sends it, the handler decides, the trampoline (`arch`) suspends.
+//!
+//! The handler runs on the kernel thread's alternate stack, touches no thread-local, and returns at once. It accepts
+//! only if all of this holds; else it declines, and the monitor tries again or takes the processor:
+//!
+//! 1. The payload names this machine and the switch the monitor saw: a late signal hits nobody else.
+//! 2. The thread is on its green stack (so: this kernel thread is that machine's, in user code), with room for the
+//!    saved state.
+//! 3. Preemption is not off.
+//! 4. The signal mask is the base mask. Another one means a user's signal handler, which must not move to another
+//!    kernel thread, or a thread with a mask of its own: that is noted, and its mask travels with it from now on.
+//! 5. The instruction is not in libc or the loader, but for leaf functions called from outside: a thread suspended in
+//!    libc may hold a lock of libc's that others need soon.
+//!
+//! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`, invariant 1.
+//!
+//! Rejected: suspending in the handler itself. The kernel would restore the old kernel thread's alternate stack on the
+//! new one at `sigreturn`.
+
+use core::ffi::CStr;
+use std::io;
+use std::sync::OnceLock;
+
+use crate::arch::Frame;
+use crate::atomic::{AtomicUsize, Ordering};
+use crate::current;
+use crate::sched::{Machine, machine};
+use crate::sys::signal::{self, Payload};
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: usize,
+    end: usize,
+}
+
+impl Range {
+    fn holds(&self, address: usize) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// Where not to preempt, and the exceptions to it.
+struct Text {
+    libc: Vec<Range>,
+    leaves: Vec<Range>,
+}
+
+static TEXT: OnceLock<Text> = OnceLock::new();
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
+
+/// Installs the handler. Allocates; once per signal is enough, more do no harm.
+pub(crate) fn install(signal: i32) -> io::Result<()> {
+    TEXT.get_or_init(|| Text { libc: libc_text(), leaves: leaf_functions() });
+    PROCESS.store(std::process::id() as usize, Ordering::Relaxed);
+    signal::handle(signal, on_signal)
+}
+
+/// Sends the preemption signal to `machine`, for the switch it is in now.
+pub(crate) fn send(machine: &Machine, signal: i32) -> bool {
+    let payload = Payload { who: machine.index, tick: machine.tick.load(Ordering::Relaxed) };
+    let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
+    thread != 0 && signal::queue(PROCESS.load(Ordering::Relaxed) as i32, thread, signal, payload)
+}
+
+unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: both are this handler's arguments.
+    let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
+    let Some(payload) = payload else { return };
+    let Some(machine) = machine::get(payload.who as usize) else { return };
+    if machine.tick.load(Ordering::Relaxed) != payload.tick {
+        return;
+    }
+    // SAFETY: null or a record, which is never freed.
+    let Some(green) = (unsafe { machine.current.load(Ordering::Relaxed).as_ref() }) else { return };
+    let stack = green.stack();
+    if frame.sp() > stack.top || frame.sp() < stack.bottom + Frame::room_needed() {
+        return;
+    }
+    if green.off.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    if frame.mask() != machine.base_mask.get() {
+        green.mask_changed.store(true, Ordering::Relaxed);
+        return;
+    }
+    // SAFETY: the stack pointer lies in the green stack, which is mapped.
+    if !may_interrupt(frame.pc(), unsafe { *(frame.sp() as *const usize) }) {
+        return;
+    }
+    green.off.store(1, Ordering::Relaxed);
+    // SAFETY: room was checked; the thread is in user code with preemption on, so it may be suspended.
+    unsafe { frame.inject() };
+}
+
+/// Rule 5. A leaf function has not moved the stack pointer: what it points to is the return address.
+fn may_interrupt(pc: usize, top_of_stack: usize) -> bool {
+    let Some(text) = TEXT.get() else { return false };
+    let in_libc = |address| text.libc.iter().any(|range| range.holds(address));
+    !in_libc(pc) || (text.leaves.iter().any(|range| range.holds(pc)) && !in_libc(top_of_stack))
+}
+
+/// The trampoline's destination, on the interrupted stack.
+pub(crate) unsafe extern "C" fn preempted() {
+    // SAFETY: the trampoline calls it, once per injection.
+    unsafe { current::suspend_preempted() }
+}
+
+/// The executable segments of libc and of the loader.
+fn libc_text() -> Vec<Range> {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        ranges: *mut libc::c_void,
+    ) -> i32 {
+        const PARTS: [&str; 4] = ["/libc.so", "/ld-linux", "/libpthread.so", "/libc-2"];
+        // SAFETY: the loader's arguments; `ranges` is the vector below.
+        unsafe {
+            let (info, ranges) = (&*info, &mut *ranges.cast::<Vec<Range>>());
+            let name = CStr::from_ptr(info.dlpi_name).to_string_lossy();
+            if !PARTS.iter().any(|part| name.contains(part)) {
+                return 0;
+            }
+            let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
+            let code = headers
+                .iter()
+                .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0);
+            ranges.extend(code.map(|header| {
+                let start = info.dlpi_addr as usize + header.p_vaddr as usize;
+                Range { start, end: start + header.p_memsz as usize }
+            }));
+        }
+        0
+    }
+    let mut ranges = Vec::<Range>::new();
+    // SAFETY: `visit` has the right type and its argument is a vector.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut ranges).cast()) };
+    ranges
+}
+
+/// Functions of libc that call nothing and hold nothing: a thread can be suspended in them.
+fn leaf_functions() -> Vec<Range> {
+    const NAMES: [&CStr; 16] = [
+        c"memcpy", c"memmove", c"mempcpy", c"memset", c"memcmp", c"bcmp", c"memchr", c"memrchr",
+        c"rawmemchr", c"strlen", c"strnlen", c"strcmp", c"strncmp", c"strchr", c"strrchr", c"syscall",
+    ];
+    NAMES.iter().filter_map(|name| function_range(name)).collect()
+}
+
+unsafe extern "C" {
+    /// The unwinder's table entry for the function at `pc`; `bases[2]` receives the function's start.
+    fn _Unwind_Find_FDE(pc: *const u8, bases: *mut [usize; 3]) -> *const u8;
+}
+
+/// Where the function `name`, as it was chosen for this processor, begins and ends, according to its unwind entry.
+fn function_range(name: &CStr) -> Option<Range> {
+    // SAFETY: dlsym with a valid name; an unwind entry has its length (4 bytes), a CIE pointer (4), the function's
+    // start (4, in glibc relative to itself) and its size (4). The start is checked against what the unwinder says.
+    unsafe {
+        let address = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as *const u8;
+        if address.is_null() {
+            return None;
+        }
+        let mut bases = [0; 3];
+        let entry = _Unwind_Find_FDE(address.add(1), &mut bases);
+        if entry.is_null() {
+            return None;
+        }
+        let field = entry.add(8);
+        let start = (field as usize).wrapping_add_signed(field.cast::<i32>().read_unaligned() as isize);
+        let size = entry.add(12).cast::<u32>().read_unaligned() as usize;
+        (start == bases[2] && start == address as usize).then(|| Range { start, end: start + size })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_found_within_libc() {
+        let (libc, leaves) = (libc_text(), leaf_functions());
+        assert!(!libc.is_empty());
+        assert!(leaves.len() >= 10, "{leaves:?}");
+        for leaf in leaves {
+            assert!(libc.iter().any(|range| range.holds(leaf.start) && range.holds(leaf.end - 1)));
+        }
+    }
+}

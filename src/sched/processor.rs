@@ -1,0 +1,119 @@
+//! A processor: the right to run green threads, and what goes with it.
+//!
+//! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the cluster's list of
+//! idle processors. Its owner alone touches the cells; the atomics are for everybody to read, and written by the
+//! owner with plain loads and stores where [`Counter`] says so.
+
+use core::cell::{Cell, UnsafeCell};
+
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use crate::driver::timer;
+use crate::policy::Seat;
+use crate::sched::{Cluster, Machine};
+use crate::stack;
+use crate::sys::clock::NEVER;
+use crate::sys::lock::Lock;
+
+#[repr(align(128))]
+pub(crate) struct Processor {
+    pub(crate) index: usize,
+    /// Its owner as the monitor sees it; null while it is idle.
+    pub(crate) machine: AtomicPtr<Machine>,
+    /// Set by the monitor: look at the timers before the next thread runs.
+    pub(crate) attention: AtomicBool,
+    pub(crate) switches: Counter,
+    pub(crate) steals: Counter,
+    pub(crate) spawns: Counter,
+    pub(crate) preemptions: Counter,
+    random: Cell<u64>,
+    stacks: UnsafeCell<stack::Cache>,
+    cluster: &'static Cluster,
+    // On lines of their own: others take the lock to fire or to disarm timers.
+    pub(crate) timers: Lock<timer::Heap>,
+    /// The earliest deadline in `timers`.
+    pub(crate) next_deadline: AtomicU64,
+}
+
+// SAFETY: the cells belong to the owner; ownership passes with Release and Acquire.
+unsafe impl Sync for Processor {}
+// SAFETY: as above.
+unsafe impl Send for Processor {}
+
+impl Processor {
+    pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
+        Processor {
+            index,
+            machine: AtomicPtr::new(core::ptr::null_mut()),
+            attention: AtomicBool::new(false),
+            switches: Counter::new(),
+            steals: Counter::new(),
+            spawns: Counter::new(),
+            preemptions: Counter::new(),
+            random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
+            stacks: UnsafeCell::new(stack::Cache::new()),
+            cluster,
+            timers: Lock::new(timer::Heap::new()),
+            next_deadline: AtomicU64::new(NEVER),
+        }
+    }
+
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        self.cluster
+    }
+
+    /// The owner's seat in the policy.
+    ///
+    /// # Safety
+    /// The caller owns this processor until it drops the seat.
+    #[inline(always)]
+    pub(crate) unsafe fn seat(&self) -> Seat {
+        // SAFETY: the caller's promise.
+        unsafe { Seat::new(self.index) }
+    }
+
+    /// The cache of stacks.
+    ///
+    /// # Safety
+    /// The caller owns this processor, has preemption off, and holds no other reference to the cache.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
+    pub(crate) unsafe fn stacks(&self) -> &mut stack::Cache {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.stacks.get() }
+    }
+
+    /// A random number for the owner (xorshift; Marsaglia 2003).
+    pub(crate) fn random(&self) -> u32 {
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random.set(x);
+        (x >> 32) as u32
+    }
+}
+
+/// A count that one owner increments and everybody reads.
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
+
+    /// By the owner only: no locked instruction.
+    #[inline(always)]
+    pub(crate) fn add(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    /// By anybody.
+    pub(crate) fn add_shared(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,101 @@
+//! The recruiter: a kernel thread that makes machines ahead of need.
+//!
+//! Making a kernel thread allocates and takes libc's locks, which a preempted green thread may hold; so neither the
+//! scheduler nor the monitor ever does it. They call the recruiter, who is an ordinary thread.
+//!
+//! One call brings one machine; calls that follow each other closely, as when many threads block at once, bring twice
+//! as many each time.
+
+use std::io;
+
+use crate::atomic::{AtomicU32, Ordering};
+use crate::sched::{Cluster, Machine, switch};
+use crate::sys::{clock, futex, signal};
+
+const STACK_SIZE: usize = 256 << 10;
+const CLOSELY: u64 = 5_000_000;
+const AT_ONCE: usize = 32;
+/// When the system refuses a kernel thread while work waits: how soon to ask again.
+const ASK_AGAIN: u64 = 10_000_000;
+
+/// Where calls arrive.
+pub(crate) struct Office(AtomicU32);
+
+impl Office {
+    pub(crate) const fn new() -> Office {
+        Office(AtomicU32::new(0))
+    }
+
+    /// A machine is needed.
+    pub(crate) fn call(&self) {
+        // Release: pairs with the Acquire in `work`.
+        self.0.fetch_add(1, Ordering::Release);
+        futex::wake(&self.0, 1);
+    }
+}
+
+/// Starts the recruiter.
+pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
+    std::thread::Builder::new()
+        .name("gt-recruiter".into())
+        .stack_size(STACK_SIZE)
+        .spawn(move || work(cluster))
+        .map(drop)
+}
+
+fn work(cluster: &'static Cluster) {
+    signal::set_mask(signal::ALL);
+    let (mut seen, mut last, mut batch, mut refused) = (0, 0, 1, false);
+    while !cluster.stopping.load(Ordering::SeqCst) {
+        let again = refused.then(|| clock::now() + ASK_AGAIN);
+        futex::wait(&cluster.recruiter.0, seen, again);
+        // Acquire: pairs with the Release in `call`.
+        let calls = cluster.recruiter.0.load(Ordering::Acquire);
+        let needed = cluster.spare_count() == 0;
+        if (calls == seen && !refused) || !needed {
+            seen = calls;
+            refused = false;
+            continue;
+        }
+        seen = calls;
+        let now = clock::now();
+        batch = if now - last < CLOSELY { (batch * 2).min(AT_ONCE) } else { 1 };
+        last = now;
+        refused = (0..batch).try_for_each(|_| recruit(cluster)).is_err();
+    }
+}
+
+/// Makes one machine.
+pub(crate) fn recruit(cluster: &'static Cluster) -> io::Result<()> {
+    let limit = cluster.config.max_kernel_threads;
+    let counted = cluster
+        .machines
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < limit).then_some(n + 1));
+    if counted.is_err() {
+        return Err(io::Error::other(format!("the limit of {limit} kernel threads is reached")));
+    }
+    let made = Machine::new(cluster).and_then(|machine| {
+        std::thread::Builder::new()
+            .name(format!("gt-machine-{}", machine.index))
+            .stack_size(STACK_SIZE)
+            .spawn(move || live(machine))
+            .inspect_err(|_| machine.end())
+            .map(drop)
+    });
+    made.inspect_err(|_| {
+        cluster.machines.fetch_sub(1, Ordering::Relaxed);
+    })
+}
+
+/// The whole life of a machine's kernel thread.
+fn live(machine: &'static Machine) {
+    let cluster = machine.cluster();
+    if machine.begin().is_ok() {
+        super::run(machine);
+        machine.come_home();
+        switch::leave_cache(machine);
+        crate::sys::signal::drop_alternate_stack();
+    }
+    machine.end();
+    cluster.machines.fetch_sub(1, Ordering::Relaxed);
+}

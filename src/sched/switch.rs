@@ -1,0 +1,137 @@
+//! The switch: from the run loop to a green thread and back.
+//!
+//! The thread pointer is written once, on the way in; coming back, the green thread's stays in place until the
+//! scheduler does something that needs the kernel thread's own ([`Machine::come_home`]). So nothing here, nor in
+//! the run loop's fast path, touches a thread-local: a test disassembles it.
+//!
+//! malloc's cache travels with the kernel thread: it is put into a green thread's block on the way in and taken
+//! out on the way back, but for a thread that was preempted, perhaps in the middle of malloc's fast path: that one
+//! keeps what it has. Caches that are thus left over, and kernel threads that thus lack one, meet in [`SPARE_CACHES`].
+//!
+//! A thread that has changed its signal mask takes it along: it is saved and the kernel thread's base mask restored
+//! here, once the mask was seen to differ (`signals`, `preempt`).
+
+use crate::arch;
+use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
+use crate::context::Action;
+use crate::green::Green;
+use crate::sched::Machine;
+use crate::sys::lock::Lock;
+use crate::sys::signal;
+
+/// Runs `green` on this kernel thread until it leaves its stack.
+///
+/// # Safety
+/// The caller is the machine's run loop and owns `green`, which is ready to run.
+#[inline(always)]
+pub(crate) unsafe fn to(machine: &'static Machine, green: &'static Green, inherits: bool) -> Action {
+    green.machine.store(core::ptr::from_ref(machine).cast_mut(), Ordering::Relaxed);
+    let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
+    machine.tick.store(tick, Ordering::Relaxed);
+    if !inherits {
+        let slice = machine.slice.load(Ordering::Relaxed).wrapping_add(1);
+        machine.slice.store(slice, Ordering::Relaxed);
+    }
+    lend_cache(machine, green);
+    if green.mask_changed.load(Ordering::Relaxed) {
+        signal::set_mask(green.mask.get());
+    }
+    // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
+    machine.current.store(core::ptr::from_ref(green).cast_mut(), Ordering::Release);
+    compiler_fence(Ordering::SeqCst);
+    machine.leave_home();
+    // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a thread-local.
+    let action = unsafe {
+        arch::set_thread_pointer(green.thread_pointer);
+        green.context.resume()
+    };
+    compiler_fence(Ordering::SeqCst);
+    machine.current.store(core::ptr::null_mut(), Ordering::Release);
+    if green.mask_changed.load(Ordering::Relaxed) {
+        take_mask(machine, green);
+    }
+    if let Action::Preempt = action {
+        green.keeps_tcache.set(true);
+    } else {
+        take_cache(machine, green);
+    }
+    action
+}
+
+#[cold]
+#[inline(never)]
+fn take_mask(machine: &Machine, green: &Green) {
+    let base = machine.base_mask.get();
+    let mask = signal::set_mask(base);
+    green.mask.set(mask);
+    green.mask_changed.store(mask != base, Ordering::Relaxed);
+}
+
+#[inline(always)]
+fn lend_cache(machine: &Machine, green: &Green) {
+    let word = green.tcache();
+    if word.is_null() || green.keeps_tcache.replace(false) {
+        return;
+    }
+    if machine.tcache.get() == 0 && CACHES.load(Ordering::Relaxed) != 0 {
+        machine.tcache.set(spare_cache());
+    }
+    // SAFETY: a word of the green thread's block, which is ours while it does not run.
+    unsafe { word.write(machine.tcache.replace(0)) };
+}
+
+#[inline(always)]
+fn take_cache(machine: &Machine, green: &Green) {
+    let word = green.tcache();
+    if word.is_null() {
+        return;
+    }
+    // SAFETY: as in `lend_cache`.
+    let cache = unsafe { word.replace(0) };
+    if machine.tcache.get() == 0 {
+        machine.tcache.set(cache);
+    } else if cache != 0 && !spare(cache) {
+        // SAFETY: as above. The pool is full: the thread keeps what it has.
+        unsafe { word.write(cache) };
+        green.keeps_tcache.set(true);
+    }
+}
+
+const POOL: usize = 4096;
+static SPARE_CACHES: Lock<[usize; POOL]> = Lock::new([0; POOL]);
+/// How many there are; changed under the lock.
+static CACHES: AtomicUsize = AtomicUsize::new(0);
+
+#[cold]
+#[inline(never)]
+fn spare_cache() -> usize {
+    let pool = SPARE_CACHES.lock();
+    let count = CACHES.load(Ordering::Relaxed);
+    if count == 0 {
+        return 0;
+    }
+    CACHES.store(count - 1, Ordering::Relaxed);
+    pool[count - 1]
+}
+
+#[cold]
+#[inline(never)]
+fn spare(cache: usize) -> bool {
+    let mut pool = SPARE_CACHES.lock();
+    let count = CACHES.load(Ordering::Relaxed);
+    if count == POOL {
+        return false;
+    }
+    pool[count] = cache;
+    CACHES.store(count + 1, Ordering::Relaxed);
+    true
+}
+
+/// A machine ends: its cache serves another.
+pub(crate) fn leave_cache(machine: &Machine) {
+    let cache = machine.tcache.replace(0);
+    if cache != 0 && !spare(cache) {
+        // The pool holds thousands: one more is not worth keeping, and only malloc knows how to free it.
+        machine.tcache.set(0);
+    }
+}

@@ -1,0 +1,281 @@
+//! The monitor: a kernel thread without a processor that looks after those that have one.
+//!
+//! It looks every tick: 20 µs after something happened, backing off to 10 ms while nothing does, but never past the end
+//! of a time slice or a deadline. When every processor sleeps it sleeps too, until it is kicked.
+//!
+//! What it does at a processor whose thread has not left it since the last look:
+//!
+//! | the thread … | the monitor … |
+//! |---|---|
+//! | announced that it blocks | takes the processor if work waits, or after 10 ms |
+//! | is blocked in the kernel (no CPU time used, and the kernel says so) | the same, without a signal |
+//! | runs longer than its slice while work waits | ends the slice, sends the signal, again every 50 µs |
+//! | … and 1 ms later still runs | takes the processor; the thread goes on under the OS |
+//!
+//! At a machine without a processor that burns CPU time: sends the signal, so that the thread queues for a processor.
+//!
+//! Taking a processor: `ownership`. What is taken is laid to rest, and a sleeper woken for what waits in it.
+//!
+//! It runs with signals blocked and never allocates: what it needs to remember it reserves at the start.
+
+use std::io;
+
+use crate::atomic::{AtomicU32, Ordering, fence};
+use crate::green::Green;
+use crate::sched::{Cluster, Machine, Processor, preempt};
+use crate::sys::clock::NEVER;
+use crate::sys::{clock, futex, kernel_thread, signal};
+
+const SHORTEST: u64 = 20_000;
+const LONGEST: u64 = 10_000_000;
+/// Looks in a row without an event before the tick doubles.
+const PATIENCE: u32 = 50;
+const RETRY: u64 = 50_000;
+const DECLINED_FOR: u64 = 1_000_000;
+/// A thread that blocks while nothing waits keeps its processor this long.
+const QUIET: u64 = 10_000_000;
+/// Deadlines are watched this closely at most: a busy processor sees its timers by itself most of the time.
+const DEADLINE_TICK: u64 = 500_000;
+/// How often machines without a processor are looked at.
+const STRAYS: u64 = 5_000_000;
+const STACK_SIZE: usize = 256 << 10;
+
+/// Where the monitor sleeps.
+pub(crate) struct Post(AtomicU32);
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+
+impl Post {
+    pub(crate) const fn new() -> Post {
+        Post(AtomicU32::new(AWAKE))
+    }
+
+    /// A processor has woken up, after which the caller comes here: the monitor must not sleep.
+    #[inline]
+    pub(crate) fn kick_if_asleep(&self) {
+        // SeqCst: partner of the fence in `sleep`: the monitor sees that a processor is awake, or we that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.0.load(Ordering::Relaxed) == ASLEEP {
+            self.kick();
+        }
+    }
+
+    #[cold]
+    pub(crate) fn kick(&self) {
+        if self.0.swap(AWAKE, Ordering::Relaxed) == ASLEEP {
+            futex::wake(&self.0, 1);
+        }
+    }
+
+    fn sleep(&self, everybody_sleeps: impl Fn() -> bool) {
+        self.0.store(ASLEEP, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        while self.0.load(Ordering::Relaxed) == ASLEEP && everybody_sleeps() {
+            futex::wait(&self.0, ASLEEP, None);
+        }
+        self.0.store(AWAKE, Ordering::Relaxed);
+    }
+}
+
+/// Starts the monitor.
+pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
+    let mut seen = Vec::new();
+    seen.resize_with(cluster.processors().len(), Seen::default);
+    std::thread::Builder::new()
+        .name("gt-monitor".into())
+        .stack_size(STACK_SIZE)
+        .spawn(move || watch(cluster, seen.into_boxed_slice()))
+        .map(drop)
+}
+
+/// What was seen of a processor at the last look.
+#[derive(Default)]
+struct Seen {
+    machine: usize,
+    slice: u32,
+    since: u64,
+    cpu: u64,
+    /// When the first signal of this slice was sent.
+    signalled: Option<u64>,
+}
+
+fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
+    signal::set_mask(signal::ALL);
+    kernel_thread::set_precise_timers();
+    let (mut tick, mut quiet, mut strays_at) = (SHORTEST, 0, 0);
+    while !cluster.stopping.load(Ordering::SeqCst) {
+        let now = clock::now();
+        let mut look = Look { cluster, now, waiting: cluster.policy.has_work(), event: false, next: NEVER };
+        for (processor, seen) in cluster.processors().iter().zip(&mut seen) {
+            look.at(processor, seen);
+        }
+        if now >= strays_at {
+            look.at_strays();
+            strays_at = now + STRAYS;
+        }
+        if look.waiting && cluster.idle.sleeping() != 0 {
+            cluster.notify();
+        }
+        if look.event {
+            (tick, quiet) = (SHORTEST, 0);
+        } else if quiet < PATIENCE {
+            quiet += 1;
+        } else {
+            tick = (tick * 2).min(LONGEST);
+        }
+        let everybody_sleeps =
+            || cluster.idle.sleeping() as usize == cluster.processors().len() && !cluster.stopping.load(Ordering::SeqCst);
+        if everybody_sleeps() {
+            cluster.monitor.sleep(everybody_sleeps);
+            (tick, quiet) = (SHORTEST, 0);
+        } else {
+            let until = look.next.min(now + tick).max(now + SHORTEST);
+            while clock::now() < until && !cluster.stopping.load(Ordering::SeqCst) {
+                // Nobody wakes this word: it is a plain sleep that a stop can cut short.
+                futex::wait(&cluster.monitor.0, AWAKE, Some(until));
+            }
+        }
+    }
+}
+
+/// One look at everything.
+struct Look {
+    cluster: &'static Cluster,
+    now: u64,
+    /// Something is ready and not running.
+    waiting: bool,
+    /// A preemption or a hand-off: the next look comes soon.
+    event: bool,
+    /// When the next look must be at the latest.
+    next: u64,
+}
+
+impl Look {
+    fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
+        self.at_timers(processor);
+        // Acquire: pairs with the Release in `give_to`. SAFETY: null or a record, which is never freed.
+        let Some(machine) = (unsafe { processor.machine.load(Ordering::Acquire).as_ref() }) else {
+            seen.machine = 0;
+            return;
+        };
+        let Some(green) = running(machine) else { return };
+        let slice = machine.slice.load(Ordering::Relaxed);
+        let identity = core::ptr::from_ref(machine) as usize;
+        if (seen.machine, seen.slice) != (identity, slice) {
+            let cpu = cpu_time(machine);
+            *seen = Seen { machine: identity, slice, since: self.now, cpu, signalled: None };
+            self.at_slice_end(seen);
+            return;
+        }
+        if self.is_blocked(machine, green, seen) {
+            if self.waiting || self.now - seen.since >= QUIET {
+                self.take(processor, machine, green);
+            }
+        } else if self.waiting && self.now - seen.since >= self.slice() {
+            self.preempt(processor, machine, green, seen);
+        } else {
+            self.at_slice_end(seen);
+        }
+    }
+
+    fn slice(&self) -> u64 {
+        self.cluster.config.time_slice.as_nanos() as u64
+    }
+
+    /// Be back when this slice ends, if anything waits for that.
+    fn at_slice_end(&mut self, seen: &Seen) {
+        self.next = self.next.min(seen.since + self.slice());
+    }
+
+    fn at_timers(&mut self, processor: &'static Processor) {
+        let deadline = processor.next_deadline.load(Ordering::Relaxed);
+        if deadline <= self.now {
+            processor.attention.store(true, Ordering::Relaxed);
+            if self.cluster.idle.sleeping() != 0 {
+                // A processor that searches fires the timers of all.
+                self.cluster.notify();
+            }
+            self.waiting = true;
+        } else if deadline != NEVER {
+            self.next = self.next.min(deadline.max(self.now + DEADLINE_TICK));
+        }
+    }
+
+    fn is_blocked(&self, machine: &Machine, green: &Green, seen: &mut Seen) -> bool {
+        if green.announced.load(Ordering::Relaxed) {
+            return true;
+        }
+        let cpu = cpu_time(machine);
+        let stands_still = cpu == core::mem::replace(&mut seen.cpu, cpu);
+        stands_still
+            && green.off.load(Ordering::Relaxed) == 0
+            && kernel_thread::is_blocked(machine.kernel_thread.load(Ordering::Relaxed) as i32)
+    }
+
+    /// The three steps: the flag, the signal, and taking the processor.
+    fn preempt(
+        &mut self,
+        processor: &'static Processor,
+        machine: &'static Machine,
+        green: &'static Green,
+        seen: &mut Seen,
+    ) {
+        self.event = true;
+        machine.end_slice(seen.slice);
+        let first = *seen.signalled.get_or_insert(self.now);
+        if self.now - first < DECLINED_FOR {
+            preempt::send(machine, self.cluster.config.signal);
+            self.next = self.next.min(self.now + RETRY);
+        } else {
+            self.take(processor, machine, green);
+        }
+    }
+
+    /// Takes the processor away from `machine`, whose thread goes on without.
+    fn take(
+        &mut self,
+        processor: &'static Processor,
+        machine: &'static Machine,
+        green: &'static Green,
+    ) {
+        let tick = machine.tick.load(Ordering::Relaxed);
+        if running(machine).is_none_or(|now| !core::ptr::eq(now, green)) {
+            return;
+        }
+        let taken = machine.processor.retake(processor.into(), kernel_thread::barrier, || {
+            // Acquire: pairs with the Release on the way out of the runtime (`current`).
+            green.off.load(Ordering::Acquire) == 0
+                && running(machine).is_some_and(|now| core::ptr::eq(now, green))
+                && machine.tick.load(Ordering::Relaxed) == tick
+        });
+        if taken {
+            self.event = true;
+            self.cluster.hand_offs.add_shared(1);
+            self.cluster.lay_to_rest(processor);
+        }
+    }
+
+    /// Threads that lost their processor and use the CPU without one are sent to the queue.
+    fn at_strays(&mut self) {
+        for machine in self.cluster.machines() {
+            if machine.processor.get().is_some() || running(machine).is_none() {
+                continue;
+            }
+            let cpu = cpu_time(machine);
+            if machine.seen_cpu.replace(cpu) != cpu {
+                preempt::send(machine, self.cluster.config.signal);
+                self.event = true;
+            }
+        }
+    }
+}
+
+fn running(machine: &Machine) -> Option<&'static Green> {
+    // Acquire: pairs with the Release in `switch`. SAFETY: null or a record, which is never freed.
+    unsafe { machine.current.load(Ordering::Acquire).as_ref() }
+}
+
+fn cpu_time(machine: &Machine) -> u64 {
+    clock::cpu_time(kernel_thread::cpu_clock(machine.kernel_thread.load(Ordering::Relaxed) as i32))
+}

@@ -1,0 +1,391 @@
+//! The stacks, tried out. What ends or limits a process, or counts its memory, runs in a child.
+
+mod overflow;
+
+use super::*;
+use std::process::{Command, Output};
+
+const MIB: usize = 1 << 20;
+const RESERVE: usize = 5000;
+const CHILD: &str = "GREENTHREAD_TEST_CHILD";
+
+fn ready() {
+    init(RESERVE, MIB).unwrap();
+}
+
+/// Runs `body` in a fresh process that runs this one test only; `test` is its name.
+fn in_child(test: &str, body: impl FnOnce()) -> Option<Output> {
+    ready();
+    if std::env::var(CHILD).is_ok_and(|child| child == test) {
+        body();
+        return None;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    // A filter that matches nothing does no harm: one of the two is the test's path.
+    let paths = ["", "overflow::"].map(|module| format!("stack::tests::{module}{test}"));
+    command
+        .args(["--exact", "--nocapture", "--test-threads=1"])
+        .args(paths);
+    Some(command.env(CHILD, test).output().unwrap())
+}
+
+fn must_succeed(output: Option<Output>) {
+    if let Some(output) = output {
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}\n{text}", output.status);
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("1 passed"),
+            "it ran"
+        );
+        eprint!("{text}");
+    }
+}
+
+fn write(address: usize, value: u8) {
+    let pointer = std::ptr::with_exposed_provenance_mut::<u8>(address);
+    // SAFETY: the tests write to stacks of their own, or to a guard, to be killed.
+    unsafe { pointer.write_volatile(value) };
+}
+
+fn read(address: usize) -> u8 {
+    // SAFETY: as in `write`.
+    unsafe { std::ptr::with_exposed_provenance::<u8>(address).read_volatile() }
+}
+
+/// Bytes in memory between `start` and `end`.
+fn resident(start: usize, end: usize) -> usize {
+    let mut pages = vec![0; (end - start) / PAGE];
+    mm::resident(start, &mut pages).unwrap();
+    pages.iter().filter(|&page| page & 1 != 0).count() * PAGE
+}
+
+fn mappings() -> usize {
+    std::fs::read_to_string("/proc/self/maps")
+        .unwrap()
+        .lines()
+        .count()
+}
+
+#[test]
+fn sizes_are_rounded_up_to_a_class() {
+    ready();
+    for (size, class) in [
+        (0, MIN_SIZE),
+        (MIN_SIZE, MIN_SIZE),
+        (MIN_SIZE + 1, 2 * MIN_SIZE),
+        (MIB - 1, MIB),
+        (MIB, MIB),
+        (5 * MIB, 8 * MIB),
+        (1 << 30, 1 << 30),
+    ] {
+        let slot = acquire(size).unwrap();
+        assert_eq!(slot.size(), class);
+        assert_eq!(slot.bottom() % PAGE, 0);
+        assert!(slot.top() - RESERVE >= slot.bottom() + class);
+        write(slot.bottom(), 1);
+        write(slot.top() - 1, 1);
+        release(slot);
+    }
+    assert!(Class::of(MAX_SIZE).is_ok());
+}
+
+#[test]
+fn a_size_that_is_too_large_is_refused() {
+    ready();
+    for size in [MAX_SIZE + 1, usize::MAX] {
+        let error = acquire(size).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        let text = error.to_string();
+        assert!(
+            text.contains(&size.to_string()) && text.contains(&MAX_SIZE.to_string()),
+            "{text}"
+        );
+        assert!(check_size(size).is_err());
+    }
+}
+
+#[test]
+fn a_slot_is_found_by_any_of_its_addresses() {
+    ready();
+    let slot = acquire(32 << 10).unwrap();
+    let same = |address, part| {
+        let (found, place) = find(address).unwrap();
+        assert!(
+            std::ptr::eq(found, slot) && place == part,
+            "{address:#x}: {place:?}"
+        );
+    };
+    same(slot.bottom() - GUARD, Where::Guard);
+    same(slot.bottom() - 1, Where::Guard);
+    same(slot.bottom(), Where::Stack);
+    same(slot.top(), Where::Stack);
+    same(slot.top() + size_of::<Slot>() - 1, Where::Stack);
+    let below = find(slot.bottom() - GUARD - 1);
+    assert!(below.is_none_or(|(other, _)| !std::ptr::eq(other, slot)));
+    let local = 0;
+    assert!(find(&raw const local as usize).is_none() && find(0).is_none());
+    assert!(find(usize::MAX).is_none());
+
+    let visited = || {
+        let mut seen = 0;
+        visit(|other| seen += usize::from(std::ptr::eq(other, slot)));
+        seen
+    };
+    assert_eq!(visited(), 0, "not furnished yet");
+    slot.extra.store(1, Release);
+    assert_eq!(visited(), 1);
+    slot.extra.store(0, Release);
+    release(slot);
+}
+
+#[test]
+fn recycling_gives_memory_back_and_keeps_the_reserve() {
+    must_succeed(in_child(
+        "recycling_gives_memory_back_and_keeps_the_reserve",
+        || {
+            let slot = acquire(MIB).unwrap();
+            let stack_end = slot.bottom() + slot.size();
+            assert_eq!(slot.high_water(), 0);
+            write(stack_end - 3 * PAGE, 1);
+            assert_eq!(slot.high_water(), 3 * PAGE);
+            (slot.bottom()..stack_end)
+                .step_by(PAGE)
+                .for_each(|address| write(address, 7));
+            write(slot.top() - RESERVE, 9);
+            assert_eq!(slot.high_water(), MIB);
+            release(slot);
+            assert_eq!(resident(slot.bottom(), stack_end), KEEP);
+            let again = acquire(MIB).unwrap();
+            assert!(
+                std::ptr::eq(slot, again),
+                "the last released is the first taken"
+            );
+            assert_eq!(
+                (read(stack_end - KEEP), read(stack_end - KEEP - PAGE)),
+                (7, 0)
+            );
+            assert_eq!(read(slot.top() - RESERVE), 9);
+            must_fault(slot.bottom() - 1);
+        },
+    ));
+}
+
+#[test]
+fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
+    must_succeed(in_child(
+        "a_cache_is_last_in_first_out_and_spills_to_the_pool",
+        || {
+            let deep = |slot: &Slot| write(slot.bottom(), 1);
+            let is_deep = |slot: &Slot| resident(slot.bottom(), slot.bottom() + PAGE) != 0;
+            let slots: Vec<_> = (0..100).map(|_| acquire(MIB).unwrap()).collect();
+            let mut cache = Cache::new();
+            assert!(cache.pop().is_none());
+
+            // Two recycled, one taken again: only what is in the cache is trimmed, and once.
+            slots[..2].iter().for_each(|slot| deep(slot));
+            cache.push(slots[0]);
+            cache.push(slots[1]);
+            assert!(std::ptr::eq(cache.pop().unwrap(), slots[1]));
+            cache.trim_dirty();
+            assert!(!is_deep(slots[0]) && is_deep(slots[1]));
+            deep(slots[0]);
+            cache.trim_dirty();
+            assert!(is_deep(slots[0]), "not dirty: it cannot have been used");
+            assert!(std::ptr::eq(cache.pop().unwrap(), slots[0]) && cache.pop().is_none());
+
+            // More than fit: the oldest half goes, trimmed, and each slot is somewhere once.
+            slots.iter().for_each(|slot| deep(slot));
+            slots.iter().for_each(|slot| cache.push(slot));
+            assert_eq!(
+                slots.iter().filter(|slot| is_deep(slot)).count(),
+                cache.length
+            );
+            assert_eq!(cache.length, 36);
+            for slot in slots[64..].iter().rev() {
+                assert!(std::ptr::eq(cache.pop().unwrap(), *slot));
+            }
+            cache.push(slots[99]);
+            cache.drain();
+            assert!(cache.pop().is_none() && !is_deep(slots[99]));
+            let mut free: Vec<_> = (0..65).map(|_| acquire(MIB).unwrap().top()).collect();
+            let mut own: Vec<_> = slots[..64]
+                .iter()
+                .chain(&slots[99..])
+                .map(|s| s.top())
+                .collect();
+            free.sort();
+            own.sort();
+            assert_eq!(free, own);
+
+            // Other classes do not stay.
+            let small = acquire(MIN_SIZE).unwrap();
+            cache.push(small);
+            assert!(cache.pop().is_none() && std::ptr::eq(acquire(MIN_SIZE).unwrap(), small));
+        },
+    ));
+}
+
+/// Forks a child that writes to `address`, and sees it killed by SIGSEGV.
+fn must_fault(address: usize) {
+    // SAFETY: the child makes system calls and one write, as is right after a fork.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+            write(address, 1);
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+        assert_eq!(signal, Some(libc::SIGSEGV), "writing to {address:#x}");
+    }
+}
+
+/// Both ends of the guard fault, and its neighbours are writable and keep what was written.
+fn check_guards() {
+    let slots: Vec<_> = (0..20).map(|_| acquire(64 << 10).unwrap()).collect();
+    for (i, slot) in slots.iter().enumerate() {
+        write(slot.bottom(), i as u8);
+        write(slot.top() - 1, i as u8);
+    }
+    for slot in &slots {
+        must_fault(slot.bottom() - 1);
+        must_fault(slot.bottom() - GUARD);
+    }
+    for (i, slot) in slots.iter().enumerate() {
+        assert_eq!(
+            (read(slot.bottom()), read(slot.top() - 1)),
+            (i as u8, i as u8)
+        );
+    }
+}
+
+#[test]
+fn guards_fault() {
+    must_succeed(in_child("guards_fault", check_guards));
+}
+
+#[test]
+fn guards_fault_on_kernels_without_markers() {
+    must_succeed(in_child("guards_fault_on_kernels_without_markers", || {
+        SPLIT.store(true, Relaxed);
+        check_guards();
+    }));
+}
+
+#[test]
+fn without_markers_the_end_of_mappings_is_an_error() {
+    must_succeed(in_child(
+        "without_markers_the_end_of_mappings_is_an_error",
+        || {
+            SPLIT.store(true, Relaxed);
+            let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+            let limit: usize = limit.trim().parse().unwrap();
+            if limit > 1_000_000 {
+                return eprintln!("skipped: {limit} mappings allowed");
+            }
+            let mut taken = 0;
+            let error = loop {
+                match acquire(MIN_SIZE) {
+                    Ok(_) => taken += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+            assert!(taken > limit / 2 - 1000, "{taken} slots");
+            // The slot without a guard is not handed out without one later, either.
+            assert!(acquire(MIN_SIZE).is_err());
+        },
+    ));
+}
+
+#[test]
+fn little_address_space_is_enough() {
+    must_succeed(in_child("little_address_space_is_enough", || {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let used = statm.split(' ').next().unwrap().parse::<usize>().unwrap() * PAGE;
+        let limit = (used + 6 * MIB) as u64;
+        let limit = libc::rlimit {
+            rlim_cur: limit,
+            rlim_max: limit,
+        };
+        // SAFETY: limits this child only.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+        // Not even half of a first slab fits; whatever fits is used.
+        let slots: [_; 8] = std::array::from_fn(|_| acquire(MIB));
+        let taken = slots.iter().flatten().count();
+        assert!((4..6).contains(&taken), "{taken} slots in 6 MiB");
+        let kinds = slots
+            .iter()
+            .filter_map(|slot| slot.as_ref().err())
+            .map(io::Error::kind);
+        assert!(
+            kinds
+                .into_iter()
+                .all(|kind| kind == io::ErrorKind::OutOfMemory)
+        );
+        let slot = *slots.iter().flatten().next().unwrap();
+        release(slot);
+        assert!(acquire(MIB).is_ok(), "what is free can still be had");
+    }));
+}
+
+#[test]
+fn many_stacks_in_few_mappings() {
+    must_succeed(in_child("many_stacks_in_few_mappings", || {
+        const COUNT: usize = 200_000;
+        acquire(MIN_SIZE).unwrap();
+        if SPLIT.load(Relaxed) {
+            return eprintln!("skipped: this kernel has no guard markers");
+        }
+        let before = mappings();
+        let slots: Vec<_> = (0..COUNT).map(|_| acquire(MIB).unwrap()).collect();
+        slots.iter().for_each(|slot| write(slot.top() - RESERVE, 1));
+        let more = mappings() - before;
+        eprintln!("{COUNT} stacks: {more} mappings more");
+        assert!(more < 200);
+        let tops: std::collections::HashSet<_> = slots.iter().map(|slot| slot.top()).collect();
+        assert_eq!(tops.len(), COUNT);
+        assert!(
+            slots
+                .iter()
+                .all(|slot| std::ptr::eq(find(slot.bottom()).unwrap().0, *slot))
+        );
+    }));
+}
+
+/// Slots move between threads, and none is ever in two places.
+#[test]
+fn slots_have_one_owner() {
+    ready();
+    std::thread::scope(|scope| {
+        for thread in 1..=4_u64 {
+            scope.spawn(move || {
+                let mut cache = Cache::new();
+                let mut random = thread;
+                let mut held: Vec<&'static Slot> = Vec::new();
+                for _ in 0..20_000 {
+                    random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+                    if random >> 63 == 0 && held.len() < 100 {
+                        let slot = cache.pop().map_or_else(|| acquire(MIB), Ok).unwrap();
+                        assert_eq!(slot.extra.swap(thread as usize, Relaxed), 0);
+                        held.push(slot);
+                    } else if let Some(slot) = held.pop() {
+                        assert_eq!(slot.extra.swap(0, Relaxed), thread as usize);
+                        if random >> 62 & 1 == 0 {
+                            cache.push(slot)
+                        } else {
+                            release(slot)
+                        }
+                    }
+                }
+                for slot in held {
+                    slot.extra.store(0, Relaxed);
+                    release(slot);
+                }
+                cache.drain();
+            });
+        }
+    });
+}

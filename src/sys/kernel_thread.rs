@@ -1,0 +1,107 @@
+//! Facts about kernel threads: who they are, what they have used, and whether they are blocked.
+
+use super::call;
+
+/// The calling kernel thread's id.
+pub(crate) fn id() -> i32 {
+    // SAFETY: gettid has no preconditions and cannot fail.
+    unsafe { call(libc::SYS_gettid, &[]) }.unwrap_or(0) as i32
+}
+
+/// The clock of CPU time used by kernel thread `id` (the kernel's encoding: per-thread, scheduler's count).
+pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
+    const PER_THREAD: i32 = 4;
+    const SCHEDULER: i32 = 2;
+    (!id << 3) | PER_THREAD | SCHEDULER
+}
+
+/// Whether kernel thread `id` of this process is blocked in the kernel, rather than running or waiting for a CPU.
+/// A CPU clock that stands still cannot tell the two apart.
+pub(crate) fn is_blocked(id: i32) -> bool {
+    let mut path = [0u8; 48];
+    write_path(&mut path, id);
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    // SAFETY: the path is NUL-terminated, the buffer is valid for its length, and the descriptor is ours.
+    unsafe {
+        let Ok(descriptor) =
+            call(libc::SYS_openat, &[libc::AT_FDCWD as usize, path.as_ptr() as usize, flags])
+        else {
+            return false;
+        };
+        let mut text = [0u8; 16];
+        let read = call(libc::SYS_read, &[descriptor, text.as_mut_ptr() as usize, text.len()]);
+        let _ = call(libc::SYS_close, &[descriptor]);
+        // "running", or the number of the system call, or -1 when blocked elsewhere (a page fault).
+        matches!(read, Ok(length) if length > 0 && text[0] != b'r')
+    }
+}
+
+/// Writes `/proc/self/task/<id>/syscall` and a NUL without allocating.
+fn write_path(path: &mut [u8; 48], id: i32) {
+    let mut digits = [0u8; 10];
+    let (mut rest, mut count) = (id.unsigned_abs(), 0);
+    while rest > 0 || count == 0 {
+        digits[count] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        count += 1;
+    }
+    let parts: [&[u8]; 3] = [b"/proc/self/task/", &digits[..count], b"/syscall\0"];
+    let mut at = 0;
+    for (i, part) in parts.iter().enumerate() {
+        path[at..at + part.len()].copy_from_slice(part);
+        if i == 1 {
+            path[at..at + part.len()].reverse();
+        }
+        at += part.len();
+    }
+}
+
+/// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
+pub(crate) fn set_precise_timers() {
+    // SAFETY: sets the calling thread's timer slack, nothing else.
+    let _ = unsafe { call(libc::SYS_prctl, &[libc::PR_SET_TIMERSLACK as usize, 1]) };
+}
+
+/// Asks that [`barrier`] be available. Once per process.
+pub(crate) fn register_barrier() -> bool {
+    const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
+    // SAFETY: has no memory effects beyond the documented ones.
+    unsafe { call(libc::SYS_membarrier, &[REGISTER_PRIVATE_EXPEDITED, 0, 0]) }.is_ok()
+}
+
+/// A full memory barrier on every running thread of the process: the heavy half of an asymmetric fence.
+pub(crate) fn barrier() {
+    const PRIVATE_EXPEDITED: usize = 1 << 3;
+    // SAFETY: has no memory effects beyond the documented ones.
+    if unsafe { call(libc::SYS_membarrier, &[PRIVATE_EXPEDITED, 0, 0]) }.is_err() {
+        super::die("membarrier failed after it was registered");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_path_is_spelled() {
+        let mut path = [0; 48];
+        super::write_path(&mut path, 1_204_560);
+        assert!(path.starts_with(b"/proc/self/task/1204560/syscall\0"));
+    }
+
+    #[test]
+    fn the_running_thread_is_not_blocked_and_a_reader_is() {
+        use std::io::Read;
+        assert!(!super::is_blocked(super::id()));
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let (send, receive) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            send.send(super::id()).unwrap();
+            reader.read(&mut [0]).unwrap()
+        });
+        let id = receive.recv().unwrap();
+        while !super::is_blocked(id) {
+            std::thread::yield_now();
+        }
+        drop(writer);
+        assert_eq!(thread.join().unwrap(), 0);
+    }
+}

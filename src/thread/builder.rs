@@ -1,0 +1,171 @@
+//! [`Builder`], [`JoinHandle`], and `spawn`.
+
+use std::fmt;
+use std::io;
+
+use super::handle::Thread;
+use super::scope::{Scope, ScopedJoinHandle};
+use super::spawn::{self, Joiner, Result};
+use crate::runtime::{Backend, Runtime};
+use crate::stack;
+
+/// Configures a new thread, as [`std::thread::Builder`].
+///
+/// ```
+/// let handle = greenthread::Builder::new()
+///     .name("deep".into())
+///     .stack_size(8 << 20)
+///     .spawn(|| greenthread::current().name().unwrap().len())?;
+/// assert_eq!(handle.join().unwrap(), 4);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "must eventually spawn the thread"]
+pub struct Builder {
+    name: Option<String>,
+    stack_size: Option<usize>,
+}
+
+impl Builder {
+    /// A builder with no name and the runtime's stack size.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Names the thread: in panic messages, in reports of an overflowed stack, and for [`Thread::name`].
+    ///
+    /// # Panics
+    /// `spawn` panics if the name contains a NUL byte.
+    pub fn name(mut self, name: String) -> Builder {
+        self.name = Some(name);
+        self
+    }
+
+    /// Sets the stack's size in bytes, from 16 KiB to 64 GiB; it is rounded up to a power of two. The default is the
+    /// runtime's ([`runtime::Builder::stack_size`](crate::runtime::Builder::stack_size)). Memory is used only as far as the stack is.
+    pub fn stack_size(mut self, size: usize) -> Builder {
+        self.stack_size = Some(size);
+        self
+    }
+
+    /// Starts the thread, in the runtime of the thread that asks, or else in the default one.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a stack size that is not accepted; `OutOfMemory` if there is no memory for the stack; what
+    /// starting the runtime fails with, if this is its first use. Nothing else is affected.
+    ///
+    /// # Panics
+    /// If the name contains a NUL byte.
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.spawn_on(Runtime::backend_here()?, f)
+    }
+
+    pub(crate) fn spawn_on<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let (name, stack_size) = self.checked()?;
+        // SAFETY: both types are 'static.
+        unsafe { spawn::spawn(backend, name, stack_size, None, f) }.map(JoinHandle)
+    }
+
+    /// Starts a thread that may borrow what outlives `scope`; see [`scope`](crate::scope).
+    ///
+    /// # Errors
+    /// As [`Builder::spawn`].
+    ///
+    /// # Panics
+    /// As [`Builder::spawn`].
+    pub fn spawn_scoped<'scope, 'env, F, T>(
+        self,
+        scope: &'scope Scope<'scope, 'env>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let (name, stack_size) = self.checked()?;
+        let backend = Runtime::backend_here()?;
+        let data = Some(scope.data());
+        // SAFETY: the scope ends only when its threads have dropped their closures and results.
+        unsafe { spawn::spawn(backend, name, stack_size, data, f) }.map(ScopedJoinHandle::new)
+    }
+
+    fn checked(self) -> io::Result<(Option<Box<str>>, Option<usize>)> {
+        if let Some(name) = &self.name
+            && let Some(at) = name.find('\0')
+        {
+            panic!("thread name may not contain NUL bytes, and {name:?} has one at byte {at}");
+        }
+        if let Some(size) = self.stack_size {
+            check_stack_size(size)?;
+        }
+        Ok((self.name.map(String::into_boxed_str), self.stack_size))
+    }
+}
+
+/// Whether a stack of `size` bytes can be asked for; if not, the error names what can.
+pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
+    if (stack::MIN_SIZE..=stack::MAX_SIZE).contains(&size) {
+        return Ok(());
+    }
+    let (min, max) = (stack::MIN_SIZE, stack::MAX_SIZE);
+    let message = format!("a stack of {size} bytes: accepted are {min} (16 KiB) to {max} (64 GiB)");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
+
+/// Starts a thread, as [`std::thread::spawn`], but a green one.
+///
+/// ```
+/// use greenthread as thread;
+/// let handle = thread::spawn(|| 6 * 7);
+/// assert_eq!(handle.join().unwrap(), 42);
+/// ```
+///
+/// # Panics
+/// If the thread cannot be started, with the reason; [`Builder::spawn`] returns it instead.
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    match Builder::new().spawn(f) {
+        Ok(handle) => handle,
+        Err(error) => panic!("failed to spawn thread: {error}"),
+    }
+}
+
+/// The right to wait for a thread and to have its result, as [`std::thread::JoinHandle`]. Dropping it detaches the thread.
+pub struct JoinHandle<T>(Joiner<T>);
+
+impl<T> JoinHandle<T> {
+    /// The thread.
+    pub fn thread(&self) -> &Thread {
+        self.0.thread()
+    }
+
+    /// Waits until the thread has ended, its thread-local destructors included.
+    ///
+    /// # Errors
+    /// The payload with which the thread panicked.
+    pub fn join(self) -> Result<T> {
+        self.0.join()
+    }
+
+    /// Whether the thread's closure has returned; it may still be running thread-local destructors.
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,180 @@
+//! The thread API: std's names and semantics, for green threads. Every function works on kernel threads too.
+//!
+//! A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see `spawn`.
+
+pub(crate) mod builder;
+pub(crate) mod handle;
+mod panic_hook;
+mod scope;
+mod spawn;
+
+use core::marker::PhantomData;
+use std::io;
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+pub use self::builder::{Builder, JoinHandle, spawn};
+pub use self::handle::{Thread, ThreadId, current};
+pub(crate) use self::panic_hook::install as install_panic_hook;
+pub use self::scope::{Scope, ScopedJoinHandle, scope};
+pub use self::spawn::Result;
+
+use crate::atomic::Ordering;
+use crate::context::Action;
+use crate::current as me;
+use crate::sys::clock;
+use crate::wait::Waiter;
+
+/// Lets others run: the thread goes to the back of the queue. On a kernel thread, [`std::thread::yield_now`].
+///
+/// ```
+/// greenthread::spawn(|| greenthread::yield_now()).join().unwrap();
+/// ```
+#[inline]
+pub fn yield_now() {
+    match me::enter() {
+        Some(entered) => entered.suspend(Action::Yield),
+        None => std::thread::yield_now(),
+    }
+}
+
+/// Blocks until the thread's token is available ([`Thread::unpark`]), and takes it. As with std, be ready for it to
+/// return for no reason.
+///
+/// ```
+/// let waiting = greenthread::spawn(greenthread::park);
+/// waiting.thread().unpark();
+/// waiting.join().unwrap();
+/// ```
+pub fn park() {
+    handle::with_token(|token| token.wait(None));
+}
+
+/// [`park`], for `duration` at most.
+///
+/// ```
+/// use std::time::Duration;
+/// greenthread::park_timeout(Duration::from_millis(1)); // nobody unparks us
+/// ```
+pub fn park_timeout(duration: Duration) {
+    let deadline = clock::after(duration);
+    handle::with_token(|token| token.wait(Some(deadline)));
+}
+
+/// Blocks for at least `duration`; other threads run meanwhile.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// let start = Instant::now();
+/// greenthread::sleep(Duration::from_millis(2));
+/// assert!(start.elapsed() >= Duration::from_millis(2));
+/// ```
+pub fn sleep(duration: Duration) {
+    sleep_to(clock::after(duration));
+}
+
+/// Blocks until `deadline`; returns at once if it has passed.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// let deadline = Instant::now() + Duration::from_millis(2);
+/// greenthread::sleep_until(deadline);
+/// assert!(Instant::now() >= deadline);
+/// ```
+pub fn sleep_until(deadline: Instant) {
+    sleep_to(clock::at(deadline));
+}
+
+fn sleep_to(deadline: u64) {
+    let alarm = Waiter::new();
+    while clock::now() < deadline {
+        alarm.wait(Some(deadline));
+    }
+}
+
+/// Whether the thread is unwinding; [`std::thread::panicking`].
+///
+/// ```
+/// assert!(!greenthread::panicking());
+/// ```
+pub fn panicking() -> bool {
+    std::thread::panicking()
+}
+
+/// How many threads can run at once: the CPUs that this process may use, by affinity and cgroup quota.
+///
+/// ```
+/// assert!(greenthread::available_parallelism()?.get() >= 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`std::thread::available_parallelism`].
+pub fn available_parallelism() -> io::Result<NonZeroUsize> {
+    std::thread::available_parallelism()
+}
+
+/// Runs `f`, which blocks the kernel thread, and says so: the processor goes to other threads at once if they wait.
+///
+/// It is not needed for correctness: a thread that blocks without a word loses its processor too, only later.
+///
+/// ```
+/// let text = greenthread::spawn(|| greenthread::blocking(|| std::fs::read_to_string("Cargo.toml")));
+/// assert!(text.join().unwrap()?.contains("greenthread"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
+    struct Announced(bool);
+    impl Drop for Announced {
+        fn drop(&mut self) {
+            if let Some(green) = me::green() {
+                green.announced.store(self.0, Ordering::Relaxed);
+                // Takes the processor back, or an idle one, or queues for one.
+                drop(me::enter());
+            }
+        }
+    }
+    let before = me::green().is_some_and(|green| green.announced.swap(true, Ordering::Relaxed));
+    let _announced = Announced(before);
+    f()
+}
+
+/// Keeps a thread on its kernel thread for as long as it lives; see [`lock_kernel_thread`].
+#[derive(Debug)]
+#[must_use = "the thread is unlocked when this is dropped"]
+pub struct KernelThreadLock(PhantomData<*mut ()>);
+
+/// Locks the thread to its kernel thread, and the kernel thread to it, until all locks are dropped.
+///
+/// For what belongs to a kernel thread and cannot be moved: CPU affinity, namespaces, priority-inheriting mutexes, GUI
+/// toolkits. A switch to or from a locked thread costs a switch of kernel threads. On a kernel thread it does nothing.
+///
+/// ```
+/// greenthread::spawn(|| {
+///     let kernel_thread = || unsafe { libc::gettid() };
+///     let _lock = greenthread::lock_kernel_thread();
+///     let before = kernel_thread();
+///     greenthread::yield_now();
+///     assert_eq!(kernel_thread(), before);
+/// }).join().unwrap();
+/// ```
+pub fn lock_kernel_thread() -> KernelThreadLock {
+    if let Some(entered) = me::enter() {
+        let green = entered.green();
+        green.locks.set(green.locks.get() + 1);
+        green.locked_to.set(Some(entered.machine()));
+    }
+    KernelThreadLock(PhantomData)
+}
+
+impl Drop for KernelThreadLock {
+    fn drop(&mut self) {
+        if let Some(entered) = me::enter() {
+            let green = entered.green();
+            green.locks.set(green.locks.get() - 1);
+            if green.locks.get() == 0 {
+                green.locked_to.set(None);
+            }
+        }
+    }
+}

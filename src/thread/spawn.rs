@@ -1,0 +1,238 @@
+//! The road of a spawned closure, from `spawn` to `join`.
+//!
+//! `spawn` takes a stack, lays [`body`] on it, and makes the thread ready. `body` runs the closure, leaves its result in
+//! the packet, runs the thread-local destructors, and says that the thread has ended; the run loop buries it.
+//!
+//! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with preemption on, before it
+//! leaves its stack for the last time.
+
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::handle::{self, Shared, Thread};
+use super::scope::ScopeData;
+use crate::atomic::Ordering;
+use crate::current;
+use crate::green::Green;
+use crate::runtime::{Backend, KernelBackend};
+use crate::sched::{self, Cluster};
+use crate::tls;
+
+/// The result of a thread: what its closure returned, or what it panicked with.
+pub type Result<T> = std::thread::Result<T>;
+
+/// Where a thread leaves its result.
+struct Packet<T> {
+    result: UnsafeCell<Option<Result<T>>>,
+    scope: Option<Arc<ScopeData>>,
+}
+
+// SAFETY: the thread writes the result before it gives up its count of the packet; the joiner reads it when the thread
+// has ended.
+unsafe impl<T: Send> Sync for Packet<T> {}
+
+impl<T> Drop for Packet<T> {
+    fn drop(&mut self) {
+        let result = self.result.get_mut().take();
+        let unhandled = matches!(result, Some(Err(_)));
+        if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
+            crate::sys::die("a thread's result panicked while it was dropped");
+        }
+        if let Some(scope) = &self.scope {
+            scope.leave(unhandled);
+        }
+    }
+}
+
+/// What every kind of join handle has.
+pub(super) struct Joiner<T> {
+    thread: Thread,
+    packet: Arc<Packet<T>>,
+}
+
+impl<T> Joiner<T> {
+    pub(super) fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        Arc::strong_count(&self.packet) == 1
+    }
+
+    pub(super) fn join(mut self) -> Result<T> {
+        self.thread.shared().ended.wait(None);
+        match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
+            Some(result) => result,
+            None => crate::sys::die("a thread has ended without a result"),
+        }
+    }
+}
+
+/// Starts a thread.
+///
+/// # Safety
+/// `f` and its result outlive the thread: they are `'static`, or a scope sees to it.
+pub(super) unsafe fn spawn<F, T>(
+    backend: Backend,
+    name: Option<Box<str>>,
+    stack_size: Option<usize>,
+    scope: Option<Arc<ScopeData>>,
+    f: F,
+) -> io::Result<Joiner<T>>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    let shared = Shared::new(name);
+    let packet = Arc::new(Packet { result: UnsafeCell::new(None), scope });
+    if let Some(scope) = &packet.scope {
+        scope.enter();
+    }
+    let joiner = Joiner { thread: Thread::new(shared.clone()), packet: packet.clone() };
+    let work = Work { f, packet, result: PhantomData };
+    // SAFETY: the caller's promise.
+    unsafe {
+        match backend {
+            Backend::Green(cluster) => start_green(cluster, shared, stack_size, work)?,
+            Backend::Kernel(backend) => start_kernel(backend, shared, stack_size, work)?,
+        }
+    }
+    Ok(joiner)
+}
+
+/// What a thread is to do.
+struct Work<F, T> {
+    f: F,
+    packet: Arc<Packet<T>>,
+    result: PhantomData<T>,
+}
+
+impl<F: FnOnce() -> T, T> Work<F, T> {
+    /// Runs the closure and leaves its result, or its panic, in the packet.
+    fn run(self) {
+        let result = catch_unwind(AssertUnwindSafe(self.f));
+        // SAFETY: nobody reads it before this thread has given up the packet.
+        unsafe { *self.packet.result.get() = Some(result) };
+    }
+}
+
+/// # Safety
+/// As [`spawn`].
+unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
+    cluster: &'static Cluster,
+    shared: Arc<Shared>,
+    stack_size: Option<usize>,
+    work: Work<F, T>,
+) -> io::Result<()> {
+    /// A larger closure is boxed rather than laid on the stack.
+    const LARGE: usize = 2048;
+    let green = new_green(cluster, stack_size.unwrap_or(cluster.config.stack_size))?;
+    green.cluster.set(Some(cluster));
+    // Relaxed: the queue that takes the thread publishes it.
+    green.shared.store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
+    cluster.live.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the thread is new; `body` does not unwind; lifetimes are the caller's promise.
+    unsafe {
+        if size_of::<F>() > LARGE {
+            let work = Box::new(work);
+            green.prepare(move || body(green, *work));
+        } else {
+            green.prepare(move || body(green, work));
+        }
+    }
+    match current::enter() {
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+            entered.processor().spawns.add(1);
+            sched::ready_from(&entered, green);
+        }
+        _ => {
+            let _off = current::preemption_off();
+            cluster.spawned_outside.add_shared(1);
+            sched::ready_globally(green);
+        }
+    }
+    Ok(())
+}
+
+/// A thread to run something on: the one whose stack was used last on this processor, if there is one.
+fn new_green(cluster: &'static Cluster, size: usize) -> io::Result<&'static Green> {
+    if size == cluster.config.stack_size
+        && let Some(entered) = current::enter()
+        && core::ptr::eq(entered.machine().cluster(), cluster)
+    {
+        // SAFETY: `entered` owns the processor; the reference ends here.
+        if let Some(slot) = unsafe { entered.processor().stacks() }.pop() {
+            return Ok(Green::of(slot));
+        }
+    }
+    Green::create(size)
+}
+
+/// The whole life of a green thread, on its own stack. Starts and ends with preemption off.
+fn body<F: FnOnce() -> T, T>(green: &'static Green, work: Work<F, T>) {
+    current::begin(green);
+    if !green.entered.replace(true) {
+        // SAFETY: the first code that runs under this block.
+        unsafe { tls::enter() };
+    }
+    current::allow_preemption(green);
+    work.run();
+    // SAFETY: the thread's own block, at the end of its life.
+    unsafe { tls::exit() };
+    if sched::fork::is_child() && current::green().is_none() {
+        // The thread that forked has returned in the child: nobody else is there.
+        std::process::exit(0);
+    }
+    // SAFETY: the count that `start_green` gave to the thread.
+    let shared =
+        unsafe { Arc::from_raw(green.shared.swap(core::ptr::null_mut(), Ordering::Relaxed)) };
+    shared.ended.wake();
+    drop(shared);
+    current::forbid_preemption(green);
+}
+
+/// # Safety
+/// As [`spawn`].
+unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
+    backend: &'static KernelBackend,
+    shared: Arc<Shared>,
+    stack_size: Option<usize>,
+    work: Work<F, T>,
+) -> io::Result<()> {
+    let mut builder = std::thread::Builder::new();
+    if let Some(name) = shared.name() {
+        builder = builder.name(name.into());
+    }
+    if let Some(size) = stack_size.or(backend.stack_size) {
+        crate::stack::check_size(size)?;
+        builder = builder.stack_size(size);
+    }
+    backend.enter();
+    let main = move || {
+        /// Says that the thread has ended, after every other thread-local destructor that was registered later.
+        struct End(Arc<Shared>, &'static KernelBackend);
+        impl Drop for End {
+            fn drop(&mut self) {
+                self.0.ended.wake();
+                self.1.leave();
+            }
+        }
+        thread_local! {
+            static END: std::cell::RefCell<Option<End>> = const { std::cell::RefCell::new(None) };
+        }
+        END.with(|end| *end.borrow_mut() = Some(End(shared.clone(), backend)));
+        handle::set_kernel_thread(Thread::new(shared));
+        work.run();
+    };
+    // SAFETY: lifetimes are the caller's promise.
+    match unsafe { builder.spawn_unchecked(main) } {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            backend.leave();
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The probe thread: a short-lived pthread on a stack we know, which searches its own control block for what
+//! it can recognise. Each search must find exactly one place.
+//!
+//! It also makes libc leave its single-threaded shortcuts (atomics without `lock`, stdio without locks) before a
+//! second green thread can exist.
+
+use super::layout::{SHARED, WORD, check, symbol};
+use super::modules;
+use crate::arch::thread_pointer;
+use std::ffi::c_void;
+
+/// Words of the control block's head that both hold the thread pointer.
+pub(super) const TCB: usize = 0x00;
+pub(super) const SELF: usize = 0x10;
+const STACK_GUARD: usize = 0x28;
+const POINTER_GUARD: usize = 0x30;
+
+/// Where in the control block, as offsets in bytes.
+pub(super) struct Probe {
+    /// The stack's lowest address, followed by its size.
+    pub(super) stack: usize,
+    /// The empty ring of robust mutexes: last, first, offset of the futex, pending.
+    pub(super) robust: usize,
+    /// The value of the third of these words.
+    pub(super) robust_futex: usize,
+    /// The resolver's state.
+    pub(super) resolver: usize,
+    /// The thread-local that points to it, as an offset from the thread pointer.
+    pub(super) resolver_pointer: isize,
+    /// The first block of values of pthread keys.
+    pub(super) first_block: usize,
+    /// A byte that is set with the thread's first value of a pthread key, where recognised.
+    pub(super) keys_used: Option<usize>,
+    /// The values of the words in `SHARED`.
+    pub(super) shared: [usize; SHARED.end / WORD - SHARED.start / WORD],
+    /// malloc's `tcache`, as an offset from the thread pointer, where recognised.
+    pub(super) tcache: Option<isize>,
+}
+
+/// What the thread is given.
+struct Task {
+    stack_bottom: usize,
+    stack_size: usize,
+    guards: [usize; 2],
+    control_size: usize,
+    /// Where the control block points to blocks of values of pthread keys.
+    blocks: usize,
+    /// A pthread key.
+    key: libc::pthread_key_t,
+    /// libc's own thread-locals: offset from the thread pointer, words.
+    libc: Option<(isize, usize)>,
+    answer: Result<Probe, String>,
+}
+
+impl Probe {
+    pub(super) fn run(control_size: usize, blocks: usize) -> Result<Probe, String> {
+        const SIZE: usize = 1 << 20;
+        let own = thread_pointer();
+        // SAFETY: a private mapping that only the thread uses, and that outlives it; `task` outlives it too, since
+        // it is joined. The head of our own control block may be read.
+        unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let stack = libc::mmap(std::ptr::null_mut(), SIZE, protection, flags, -1, 0);
+            check(stack != libc::MAP_FAILED, "no memory for the probe thread")?;
+            let mut task = Task {
+                stack_bottom: stack as usize,
+                stack_size: SIZE,
+                guards: [STACK_GUARD, POINTER_GUARD].map(|at| *own.add(at).cast()),
+                control_size,
+                blocks,
+                key: 0,
+                libc: modules::libc_block(),
+                answer: Err("the probe thread did not run".into()),
+            };
+            let has_key = libc::pthread_key_create(&mut task.key, None) == 0;
+            let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+            let mut thread = 0;
+            libc::pthread_attr_init(&mut attributes);
+            libc::pthread_attr_setstack(&mut attributes, stack, SIZE);
+            let argument = (&raw mut task).cast();
+            if has_key && libc::pthread_create(&mut thread, &attributes, probe, argument) == 0 {
+                libc::pthread_join(thread, std::ptr::null_mut());
+            }
+            libc::pthread_attr_destroy(&mut attributes);
+            if has_key {
+                libc::pthread_key_delete(task.key);
+            }
+            libc::munmap(stack, SIZE);
+            task.answer
+        }
+    }
+}
+
+extern "C" fn probe(task: *mut c_void) -> *mut c_void {
+    // SAFETY: `Probe::run` passes its task and waits for us.
+    let task: &mut Task = unsafe { &mut *task.cast() };
+    // First of all, before anything else here calls malloc.
+    let tcache = task.libc.and_then(find_tcache);
+    task.answer = look_around(task).map(|found| Probe { tcache, ..found });
+    std::ptr::null_mut()
+}
+
+fn look_around(task: &Task) -> Result<Probe, String> {
+    let own = thread_pointer();
+    let address = own as usize;
+    let stack = task.stack_bottom..task.stack_bottom + task.stack_size - task.control_size + 1;
+    check(
+        stack.contains(&address),
+        "the control block is not on its stack",
+    )?;
+    let words = &copy(own, task.control_size / WORD);
+    let is = |at: usize, value: usize| words[at / WORD] == value;
+    check(
+        is(TCB, address) && is(SELF, address),
+        "the control block does not point to itself",
+    )?;
+    let guards = is(STACK_GUARD, task.guards[0]) && is(POINTER_GUARD, task.guards[1]);
+    check(guards, "the guards differ from thread to thread")?;
+    check(
+        words[SHARED.start / WORD] <= 1,
+        "the word after the self pointer is not a flag",
+    )?;
+
+    let bounds = |_, w: &[usize]| w[0] == task.stack_bottom && w[1] == task.stack_size;
+    let stack = only(words, "stack bounds", bounds)?;
+    let ring = |at, w: &[usize]| w[0] == address + at + WORD && w[1] == w[0] && w[3] == 0;
+    let robust = only(words, "robust list", ring)?;
+    let robust_futex = words[robust / WORD + 2];
+    let futex = robust_futex as isize;
+    check(
+        (-256..0).contains(&futex),
+        "odd offset of the futex in a robust mutex",
+    )?;
+    let first_block = words[task.blocks / WORD].wrapping_sub(address);
+    check(
+        first_block < task.control_size,
+        "the first block of keys lies elsewhere",
+    )?;
+
+    let pointer = symbol(c"__resp")?;
+    // SAFETY: dlsym gives the address of this thread's own `__resp`.
+    let resolver = unsafe { *pointer.cast::<usize>() }.wrapping_sub(address);
+    check(
+        resolver < task.control_size,
+        "the resolver's state lies elsewhere",
+    )?;
+    Ok(Probe {
+        stack,
+        robust,
+        robust_futex,
+        resolver,
+        resolver_pointer: pointer as isize - address as isize,
+        first_block,
+        keys_used: find_keys_used(task, first_block),
+        shared: std::array::from_fn(|i| words[SHARED.start / WORD + i]),
+        tcache: None,
+    })
+}
+
+/// `count` words of this thread's control block. Volatile, since the joining thread writes a word of it meanwhile.
+fn copy(own: *const u8, count: usize) -> Vec<usize> {
+    // SAFETY: within the control block.
+    let word = |i: usize| unsafe { own.cast::<usize>().add(i).read_volatile() };
+    (0..count).map(word).collect()
+}
+
+/// The offset of the only place where `is` holds for the four words there.
+fn only(
+    words: &[usize],
+    what: &str,
+    is: impl Fn(usize, &[usize]) -> bool,
+) -> Result<usize, String> {
+    let mut found = (0..words.len() - 3).filter(|&i| is(i * WORD, &words[i..]));
+    match (found.next(), found.next()) {
+        (Some(i), None) => Ok(i * WORD),
+        (None, _) => Err(format!("the control block has no {what}")),
+        _ => Err(format!("the control block has more than one {what}")),
+    }
+}
+
+/// Finds the byte outside the values that a first `pthread_setspecific` changes from 0 to 1.
+fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
+    let own = thread_pointer();
+    let before = copy(own, task.control_size / WORD);
+    // SAFETY: a live key.
+    let set = |value: usize| unsafe { libc::pthread_setspecific(task.key, value as *const c_void) };
+    set(0x0202_0202_0202);
+    let after = copy(own, task.control_size / WORD);
+    let is_block = |at: usize| {
+        [first_block, task.blocks]
+            .iter()
+            .any(|&block| (block..block + 32 * 16).contains(&at))
+    };
+    let byte = |words: &[usize], at: usize| words[at / WORD].to_ne_bytes()[at % WORD];
+    let mut found = (0..task.control_size)
+        .filter(|&at| byte(&before, at) == 0 && byte(&after, at) == 1 && !is_block(at));
+    let (first, second) = (found.next()?, found.next());
+    set(0);
+    second.is_none().then_some(first)
+}
+
+/// Finds malloc's `tcache` among libc's thread-locals: the word that this thread's first `malloc` makes point just
+/// below the chunk, to a table which then holds the chunk once it is freed, and no more once it is taken again.
+fn find_tcache((offset, words): (isize, usize)) -> Option<isize> {
+    const MOST: usize = 256;
+    let base: *const usize = thread_pointer().wrapping_offset(offset).cast();
+    let mut before = [0; MOST];
+    let words = words.min(MOST);
+    // SAFETY: libc's block of this thread, which nobody else writes. A candidate is a pointer that malloc itself
+    // put there, at most a page below a chunk of the same arena: what lies between is mapped.
+    unsafe {
+        for (i, word) in before[..words].iter_mut().enumerate() {
+            *word = base.add(i).read_volatile();
+        }
+        let chunk = libc::malloc(24) as usize;
+        libc::free(chunk as *mut c_void);
+        let holds = |table: usize| {
+            (table..chunk)
+                .step_by(WORD)
+                .any(|at| (at as *const usize).read_volatile() == chunk)
+        };
+        let word = |i: usize| base.add(i).read_volatile();
+        let is_table = |&i: &usize| {
+            let table = word(i);
+            table != before[i]
+                && table % 16 == 0
+                && table < chunk
+                && chunk - table < 4096
+                && holds(table)
+        };
+        // The nearest: a new arena lies below its first table, and its word changed too.
+        let found = (0..words).filter(is_table).max_by_key(|&i| word(i))?;
+        let again = libc::malloc(24) as usize;
+        let taken = again == chunk && !holds(word(found));
+        libc::free(again as *mut c_void);
+        taken.then_some(offset + (found * WORD) as isize)
+    }
+}

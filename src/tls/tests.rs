@@ -1,0 +1,257 @@
+//! What can be tested of blocks without a scheduler: every thread here runs to its end on the calling kernel thread.
+
+use super::selftest::Slot;
+use super::{init, tcache_offset};
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, CString};
+use std::hint::black_box;
+use std::process::Command;
+use std::rc::Rc;
+use std::time::Instant;
+
+const SIZE: usize = 256 << 10;
+
+fn slot() -> Slot {
+    init().expect("green threads work here");
+    Slot::new(SIZE).expect("memory")
+}
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(41) };
+    static ON_DROP: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
+    static BIG: Cell<[u8; 300]> = const { Cell::new([3; 300]) };
+}
+
+struct OnDrop(Rc<Cell<u32>>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_threads_on_one_block() {
+    let mut slot = slot();
+    let drops = Rc::new(Cell::new(0));
+    for i in 0..100_000 {
+        let body = || {
+            assert_eq!(COUNT.replace(i), 41);
+            assert_eq!(BIG.replace([0; 300]), [3; 300]);
+            ON_DROP.set(Some(OnDrop(drops.clone())));
+            black_box(vec![1u8; 1 + (i as usize * 37) % 4000]);
+        };
+        slot.run(body).expect("no panic");
+        assert_eq!(drops.get() as u64, i + 1);
+        slot.recycle();
+    }
+    assert_eq!(COUNT.get(), 41);
+}
+
+#[test]
+fn panics_stay_inside() {
+    let mut slot = slot();
+    for _ in 0..100 {
+        assert!(
+            slot.run(|| std::panic::resume_unwind(Box::new(1)))
+                .is_none()
+        );
+        assert!(!std::thread::panicking());
+        slot.recycle();
+        assert_eq!(slot.run(std::thread::panicking), Some(false));
+        slot.recycle();
+    }
+}
+
+#[test]
+fn blocks_are_strangers_to_each_other() {
+    let mut slots: Vec<Slot> = (0..64).map(|_| slot()).collect();
+    let tid = |slot: &Slot| {
+        // SAFETY: a live block.
+        unsafe { super::layout::layout().tid(slot.place.thread_pointer) }
+    };
+    let mut tids: Vec<u32> = slots.iter().map(tid).collect();
+    assert!(tids.iter().all(|&tid| tid > 1 << 22 && tid < 1 << 30));
+    tids.sort();
+    tids.dedup();
+    assert_eq!(tids.len(), slots.len());
+    let ids: std::collections::HashSet<_> = slots
+        .iter_mut()
+        .map(|slot| slot.run(|| std::thread::current().id()).unwrap())
+        .collect();
+    assert_eq!(ids.len(), slots.len());
+}
+
+#[test]
+fn destructors_that_make_more_work() {
+    thread_local!(static LATER: RefCell<Option<OnDrop>> = const { RefCell::new(None) });
+    struct Chain(Rc<Cell<u32>>);
+    impl Drop for Chain {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+            LATER.set(Some(OnDrop(self.0.clone())));
+        }
+    }
+    thread_local!(static FIRST: RefCell<Option<Chain>> = const { RefCell::new(None) });
+    let mut slot = slot();
+    for _ in 0..10 {
+        let drops = Rc::new(Cell::new(0));
+        slot.run(|| FIRST.set(Some(Chain(drops.clone()))));
+        assert_eq!(drops.get(), 2);
+        assert_eq!(Rc::strong_count(&drops), 1);
+        slot.recycle();
+    }
+}
+
+/// Keys beyond the first block of 32, a destructor that sets its key again, and one whose key is deleted.
+#[test]
+fn pthread_keys() {
+    thread_local!(static KEY: Cell<libc::pthread_key_t> = const { Cell::new(0) });
+    static RUNS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    unsafe extern "C" fn again(value: *mut libc::c_void) {
+        RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if value as usize > 1 {
+            let less = (value as usize - 1) as *const libc::c_void;
+            // SAFETY: a live key.
+            unsafe { libc::pthread_setspecific(KEY.get(), less) };
+        }
+    }
+    let mut slot = slot();
+    // SAFETY: keys made and deleted here.
+    unsafe {
+        let mut keys = [0; 100];
+        for key in &mut keys {
+            assert_eq!(libc::pthread_key_create(key, Some(again)), 0);
+        }
+        for (value, runs) in [(1, 1), (3, 3), (9, 4)] {
+            RUNS.store(0, std::sync::atomic::Ordering::Relaxed);
+            slot.run(|| {
+                assert!(
+                    keys.iter()
+                        .all(|&key| libc::pthread_getspecific(key).is_null())
+                );
+                KEY.set(keys[99]);
+                libc::pthread_setspecific(keys[99], value as *const _);
+            })
+            .expect("no panic");
+            assert_eq!(RUNS.load(std::sync::atomic::Ordering::Relaxed), runs);
+            slot.recycle();
+        }
+        for key in keys {
+            libc::pthread_key_delete(key);
+        }
+    }
+}
+
+/// Runs the named test alone in a process of its own. True in that process.
+fn alone(test: &str) -> bool {
+    if std::env::var_os("GREENTHREAD_TEST_ALONE").is_some() {
+        return true;
+    }
+    let name = format!(
+        "{}::{test}",
+        module_path!().split_once("::").expect("a crate").1
+    );
+    let mut child = Command::new(std::env::current_exe().expect("the test's own binary"));
+    child
+        .args([&name, "--exact", "--nocapture", "--include-ignored"])
+        .env("GREENTHREAD_TEST_ALONE", "1");
+    let output = child.output().expect("the test's own binary starts");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+    println!("{text}");
+    false
+}
+
+/// Bytes in use, in malloc's own account.
+fn in_use() -> usize {
+    // SAFETY: no arguments.
+    unsafe { libc::mallinfo2() }.uordblks
+}
+
+#[test]
+fn nothing_leaks() {
+    if !alone("nothing_leaks") {
+        return;
+    }
+    let mut life = || {
+        let mut slot = slot();
+        for _ in 0..3 {
+            slot.run(|| {
+                ON_DROP.set(Some(OnDrop(Rc::new(Cell::new(0)))));
+                // SAFETY: an error to be forgotten at the end.
+                unsafe { libc::dlopen(c"there-is-no-such-library".as_ptr(), libc::RTLD_NOW) };
+            });
+            slot.recycle();
+        }
+    };
+    for _ in 0..100 {
+        life();
+    }
+    let before = in_use();
+    for _ in 0..1000 {
+        life();
+    }
+    assert!(
+        in_use() <= before + 4096,
+        "{} bytes before, {} after",
+        before,
+        in_use()
+    );
+}
+
+#[test]
+#[ignore = "prints measurements"]
+fn costs() {
+    if !alone("costs") {
+        return;
+    }
+    const N: u32 = 1_000_000;
+    fn time(what: &str, n: u32, mut f: impl FnMut()) {
+        f();
+        let start = Instant::now();
+        for _ in 0..n {
+            f();
+        }
+        println!(
+            "{what}: {:.1} ns",
+            start.elapsed().as_nanos() as f64 / f64::from(n)
+        );
+    }
+    let mut slot = slot();
+    let layout = super::layout::layout();
+    println!(
+        "static size {}, control block {}, tcache {:?}",
+        layout.static_size,
+        layout.control_size,
+        tcache_offset()
+    );
+    let before = in_use();
+    let other = slot_for(before);
+    println!("malloc'ed per block: {}", other);
+    time("recycle", N, || slot.recycle());
+    time("refresh", N, super::modules::refresh);
+    slot.run(|| {
+        // SAFETY: no thread-local is in use.
+        unsafe {
+            time("enter", N, || super::enter());
+            time("exit", N, || super::exit());
+        }
+    });
+    time("mmap, create, destroy, munmap", 100_000, || {
+        drop(Slot::new(SIZE))
+    });
+    time("a thread's life with recycling", N, || {
+        slot.run(|| COUNT.set(1));
+        slot.recycle();
+    });
+}
+
+fn slot_for(before: usize) -> usize {
+    let _slot = slot();
+    in_use() - before
+}

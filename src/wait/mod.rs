@@ -1,0 +1,107 @@
+//! Waiting: one ticket decides who wakes a waiter ([`ticket`]); a [`Waiter`] is a ticket and the thread behind it.
+//!
+//! Every primitive that blocks is built on [`Waiter::wait`] and [`Waiter::wake`]; it works alike for green threads,
+//! which are suspended, and for kernel threads, which wait on the ticket itself as a futex.
+//!
+//! Invariants:
+//! 1. One thread waits on a waiter at a time; any number wake it.
+//! 2. A notification that comes before the wait ends it at once: none is lost.
+//! 3. After [`Waiter::wake`] has changed the ticket it touches the waiter again only if it found it parked; the
+//!    waiting thread cannot go on before that, so a waiter may live on its stack.
+
+pub(crate) mod ticket;
+
+use crate::atomic::{AtomicPtr, Ordering};
+use crate::context::Action;
+use crate::current;
+use crate::green::Green;
+use crate::sched;
+use crate::sys::{clock, futex};
+use self::ticket::{Commit, Ticket};
+pub(crate) use self::ticket::Outcome;
+
+/// A place where one thread waits to be woken.
+pub(crate) struct Waiter {
+    ticket: Ticket,
+    /// The green thread that waits; null for a kernel thread. Published by the ticket.
+    green: AtomicPtr<Green>,
+}
+
+impl Waiter {
+    pub(crate) const fn new() -> Waiter {
+        Waiter { ticket: Ticket::new(), green: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic nanoseconds).
+    pub(crate) fn wait(&self, deadline: Option<u64>) -> Outcome {
+        if self.ticket.consume() {
+            return Outcome::Notified;
+        }
+        let deadline = deadline.filter(|&d| d != clock::NEVER);
+        match current::enter() {
+            Some(entered) => {
+                let green = entered.green();
+                // Relaxed: published by the commit, which is a Release.
+                self.green.store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
+                entered.suspend(Action::Park { waiter: self, deadline });
+                if deadline.is_some() {
+                    sched::timers::disarm(green);
+                }
+                self.ticket.resumed()
+            }
+            None => self.wait_on_kernel_thread(deadline),
+        }
+    }
+
+    fn wait_on_kernel_thread(&self, deadline: Option<u64>) -> Outcome {
+        self.green.store(core::ptr::null_mut(), Ordering::Relaxed);
+        match self.ticket.commit() {
+            Commit::Notified => return Outcome::Notified,
+            Commit::Expired => return Outcome::Expired,
+            Commit::Parked => {}
+        }
+        let word = self.ticket.as_futex();
+        while word.load(Ordering::Relaxed) == Ticket::PARKED {
+            futex::wait(word, Ticket::PARKED, deadline);
+            if deadline.is_some_and(|d| clock::now() >= d) {
+                self.ticket.expire();
+            }
+        }
+        self.ticket.resumed()
+    }
+
+    /// Ends the wait, or the next one if nobody waits now.
+    pub(crate) fn wake(&self) {
+        let futex: *const _ = self.ticket.as_futex();
+        let green = &raw const self.green;
+        if self.ticket.notify() {
+            // SAFETY: it was parked, so its thread waits for us and the waiter is alive (invariant 3). Relaxed:
+            // `notify` acquired what `commit` released.
+            match unsafe { (*green).load(Ordering::Relaxed).as_ref() } {
+                Some(green) => sched::ready(green),
+                None => futex::wake(futex, 1),
+            }
+        }
+    }
+
+    /// The run loop's half of [`Waiter::wait`]: the green thread's context is saved. False: it need not wait.
+    pub(crate) fn commit(&self) -> bool {
+        match self.ticket.commit() {
+            Commit::Parked => true,
+            // `commit` has taken the event; put it back for `resumed` to report.
+            Commit::Notified => {
+                self.ticket.notify();
+                false
+            }
+            Commit::Expired => {
+                self.ticket.expire();
+                false
+            }
+        }
+    }
+
+    /// The timer's half: true if the green thread was parked and the caller must make it ready.
+    pub(crate) fn expire(&self) -> bool {
+        self.ticket.expire()
+    }
+}

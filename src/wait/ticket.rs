@@ -1,0 +1,167 @@
+//! The ticket: one word that decides who resumes one waiting thread.
+//!
+//! A waiter *commits* to waiting only after its context is saved; wakers and a timer race it and each other for
+//! the same word. Whoever moves it out of `PARKED` resumes the waiter, and nobody else does.
+//!
+//! | from \ verb | `consume` | `commit` | `notify` | `expire` | `resumed` |
+//! |---|---|---|---|---|---|
+//! | `EMPTY`    | no          | `PARKED`, is parked | `NOTIFIED`             | `EXPIRED`             | (never) |
+//! | `NOTIFIED` | `EMPTY`, yes | `EMPTY`, notified  | stays                  | stays                 | `EMPTY`, notified |
+//! | `EXPIRED`  | `EMPTY`, no | `EMPTY`, expired    | `NOTIFIED`             | stays                 | `EMPTY`, expired |
+//! | `PARKED`   | (never)     | (never)             | `NOTIFIED`, **resume** | `EXPIRED`, **resume** | (never) |
+//!
+//! `consume`, `commit` and `resumed` belong to the waiter (`commit`, for a green thread, to the scheduler that has
+//! just left its stack); `notify` and `expire` to anybody.
+//!
+//! # Invariants
+//!
+//! 1. A park is resumed exactly once: only the transition out of `PARKED` resumes, and it happens once.
+//! 2. Never before the context is saved: nobody can see `PARKED` before `commit`, whose caller saved it.
+//! 3. A notification is never lost: `NOTIFIED` is left only by the waiter, which is then told. Even if the timer was
+//!    first: the waiter then sees `Notified`. Notifications between two looks of the waiter merge into one.
+//! 4. Once `commit` said `Parked`, its caller touches nothing of the waiter: it may already run elsewhere.
+//! 5. An expiry has no generation. Before the waiter waits again its timer must be cancelled, or be known to have
+//!    fired; otherwise a late one ends the next wait early, as a spurious wake-up.
+//!
+//! A kernel thread uses the same word: `commit` by itself, `futex_wait(as_futex(), PARKED)` while the word is
+//! `PARKED`, then `resumed`. "Resume" is then a `futex_wake`. If its futex times out it calls `expire` itself, and
+//! is the one to resume whatever the answer. The word may be gone by the time of the `futex_wake`, which then
+//! wakes nobody, or somebody spuriously: every futex wait must be a loop.
+//!
+//! # Memory orderings
+//!
+//! - context → resumer: Release in `commit`, Acquire in `notify` and `expire` where they leave `PARKED`.
+//! - what the notifier wrote → waiter: Release in `notify`, Acquire in `consume`, `commit` (when it fails) and
+//!   `resumed`. Every change is a read-modify-write, so a later notification or expiry does not hide an earlier one
+//!   (they continue its release sequence).
+//! - what the timer did with its entry → waiter: Release in `expire`, the same Acquires.
+
+use crate::atomic::{
+    AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+/// No token, nobody parked.
+const EMPTY: u32 = 0;
+/// A token is there for the waiter to find.
+const NOTIFIED: u32 = 1;
+/// The waiter's context is saved; whoever leaves this state resumes it.
+const PARKED: u32 = 2;
+/// The timer came first.
+const EXPIRED: u32 = 3;
+
+/// Who resumes one waiting thread. See the file's header.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    word: AtomicU32,
+}
+
+/// What became of an attempt to park.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Commit {
+    /// The waiter is parked and may already be running again: do not touch it.
+    Parked,
+    /// A notification was there first: the waiter goes on.
+    Notified,
+    /// The timer was there first: the waiter goes on.
+    Expired,
+}
+
+/// Why a parked waiter was resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was notified, possibly after the timer resumed it.
+    Notified,
+    /// The timer resumed it, and nobody notified it since.
+    Expired,
+}
+
+impl Ticket {
+    /// The value to futex-wait on.
+    pub(crate) const PARKED: u32 = PARKED;
+
+    /// Without a token.
+    #[cfg(not(greenthread_model))]
+    pub(crate) const fn new() -> Self {
+        Self {
+            word: AtomicU32::new(EMPTY),
+        }
+    }
+
+    /// Without a token; the model's atomics cannot be made in a constant.
+    #[cfg(greenthread_model)]
+    pub(crate) fn new() -> Self {
+        Self {
+            word: AtomicU32::new(EMPTY),
+        }
+    }
+
+    /// The waiter takes a token that is already there. An expiry left over from an earlier wait is dropped.
+    pub(crate) fn consume(&self) -> bool {
+        // A stale EMPTY is harmless: `commit` will find the token.
+        self.word.load(Relaxed) != EMPTY
+            // Acquire: what the notifier wrote; partner: Release in `notify`.
+            && self.word.swap(EMPTY, Acquire) == NOTIFIED
+    }
+
+    /// Parks the waiter, whose context is saved, unless a notification or the timer came first.
+    pub(crate) fn commit(&self) -> Commit {
+        // Release: the saved context; partners: Acquire in `notify` and `expire`.
+        if self
+            .word
+            .compare_exchange(EMPTY, PARKED, Release, Relaxed)
+            .is_ok()
+        {
+            return Commit::Parked;
+        }
+        // Acquire: what the notifier or timer wrote; partners: Release in `notify` and `expire`.
+        // The swap may find NOTIFIED where the line above found EXPIRED: it decides.
+        match self.word.swap(EMPTY, Acquire) {
+            NOTIFIED => Commit::Notified,
+            _ => Commit::Expired,
+        }
+    }
+
+    /// Leaves a token. If the answer is true the waiter was parked, and the caller, nobody else, must resume it.
+    #[must_use = "true means that the caller must resume the waiter"]
+    pub(crate) fn notify(&self) -> bool {
+        // Acquire: the saved context; partner: Release in `commit`.
+        // Release: what the caller wrote for the waiter; partners: Acquire in `consume`, `commit`, `resumed`.
+        self.word.swap(NOTIFIED, AcqRel) == PARKED
+    }
+
+    /// The waiter's time is up. If the answer is true it was parked, and the caller, nobody else, must resume it.
+    #[must_use = "true means that the caller must resume the waiter"]
+    pub(crate) fn expire(&self) -> bool {
+        let mut seen = self.word.load(Relaxed);
+        while seen == EMPTY || seen == PARKED {
+            // Acquire: the saved context; partner: Release in `commit`.
+            // Release: what the timer did; partners: Acquire in `commit`, `consume`, `resumed`.
+            match self.word.compare_exchange(seen, EXPIRED, AcqRel, Relaxed) {
+                Ok(_) => return seen == PARKED,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// The waiter, resumed, takes what resumed it.
+    pub(crate) fn resumed(&self) -> Outcome {
+        // Acquire: what the notifier or timer wrote; partners: Release in `notify` and `expire`.
+        match self.word.swap(EMPTY, Acquire) {
+            NOTIFIED => Outcome::Notified,
+            _ => Outcome::Expired,
+        }
+    }
+
+    /// Forgets everything. Only while nobody else can reach the ticket: a recycled thread's.
+    pub(crate) fn reset(&self) {
+        self.word.store(EMPTY, Relaxed);
+    }
+
+    /// The word a kernel thread waits on, while it is [`Ticket::PARKED`].
+    pub(crate) fn as_futex(&self) -> &AtomicU32 {
+        &self.word
+    }
+}

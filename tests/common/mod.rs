@@ -1,0 +1,151 @@
+//! What the integration tests share.
+//!
+//! The idea: a test waits for conditions, never for a length of time, and says by itself when it hangs.
+//!
+//! 1. `watchdog` aborts the process with the test's name if the test is not over after a minute.
+//! 2. `both` runs a body on a kernel thread and on a green one: every call must work from either.
+//! 3. `child` runs one test again in a process of its own, for what concerns a whole process (exit, signals, limits,
+//!    environment). The test asks `child_case` first; in the child it does that case and returns or exits.
+//! 4. Everything holds in both modes. What only green threads promise is under `if green()`.
+
+#![allow(dead_code)] // every test file uses its own part of this
+
+use greenthread::runtime::{Mode, Runtime};
+use std::os::unix::process::ExitStatusExt;
+use std::panic::resume_unwind;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// Aborts when it has not been dropped after a minute. Lives on a kernel thread, so that no bug of the runtime stops it.
+pub struct Watchdog(#[allow(dead_code)] Sender<()>);
+
+pub fn watchdog(test: &'static str) -> Watchdog {
+    let (alive, over) = channel();
+    let dog = move || {
+        if over.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("watchdog: test {test} hangs, aborting");
+            std::process::abort();
+        }
+    };
+    std::thread::Builder::new()
+        .name("watchdog".into())
+        .spawn(dog)
+        .expect("a watchdog");
+    Watchdog(alive)
+}
+
+/// Runs `body` on this kernel thread, then on a green thread.
+pub fn both(body: fn()) {
+    body();
+    greenthread::spawn(body)
+        .join()
+        .unwrap_or_else(|payload| resume_unwind(payload));
+}
+
+/// Waits until `condition` holds, giving way meanwhile. The watchdog bounds it.
+pub fn wait_until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        greenthread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Whether the default runtime runs green threads (and not kernel threads behind the same API).
+pub fn green() -> bool {
+    Runtime::global().mode() == Mode::Green
+}
+
+pub fn gettid() -> i32 {
+    // SAFETY: gettid takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Runs the test `test` of this executable again, alone, with `GT_CASE=case` and `env` in its environment.
+pub fn child_with(test: &str, case: &str, env: &[(&str, &str)]) -> Output {
+    Command::new(std::env::current_exe().expect("the path of this test"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env("GT_CHILD", test)
+        .env("GT_CASE", case)
+        .env_remove("RUST_BACKTRACE")
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the test's own executable")
+}
+
+pub fn child(test: &str, case: &str) -> Output {
+    child_with(test, case, &[])
+}
+
+/// In a child made by `child(test, case)`: the case. It dies by SIGALRM rather than hang.
+pub fn child_case(test: &str) -> Option<String> {
+    if std::env::var("GT_CHILD").as_deref() != Ok(test) {
+        return None;
+    }
+    let no_core = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: plain system calls; the limit outlives its call.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &no_core);
+        libc::alarm(50);
+    }
+    Some(std::env::var("GT_CASE").unwrap_or_default())
+}
+
+/// What the child said, for messages and searches.
+pub fn said(out: &Output) -> String {
+    format!(
+        "{}\n--- stdout ---\n{}\n--- stderr ---\n{}",
+        out.status,
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr)
+    )
+}
+
+#[track_caller]
+pub fn assert_code(out: &Output, code: i32) {
+    assert_eq!(out.status.code(), Some(code), "exit code: {}", said(out));
+}
+
+#[track_caller]
+pub fn assert_signal(out: &Output, signal: i32) {
+    assert_eq!(out.status.signal(), Some(signal), "signal: {}", said(out));
+}
+
+/// The first line of the child's stderr that holds all of `words`.
+#[track_caller]
+pub fn line_with(out: &Output, words: &[&str]) -> String {
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    let line = stderr
+        .lines()
+        .find(|line| words.iter().all(|w| line.contains(w)));
+    line.unwrap_or_else(|| panic!("no line with {words:?}: {}", said(out)))
+        .to_string()
+}
+
+/// Seeded randomness (xorshift64*). Prints its seed; `GT_SEED` sets it.
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(test: &str) -> Rng {
+        let seed = std::env::var("GT_SEED")
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(0x9E37_79B9_7F4A_7C15);
+        println!("{test}: GT_SEED={seed}");
+        Rng(seed | 1)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n
+    }
+
+    pub fn fork(&mut self) -> Rng {
+        Rng(self.below(usize::MAX) as u64 | 1)
+    }
+}

@@ -1,0 +1,315 @@
+//! Fairness: no thread, however badly behaved, keeps others waiting.
+//!
+//! Hogs run on every processor while fresh threads, timers and wake-ups ask to be served. The
+//! hogs compute, live inside libc, or do nothing but yield.
+
+mod support;
+
+use greenthread::runtime::{Mode, Runtime};
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::time::{Duration, Instant};
+use support::*;
+
+/// The bound for a fresh thread: two slices, and some.
+const FRESH: Duration = Duration::from_millis(25);
+/// "A few ms", for whoever waits beside threads that yield all the time.
+const FEW: Duration = Duration::from_millis(5);
+const SAMPLES: usize = 200;
+const COMPUTING: &str = "computing";
+
+/// Threads that call a closure over and over, until dropped.
+struct Hogs {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<Vec<AtomicU64>>,
+    handles: Vec<greenthread::JoinHandle<()>>,
+}
+
+impl Hogs {
+    /// `make(i)` makes the body of the `i`th. Returns once each has run.
+    fn start<F: FnMut() + Send + 'static>(
+        runtime: &Runtime,
+        n: usize,
+        mut make: impl FnMut(usize) -> F,
+    ) -> Hogs {
+        let stop = Arc::new(AtomicBool::new(false));
+        let rounds: Arc<Vec<AtomicU64>> = Arc::new((0..n).map(|_| AtomicU64::new(0)).collect());
+        let handles = (0..n).map(|i| {
+            let (stop, rounds, mut body) = (stop.clone(), rounds.clone(), make(i));
+            runtime.spawn(move || {
+                while !stop.load(Relaxed) {
+                    body();
+                    rounds[i].fetch_add(1, Relaxed);
+                }
+            })
+        });
+        let hogs = Hogs {
+            handles: handles.collect(),
+            stop,
+            rounds,
+        };
+        while hogs.rounds().contains(&0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        hogs
+    }
+
+    fn rounds(&self) -> Vec<u64> {
+        self.rounds
+            .iter()
+            .map(|rounds| rounds.load(Relaxed))
+            .collect()
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.handles
+            .drain(..)
+            .for_each(|handle| handle.join().unwrap());
+    }
+}
+
+/// Work without calls, about ten microseconds of it.
+fn compute() {
+    let mut x = 1u64;
+    for _ in 0..10_000 {
+        x = black_box(x.wrapping_mul(31).wrapping_add(1));
+    }
+}
+
+/// Fresh threads start in time while a hog of this kind sits on each of two processors.
+fn fresh_threads_beside<F: FnMut() + Send + 'static>(what: &str, make: impl Fn(usize) -> F) {
+    let _dog = Watchdog::new("fresh threads beside hogs");
+    let mut rng = Rng::from_env();
+    best_of(3, what, || {
+        let (runtime, green) = runtime(2);
+        let hogs = Hogs::start(&runtime, 2, &make);
+        let late = start_lateness(&runtime, SAMPLES, &mut rng);
+        drop(hogs);
+        let preemptions = runtime.metrics().preemptions;
+        runtime.shutdown();
+        // Threads that compute have no other way to give way; those in libc may have handed off.
+        assert!(
+            !green || preemptions > 0 || what != COMPUTING,
+            "nothing was preempted"
+        );
+        late.within(what, FRESH) || !green
+    });
+}
+
+#[test]
+fn fresh_threads_beside_computing_hogs() {
+    let _alone = alone();
+    fresh_threads_beside(COMPUTING, |_| compute);
+}
+
+#[test]
+fn fresh_threads_beside_pread_hogs() {
+    let _alone = alone();
+    let zero = Arc::new(std::fs::File::open("/dev/zero").unwrap());
+    fresh_threads_beside("pread", |_| {
+        let zero = zero.clone();
+        move || zero.read_exact_at(&mut [0; 16], 0).unwrap()
+    });
+}
+
+#[test]
+fn fresh_threads_beside_malloc_hogs() {
+    let _alone = alone();
+    fresh_threads_beside("malloc and free", |i| {
+        let mut rng = Rng::new(i as u64);
+        move || {
+            drop(black_box(Vec::<u8>::with_capacity(
+                16 + rng.below(60_000) as usize,
+            )))
+        }
+    });
+}
+
+#[test]
+fn fresh_threads_beside_memcpy_hogs() {
+    let _alone = alone();
+    fresh_threads_beside("memcpy of 1 MiB", |_| {
+        let (from, mut to) = (vec![1u8; 1 << 20], vec![0u8; 1 << 20]);
+        move || {
+            to.copy_from_slice(black_box(&from));
+            black_box(&mut to);
+        }
+    });
+}
+
+#[test]
+fn fresh_threads_beside_pipe_writers() {
+    let _alone = alone();
+    let (mut from, to) = std::io::pipe().unwrap();
+    let drain = std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()));
+    let to = Arc::new(to);
+    fresh_threads_beside("writeln! to a pipe", |i| {
+        let (to, mut line) = (to.clone(), 0);
+        move || {
+            line += 1;
+            writeln!(&*to, "hog {i}, line {line}").unwrap();
+        }
+    });
+    drop(to);
+    assert!(drain.join().unwrap().unwrap() > 0);
+}
+
+/// `println!` shares one lock and one pipe among all hogs: it needs a process of its own.
+#[test]
+fn fresh_threads_beside_println_hogs() {
+    const NAME: &str = "fresh_threads_beside_println_hogs";
+    let _alone = alone();
+    if is_child() {
+        return fresh_threads_beside("println!", |i| {
+            let mut line = 0;
+            move || {
+                line += 1;
+                println!("hog {i}, line {line}");
+            }
+        });
+    }
+    let mut child = child(NAME).stdout(Stdio::piped()).spawn().unwrap();
+    let mut from = child.stdout.take().unwrap();
+    let (mut bytes, mut buffer) = (0, [0; 1 << 16]);
+    while let Ok(n @ 1..) = from.read(&mut buffer) {
+        bytes += n;
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(bytes > 100_000, "the hogs printed only {bytes} bytes");
+}
+
+/// The largest share of sixteen hogs over 5 s, as a multiple of the smallest.
+fn unevenness(runtime: Runtime) -> f64 {
+    let hogs = Hogs::start(&runtime, 16, |_| compute);
+    let before = hogs.rounds();
+    std::thread::sleep(Duration::from_secs(5));
+    let after = hogs.rounds();
+    drop(hogs);
+    runtime.shutdown();
+    let shares: Vec<u64> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
+    eprintln!("shares: {shares:?}");
+    *shares.iter().max().unwrap() as f64 / *shares.iter().min().unwrap() as f64
+}
+
+#[test]
+fn sixteen_hogs_share_two_processors() {
+    let _alone = alone();
+    let dog = Watchdog::new("sixteen hogs");
+    best_of(3, "shares within 25 %", || {
+        dog.progress();
+        let (ours, green) = runtime(2);
+        let ours = unevenness(ours);
+        if ours <= 1.25 || !green {
+            return true;
+        }
+        // Others at work on this machine are uneven to us; then they are to kernel threads too.
+        let kernel = Runtime::builder().mode(Mode::Kernel).build().unwrap();
+        let kernel = unevenness(kernel);
+        eprintln!("uneven by {ours:.2}; kernel threads at the same time by {kernel:.2}");
+        ours <= kernel
+    });
+}
+
+/// Two, then a hundred threads that only yield: everybody else is still served.
+#[test]
+fn yielding_hogs_starve_nobody() {
+    let _alone = alone();
+    let mut rng = Rng::from_env();
+    for n in [2, 100] {
+        let dog = Watchdog::new("yielding hogs");
+        best_of(3, "served beside yielding hogs", || {
+            let (runtime, green) = runtime(2);
+            let hogs = Hogs::start(&runtime, n, |_| greenthread::yield_now);
+            let fine = [
+                timers(&runtime).within(&format!("{n} yielding, timers"), FEW),
+                start_lateness(&runtime, SAMPLES, &mut rng)
+                    .within(&format!("{n} yielding, outside spawns"), FEW),
+                wake_ups(&runtime, &mut rng).within(&format!("{n} yielding, wake-ups"), FEW),
+                computes_steadily(&runtime),
+            ];
+            dog.progress();
+            drop(hogs);
+            runtime.shutdown();
+            fine.iter().all(|&fine| fine) || !green
+        });
+    }
+}
+
+/// By how much sleeps of a millisecond are too long.
+fn timers(runtime: &Runtime) -> Lateness {
+    const NAP: Duration = Duration::from_millis(1);
+    fn naps(sleep: fn(Duration)) -> Samples {
+        let nap = |_| {
+            let start = Instant::now();
+            sleep(NAP);
+            start.elapsed().checked_sub(NAP).expect("woke too early")
+        };
+        (0..SAMPLES).map(nap).collect()
+    }
+    let kernel = std::thread::spawn(|| naps(std::thread::sleep));
+    let green = runtime.spawn(|| naps(greenthread::sleep));
+    Lateness {
+        green: green.join().unwrap(),
+        kernel: kernel.join().unwrap(),
+    }
+}
+
+/// How long an unparked thread takes to run. (Both kinds, woken by this kernel thread.)
+fn wake_ups(runtime: &Runtime, rng: &mut Rng) -> Lateness {
+    let mut late = Lateness::default();
+    let ready = Arc::new(AtomicBool::new(false));
+    let wait = |ready: Arc<AtomicBool>, park: fn()| {
+        let (woke, report) = std::sync::mpsc::channel();
+        let body = move || {
+            for _ in 0..SAMPLES {
+                while !ready.swap(false, Acquire) {
+                    park();
+                }
+                woke.send(Instant::now()).unwrap();
+            }
+        };
+        (body, report)
+    };
+    let (body, report) = wait(ready.clone(), greenthread::park);
+    let sleeper = runtime.spawn(body);
+    for _ in 0..SAMPLES {
+        std::thread::sleep(rng.micros_below(2_000));
+        let start = Instant::now();
+        ready.store(true, Release);
+        sleeper.thread().unpark();
+        late.green.add(report.recv().unwrap() - start);
+    }
+    sleeper.join().unwrap();
+    let (body, report) = wait(ready.clone(), std::thread::park);
+    let sleeper = std::thread::spawn(body);
+    for _ in 0..SAMPLES {
+        std::thread::sleep(rng.micros_below(2_000));
+        let start = Instant::now();
+        ready.store(true, Release);
+        sleeper.thread().unpark();
+        late.kernel.add(report.recv().unwrap() - start);
+    }
+    sleeper.join().unwrap();
+    late
+}
+
+/// A thread that computes gets on in nearly every 25 ms.
+fn computes_steadily(runtime: &Runtime) -> bool {
+    let worker = Hogs::start(runtime, 1, |_| compute);
+    let mut last = worker.rounds()[0];
+    let steps = (0..40).map(|_| {
+        std::thread::sleep(Duration::from_millis(25));
+        let now = worker.rounds()[0];
+        now - std::mem::replace(&mut last, now)
+    });
+    let steps: Vec<u64> = steps.collect();
+    eprintln!("a computing thread's steps in 25 ms: {steps:?}");
+    steps.iter().filter(|&&step| step > 0).count() >= 38
+}

@@ -1,0 +1,253 @@
+//! A million parked threads: two pages and a bit each, a guard below every stack, and few memory
+//! mappings; all of them wake. A hundred thousand in debug builds, and fewer where memory is
+//! short or the kernel cannot install guards without a mapping each; the run says so.
+
+mod support;
+
+use greenthread::JoinHandle;
+use greenthread::runtime::Runtime;
+use std::hint::black_box;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use support::*;
+
+const PAGE: usize = 4096;
+const GUARD: usize = 64 << 10;
+/// 8.8 KiB: what a parked thread may take of resident memory, handles and all.
+const PER_THREAD: usize = 8 * 1024 + 819;
+const MAPPINGS: usize = 200;
+
+/// Parked threads, each of which has left the address of a local variable.
+struct Crowd {
+    wake: Arc<AtomicBool>,
+    places: Arc<Vec<AtomicUsize>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crowd {
+    fn park(runtime: &Runtime, n: usize, dog: &Watchdog) -> Crowd {
+        let wake = Arc::new(AtomicBool::new(false));
+        let places: Arc<Vec<AtomicUsize>> = Arc::new((0..n).map(|_| AtomicUsize::new(0)).collect());
+        let threads = (0..n).map(|i| {
+            let (wake, places) = (wake.clone(), places.clone());
+            if i % 10_000 == 0 {
+                dog.progress();
+            }
+            runtime.spawn(move || {
+                let local = 0u8;
+                places[i].store(black_box(&raw const local) as usize, Release);
+                while !wake.load(Acquire) {
+                    greenthread::park();
+                }
+            })
+        });
+        let crowd = Crowd {
+            threads: threads.collect(),
+            wake,
+            places,
+        };
+        for place in crowd.places.iter() {
+            while place.load(Acquire) == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        crowd
+    }
+
+    /// Returns how many threads woke and ended well.
+    fn wake(self, dog: &Watchdog) -> usize {
+        self.wake.store(true, Release); // pairs with the load in the parked threads
+        for (i, thread) in self.threads.iter().enumerate() {
+            thread.thread().unpark();
+            if i % 10_000 == 0 {
+                dog.progress();
+            }
+        }
+        let mut woken = 0;
+        for thread in self.threads {
+            thread.join().unwrap();
+            woken += 1;
+            if woken % 10_000 == 0 {
+                dog.progress();
+            }
+        }
+        woken
+    }
+}
+
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * PAGE
+}
+
+fn mappings() -> usize {
+    std::fs::read_to_string("/proc/self/maps")
+        .unwrap()
+        .lines()
+        .count()
+}
+
+fn available_bytes() -> usize {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let line = meminfo
+        .lines()
+        .find(|line| line.starts_with("MemAvailable:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+        * 1024
+}
+
+/// Linux 6.13 and later make a page a guard without a mapping of its own.
+fn guards_are_free() -> bool {
+    const MADV_GUARD_INSTALL: i32 = 102;
+    // SAFETY: a fresh private page, in nobody's use, is mapped, advised about and unmapped.
+    unsafe {
+        let page = libc::mmap(
+            std::ptr::null_mut(),
+            PAGE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        assert_ne!(page, libc::MAP_FAILED);
+        let free = libc::madvise(page, PAGE, MADV_GUARD_INSTALL) == 0;
+        libc::munmap(page, PAGE);
+        free
+    }
+}
+
+/// Asks the kernel, which answers with an error where a touch would be a fault.
+struct Probe {
+    reader: std::io::PipeReader,
+    writer: std::io::PipeWriter,
+}
+
+impl Probe {
+    fn new() -> Probe {
+        let (reader, writer) = std::io::pipe().unwrap();
+        Probe { reader, writer }
+    }
+
+    fn readable(&mut self, address: usize) -> bool {
+        // SAFETY: `write` checks the address itself and fails with EFAULT if it cannot be read.
+        let written = unsafe { libc::write(self.writer.as_raw_fd(), address as *const _, 1) };
+        written == 1 && self.reader.read(&mut [0]).unwrap() == 1
+    }
+
+    /// How much of the memory below `address` cannot be touched, where that begins to be so.
+    fn guard_below(&mut self, address: usize) -> usize {
+        let mut page = address & !(PAGE - 1);
+        while self.readable(page) {
+            page -= PAGE;
+        }
+        (0..GUARD / PAGE)
+            .take_while(|i| !self.readable(page - i * PAGE))
+            .count()
+            * PAGE
+    }
+}
+
+#[test]
+fn a_million_parked_threads() {
+    let _alone = alone();
+    let dog = Watchdog::new("a million threads");
+    let (runtime, green) = runtime(2);
+    let wanted = if cfg!(debug_assertions) {
+        100_000
+    } else {
+        1_000_000
+    };
+    let n = match green {
+        false => 500,
+        true if !guards_are_free() => 10_000,
+        true => wanted.min(available_bytes() / 10 * 8 / PER_THREAD),
+    };
+    if n < wanted {
+        eprintln!("only {n} threads: kernel-thread mode, an old kernel, or too little memory");
+    }
+    // The first threads pay for what the runtime sets up once.
+    assert_eq!(Crowd::park(&runtime, 100, &dog).wake(&dog), 100);
+
+    let before = resident_bytes();
+    let crowd = Crowd::park(&runtime, n, &dog);
+    let (each, maps) = (resident_bytes().saturating_sub(before) / n, mappings());
+    eprintln!("{n} threads parked: {each} bytes each, {maps} mappings");
+    dog.progress();
+    if green {
+        assert!(each <= PER_THREAD, "{each} bytes a thread");
+        assert!(maps < MAPPINGS || !guards_are_free(), "{maps} mappings");
+        let (mut probe, mut rng) = (Probe::new(), Rng::from_env());
+        let sample = [0, 1, n - 1]
+            .into_iter()
+            .chain((0..500).map(|_| rng.below(n as u64) as usize));
+        for i in sample {
+            let guard = probe.guard_below(crowd.places[i].load(Relaxed));
+            assert!(guard >= GUARD, "thread {i}: only {guard} bytes of guard");
+        }
+        assert!(runtime.metrics().live_threads >= n);
+    }
+    assert_eq!(crowd.wake(&dog), n);
+    runtime.shutdown();
+}
+
+/// One of many neighbours runs into its guard: the process says who, and aborts.
+#[test]
+fn an_overflow_names_its_thread_and_aborts() {
+    const NAME: &str = "an_overflow_names_its_thread_and_aborts";
+    const CROWD: usize = 200;
+    let _alone = alone();
+    if is_child() {
+        let victim: usize = std::env::var("GT_VICTIM").unwrap().parse().unwrap();
+        let parked = (0..CROWD).map(|i| {
+            greenthread::Builder::new()
+                .name(format!("thread-{i}"))
+                .spawn(move || {
+                    if i == victim {
+                        black_box(descend(1));
+                    }
+                    loop {
+                        greenthread::park();
+                    }
+                })
+                .unwrap()
+        });
+        parked.collect::<Vec<_>>().remove(victim).join().unwrap();
+        panic!("the overflow was survived");
+    }
+    let mut rng = Rng::from_env();
+    for victim in [0, CROWD as u64 - 1, rng.below(CROWD as u64)] {
+        let child = child(NAME)
+            .env("GT_VICTIM", victim.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+        let message = format!("thread 'thread-{victim}'");
+        assert!(
+            said.contains(&message) && said.contains("has overflowed its stack"),
+            "{said}"
+        );
+    }
+}
+
+/// Endless recursion that cannot be turned into a loop.
+fn descend(depth: u64) -> u64 {
+    let frame = black_box([depth; 64]);
+    if depth == u64::MAX {
+        0
+    } else {
+        descend(depth + 1) + frame[depth as usize % 64]
+    }
+}

@@ -1,0 +1,338 @@
+//! Signals: masks belong to the green thread, handlers stay where they began, and nothing but the program's own signals
+//! is ever noticed.
+//!
+//! The idea: a thread that blocks signals, all of them even, changes nothing for the others, not even their preemption;
+//! a handler runs from begin to end on one kernel thread however long it takes; a blocking call is never interrupted on
+//! the runtime's behalf.
+
+mod common;
+
+use common::*;
+use greenthread as thread;
+use greenthread::runtime::Runtime;
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::*};
+use std::time::Duration;
+
+/// The calling thread's mask, a bit a signal.
+fn mask() -> u64 {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: with no new set this only writes the old one, which is then initialised.
+    unsafe {
+        assert_eq!(
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr()),
+            0
+        );
+        (1..=64)
+            .filter(|s| libc::sigismember(set.as_ptr(), *s) == 1)
+            .fold(0, |bits, s| bits | 1 << (s - 1))
+    }
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+fn change_mask(how: i32, signals: u64) {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is initialised first; 1..=64 are signal numbers, libc leaves out its own.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in (1..=64).filter(|s| signals & bit(*s) != 0) {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        assert_eq!(libc::pthread_sigmask(how, set.as_ptr(), null_mut()), 0);
+    }
+}
+
+/// Gives way in one of the ways a thread can.
+fn give_way(i: usize) {
+    match i % 5 {
+        0 => thread::sleep(Duration::from_micros(50)),
+        1 => thread::park_timeout(Duration::from_micros(50)),
+        2 => thread::blocking(|| std::thread::sleep(Duration::from_micros(50))),
+        3 => drop(thread::spawn(|| ()).join()),
+        _ => thread::yield_now(),
+    }
+}
+
+#[test]
+fn a_mask_is_its_threads_own() {
+    let _w = watchdog("a_mask_is_its_threads_own");
+    both(|| {
+        let base = thread::spawn(mask).join().unwrap();
+        let handles: Vec<_> = (0..16)
+            .map(|i| {
+                let wanted = [
+                    0,
+                    bit(libc::SIGUSR1),
+                    bit(libc::SIGUSR2),
+                    bit(libc::SIGUSR1) | bit(libc::SIGHUP),
+                ][i % 4];
+                thread::spawn(move || {
+                    assert_eq!(mask(), base, "a fresh thread has the base mask");
+                    change_mask(libc::SIG_BLOCK, wanted);
+                    for n in 0..200 {
+                        assert_eq!(mask(), base | wanted);
+                        give_way(i + n);
+                        assert_eq!(mask(), base | wanted, "after giving way ({})", (i + n) % 5);
+                    }
+                    if i % 8 < 4 {
+                        change_mask(libc::SIG_UNBLOCK, wanted & !base);
+                        give_way(i);
+                        assert_eq!(mask(), base);
+                    } // the others end with theirs changed
+                })
+            })
+            .collect();
+        handles.into_iter().for_each(|h| h.join().unwrap());
+        for _ in 0..50 {
+            assert_eq!(
+                thread::spawn(mask).join().unwrap(),
+                base,
+                "a mask outlived its thread"
+            );
+        }
+    });
+}
+
+#[test]
+fn blocking_all_signals_stops_no_preemption() {
+    let _w = watchdog("blocking_all_signals_stops_no_preemption");
+    let base = thread::spawn(mask).join().unwrap();
+    let runtime = Runtime::builder()
+        .processors(2)
+        .time_slice(Duration::from_millis(2))
+        .build()
+        .expect("a runtime");
+    let (stop, started) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let hog = |blocks: bool, yields: bool| {
+        let (stop, started) = (stop.clone(), started.clone());
+        move || {
+            if blocks {
+                change_mask(libc::SIG_SETMASK, !0);
+            }
+            let mine = mask();
+            started.fetch_add(1, SeqCst);
+            while !stop.load(Relaxed) {
+                if yields {
+                    thread::yield_now();
+                    assert_eq!(mask(), mine);
+                }
+                black_box(&stop);
+            }
+            assert_eq!(mask(), mine);
+        }
+    };
+    let kinds = [
+        (true, true),
+        (true, false),
+        (false, false),
+        (false, false),
+        (false, false),
+        (true, false),
+    ];
+    let hogs: Vec<_> = kinds
+        .into_iter()
+        .map(|(blocks, yields)| runtime.spawn(hog(blocks, yields)))
+        .collect();
+    wait_until(|| started.load(SeqCst) == 6); // each ran although the ones before it never stop
+    for _ in 0..20 {
+        assert_eq!(runtime.spawn(mask).join().unwrap(), base);
+    }
+    stop.store(true, Relaxed);
+    hogs.into_iter().for_each(|h| h.join().unwrap());
+    assert_eq!(runtime.spawn(mask).join().unwrap(), base);
+    runtime.shutdown();
+}
+
+static RAN: AtomicUsize = AtomicUsize::new(0);
+static MOVED: AtomicUsize = AtomicUsize::new(0);
+static AGAIN: AtomicBool = AtomicBool::new(false);
+
+fn now() -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid place; the call may be made in a handler.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// Runs for ten time slices and notes whether it ended elsewhere. Async-signal-safe throughout.
+extern "C" fn handler(signal: i32) {
+    let (tid, end) = (gettid(), now() + 10_000_000);
+    if AGAIN.swap(false, SeqCst) {
+        // SAFETY: raise may be called in a handler. Nested with SA_NODEFER, pending until its end without.
+        unsafe { libc::raise(signal) };
+    }
+    while now() < end {
+        if gettid() != tid {
+            MOVED.fetch_add(1, SeqCst);
+            return;
+        }
+    }
+    RAN.fetch_add(1, SeqCst);
+}
+
+fn install(case: &str) {
+    let function = handler as extern "C" fn(i32) as usize;
+    if case == "signal" {
+        // SAFETY: the handler is async-signal-safe.
+        let former = unsafe { libc::signal(libc::SIGUSR1, function) };
+        return assert_ne!(former, libc::SIG_ERR);
+    }
+    // SAFETY: all zero is a valid sigaction, then filled in; the handler is async-signal-safe.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = function;
+        action.sa_flags = match case {
+            "nodefer" => libc::SA_NODEFER | libc::SA_RESTART,
+            "onstack" => libc::SA_ONSTACK | libc::SA_RESTART,
+            _ => libc::SA_RESTART,
+        };
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, null_mut()), 0);
+    }
+}
+
+#[test]
+fn a_handler_ends_where_it_began() {
+    const NAME: &str = "a_handler_ends_where_it_began";
+    let _w = watchdog(NAME);
+    let Some(case) = child_case(NAME) else {
+        for case in ["before", "plain", "nodefer", "onstack", "signal"] {
+            let out = child(NAME, case);
+            assert_code(&out, 0);
+        }
+        return;
+    };
+    if case == "before" {
+        install(&case); // before the runtime exists
+    }
+    let runtime = Runtime::builder()
+        .processors(2)
+        .time_slice(Duration::from_millis(1))
+        .build()
+        .expect("a runtime");
+    let stop = Arc::new(AtomicBool::new(false));
+    let hog = || {
+        let stop = stop.clone();
+        move || {
+            while !stop.load(Relaxed) {
+                black_box(&stop);
+            }
+        }
+    };
+    let hogs: Vec<_> = (0..3).map(|_| runtime.spawn(hog())).collect();
+    if case != "before" {
+        install(&case);
+    }
+    // From within, on the green stack.
+    let raiser = |i: usize| {
+        move || {
+            for n in 0..6 {
+                if i == 0 && n == 3 {
+                    AGAIN.store(true, SeqCst);
+                }
+                // SAFETY: either may be called at any time.
+                let result = unsafe {
+                    match n % 2 {
+                        0 => libc::raise(libc::SIGUSR1),
+                        _ => libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1),
+                    }
+                };
+                assert_eq!(result, 0);
+                thread::yield_now();
+            }
+        }
+    };
+    let raisers: Vec<_> = (0..4).map(|i| runtime.spawn(raiser(i))).collect();
+    raisers.into_iter().for_each(|r| r.join().unwrap());
+    wait_until(|| RAN.load(SeqCst) + MOVED.load(SeqCst) == 4 * 6 + 1);
+    // From outside, at whatever the kernel thread is doing.
+    let tids: Arc<Vec<AtomicI32>> = Arc::new((0..4).map(|_| AtomicI32::new(0)).collect());
+    let target = |i: usize| {
+        let (stop, tids) = (stop.clone(), tids.clone());
+        move || {
+            let mut n = 0;
+            while !stop.load(Relaxed) {
+                tids[i].store(gettid(), Relaxed);
+                give_way(n);
+                n += 1;
+            }
+        }
+    };
+    let targets: Vec<_> = (0..4).map(|i| runtime.spawn(target(i))).collect();
+    wait_until(|| tids.iter().all(|t| t.load(Relaxed) != 0));
+    for n in 0..40 {
+        let before = RAN.load(SeqCst) + MOVED.load(SeqCst);
+        let tid = tids[n % 4].load(Relaxed);
+        // SAFETY: plain system calls.
+        let sent = unsafe {
+            match n % 5 {
+                4 => libc::kill(libc::getpid(), libc::SIGUSR1).into(),
+                _ => libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGUSR1),
+            }
+        };
+        // The kernel thread may have ended meanwhile.
+        let gone =
+            || sent != 0 || !std::path::Path::new(&format!("/proc/self/task/{tid}")).exists();
+        wait_until(|| RAN.load(SeqCst) + MOVED.load(SeqCst) > before || gone());
+    }
+    stop.store(true, Relaxed);
+    hogs.into_iter()
+        .chain(targets)
+        .for_each(|h| h.join().unwrap());
+    runtime.shutdown();
+    assert_eq!(
+        MOVED.load(SeqCst),
+        0,
+        "handlers that ended on another kernel thread, {} did not",
+        RAN.load(SeqCst)
+    );
+}
+
+#[test]
+fn blocking_calls_are_not_interrupted() {
+    let _w = watchdog("blocking_calls_are_not_interrupted");
+    let stop = Arc::new(AtomicBool::new(false));
+    let hog = || {
+        let stop = stop.clone();
+        move || {
+            while !stop.load(Relaxed) {
+                black_box(&stop);
+            }
+        }
+    };
+    let hogs: Vec<_> = (0..4).map(|_| thread::spawn(hog())).collect();
+    let blocker = |i: usize| {
+        move || {
+            for n in 0..20 {
+                thread::yield_now(); // a fresh time slice: what follows blocks before it is over
+                let pause = libc::timespec {
+                    tv_sec: 0,
+                    tv_nsec: 12_000_000,
+                };
+                // SAFETY: no descriptors, no remainder, valid times.
+                let result = unsafe {
+                    match (i + n) % 2 {
+                        0 => libc::poll(null_mut(), 0, 12),
+                        _ => libc::nanosleep(&pause, null_mut()),
+                    }
+                };
+                assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+            }
+        }
+    };
+    let blockers: Vec<_> = (0..16).map(|i| thread::spawn(blocker(i))).collect();
+    blockers.into_iter().for_each(|b| b.join().unwrap());
+    stop.store(true, Relaxed);
+    hogs.into_iter().for_each(|h| h.join().unwrap());
+}
