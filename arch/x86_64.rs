@@ -93,6 +93,7 @@ pub(crate) unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn call_at_bottom(function: unsafe extern "C" fn(*mut ()), argument: *mut ()) {
     naked_asm!(
+        ".cfi_startproc",
         ".cfi_undefined rip",
         ".cfi_undefined rbp",
         "push rbp",
@@ -102,6 +103,7 @@ pub(crate) unsafe extern "C" fn call_at_bottom(function: unsafe extern "C" fn(*m
         "call rax",
         "pop rbp",
         "ret",
+        ".cfi_endproc",
     )
 }
 

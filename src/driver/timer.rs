@@ -1,27 +1,32 @@
 //! The timers of one processor: an intrusive heap of deadlines.
 //!
-//! Entries live in their owners (a sleeping thread's stack), so nothing is ever allocated. The heap is
-//! a binomial queue (J. Vuillemin 1978): trees in which no entry is due before its parent, at most
-//! one of each rank. Two trees of one rank are linked, the later under the earlier, to one of the
-//! next rank, as digits carry when one is added to a binary number:
+//! Entries live in their owners (a sleeping thread's stack), so nothing is ever allocated. The heap
+//! is a binomial queue (J. Vuillemin 1978): trees in which no entry is due before its parent, at
+//! most one of each rank. Two trees of one rank are linked, the later under the earlier, to one of
+//! the next rank, as digits carry when one is added to a binary number:
 //!
 //! ```text
-//!   rank 0   rank 1   rank 2       + 1 tree of rank 0 =       rank 3
-//!     7        2        4                  6                    2 ----.
-//!              |        |--.                                    |--.  |
-//!              9        5  8                                    9  6  4 ...
-//!                       |                                          |
-//!                       9                                          7
+//!   rank 0   rank 1   rank 2      adding 3 gives      rank 3
+//!     7        2        4                               2---.---.
+//!              |        |--.                            |   |   |
+//!              9        5  8                            9   3   4
+//!                       |                                   |   |--.
+//!                       6                                   7   5  8
+//!                                                               |
+//!                                                               6
 //! ```
 //!
 //! So an insertion links one pair on average, and a removal turns the entry's children into trees.
-//! Both take at most some 60 steps whatever the number of entries. A pairing heap (Fredman et al.
-//! 1986) is as quick on average and simpler. But when a million threads have gone to sleep, its first
-//! removal walks through them all, one cache miss each, under a lock and with preemption off.
+//! Both link at most some 60 pairs, whatever the number of entries. A pairing heap (Fredman et al.
+//! 1986) is as quick on average, and simpler. But when many threads have gone to sleep, its first
+//! removal walks through them all, under a lock and with preemption off: 69 ms for 300,000 entries,
+//! each on a stack of its own, against 14 us here. A leftist heap keeps the bound, but touches
+//! log n entries to insert one.
 //!
 //! A removal from the middle leaves a hole: its ancestors keep their ranks. So a rank bounds the
 //! number of children, but no longer promises a number of descendants. Holes go away with the
-//! ancestors. Should the highest rank ever be reached, its trees are linked without another rank.
+//! ancestors. Should the highest rank ever be reached, its trees are linked without another rank:
+//! slower, never wrong.
 //!
 //! Equal deadlines come out in the order of insertion.
 //!
@@ -30,10 +35,10 @@
 //!
 //! # Invariants
 //! 1. A queued entry neither moves nor dies, and belongs to one heap.
-//! 2. Whoever reads or writes an entry holds the lock of the heap that it is in or goes into. The lock
-//!    is the caller's: all here is single-threaded, and there are no memory orderings.
-//! 3. No entry is due before its parent. A root has no `previous`, and `roots[its rank]` is the root and
-//!    its key. A first child's `previous` is its parent, another's its sibling.
+//! 2. Whoever reads or writes an entry holds the lock of the heap that it is in or goes into. The
+//!    lock is the caller's: all here is single-threaded, and there are no memory orderings.
+//! 3. No entry is due before its parent. A root has no `previous`, and `roots[its rank]` is the
+//!    root and its key. A first child's `previous` is its parent, another's its sibling.
 //! 4. `first` is the least key of all, and the rank of the tree that has it as root.
 //! 5. There is no recursion: stacks are small.
 
@@ -43,8 +48,9 @@ use std::ptr::NonNull;
 
 type Link = Option<NonNull<Entry>>;
 
-/// The order of entries: the deadline, then the number of the insertion.
-type Key = (u64, u64);
+/// The order of entries: the deadline, and below it the number of the insertion. One number, for a
+/// pair is written by halves and read at once as a vector, which stalls: 30 ns a timeout, not 8.
+type Key = u128;
 
 /// Ranks that there are: 2^32 entries without holes.
 const RANKS: usize = 32;
@@ -69,7 +75,7 @@ impl Entry {
     /// An idle entry.
     pub(crate) const fn new() -> Self {
         Entry {
-            key: Cell::new((0, 0)),
+            key: Cell::new(0),
             child: Cell::new(None),
             next: Cell::new(None),
             previous: Cell::new(None),
@@ -132,7 +138,7 @@ pub(crate) struct Heap {
 unsafe impl Send for Heap {}
 
 /// `first` of an empty heap: after every key.
-const NONE: (Key, usize) = ((u64::MAX, u64::MAX), 0);
+const NONE: (Key, usize) = (u128::MAX, 0);
 
 impl Heap {
     /// An empty heap.
@@ -158,7 +164,8 @@ impl Heap {
     pub(crate) unsafe fn insert(&mut self, entry: NonNull<Entry>, deadline: u64) {
         let new = at(entry);
         debug_assert!(!new.queued.get());
-        new.key.set((deadline, self.inserted));
+        let key = (deadline as u128) << 64 | self.inserted as u128;
+        new.key.set(key);
         new.rank.set(0);
         new.queued.set(true);
         self.inserted += 1;
@@ -211,7 +218,7 @@ impl Heap {
 
     /// The earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        (self.length != 0).then_some(self.first.0.0)
+        (self.length != 0).then_some((self.first.0 >> 64) as u64)
     }
 
     /// The number of entries.
@@ -391,7 +398,7 @@ mod tests {
                 check(&heap);
                 for due in 0..count {
                     let entry = heap.pop_due(u64::MAX).unwrap();
-                    assert_eq!(at(entry).key.get().0, due);
+                    assert_eq!((at(entry).key.get() >> 64) as u64, due);
                 }
                 assert_eq!(heap.len(), 0);
             }

@@ -52,7 +52,8 @@ impl Metrics {
     pub(super) fn of_cluster(cluster: &'static Cluster) -> Metrics {
         let processors = cluster.processors();
         Metrics {
-            switches: processors.iter().map(|p| p.switches.get()).sum(),
+            switches: processors.iter().map(|p| p.switches.get()).sum::<u64>()
+                + cluster.detached_switches.get(),
             steals: processors.iter().map(|p| p.steals.get()).sum(),
             preemptions: processors.iter().map(|p| p.preemptions.get()).sum::<u64>()
                 + cluster.detached_preemptions.get(),

@@ -53,6 +53,7 @@ pub(crate) struct Cluster {
     pub(crate) hand_offs: Counter,
     pub(crate) wake_ups: Counter,
     pub(crate) detached_preemptions: Counter,
+    pub(crate) detached_switches: Counter,
     threads: Cell<usize>,
 }
 
@@ -82,6 +83,7 @@ impl Cluster {
             hand_offs: Counter::new(),
             wake_ups: Counter::new(),
             detached_preemptions: Counter::new(),
+            detached_switches: Counter::new(),
             threads: Cell::new(config.processors),
             config,
         }));

@@ -76,6 +76,7 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
             return stay(machine);
         }
         let Some(processor) = processor else {
+            machine.cluster().detached_switches.add_shared(1);
             return machine.cluster().wait_for_processor(machine);
         };
         processor.switches.add(1);

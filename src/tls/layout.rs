@@ -145,17 +145,12 @@ impl Layout {
         check(vector == VECTOR, "the vector of modules is not at fs:8")?;
         let blocks = inside(any_field(c"_thread_db_pthread_specific")?)?;
 
-        let probe = Probe::run(control_size, blocks.offset)?;
         let value_size = number(c"_thread_db_sizeof_pthread_key_data")?;
         let block_size = number(c"_thread_db_sizeof_pthread_key_data_level2")?;
-        check(
-            value_size >= 2 * WORD && block_size >= value_size,
-            "odd sizes of pthread keys",
-        )?;
-        check(
-            probe.first_block + block_size <= control_size,
-            "the first block of keys lies outside",
-        )?;
+        let sizes = value_size >= 2 * WORD && (value_size..control_size).contains(&block_size);
+        check(sizes, "odd sizes of pthread keys")?;
+        let pointers = blocks.offset..blocks.offset + blocks.bytes;
+        let probe = Probe::run(control_size, pointers, block_size)?;
         let keys = Keys {
             table: symbol(c"__pthread_keys")?,
             key_size: number(c"_thread_db_sizeof_pthread_key_struct")?,

@@ -8,6 +8,7 @@ use super::layout::{SHARED, WORD, check, symbol};
 use super::modules;
 use crate::arch::thread_pointer;
 use std::ffi::c_void;
+use std::ops::Range;
 
 /// Words of the control block's head that both hold the thread pointer.
 pub(super) const TCB: usize = 0x00;
@@ -43,8 +44,9 @@ struct Task {
     stack_size: usize,
     guards: [usize; 2],
     control_size: usize,
-    /// Where the control block points to blocks of values of pthread keys.
-    blocks: usize,
+    /// Where the control block points to blocks of values of pthread keys; the size of such a block.
+    blocks: Range<usize>,
+    block_size: usize,
     /// A pthread key.
     key: libc::pthread_key_t,
     /// libc's own thread-locals: offset from the thread pointer, words.
@@ -53,7 +55,7 @@ struct Task {
 }
 
 impl Probe {
-    pub(super) fn run(control_size: usize, blocks: usize) -> Result<Probe, String> {
+    pub(super) fn run(control_size: usize, blocks: Range<usize>, block_size: usize) -> Result<Probe, String> {
         const SIZE: usize = 1 << 20;
         let own = thread_pointer();
         // SAFETY: a private mapping that only the thread uses, and that outlives it; `task` outlives it too, since
@@ -69,6 +71,7 @@ impl Probe {
                 guards: [STACK_GUARD, POINTER_GUARD].map(|at| *own.add(at).cast()),
                 control_size,
                 blocks,
+                block_size,
                 key: 0,
                 libc: modules::libc_block(),
                 answer: Err("the probe thread did not run".into()),
@@ -132,9 +135,9 @@ fn look_around(task: &Task) -> Result<Probe, String> {
         (-256..0).contains(&futex),
         "odd offset of the futex in a robust mutex",
     )?;
-    let first_block = words[task.blocks / WORD].wrapping_sub(address);
+    let first_block = words[task.blocks.start / WORD].wrapping_sub(address);
     check(
-        first_block < task.control_size,
+        first_block < task.control_size - task.block_size,
         "the first block of keys lies elsewhere",
     )?;
 
@@ -187,14 +190,11 @@ fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
     let set = |value: usize| unsafe { libc::pthread_setspecific(task.key, value as *const c_void) };
     set(0x0202_0202_0202);
     let after = copy(own, task.control_size / WORD);
-    let is_block = |at: usize| {
-        [first_block, task.blocks]
-            .iter()
-            .any(|&block| (block..block + 32 * 16).contains(&at))
-    };
+    let values = first_block..first_block + task.block_size;
+    let is_value = |at: usize| values.contains(&at) || task.blocks.contains(&at);
     let byte = |words: &[usize], at: usize| words[at / WORD].to_ne_bytes()[at % WORD];
     let mut found = (0..task.control_size)
-        .filter(|&at| byte(&before, at) == 0 && byte(&after, at) == 1 && !is_block(at));
+        .filter(|&at| byte(&before, at) == 0 && byte(&after, at) == 1 && !is_value(at));
     let (first, second) = (found.next()?, found.next());
     set(0);
     second.is_none().then_some(first)

@@ -36,13 +36,15 @@ impl Slot {
             }
             let bottom = memory as usize;
             let place = block::place(bottom + size);
-            block::create(&place, bottom, size)
-                .inspect_err(|_| drop(libc::munmap(memory, size)))
-                .map(|()| Slot {
-                    bottom,
-                    size,
-                    place,
-                })
+            if let Err(error) = block::create(&place, bottom, size) {
+                libc::munmap(memory, size);
+                return Err(error);
+            }
+            Ok(Slot {
+                bottom,
+                size,
+                place,
+            })
         }
     }
 
@@ -76,6 +78,21 @@ impl Slot {
     pub(super) fn recycle(&mut self) {
         // SAFETY: `run` has returned, so the thread has ended.
         unsafe { block::recycle(self.place.thread_pointer) }
+    }
+}
+
+#[cfg(test)]
+impl Slot {
+    /// Destroys the block and creates another in its place.
+    pub(super) fn renew(&mut self) {
+        let top = (self.bottom + self.size) as *mut u8;
+        let length = top as usize - self.place.stack_top;
+        // SAFETY: nothing runs on the block.
+        unsafe {
+            block::destroy(self.place.thread_pointer);
+            top.sub(length).write_bytes(0, length);
+            block::create(&self.place, self.bottom, self.size).expect("memory");
+        }
     }
 }
 

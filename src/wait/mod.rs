@@ -64,7 +64,8 @@ impl Waiter {
         while word.load(Ordering::Relaxed) == Ticket::PARKED {
             futex::wait(word, Ticket::PARKED, deadline);
             if deadline.is_some_and(|d| clock::now() >= d) {
-                self.ticket.expire();
+                // We are the waiter: nobody is to be resumed.
+                let _ = self.ticket.expire();
             }
         }
         self.ticket.resumed()
@@ -90,11 +91,11 @@ impl Waiter {
             Commit::Parked => true,
             // `commit` has taken the event; put it back for `resumed` to report.
             Commit::Notified => {
-                self.ticket.notify();
+                let _ = self.ticket.notify();
                 false
             }
             Commit::Expired => {
-                self.ticket.expire();
+                let _ = self.ticket.expire();
                 false
             }
         }
