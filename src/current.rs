@@ -26,7 +26,7 @@ use core::marker::PhantomData;
 use crate::atomic::{Ordering, compiler_fence};
 use crate::context::Action;
 use crate::green::Green;
-use crate::sched::{Machine, Processor};
+use crate::sched::{Machine, Processor, entry_fence};
 
 thread_local! {
     static CURRENT: Cell<Option<&'static Green>> = const { Cell::new(None) };
@@ -65,7 +65,7 @@ fn off(green: &Green) {
     green.off.store(green.off.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     // Pairs with the monitor's membarrier, and keeps this before all that the caller does, as a signal handler
     // on this kernel thread sees it.
-    compiler_fence(Ordering::SeqCst);
+    entry_fence();
 }
 
 #[inline(always)]

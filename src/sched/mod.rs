@@ -35,6 +35,7 @@ pub(crate) mod timers;
 
 pub(crate) use self::cluster::{Cluster, Config};
 use self::idlers::Rested;
+pub(crate) use self::ownership::entry_fence;
 pub(crate) use self::machine::Machine;
 pub(crate) use self::processor::Processor;
 use crate::atomic::Ordering;
@@ -43,6 +44,9 @@ use crate::current::{self, Entered};
 use crate::green::Green;
 use crate::policy::{Next, Readied};
 use crate::sys::clock;
+
+/// A busy processor looks at its own timers every so many switches (and when the monitor says so).
+const TIMER_INTERVAL: u64 = 64;
 
 /// The life of a machine: rest until there is a processor, then find work and run it.
 fn run(machine: &'static Machine) {
@@ -80,7 +84,9 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
             return machine.cluster().wait_for_processor(machine);
         };
         processor.switches.add(1);
-        if processor.attention.load(Ordering::Relaxed) {
+        if processor.switches.get().is_multiple_of(TIMER_INTERVAL)
+            || processor.attention.load(Ordering::Relaxed)
+        {
             fire_own_timers(processor);
         }
         // SAFETY: this machine owns the processor.

@@ -208,9 +208,7 @@ impl Look {
         }
         let cpu = cpu_time(machine);
         let stands_still = cpu == core::mem::replace(&mut seen.cpu, cpu);
-        stands_still
-            && green.off.load(Ordering::Relaxed) == 0
-            && kernel_thread::is_blocked(machine.kernel_thread.load(Ordering::Relaxed) as i32)
+        stands_still && is_blocked_now(machine, green)
     }
 
     /// The three steps: the flag, the signal, and taking the processor.
@@ -224,7 +222,8 @@ impl Look {
         self.event = true;
         machine.end_slice(seen.slice);
         let first = *seen.signalled.get_or_insert(self.now);
-        if self.now - first < DECLINED_FOR {
+        // A signal would interrupt a system call, which some calls report: so this question comes before each.
+        if self.now - first < DECLINED_FOR && !is_blocked_now(machine, green) {
             preempt::send(machine, self.cluster.config.signal);
             self.next = self.next.min(self.now + RETRY);
         } else {
@@ -263,7 +262,8 @@ impl Look {
                 continue;
             }
             let cpu = cpu_time(machine);
-            if machine.seen_cpu.replace(cpu) != cpu {
+            let busy = machine.seen_cpu.replace(cpu) != cpu;
+            if busy && running(machine).is_some_and(|green| !is_blocked_now(machine, green)) {
                 preempt::send(machine, self.cluster.config.signal);
                 self.event = true;
             }
@@ -274,6 +274,11 @@ impl Look {
 fn running(machine: &Machine) -> Option<&'static Green> {
     // Acquire: pairs with the Release in `switch`. SAFETY: null or a record, which is never freed.
     unsafe { machine.current.load(Ordering::Acquire).as_ref() }
+}
+
+fn is_blocked_now(machine: &Machine, green: &Green) -> bool {
+    green.off.load(Ordering::Relaxed) == 0
+        && kernel_thread::is_blocked(machine.kernel_thread.load(Ordering::Relaxed) as i32)
 }
 
 fn cpu_time(machine: &Machine) -> u64 {

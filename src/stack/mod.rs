@@ -59,20 +59,14 @@ const CLASSES: usize = (MAX_SIZE.ilog2() - MIN_SIZE.ilog2()) as usize + 1;
 
 /// Bytes at the top of every slot, whole pages: the owner's reserve and the header.
 static RESERVED: AtomicUsize = AtomicUsize::new(PAGE);
-/// The class that the processors' caches hold.
-static DEFAULT: AtomicUsize = AtomicUsize::new(0);
 static FREE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES];
 
-/// Says, before the first slot is taken, how many bytes the owner needs at the top of each, and
-/// which stack size the caches hold.
+/// Says how many bytes the owner needs at the top of every slot, and sees whether stacks of
+/// `default_size` can be had at all. Once in a process, before any slot is taken.
 pub(crate) fn init(reserve: usize, default_size: usize) -> io::Result<()> {
-    let class = Class::of(default_size)?;
-    DEFAULT.store(class.index(), Relaxed);
-    RESERVED.store(
-        (reserve + size_of::<Slot>()).next_multiple_of(PAGE),
-        Relaxed,
-    );
-    Ok(())
+    let reserved = reserve + size_of::<Slot>();
+    RESERVED.store(reserved.next_multiple_of(PAGE), Relaxed);
+    acquire(default_size).map(release)
 }
 
 /// A size class: the index of a power of two.
@@ -104,9 +98,10 @@ impl Class {
     }
 }
 
-/// Whether [`acquire`] accepts `size`. To be asked with preemption on: the error allocates.
-pub(crate) fn check_size(size: usize) -> io::Result<()> {
-    Class::of(size).map(drop)
+/// The size of the stack that [`acquire`] gives to who asks for `size`, if it accepts that. To be
+/// asked with preemption on: the error allocates.
+pub(crate) fn check_size(size: usize) -> io::Result<usize> {
+    Class::of(size).map(Class::size)
 }
 
 /// The header of a slot, in its last bytes.
@@ -310,13 +305,15 @@ fn set_next(slot: &'static Slot, next: Option<&'static Slot>) {
     slot.link.store(link.cast_mut(), Relaxed);
 }
 
-/// Free slots of the default class that one processor keeps for itself, so that most spawns take no
-/// lock and make no system call, and get a stack that is still in the CPU's cache.
+/// Free slots that one processor keeps for itself, so that most spawns take no lock and make no
+/// system call, and get a stack that is still in the CPU's cache.
 ///
+/// All are of one class, that of the first slot pushed: push those of the cluster's default size.
 /// The last recycled are the first in the list, so the `dirty` ones, whose memory has not been
 /// given back, are always its first.
 pub(crate) struct Cache {
     list: List,
+    class: Option<Class>,
     length: usize,
     dirty: usize,
 }
@@ -327,6 +324,7 @@ impl Cache {
     pub(crate) const fn new() -> Self {
         Cache {
             list: List::new(),
+            class: None,
             length: 0,
             dirty: 0,
         }
@@ -342,7 +340,7 @@ impl Cache {
 
     /// Keeps a slot; one of another class goes to that class's list.
     pub(crate) fn push(&mut self, slot: &'static Slot) {
-        if slot.class.index() != DEFAULT.load(Relaxed) {
+        if *self.class.get_or_insert(slot.class) != slot.class {
             return release(slot);
         }
         if self.length == Self::MOST {

@@ -88,11 +88,27 @@ mod tests {
     }
 
     #[test]
-    fn the_running_thread_is_not_blocked_and_a_reader_is() {
+    fn a_spinning_thread_is_not_blocked_and_a_reader_is() {
         use std::io::Read;
-        assert!(!super::is_blocked(super::id()));
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::sync::mpsc;
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let (send, receive) = mpsc::channel();
+        let spinner = std::thread::spawn(move || {
+            send.send(super::id()).unwrap();
+            while !STOP.load(Ordering::Relaxed) {
+                core::hint::spin_loop();
+            }
+        });
+        let id = receive.recv().unwrap();
+        // It may still be on its way out of `send`.
+        while super::is_blocked(id) {}
+        assert!((0..100).all(|_| !super::is_blocked(id)));
+        STOP.store(true, Ordering::Relaxed);
+        spinner.join().unwrap();
+
         let (mut reader, writer) = std::io::pipe().unwrap();
-        let (send, receive) = std::sync::mpsc::channel();
+        let (send, receive) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             send.send(super::id()).unwrap();
             reader.read(&mut [0]).unwrap()

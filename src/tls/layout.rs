@@ -15,7 +15,6 @@
 //!
 //! 1. `LAYOUT` is set once, before the first block exists, and only if every check passed.
 //! 2. Each offset of a field plus its size is at most `control_size`.
-//!
 
 use super::probe::{Probe, SELF, TCB};
 use std::ffi::{CStr, c_void};
@@ -69,6 +68,9 @@ pub(super) struct Keys {
 
 /// The loader's list of modules with thread-locals, and a thread's vector of pointers to them (the DTV).
 pub(super) struct Loader {
+    /// The loader's data, or as much of it as we look at.
+    pub(super) global: *mut u8,
+    pub(super) global_words: usize,
     /// The loader's pointer to the first node.
     pub(super) first: *const *const u8,
     pub(super) node_length: usize,
@@ -172,8 +174,11 @@ impl Layout {
         )?;
 
         let head = field(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", WORD)?.offset;
+        let global = symbol(c"_rtld_global")?;
         let loader = Loader {
-            first: symbol(c"_rtld_global")?.wrapping_add(head).cast(),
+            global,
+            global_words: head / WORD,
+            first: global.wrapping_add(head).cast(),
             node_length: field(c"_thread_db_dtv_slotinfo_list_len", WORD)?.offset,
             node_next: field(c"_thread_db_dtv_slotinfo_list_next", WORD)?.offset,
             node_slots: any_field(c"_thread_db_dtv_slotinfo_list_slotinfo")?.offset,

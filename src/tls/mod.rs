@@ -36,7 +36,7 @@
 //!
 //! `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where glibc does not say); `block` is the life above;
 //! `keys` runs the destructors of pthread keys; `modules` knows the initial contents of every library's
-//! thread-locals; `selftest` tries all of it once, before the first spawn.
+//! thread-locals (`loads` tells when a library was loaded); `selftest` tries all of it once, before the first spawn.
 //!
 //! # Limits
 //!
@@ -49,6 +49,7 @@
 mod block;
 mod keys;
 mod layout;
+mod loads;
 mod modules;
 mod probe;
 mod selftest;

@@ -13,8 +13,9 @@
 //! # Invariants
 //!
 //! 1. When a thread ends, the snapshot in force holds every module that the thread can have touched: `exit` compares
-//!    the loader's count of loads and unloads and renews the snapshot. After that the thread runs no code, so
-//!    its vector stands still until its block is recycled.
+//!    the loader's count of loads (`loads`) and renews the snapshot. After that the thread runs no code, so
+//!    its vector stands still until its block is recycled. (Unloading needs no renewal: the
+//!    memory of a thread's thread-locals outlives the library.)
 //! 2. An entry of a vector is used only if the vector is at least as new as the module (its *generation*). An
 //!    older vector's entry belongs to a library that is gone, whose module id was given away again.
 //! 3. A module is listed only once the loader has relocated it and entered it in its list (a thread may look in the
@@ -28,15 +29,17 @@
 //!
 //! # Orderings
 //!
-//! `CURRENT` is stored with Release after the snapshot is complete, and loaded with Acquire. `EVENTS` is stored with
-//! Release after `CURRENT`; who loads it with Acquire and finds the loader's present count, sees that `CURRENT`.
+//! `CURRENT` is stored with Release after the snapshot is complete, and loaded with Acquire. `LOADS` is stored with
+//! Release after `CURRENT`; who loads it with Acquire and finds the loader's
+//! present count, sees that `CURRENT`.
 
 use super::layout::{Loader, VECTOR, layout};
+use super::loads;
 use crate::arch::thread_pointer;
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
 
 #[derive(PartialEq, Clone, Copy)]
 struct Module {
@@ -58,15 +61,29 @@ struct Snapshot {
 }
 
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
-/// The loader's count of events that `CURRENT` belongs to.
-static EVENTS: AtomicU64 = AtomicU64::new(UNFINISHED);
+/// The number of loads that `CURRENT` belongs to.
+static LOADS: AtomicU64 = AtomicU64::new(UNFINISHED);
 const UNFINISHED: u64 = u64::MAX;
-/// Held while renewing: the different images so far.
-static RENEWAL: Mutex<Vec<&'static [u8]>> = Mutex::new(Vec::new());
+/// Held while renewing.
+static HISTORY: Mutex<History> = Mutex::new(History {
+    images: Vec::new(),
+    reported: Vec::new(),
+});
+
+/// What is kept from one snapshot to the next.
+struct History {
+    /// The different images so far.
+    images: Vec<&'static [u8]>,
+    /// Libraries whose late arrival was reported.
+    reported: Vec<String>,
+}
 
 pub(super) fn init() -> Result<(), String> {
+    let loader = &layout().loader;
+    // SAFETY: the loader's data, up to the pointer to its list.
+    unsafe { loads::find_counter(loader.global, loader.global_words) };
     renew();
-    match EVENTS.load(Relaxed) {
+    match LOADS.load(Relaxed) {
         UNFINISHED => {
             Err("the loader's list of modules is unfinished, or not where it should be".into())
         }
@@ -77,7 +94,7 @@ pub(super) fn init() -> Result<(), String> {
 /// Sees to it that the snapshot holds every library loaded by now.
 pub(super) fn refresh() {
     // Acquire: with the Release in `renew`.
-    if EVENTS.load(Acquire) != events() {
+    if LOADS.load(Acquire) != loads::count() {
         renew();
     }
 }
@@ -207,7 +224,7 @@ impl Loader {
 /// What one walk through the loaded libraries finds.
 #[derive(Default)]
 struct Found {
-    events: u64,
+    loads: u64,
     unfinished: bool,
     images: Vec<&'static [u8]>,
     modules: Vec<Module>,
@@ -216,19 +233,17 @@ struct Found {
 
 #[cold]
 fn renew() {
-    let mut images = RENEWAL
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut history = HISTORY.lock().unwrap_or_else(PoisonError::into_inner);
     let loader = &layout().loader;
     let mut found;
     loop {
         found = Found {
-            images: std::mem::take(&mut images),
+            images: std::mem::take(&mut history.images),
             ..Found::default()
         };
         // SAFETY: the callback's argument lives through the call.
         unsafe { libc::dl_iterate_phdr(Some(add_module), (&raw mut found).cast()) };
-        *images = std::mem::take(&mut found.images);
+        history.images = std::mem::take(&mut found.images);
         // The loader enters a module in two steps under its lock. Passing through that lock (a block is laid out under
         // it) separates the two looks, so a half-entered module shows as a difference.
         // SAFETY: allocates a block and frees it.
@@ -246,29 +261,26 @@ fn renew() {
             break;
         }
     }
-    let old = CURRENT.load(Relaxed);
-    // SAFETY: never freed.
-    let old = unsafe { old.as_ref() };
+    // SAFETY: null or a snapshot, which is never freed.
+    let old = unsafe { CURRENT.load(Relaxed).as_ref() };
     let number = old.map_or(0, |old| old.number + 1);
-    let mut news = old.is_none_or(|old| old.modules.len() != found.modules.len());
-    for (module, name) in found.modules.iter_mut().zip(&found.names) {
-        module.since = number;
-        let known = |known: &&Module| {
+    let old = old.map_or(&[][..], |old| &old.modules);
+    let mut news = number == 0 || old.len() != found.modules.len();
+    for (module, name) in found.modules.iter_mut().zip(found.names) {
+        let same = |known: &&Module| {
             Module {
-                since: number,
+                since: 0,
                 ..**known
             } == *module
         };
-        if let Some(known) = old.and_then(|old| old.modules.iter().find(known)) {
-            module.since = known.since;
-        } else {
-            news = true;
-            if old.is_some()
-                && module.offset.is_some()
-                && module.image.iter().any(|&byte| byte != 0)
-            {
-                report(name);
-            }
+        let known = old.iter().find(same);
+        module.since = known.map_or(number, |known| known.since);
+        news |= known.is_none();
+        let late = number > 0 && known.is_none() && module.offset.is_some();
+        let visible = module.image.iter().any(|&byte| byte != 0);
+        if late && visible && !history.reported.contains(&name) {
+            report(&name);
+            history.reported.push(name);
         }
     }
     if news {
@@ -278,11 +290,11 @@ fn renew() {
         });
         CURRENT.store(Box::into_raw(snapshot), Release); // with the Acquire in `current`
     }
-    EVENTS.store(
+    LOADS.store(
         if found.unfinished {
             UNFINISHED
         } else {
-            found.events
+            found.loads
         },
         Release,
     ); // with that in `refresh`
@@ -295,7 +307,7 @@ unsafe extern "C" fn add_module(
 ) -> c_int {
     // SAFETY: the loader's argument and `renew`'s. The loader holds the lock that keeps libraries from going.
     let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
-    found.events = info.dlpi_adds + info.dlpi_subs;
+    found.loads = info.dlpi_adds;
     let id = info.dlpi_tls_modid;
     let headers = headers(info);
     let Some(tls) = headers.iter().find(|header| header.p_type == libc::PT_TLS) else {
@@ -355,23 +367,6 @@ fn report(library: &str) {
     // Not `eprintln!`: this may run after the thread's own thread-locals are gone.
     // SAFETY: writes a string.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
-}
-
-/// The loader's count of libraries loaded and unloaded so far.
-fn events() -> u64 {
-    unsafe extern "C" fn first(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        count: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the loader's argument and ours.
-        unsafe { *count.cast::<u64>() = (*info).dlpi_adds + (*info).dlpi_subs };
-        1
-    }
-    let mut count = 0u64;
-    // SAFETY: the callback's argument lives through the call.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
-    count
 }
 
 /// libc's own thread-locals in the block of a thread that the caller is: offset from the thread pointer, and words.

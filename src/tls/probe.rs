@@ -8,6 +8,7 @@ use super::layout::{SHARED, WORD, check, symbol};
 use super::modules;
 use crate::arch::thread_pointer;
 use std::ffi::c_void;
+use std::hint::black_box;
 use std::ops::Range;
 
 /// Words of the control block's head that both hold the thread pointer.
@@ -55,7 +56,11 @@ struct Task {
 }
 
 impl Probe {
-    pub(super) fn run(control_size: usize, blocks: Range<usize>, block_size: usize) -> Result<Probe, String> {
+    pub(super) fn run(
+        control_size: usize,
+        blocks: Range<usize>,
+        block_size: usize,
+    ) -> Result<Probe, String> {
         const SIZE: usize = 1 << 20;
         let own = thread_pointer();
         // SAFETY: a private mapping that only the thread uses, and that outlives it; `task` outlives it too, since
@@ -200,40 +205,43 @@ fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
     second.is_none().then_some(first)
 }
 
-/// Finds malloc's `tcache` among libc's thread-locals: the word that this thread's first `malloc` makes point just
-/// below the chunk, to a table which then holds the chunk once it is freed, and no more once it is taken again.
+/// Finds malloc's `tcache` among libc's thread-locals: the word that this thread's first `malloc` makes point to
+/// a chunk which, once another chunk is freed, holds that one's address, and no more once it is taken again.
 fn find_tcache((offset, words): (isize, usize)) -> Option<isize> {
     const MOST: usize = 256;
     let base: *const usize = thread_pointer().wrapping_offset(offset).cast();
     let mut before = [0; MOST];
     let words = words.min(MOST);
-    // SAFETY: libc's block of this thread, which nobody else writes. A candidate is a pointer that malloc itself
-    // put there, at most a page below a chunk of the same arena: what lies between is mapped.
+    // SAFETY: libc's block of this thread, which nobody else writes, and what the pointers that malloc has just
+    // put there point to: chunks and arenas, which have a word before them and are larger than we look.
     unsafe {
+        let read = |address: usize| (address as *const usize).read_volatile();
         for (i, word) in before[..words].iter_mut().enumerate() {
-            *word = base.add(i).read_volatile();
+            *word = read(base.add(i) as usize);
         }
-        let chunk = libc::malloc(24) as usize;
-        libc::free(chunk as *mut c_void);
+        // Compilers know malloc and free, and would do away with them.
+        let allocate = || black_box(libc::malloc(black_box(24))) as usize;
+        let free = |chunk: usize| libc::free(black_box(chunk as *mut c_void));
+        let chunk = allocate();
+        free(chunk);
         let holds = |table: usize| {
-            (table..chunk)
-                .step_by(WORD)
-                .any(|at| (at as *const usize).read_volatile() == chunk)
+            // A chunk's size lies before it, with three flags; an arena has something else there.
+            let size = read(table - WORD) & !7;
+            let words = (512..8192).contains(&size).then_some(size / WORD - 1);
+            (0..words.unwrap_or(0)).any(|i| read(table + i * WORD) == chunk)
         };
-        let word = |i: usize| base.add(i).read_volatile();
+        let word = |i: usize| read(base.add(i) as usize);
         let is_table = |&i: &usize| {
             let table = word(i);
-            table != before[i]
-                && table % 16 == 0
-                && table < chunk
-                && chunk - table < 4096
-                && holds(table)
+            table != before[i] && table % 16 == 0 && table > 1 << 16 && holds(table)
         };
-        // The nearest: a new arena lies below its first table, and its word changed too.
-        let found = (0..words).filter(is_table).max_by_key(|&i| word(i))?;
-        let again = libc::malloc(24) as usize;
+        let mut found = (0..words).filter(is_table);
+        let (Some(found), None) = (found.next(), found.next()) else {
+            return None;
+        };
+        let again = allocate();
         let taken = again == chunk && !holds(word(found));
-        libc::free(again as *mut c_void);
+        free(again);
         taken.then_some(offset + (found * WORD) as isize)
     }
 }

@@ -1,4 +1,5 @@
-//! The stacks, tried out. What ends or limits a process, or counts its memory, runs in a child.
+//! The stacks, tried out. Each test runs in a child process of its own: many count its memory,
+//! limit or kill it, and none shares the pool with the runtime's tests.
 
 mod overflow;
 
@@ -9,14 +10,10 @@ const MIB: usize = 1 << 20;
 const RESERVE: usize = 5000;
 const CHILD: &str = "GREENTHREAD_TEST_CHILD";
 
-fn ready() {
-    init(RESERVE, MIB).unwrap();
-}
-
 /// Runs `body` in a fresh process that runs this one test only; `test` is its name.
 fn in_child(test: &str, body: impl FnOnce()) -> Option<Output> {
-    ready();
     if std::env::var(CHILD).is_ok_and(|child| child == test) {
+        init(RESERVE, MIB).unwrap();
         body();
         return None;
     }
@@ -68,74 +65,77 @@ fn mappings() -> usize {
 
 #[test]
 fn sizes_are_rounded_up_to_a_class() {
-    ready();
-    for (size, class) in [
-        (0, MIN_SIZE),
-        (MIN_SIZE, MIN_SIZE),
-        (MIN_SIZE + 1, 2 * MIN_SIZE),
-        (MIB - 1, MIB),
-        (MIB, MIB),
-        (5 * MIB, 8 * MIB),
-        (1 << 30, 1 << 30),
-    ] {
-        let slot = acquire(size).unwrap();
-        assert_eq!(slot.size(), class);
-        assert_eq!(slot.bottom() % PAGE, 0);
-        assert!(slot.top() - RESERVE >= slot.bottom() + class);
-        write(slot.bottom(), 1);
-        write(slot.top() - 1, 1);
-        release(slot);
-    }
-    assert!(Class::of(MAX_SIZE).is_ok());
+    must_succeed(in_child("sizes_are_rounded_up_to_a_class", || {
+        for (size, class) in [
+            (0, MIN_SIZE),
+            (MIN_SIZE, MIN_SIZE),
+            (MIN_SIZE + 1, 2 * MIN_SIZE),
+            (MIB - 1, MIB),
+            (MIB, MIB),
+            (5 * MIB, 8 * MIB),
+            (1 << 30, 1 << 30),
+        ] {
+            let slot = acquire(size).unwrap();
+            assert_eq!(slot.size(), class);
+            assert_eq!(slot.bottom() % PAGE, 0);
+            assert!(slot.top() - RESERVE >= slot.bottom() + class);
+            write(slot.bottom(), 1);
+            write(slot.top() - 1, 1);
+            release(slot);
+        }
+        assert!(Class::of(MAX_SIZE).is_ok());
+    }));
 }
 
 #[test]
 fn a_size_that_is_too_large_is_refused() {
-    ready();
-    for size in [MAX_SIZE + 1, usize::MAX] {
-        let error = acquire(size).err().unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-        let text = error.to_string();
-        assert!(
-            text.contains(&size.to_string()) && text.contains(&MAX_SIZE.to_string()),
-            "{text}"
-        );
-        assert!(check_size(size).is_err());
-    }
+    must_succeed(in_child("a_size_that_is_too_large_is_refused", || {
+        for size in [MAX_SIZE + 1, usize::MAX] {
+            let error = acquire(size).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            let text = error.to_string();
+            assert!(
+                text.contains(&size.to_string()) && text.contains(&MAX_SIZE.to_string()),
+                "{text}"
+            );
+            assert!(check_size(size).is_err());
+        }
+    }));
 }
 
 #[test]
 fn a_slot_is_found_by_any_of_its_addresses() {
-    ready();
-    let slot = acquire(32 << 10).unwrap();
-    let same = |address, part| {
-        let (found, place) = find(address).unwrap();
-        assert!(
-            std::ptr::eq(found, slot) && place == part,
-            "{address:#x}: {place:?}"
-        );
-    };
-    same(slot.bottom() - GUARD, Where::Guard);
-    same(slot.bottom() - 1, Where::Guard);
-    same(slot.bottom(), Where::Stack);
-    same(slot.top(), Where::Stack);
-    same(slot.top() + size_of::<Slot>() - 1, Where::Stack);
-    let below = find(slot.bottom() - GUARD - 1);
-    assert!(below.is_none_or(|(other, _)| !std::ptr::eq(other, slot)));
-    let local = 0;
-    assert!(find(&raw const local as usize).is_none() && find(0).is_none());
-    assert!(find(usize::MAX).is_none());
+    must_succeed(in_child("a_slot_is_found_by_any_of_its_addresses", || {
+        let slot = acquire(32 << 10).unwrap();
+        let same = |address, part| {
+            let (found, place) = find(address).unwrap();
+            assert!(
+                std::ptr::eq(found, slot) && place == part,
+                "{address:#x}: {place:?}"
+            );
+        };
+        same(slot.bottom() - GUARD, Where::Guard);
+        same(slot.bottom() - 1, Where::Guard);
+        same(slot.bottom(), Where::Stack);
+        same(slot.top(), Where::Stack);
+        same(slot.top() + size_of::<Slot>() - 1, Where::Stack);
+        let below = find(slot.bottom() - GUARD - 1);
+        assert!(below.is_none_or(|(other, _)| !std::ptr::eq(other, slot)));
+        let local = 0;
+        assert!(find(&raw const local as usize).is_none() && find(0).is_none());
+        assert!(find(usize::MAX).is_none());
 
-    let visited = || {
-        let mut seen = 0;
-        visit(|other| seen += usize::from(std::ptr::eq(other, slot)));
-        seen
-    };
-    assert_eq!(visited(), 0, "not furnished yet");
-    slot.extra.store(1, Release);
-    assert_eq!(visited(), 1);
-    slot.extra.store(0, Release);
-    release(slot);
+        let visited = || {
+            let mut seen = 0;
+            visit(|other| seen += usize::from(std::ptr::eq(other, slot)));
+            seen
+        };
+        assert_eq!(visited(), 0, "not furnished yet");
+        slot.extra.store(1, Release);
+        assert_eq!(visited(), 1);
+        slot.extra.store(0, Release);
+        release(slot);
+    }));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn little_address_space_is_enough() {
     must_succeed(in_child("little_address_space_is_enough", || {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         let used = statm.split(' ').next().unwrap().parse::<usize>().unwrap() * PAGE;
-        let limit = (used + 6 * MIB) as u64;
+        let limit = (used + 12 * MIB) as u64;
         let limit = libc::rlimit {
             rlim_cur: limit,
             rlim_max: limit,
@@ -313,9 +313,10 @@ fn little_address_space_is_enough() {
         // SAFETY: limits this child only.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
         // Not even half of a first slab fits; whatever fits is used.
-        let slots: [_; 8] = std::array::from_fn(|_| acquire(MIB));
+        let slots: [_; 8] = std::array::from_fn(|_| acquire(2 * MIB));
         let taken = slots.iter().flatten().count();
-        assert!((4..6).contains(&taken), "{taken} slots in 6 MiB");
+        assert!((4..6).contains(&taken), "{taken} slots in 12 MiB");
+        assert!(init(RESERVE, 64 * MIB).is_err(), "seen at once");
         let kinds = slots
             .iter()
             .filter_map(|slot| slot.as_ref().err())
@@ -327,7 +328,7 @@ fn little_address_space_is_enough() {
         );
         let slot = *slots.iter().flatten().next().unwrap();
         release(slot);
-        assert!(acquire(MIB).is_ok(), "what is free can still be had");
+        assert!(acquire(2 * MIB).is_ok(), "what is free can still be had");
     }));
 }
 
@@ -358,34 +359,35 @@ fn many_stacks_in_few_mappings() {
 /// Slots move between threads, and none is ever in two places.
 #[test]
 fn slots_have_one_owner() {
-    ready();
-    std::thread::scope(|scope| {
-        for thread in 1..=4_u64 {
-            scope.spawn(move || {
-                let mut cache = Cache::new();
-                let mut random = thread;
-                let mut held: Vec<&'static Slot> = Vec::new();
-                for _ in 0..20_000 {
-                    random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-                    if random >> 63 == 0 && held.len() < 100 {
-                        let slot = cache.pop().map_or_else(|| acquire(MIB), Ok).unwrap();
-                        assert_eq!(slot.extra.swap(thread as usize, Relaxed), 0);
-                        held.push(slot);
-                    } else if let Some(slot) = held.pop() {
-                        assert_eq!(slot.extra.swap(0, Relaxed), thread as usize);
-                        if random >> 62 & 1 == 0 {
-                            cache.push(slot)
-                        } else {
-                            release(slot)
+    must_succeed(in_child("slots_have_one_owner", || {
+        std::thread::scope(|scope| {
+            for thread in 1..=4_u64 {
+                scope.spawn(move || {
+                    let mut cache = Cache::new();
+                    let mut random = thread;
+                    let mut held: Vec<&'static Slot> = Vec::new();
+                    for _ in 0..20_000 {
+                        random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+                        if random >> 63 == 0 && held.len() < 100 {
+                            let slot = cache.pop().map_or_else(|| acquire(MIB), Ok).unwrap();
+                            assert_eq!(slot.extra.swap(thread as usize, Relaxed), 0);
+                            held.push(slot);
+                        } else if let Some(slot) = held.pop() {
+                            assert_eq!(slot.extra.swap(0, Relaxed), thread as usize);
+                            if random >> 62 & 1 == 0 {
+                                cache.push(slot)
+                            } else {
+                                release(slot)
+                            }
                         }
                     }
-                }
-                for slot in held {
-                    slot.extra.store(0, Relaxed);
-                    release(slot);
-                }
-                cache.drain();
-            });
-        }
-    });
+                    for slot in held {
+                        slot.extra.store(0, Relaxed);
+                        release(slot);
+                    }
+                    cache.drain();
+                });
+            }
+        });
+    }));
 }
