@@ -58,8 +58,6 @@ pub(crate) struct Green {
     pub(crate) mask: Cell<Mask>,
     /// It has announced that it blocks; the monitor reads it.
     pub(crate) announced: AtomicBool,
-    /// Its block has been entered once.
-    pub(crate) entered: Cell<bool>,
     /// The kernel thread this thread is locked to, and how many locks it holds.
     pub(crate) locked_to: Cell<Option<&'static Machine>>,
     pub(crate) locks: Cell<u32>,
@@ -130,7 +128,6 @@ impl Green {
                 timer_home: Cell::new(None),
                 mask: Cell::new(0),
                 announced: AtomicBool::new(false),
-                entered: Cell::new(false),
                 locked_to: Cell::new(None),
                 locks: Cell::new(0),
                 stack: Bounds { bottom: slot.bottom(), top: place.stack_top },

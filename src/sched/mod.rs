@@ -168,12 +168,18 @@ fn bury(
     }
     if cluster.forget_thread() {
         machine.come_home();
-        cluster.drained.wake();
+        say_drained(cluster);
     }
 }
 
 struct NothingFound {
     searching: bool,
+}
+
+#[cold]
+#[inline(never)]
+fn say_drained(cluster: &'static Cluster) {
+    cluster.drained.wake();
 }
 
 /// Where the next thread comes from. `searching`: this machine counts as a searcher already.

@@ -174,11 +174,9 @@ fn new_green(cluster: &'static Cluster, size: usize) -> io::Result<&'static Gree
 /// The whole life of a green thread, on its own stack. Starts and ends with preemption off.
 fn body<F: FnOnce() -> T, T>(green: &'static Green, work: Work<F, T>) {
     current::begin(green);
-    if !green.entered.replace(true) {
-        // SAFETY: the first code that runs under this block.
-        unsafe { tls::enter() };
-    }
     current::allow_preemption(green);
+    // SAFETY: the thread's own block, at the start of its life.
+    unsafe { tls::enter() };
     work.run();
     // SAFETY: the thread's own block, at the end of its life.
     unsafe { tls::exit() };

@@ -82,7 +82,8 @@ pub(crate) unsafe fn create(
     Ok(())
 }
 
-/// The first code of every green thread, whether its block was created or recycled.
+/// The first code of every green thread, whether its block was created or recycled. Preemptible: if libraries
+/// were loaded, it takes the loader's locks and allocates.
 ///
 /// # Safety
 /// Runs on the green thread, once.
@@ -99,7 +100,7 @@ pub(crate) unsafe fn enter() {
     }
 }
 
-/// The last code of every green thread: runs the destructors of its thread-locals and pthread keys.
+/// The last code of every green thread: runs the destructors of its thread-locals and pthread keys. Preemptible.
 ///
 /// # Safety
 /// Runs on the green thread, once; after it the thread runs no code that uses a thread-local with a destructor.
@@ -159,7 +160,8 @@ pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
     unsafe { record(thread_pointer).seen = modules::reset(thread_pointer) };
 }
 
-/// Frees what `create` allocated; the memory is the caller's again.
+/// Frees what `create` allocated; the memory is the caller's again. What malloc's cache holds in the block is
+/// lost: the caller has moved the cache away (`tcache_offset`).
 ///
 /// # Safety
 /// No thread runs or will run on the block.

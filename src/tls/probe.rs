@@ -227,7 +227,7 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<isize> {
         let holds = |table: usize| {
             // A chunk's size lies before it, with three flags; an arena has something else there.
             let size = read(table - WORD) & !7;
-            let words = (512..8192).contains(&size).then_some(size / WORD - 1);
+            let words = (512..8192).contains(&size).then(|| size / WORD - 1);
             (0..words.unwrap_or(0)).any(|i| read(table + i * WORD) == chunk)
         };
         let word = |i: usize| read(base.add(i) as usize);

@@ -6,6 +6,8 @@
 
 #![allow(dead_code)] // each test file uses its own part
 
+mod checking_allocator;
+
 use greenthread::runtime::{Mode, Runtime};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, mpsc};

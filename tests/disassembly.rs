@@ -1,0 +1,118 @@
+//! The switch's fast path touches no thread-local: between two green threads the thread pointer is neither's own, and
+//! a thread-local read there would be the wrong thread's. The compiler could break that silently, so this reads what
+//! it made: the run loop, the policy it calls, and all that they call, down to where the kernel thread's own thread
+//! pointer is restored.
+
+mod support;
+
+use std::collections::{HashMap, HashSet};
+use std::process::Command;
+
+const ROOTS: [&str; 3] = [
+    "greenthread::sched::run_one_after_another",
+    "as greenthread::policy::Policy>::next",
+    "as greenthread::policy::Policy>::ready",
+];
+
+/// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it never comes there
+/// (a queue is kept within the capacity that it starts with).
+const ENDS: [&str; 9] = [
+    "::come_home",
+    "::wait_for_processor",
+    "greenthread::sched::stay",
+    "greenthread::sched::hand_to_its_machine",
+    "greenthread::sched::say_drained",
+    "greenthread::sys::die",
+    "core::panicking::",
+    "core::option::",
+    "Worker<T>::resize",
+];
+
+struct Function {
+    instructions: usize,
+    /// Instructions that use the FS segment: thread-locals (and the thread pointer itself, at fs:0).
+    thread_locals: Vec<String>,
+    writes_thread_pointer: bool,
+    calls: Vec<String>,
+}
+
+#[test]
+fn the_fast_path_touches_no_thread_local() {
+    greenthread::spawn(|| ()).join().unwrap();
+    let exe = std::env::current_exe().unwrap();
+    let output = Command::new("objdump")
+        .args(["--disassemble", "--demangle", "--no-show-raw-insn", "--wide"])
+        .arg(exe)
+        .output()
+        .expect("objdump, of Debian's package binutils, is needed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let functions = parse(&String::from_utf8_lossy(&output.stdout));
+
+    let mut to_see: Vec<&str> = Vec::new();
+    for root in ROOTS {
+        let found: Vec<&str> =
+            functions.keys().filter(|name| name.contains(root)).map(String::as_str).collect();
+        assert!(!found.is_empty(), "{root} is not in the executable: the test would see nothing");
+        to_see.extend(found);
+    }
+    let (mut seen, mut instructions, mut writes) = (HashSet::new(), 0, 0);
+    while let Some(name) = to_see.pop() {
+        let is_end = ENDS.iter().any(|end| name.contains(end));
+        let Some(function) = functions.get(name) else { continue };
+        if is_end || !seen.insert(name) {
+            continue;
+        }
+        assert!(
+            function.thread_locals.is_empty(),
+            "{name} touches a thread-local: {:?}",
+            function.thread_locals
+        );
+        instructions += function.instructions;
+        writes += function.writes_thread_pointer as usize;
+        to_see.extend(function.calls.iter().map(String::as_str));
+    }
+    println!("{} functions, {instructions} instructions", seen.len());
+    assert!(writes >= 1, "the switch was not seen: {seen:?}");
+}
+
+/// The control: code that does touch a thread-local is recognised.
+#[test]
+fn a_thread_local_would_be_seen() {
+    let text = "0000000000001000 <a::b>:\n    1000:\tmov    %fs:0xfffffffffffffff8,%rax\n    1009:\tcall   2000 <c::d>\n";
+    let functions = parse(text);
+    assert_eq!(functions["a::b"].thread_locals.len(), 1);
+    assert_eq!(functions["a::b"].calls, ["c::d"]);
+}
+
+fn parse(text: &str) -> HashMap<String, Function> {
+    let mut functions = HashMap::new();
+    let mut current: Option<(String, Function)> = None;
+    for line in text.lines() {
+        if let Some(name) = line.strip_suffix(">:").and_then(|line| line.split_once(" <")) {
+            functions.extend(current.take());
+            let empty = Function {
+                instructions: 0,
+                thread_locals: Vec::new(),
+                writes_thread_pointer: false,
+                calls: Vec::new(),
+            };
+            current = Some((name.1.to_owned(), empty));
+        } else if let (Some((_, function)), Some((_, code))) = (&mut current, line.split_once(":\t")) {
+            function.instructions += 1;
+            function.writes_thread_pointer |= code.contains("wrfsbase");
+            if code.contains("%fs:") || code.contains("__tls_get_addr") {
+                function.thread_locals.push(code.trim().to_owned());
+            }
+            let jumps = code.starts_with("call") || code.starts_with('j');
+            if jumps && let Some((_, target)) = code.split_once('<') {
+                let target = target.trim_end().trim_end_matches('>');
+                // A jump within a function names it with an offset.
+                if !target.contains("+0x") {
+                    function.calls.push(target.to_owned());
+                }
+            }
+        }
+    }
+    functions.extend(current);
+    functions
+}

@@ -1,0 +1,40 @@
+//! The allocator of every integration test: the system's, but it aborts when it is called with preemption off. Then a
+//! preempted thread may hold malloc's lock, and the scheduler would wait for a thread that it is to run itself.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+struct Checking;
+
+fn check(what: &str) {
+    if greenthread::__preemption_is_off() {
+        for part in ["checking allocator: ", what, " with preemption off\n"] {
+            // SAFETY: writes a valid buffer.
+            unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+        }
+        std::process::abort();
+    }
+}
+
+// SAFETY: the system's allocator does the work.
+unsafe impl GlobalAlloc for Checking {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        check("allocation");
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        check("release");
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        check("reallocation");
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static CHECKING: Checking = Checking;
