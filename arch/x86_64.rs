@@ -2,13 +2,16 @@
 //!
 //! # A preemption, seen on the interrupted stack
 //!
-//! The signal handler (on the kernel thread's alternate stack) rewrites the interrupted frame so that
-//! `sigreturn` lands in [`preempt_trampoline`], as if the thread had called it between two instructions:
+//! The signal handler (on the kernel thread's alternate stack) rewrites the interrupted frame so
+//! that
+//! `sigreturn` lands in [`preempt_trampoline`], as if the thread had called it between two
+//! instructions:
 //!
 //! ```text
 //!   sp at the signal ->  |  live data             |
 //!                        |  red zone, 128 bytes   |  untouched
-//!                        |  interrupted pc        |  written by `Frame::inject`, popped by `ret 128`
+//!                        |  interrupted pc        |  written by `Frame::inject`, popped by `ret
+//!                        128`
 //!                        |  flags                 |
 //!                        |  rbp  <- rbp           |
 //!                        |  rax rcx rdx rsi rdi   |  every register a call may clobber
@@ -18,15 +21,16 @@
 //! ```
 //!
 //! The trampoline then calls `sched::preempt::preempted`, which switches away. When the thread is
-//! resumed, on whatever kernel thread, everything is restored and `ret 128` drops pc and red zone at once.
-//! Callee-saved registers are kept by the switch itself.
+//! resumed, on whatever kernel thread, everything is restored and `ret 128` drops pc and red zone
+//! at once. Callee-saved registers are kept by the switch itself.
 
 use core::arch::{asm, global_asm, naked_asm};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes below the stack pointer that a leaf function may use without moving it (System V ABI).
 const RED_ZONE: usize = 128;
-/// Pushed registers, alignment, and the stack that the code under the trampoline needs to switch away.
+/// Pushed registers, alignment, and the stack that the code under the trampoline needs to switch
+/// away.
 const TRAMPOLINE_FRAMES: usize = 12 * 8 + 64 + 2048;
 
 /// The thread pointer: the address of the running thread's control block.
@@ -41,15 +45,17 @@ pub(crate) fn thread_pointer() -> *mut u8 {
 /// Makes `pointer` the thread pointer.
 ///
 /// # Safety
-/// `pointer` is a live control block that no other kernel thread has as its thread pointer, and the calling
-/// function, after inlining, touches no thread-local: a cached address would belong to the other thread.
+/// `pointer` is a live control block that no other kernel thread has as its thread pointer, and the
+/// calling function, after inlining, touches no thread-local: a cached address would belong to the
+/// other thread.
 #[inline(always)]
 pub(crate) unsafe fn set_thread_pointer(pointer: *mut u8) {
     // SAFETY: the caller's promise; `supported` has seen that user code may execute it.
     unsafe { asm!("wrfsbase {}", in(reg) pointer, options(nostack, preserves_flags)) };
 }
 
-/// Whether user code may write the thread pointer and save the whole register state; if not, why not.
+/// Whether user code may write the thread pointer and save the whole register state; if not, why
+/// not.
 pub(crate) fn supported() -> Result<(), &'static str> {
     const HWCAP2_FSGSBASE: u64 = 1 << 1;
     // SAFETY: reads the auxiliary vector.
@@ -59,7 +65,8 @@ pub(crate) fn supported() -> Result<(), &'static str> {
     if !std::is_x86_feature_detected!("xsave") {
         return Err("the processor has no XSAVE");
     }
-    // Leaf 0xd: sub-leaf 0 gives the bytes that the enabled state needs, sub-leaf 1 says whether XSAVEC exists.
+    // Leaf 0xd: sub-leaf 0 gives the bytes that the enabled state needs, sub-leaf 1 says whether
+    // XSAVEC exists.
     let size = core::arch::x86_64::__cpuid_count(0xd, 0).ebx as usize;
     let compacts = core::arch::x86_64::__cpuid_count(0xd, 1).eax & 2 != 0;
     greenthread_xsave_bytes.store(size.next_multiple_of(64), Ordering::Relaxed);
@@ -67,8 +74,8 @@ pub(crate) fn supported() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A system call. A failure comes back as `-errno`; the thread-local `errno` is left alone, so this is right
-/// whichever thread's control block the thread pointer names.
+/// A system call. A failure comes back as `-errno`; the thread-local `errno` is left alone, so this
+/// is right whichever thread's control block the thread pointer names.
 ///
 /// # Safety
 /// As the system call demands.
@@ -86,12 +93,16 @@ pub(crate) unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// Calls `function(argument)` in a frame at which every unwinder stops: below it lies another stack.
+/// Calls `function(argument)` in a frame at which every unwinder stops: below it lies another
+/// stack.
 ///
 /// # Safety
 /// `function` neither unwinds nor is given anything it may not have.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn call_at_bottom(function: unsafe extern "C" fn(*mut ()), argument: *mut ()) {
+pub(crate) unsafe extern "C" fn call_at_bottom(
+    function: unsafe extern "C" fn(*mut ()),
+    argument: *mut (),
+) {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_undefined rip",
@@ -144,7 +155,8 @@ impl<'a> Frame<'a> {
     /// Makes the thread go on in the preemption trampoline, as if it had called it here.
     ///
     /// # Safety
-    /// The stack has [`Frame::room_needed`] bytes below the stack pointer, and the thread may be suspended here.
+    /// The stack has [`Frame::room_needed`] bytes below the stack pointer, and the thread may be
+    /// suspended here.
     pub(crate) unsafe fn inject(&mut self) {
         let registers = &mut self.0.uc_mcontext.gregs;
         let slot = registers[libc::REG_RSP as usize] as usize - RED_ZONE - 8;
@@ -152,8 +164,8 @@ impl<'a> Frame<'a> {
         unsafe { *(slot as *mut i64) = registers[libc::REG_RIP as usize] };
         registers[libc::REG_RSP as usize] = slot as i64;
         registers[libc::REG_RIP as usize] = preempt_trampoline as *const () as i64;
-        // A thread interrupted in the middle of a string operation may have the direction flag set; the
-        // trampoline saves the flags and clears it, so nothing is to be done here.
+        // A thread interrupted in the middle of a string operation may have the direction flag set;
+        // the trampoline saves the flags and clears it, so nothing is to be done here.
     }
 }
 

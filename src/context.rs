@@ -1,8 +1,9 @@
 //! The saved context of a green thread: the only user of corosensei.
 //!
-//! A context is prepared with the function it is to run, resumed by a kernel thread's run loop, and suspends
-//! itself with an [`Action`]: what the run loop is to do once the stack has been left. Doing it there, and not
-//! before the switch, is what makes parking safe: nobody can resume a thread whose context is not yet saved.
+//! A context is prepared with the function it is to run, resumed by a kernel thread's run loop, and
+//! suspends itself with an [`Action`]: what the run loop is to do once the stack has been left.
+//! Doing it there, and not before the switch, is what makes parking safe: nobody can resume a
+//! thread whose context is not yet saved.
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -21,7 +22,10 @@ pub(crate) enum Action {
     /// It was interrupted: to the global queue, its registers lie on its stack.
     Preempt,
     /// It waits for `waiter` until `deadline` (monotonic nanoseconds).
-    Park { waiter: *const Waiter, deadline: Option<u64> },
+    Park {
+        waiter: *const Waiter,
+        deadline: Option<u64>,
+    },
     /// It has ended: its stack can be used again.
     Exit,
 }
@@ -33,7 +37,8 @@ pub(crate) struct Bounds {
     pub(crate) top: usize,
 }
 
-// SAFETY: the slot is mapped and guarded below `bottom` for as long as the process lives, and `top` is aligned.
+// SAFETY: the slot is mapped and guarded below `bottom` for as long as the process lives, and `top`
+// is aligned.
 unsafe impl Stack for Bounds {
     fn base(&self) -> StackPointer {
         StackPointer::new(self.top).expect("a stack is not at address 0")
@@ -53,28 +58,35 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) const fn new() -> Context {
-        Context { body: UnsafeCell::new(MaybeUninit::uninit()), yielder: Cell::new(core::ptr::null()) }
+        Context {
+            body: UnsafeCell::new(MaybeUninit::uninit()),
+            yielder: Cell::new(core::ptr::null()),
+        }
     }
 
-    /// Lays `main` on the stack, to be run by the first [`resume`](Context::resume). `main` must not unwind.
+    /// Lays `main` on the stack, to be run by the first [`resume`](Context::resume). `main` must
+    /// not unwind.
     ///
     /// # Safety
-    /// The stack is unused and the caller's alone; the context stays where it is; whatever `main` borrows
-    /// outlives its run.
+    /// The stack is unused and the caller's alone; the context stays where it is; whatever `main`
+    /// borrows outlives its run.
     pub(crate) unsafe fn prepare<F: FnOnce()>(&self, bounds: Bounds, main: F) {
         unsafe extern "C" fn enter<F: FnOnce()>(main: *mut ()) {
-            // SAFETY: `main` is the closure below, taken once. This frame is `extern "C"`: a panic that leaves
+            // SAFETY: `main` is the closure below, taken once. This frame is `extern "C"`: a panic
+            // that leaves
             // `main` aborts.
             unsafe { ManuallyDrop::take(&mut *main.cast::<ManuallyDrop<F>>())() }
         }
         let context = self as *const Context as usize;
-        // SAFETY: lifetimes are the caller's promise. The yielder stays valid as long as the body runs.
+        // SAFETY: lifetimes are the caller's promise. The yielder stays valid as long as the body
+        // runs.
         unsafe {
-            let body = Body::with_stack_unchecked(bounds, move |yielder: &Yielder<(), Action>, ()| {
-                (*(context as *const Context)).yielder.set(yielder);
-                let mut main = ManuallyDrop::new(main);
-                arch::call_at_bottom(enter::<F>, (&raw mut main).cast());
-            });
+            let body =
+                Body::with_stack_unchecked(bounds, move |yielder: &Yielder<(), Action>, ()| {
+                    (*(context as *const Context)).yielder.set(yielder);
+                    let mut main = ManuallyDrop::new(main);
+                    arch::call_at_bottom(enter::<F>, (&raw mut main).cast());
+                });
             (*self.body.get()).write(body);
         }
     }
@@ -82,8 +94,8 @@ impl Context {
     /// Runs the thread until it suspends or ends. Touches no thread-local.
     ///
     /// # Safety
-    /// The context is prepared, has not ended, and the caller alone may run it; the thread pointer is the
-    /// green thread's.
+    /// The context is prepared, has not ended, and the caller alone may run it; the thread pointer
+    /// is the green thread's.
     #[inline(always)]
     pub(crate) unsafe fn resume(&self) -> Action {
         // SAFETY: the caller's promise.

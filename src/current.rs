@@ -1,10 +1,13 @@
-//! Who am I: the current green thread, its preemption count, and the one door to the kernel thread's state.
+//! Who am I: the current green thread, its preemption count, and the one door to the kernel
+//! thread's state.
 //!
-//! The runtime keeps one thread-local of its own, [`CURRENT`]. It lies in the green thread's own block, so it is
-//! written once in a thread's life and right wherever the thread runs. On any other kernel thread it is `None`.
+//! The runtime keeps one thread-local of its own, [`CURRENT`]. It lies in the green thread's own
+//! block, so it is written once in a thread's life and right wherever the thread runs. On any other
+//! kernel thread it is `None`.
 //!
-//! The door is [`enter`]. Between it and the end of [`Entered`] the thread is not preempted and its processor is
-//! not taken, so what it reads of them stays true. The way in, three steps whose order matters:
+//! The door is [`enter`]. Between it and the end of [`Entered`] the thread is not preempted and its
+//! processor is not taken, so what it reads of them stays true. The way in, three steps whose order
+//! matters:
 //!
 //! ```text
 //!   thread                                  monitor (sched::ownership)
@@ -13,12 +16,13 @@
 //!   read the processor word                 read off, current, tick
 //! ```
 //!
-//! Either the thread reads null and takes the slow way, or the monitor reads `off != 0` and gives p back:
-//! the membarrier makes the compiler fence a full one at the only moment it matters. The way out is a Release
-//! store of `off`, which pairs with the monitor's Acquire load: whoever gets the processor next sees all that was
-//! done to it here.
+//! Either the thread reads null and takes the slow way, or the monitor reads `off != 0` and gives p
+//! back: the membarrier makes the compiler fence a full one at the only moment it matters. The way
+//! out is a Release store of `off`, which pairs with the monitor's Acquire load: whoever gets the
+//! processor next sees all that was done to it here.
 //!
-//! Leaving is also where a thread whose time slice is over gives way (the first of the three steps of preemption).
+//! Leaving is also where a thread whose time slice is over gives way (the first of the three steps
+//! of preemption).
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -40,7 +44,8 @@ pub(crate) fn green() -> Option<&'static Green> {
     CURRENT.get()
 }
 
-/// Says who the green thread is that runs under this thread pointer. `None`: no longer one (a forked child).
+/// Says who the green thread is that runs under this thread pointer. `None`: no longer one (a
+/// forked child).
 #[inline(never)]
 pub(crate) fn set_green(green: Option<&'static Green>) {
     CURRENT.set(green);
@@ -62,16 +67,20 @@ pub(crate) fn is_preemption_off() -> bool {
 
 #[inline(always)]
 fn off(green: &Green) {
-    green.off.store(green.off.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    // Pairs with the monitor's membarrier, and keeps this before all that the caller does, as a signal handler
-    // on this kernel thread sees it.
+    green
+        .off
+        .store(green.off.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    // Pairs with the monitor's membarrier, and keeps this before all that the caller does, as a
+    // signal handler on this kernel thread sees it.
     entry_fence();
 }
 
 #[inline(always)]
 fn on(green: &Green) {
     // Release: pairs with the Acquire load of `off` in `sched::sysmon`.
-    green.off.store(green.off.load(Ordering::Relaxed) - 1, Ordering::Release);
+    green
+        .off
+        .store(green.off.load(Ordering::Relaxed) - 1, Ordering::Release);
 }
 
 /// Preemption off until it is dropped. It says nothing about a processor: for code that uses none.
@@ -96,7 +105,8 @@ impl Drop for PreemptionOff {
     }
 }
 
-/// The current green thread inside the runtime: preemption off, and a processor that nobody takes away.
+/// The current green thread inside the runtime: preemption off, and a processor that nobody takes
+/// away.
 pub(crate) struct Entered {
     green: &'static Green,
     machine: &'static Machine,
@@ -121,25 +131,34 @@ fn inside(green: &'static Green) -> Entered {
         if let Some(processor) = processor {
             // SAFETY: processors live as long as their cluster, which is never freed.
             let processor = unsafe { processor.as_ref() };
-            return Entered { green, machine, processor, not_send: PhantomData };
+            return Entered {
+                green,
+                machine,
+                processor,
+                not_send: PhantomData,
+            };
         }
-        // The processor is gone: queue for another. The run loop sees that none is left and does the rest.
-        // SAFETY: `green` is the current thread, so this is its stack.
+        // The processor is gone: queue for another. The run loop sees that none is left and does
+        // the rest. SAFETY: `green` is the current thread, so this is its stack.
         unsafe { green.context.suspend(Action::Yield) };
     }
 }
 
-/// The processor was taken, or the monitor is about to decide: settle it, then look for an idle one.
+/// The processor was taken, or the monitor is about to decide: settle it, then look for an idle
+/// one.
 #[cold]
 #[inline(never)]
 fn recover(machine: &'static Machine) -> Option<core::ptr::NonNull<Processor>> {
-    machine.processor.settle().or_else(|| machine.cluster().take_idle_processor(machine))
+    machine
+        .processor
+        .settle()
+        .or_else(|| machine.cluster().take_idle_processor(machine))
 }
 
 #[inline(always)]
 fn machine_of(green: &Green) -> &'static Machine {
-    // SAFETY: a running thread's `machine` is the record of the kernel thread that runs it; records are never
-    // freed. Relaxed: written by this kernel thread before it resumed the thread.
+    // SAFETY: a running thread's `machine` is the record of the kernel thread that runs it; records
+    // are never freed. Relaxed: written by this kernel thread before it resumed the thread.
     unsafe { &*green.machine.load(Ordering::Relaxed) }
 }
 

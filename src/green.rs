@@ -4,8 +4,8 @@
 //!   slot:  | guard | stack ... | thread-local block | Green | Slot header |
 //! ```
 //!
-//! Slots are never unmapped, so a record is `&'static`; it is used again for another thread when this one has
-//! ended. Who may touch the fields that are not atomic:
+//! Slots are never unmapped, so a record is `&'static`; it is used again for another thread when
+//! this one has ended. Who may touch the fields that are not atomic:
 //!
 //! | the thread is … | owner |
 //! |---|---|
@@ -14,12 +14,13 @@
 //! | running | the kernel thread that runs it |
 //! | parked | whoever wins its ticket (`wait::ticket`) |
 //!
-//! Each change of owner goes through a queue or a ticket, which publish all that was written before.
+//! Each change of owner goes through a queue or a ticket, which publish all that was written
+//! before.
 //!
 //! Invariants:
-//! 1. `off` is not zero whenever the thread is not running user code on its own stack: while it is suspended,
-//!    while it is in the runtime, and before and after its life. It is written by the thread itself (or its
-//!    signal handler) only; the monitor reads it.
+//! 1. `off` is not zero whenever the thread is not running user code on its own stack: while it is
+//!    suspended, while it is in the runtime, and before and after its life. It is written by the
+//!    thread itself (or its signal handler) only; the monitor reads it.
 //! 2. `machine` is the kernel thread that resumed it last, right while `off` is not zero.
 
 use core::cell::{Cell, UnsafeCell};
@@ -77,8 +78,8 @@ pub(crate) fn reserve() -> usize {
 }
 
 impl Green {
-    /// A thread that is ready to be given something to run, on a slot with at least `size` bytes of stack.
-    /// Allocates when the slot is new: call it preemptible.
+    /// A thread that is ready to be given something to run, on a slot with at least `size` bytes of
+    /// stack. Allocates when the slot is new: call it preemptible.
     pub(crate) fn create(size: usize) -> io::Result<&'static Green> {
         let slot = {
             // The pool's lock is taken with preemption off.
@@ -109,8 +110,9 @@ impl Green {
         // SAFETY: the slot is fresh, hence zeroed and ours alone, and large enough: see `reserve`.
         unsafe {
             tls::create(&place, slot.bottom(), place.stack_top - slot.bottom())?;
-            let tcache = tls::tcache_offset()
-                .map_or(core::ptr::null_mut(), |offset| place.thread_pointer.offset(offset).cast());
+            let tcache = tls::tcache_offset().map_or(core::ptr::null_mut(), |offset| {
+                place.thread_pointer.offset(offset).cast()
+            });
             let green = at as *mut Green;
             green.write(Green {
                 thread_pointer: place.thread_pointer,
@@ -130,7 +132,10 @@ impl Green {
                 announced: AtomicBool::new(false),
                 locked_to: Cell::new(None),
                 locks: Cell::new(0),
-                stack: Bounds { bottom: slot.bottom(), top: place.stack_top },
+                stack: Bounds {
+                    bottom: slot.bottom(),
+                    top: place.stack_top,
+                },
                 slot,
             });
             // Release: pairs with the Acquire in `name_of`, which a fault handler calls.
@@ -176,7 +181,17 @@ impl Green {
 pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
     // Acquire: pairs with the Release in `furnish`.
     let green = slot.extra.load(Ordering::Acquire) as *const Green;
-    // SAFETY: the handler runs on behalf of the thread that faulted: its record and its `Shared` are alive.
-    let shared = unsafe { green.as_ref().and_then(|g| g.shared.load(Ordering::Relaxed).as_ref()) };
-    print(shared.and_then(Shared::name).unwrap_or("<unnamed>").as_bytes());
+    // SAFETY: the handler runs on behalf of the thread that faulted: its record and its `Shared`
+    // are alive.
+    let shared = unsafe {
+        green
+            .as_ref()
+            .and_then(|g| g.shared.load(Ordering::Relaxed).as_ref())
+    };
+    print(
+        shared
+            .and_then(Shared::name)
+            .unwrap_or("<unnamed>")
+            .as_bytes(),
+    );
 }

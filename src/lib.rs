@@ -10,13 +10,15 @@
 //! | | `src/sched/sysmon.rs`, `src/sched/preempt.rs` | ending a time slice from outside |
 //! | | `src/tls/` | a thread-local block for each green thread |
 //!
-//! Imports go downward: `thread` and `runtime` → `sched` → `policy`, `wait` → `current`, `green`, `context` → `stack`,
-//! `tls` → `sys` → `arch`. The types of `sched` that a green thread's record points to are the one exception.
+//! Imports go downward: `thread` and `runtime` → `sched` → `policy`, `wait` → `current`, `green`,
+//! `context` → `stack`,
+//! `tls` → `sys` → `arch`. The types of `sched` that a green thread's record points to are the one
+//! exception.
 //!
 //! # Where unsafe lives
 //!
-//! In `arch`, `sys`, `stack`, `tls`, `context`, `green`, `current`, and in `sched` and `policy` where a record is reached
-//! through a pointer. Each block argues.
+//! In `arch`, `sys`, `stack`, `tls`, `context`, `green`, `current`, and in `sched` and `policy`
+//! where a record is reached through a pointer. Each block argues.
 
 #![warn(unreachable_pub)]
 

@@ -1,7 +1,7 @@
-//! The switch's fast path touches no thread-local: between two green threads the thread pointer is neither's own, and
-//! a thread-local read there would be the wrong thread's. The compiler could break that silently, so this reads what
-//! it made: the run loop, the policy it calls, and all that they call, down to where the kernel thread's own thread
-//! pointer is restored.
+//! The switch's fast path touches no thread-local: between two green threads the thread pointer is
+//! neither's own, and a thread-local read there would be the wrong thread's. The compiler could
+//! break that silently, so this reads what it made: the run loop, the policy it calls, and all that
+//! they call, down to where the kernel thread's own thread pointer is restored.
 
 mod support;
 
@@ -14,8 +14,8 @@ const ROOTS: [&str; 3] = [
     "as greenthread::policy::Policy>::ready",
 ];
 
-/// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it never comes there
-/// (a queue is kept within the capacity that it starts with).
+/// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it
+/// never comes there (a queue is kept within the capacity that it starts with).
 const ENDS: [&str; 9] = [
     "::come_home",
     "::wait_for_processor",
@@ -30,7 +30,8 @@ const ENDS: [&str; 9] = [
 
 struct Function {
     instructions: usize,
-    /// Instructions that use the FS segment: thread-locals (and the thread pointer itself, at fs:0).
+    /// Instructions that use the FS segment: thread-locals (and the thread pointer itself, at
+    /// fs:0).
     thread_locals: Vec<String>,
     writes_thread_pointer: bool,
     calls: Vec<String>,
@@ -41,24 +42,41 @@ fn the_fast_path_touches_no_thread_local() {
     greenthread::spawn(|| ()).join().unwrap();
     let exe = std::env::current_exe().unwrap();
     let output = Command::new("objdump")
-        .args(["--disassemble", "--demangle", "--no-show-raw-insn", "--wide"])
+        .args([
+            "--disassemble",
+            "--demangle",
+            "--no-show-raw-insn",
+            "--wide",
+        ])
         .arg(exe)
         .output()
         .expect("objdump, of Debian's package binutils, is needed");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let functions = parse(&String::from_utf8_lossy(&output.stdout));
 
     let mut to_see: Vec<&str> = Vec::new();
     for root in ROOTS {
-        let found: Vec<&str> =
-            functions.keys().filter(|name| name.contains(root)).map(String::as_str).collect();
-        assert!(!found.is_empty(), "{root} is not in the executable: the test would see nothing");
+        let found: Vec<&str> = functions
+            .keys()
+            .filter(|name| name.contains(root))
+            .map(String::as_str)
+            .collect();
+        assert!(
+            !found.is_empty(),
+            "{root} is not in the executable: the test would see nothing"
+        );
         to_see.extend(found);
     }
     let (mut seen, mut instructions, mut writes) = (HashSet::new(), 0, 0);
     while let Some(name) = to_see.pop() {
         let is_end = ENDS.iter().any(|end| name.contains(end));
-        let Some(function) = functions.get(name) else { continue };
+        let Some(function) = functions.get(name) else {
+            continue;
+        };
         if is_end || !seen.insert(name) {
             continue;
         }
@@ -88,7 +106,10 @@ fn parse(text: &str) -> HashMap<String, Function> {
     let mut functions = HashMap::new();
     let mut current: Option<(String, Function)> = None;
     for line in text.lines() {
-        if let Some(name) = line.strip_suffix(">:").and_then(|line| line.split_once(" <")) {
+        if let Some(name) = line
+            .strip_suffix(">:")
+            .and_then(|line| line.split_once(" <"))
+        {
             functions.extend(current.take());
             let empty = Function {
                 instructions: 0,
@@ -97,7 +118,9 @@ fn parse(text: &str) -> HashMap<String, Function> {
                 calls: Vec::new(),
             };
             current = Some((name.1.to_owned(), empty));
-        } else if let (Some((_, function)), Some((_, code))) = (&mut current, line.split_once(":\t")) {
+        } else if let (Some((_, function)), Some((_, code))) =
+            (&mut current, line.split_once(":\t"))
+        {
             function.instructions += 1;
             function.writes_thread_pointer |= code.contains("wrfsbase");
             if code.contains("%fs:") || code.contains("__tls_get_addr") {

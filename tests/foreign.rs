@@ -1,7 +1,8 @@
 //! Per-thread state of C and of other crates belongs to the green thread as well.
 //!
-//! The idea: errno, pthread keys, crossbeam-epoch's pin, rand's generator and parking_lot's queues all hang off the thread
-//! pointer. Code that was never written for green threads must not notice that they move or are preempted.
+//! The idea: errno, pthread keys, crossbeam-epoch's pin, rand's generator and parking_lot's queues
+//! all hang off the thread pointer. Code that was never written for green threads must not notice
+//! that they move or are preempted.
 
 mod common;
 
@@ -118,11 +119,13 @@ fn a_failed_call_reports_its_own_error() {
 static DESTROYED: AtomicUsize = AtomicUsize::new(0);
 static KEY: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Destroys a boxed count of lives; with lives left it puts the value back once more, as POSIX allows.
+/// Destroys a boxed count of lives; with lives left it puts the value back once more, as POSIX
+/// allows.
 extern "C" fn destroy(value: *mut c_void) {
     DESTROYED.fetch_add(1, SeqCst);
     let lives = value.cast::<usize>();
-    // SAFETY: only values that came from `Box::into_raw` are stored under the key, and each is passed here as their owner.
+    // SAFETY: only values that came from `Box::into_raw` are stored under the key, and each is
+    // passed here as their owner.
     unsafe {
         if *lives > 1 {
             *lives -= 1;
@@ -206,7 +209,8 @@ fn crossbeam_epoch_pins_the_green_thread() {
                     if i % 2 == 0 {
                         let new = crossbeam_epoch::Owned::new((n, Freed(freed.clone())));
                         let old = shared.swap(new, AcqRel, &guard);
-                        // SAFETY: `old` was swapped out by this thread only, and later readers cannot reach it.
+                        // SAFETY: `old` was swapped out by this thread only, and later readers
+                        // cannot reach it.
                         unsafe { guard.defer_destroy(old) };
                     }
                     drop(guard);
@@ -215,7 +219,8 @@ fn crossbeam_epoch_pins_the_green_thread() {
             });
         }
     });
-    // Every value but the last is freed in the end: no thread that is gone still holds an epoch back.
+    // Every value but the last is freed in the end: no thread that is gone still holds an epoch
+    // back.
     wait_until(|| {
         crossbeam_epoch::pin().flush();
         freed.load(SeqCst) == writes

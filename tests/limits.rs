@@ -1,7 +1,8 @@
 //! Bad input and exhausted limits: a clear error, and nothing lost. And the ways a process ends.
 //!
-//! The idea: each case runs in a process of its own (`child`), because it is about the whole process: the environment of
-//! the first use, address space and number of kernel threads, overflow, `main` returning, `exit`, `abort`.
+//! The idea: each case runs in a process of its own (`child`), because it is about the whole
+//! process: the environment of the first use, address space and number of kernel threads, overflow,
+//! `main` returning, `exit`, `abort`.
 
 mod common;
 
@@ -64,7 +65,8 @@ fn a_bad_environment_is_named_on_first_use() {
         Some("global") => drop(Runtime::global()),
         Some(_) => drop(thread::spawn(|| ()).join()),
         None => {
-            // The variable, a bad value, and what its message must offer: a bound or the words it accepts.
+            // The variable, a bad value, and what its message must offer: a bound or the words it
+            // accepts.
             let number = |text: &str| text.contains(|c: char| c.is_ascii_digit());
             let modes = |text: &str| text.contains("green") && text.contains("kernel");
             let policies = |text: &str| text.contains("work-stealing");

@@ -1,11 +1,12 @@
 //! Thread-locals belong to the green thread.
 //!
-//! The idea: everything a program reaches through its thread pointer (`thread_local!`, errno, pthread keys, std's and
-//! other crates' per-thread state) is its own, stays at its place however often the thread moves between kernel threads,
-//! and is torn down once, on that thread, before `join` returns.
+//! The idea: everything a program reaches through its thread pointer (`thread_local!`, errno,
+//! pthread keys, std's and other crates' per-thread state) is its own, stays at its place however
+//! often the thread moves between kernel threads, and is torn down once, on that thread, before
+//! `join` returns.
 //!
-//! `crowd` runs a body on many threads of a runtime with more processors than this machine is likely to have, and the
-//! bodies wake one another at random (`Shuffle`), which moves them.
+//! `crowd` runs a body on many threads of a runtime with more processors than this machine is
+//! likely to have, and the bodies wake one another at random (`Shuffle`), which moves them.
 
 mod common;
 
@@ -22,7 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier, Condvar, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
-/// Lets the threads of a crowd wake one another in seeded disorder, and counts how often one came back elsewhere.
+/// Lets the threads of a crowd wake one another in seeded disorder, and counts how often one came
+/// back elsewhere.
 #[derive(Clone)]
 struct Shuffle {
     members: Arc<OnceLock<Vec<thread::Thread>>>,
@@ -30,7 +32,8 @@ struct Shuffle {
 }
 
 impl Shuffle {
-    /// Gives way: sometimes yields, sometimes wakes another member and parks until somebody does the same.
+    /// Gives way: sometimes yields, sometimes wakes another member and parks until somebody does
+    /// the same.
     fn step(&self, rng: &mut Rng) {
         let before = gettid();
         if rng.below(4) == 0 {
@@ -380,7 +383,8 @@ fn stds_locks_know_their_owner() {
             s.spawn(|| {
                 barrier.wait();
                 for _ in 0..20 {
-                    // stdout's lock is reentrant: it must tell green threads apart, and know one again elsewhere.
+                    // stdout's lock is reentrant: it must tell green threads apart, and know one
+                    // again elsewhere.
                     let mut out = std::io::stdout().lock();
                     assert_eq!(inside.fetch_add(1, SeqCst), 0, "two threads hold stdout");
                     (0..5).for_each(|_| thread::yield_now());

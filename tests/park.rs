@@ -1,6 +1,7 @@
 //! Waiting: park and its token, sleep, yield, `blocking`, and staying on one kernel thread.
 //!
-//! The idea: as in `thread.rs`; `std::thread`'s documentation is the measure, asked from a kernel thread and a green one.
+//! The idea: as in `thread.rs`; `std::thread`'s documentation is the measure, asked from a kernel
+//! thread and a green one.
 
 mod common;
 

@@ -1,7 +1,8 @@
 //! Scopes, and threads that wait for one another in numbers.
 //!
-//! The idea: as in `thread.rs`, whatever std documents of `std::thread::scope` holds here, from a kernel thread and from
-//! a green one; then joins in chains, in cycles, and ten thousand threads parked at once, woken from kernel threads.
+//! The idea: as in `thread.rs`, whatever std documents of `std::thread::scope` holds here, from a
+//! kernel thread and from a green one; then joins in chains, in cycles, and ten thousand threads
+//! parked at once, woken from kernel threads.
 
 mod common;
 
@@ -220,7 +221,8 @@ fn joining_in_chains_and_trees() {
     });
 }
 
-/// std lets a join that cannot end panic or wait for good. Either way the others go on, and `main` can return.
+/// std lets a join that cannot end panic or wait for good. Either way the others go on, and `main`
+/// can return.
 #[test]
 fn joining_in_cycles_stops_nobody_else() {
     const NAME: &str = "joining_in_cycles_stops_nobody_else";

@@ -1,9 +1,9 @@
-//! Signals: masks belong to the green thread, handlers stay where they began, and nothing but the program's own signals
-//! is ever noticed.
+//! Signals: masks belong to the green thread, handlers stay where they began, and nothing but the
+//! program's own signals is ever noticed.
 //!
-//! The idea: a thread that blocks signals, all of them even, changes nothing for the others, not even their preemption;
-//! a handler runs from begin to end on one kernel thread however long it takes; a blocking call is never interrupted on
-//! the runtime's behalf.
+//! The idea: a thread that blocks signals, all of them even, changes nothing for the others, not
+//! even their preemption; a handler runs from begin to end on one kernel thread however long it
+//! takes; a blocking call is never interrupted on the runtime's behalf.
 
 mod common;
 
@@ -170,7 +170,8 @@ fn now() -> i64 {
 extern "C" fn handler(signal: i32) {
     let (tid, end) = (gettid(), now() + 10_000_000);
     if AGAIN.swap(false, SeqCst) {
-        // SAFETY: raise may be called in a handler. Nested with SA_NODEFER, pending until its end without.
+        // SAFETY: raise may be called in a handler. Nested with SA_NODEFER, pending until its end
+        // without.
         unsafe { libc::raise(signal) };
     }
     while now() < end {

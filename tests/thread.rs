@@ -1,8 +1,9 @@
 //! std's thread API, held against std's documentation.
 //!
-//! The idea: whatever `std::thread` promises on the calls we mirror, a test here asks of green threads, from a kernel
-//! thread and from a green one (`both`), in both modes. Where we differ on purpose it says so: a stack size below
-//! 16 KiB, or one no machine can give, is an `InvalidInput` error.
+//! The idea: whatever `std::thread` promises on the calls we mirror, a test here asks of green
+//! threads, from a kernel thread and from a green one (`both`), in both modes. Where we differ on
+//! purpose it says so: a stack size below 16 KiB, or one no machine can give, is an `InvalidInput`
+//! error.
 //!
 //! Waiting is in `park.rs`, scopes in `scope.rs`.
 

@@ -222,6 +222,7 @@ impl Heap {
     }
 
     /// The number of entries.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.length
     }

@@ -57,7 +57,10 @@ pub(crate) struct GlobalQueue {
 
 impl GlobalQueue {
     pub(crate) const fn new() -> GlobalQueue {
-        GlobalQueue { list: Lock::new(Fifo::new()), len: AtomicUsize::new(0) }
+        GlobalQueue {
+            list: Lock::new(Fifo::new()),
+            len: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn push(&self, green: &'static Green) {
@@ -72,8 +75,12 @@ impl GlobalQueue {
         self.len.store(list.len, Ordering::Relaxed);
     }
 
-    /// Takes one thread, and with it what `share` says of how many more: its argument is the queue's length.
-    pub(crate) fn take(&self, share: impl FnOnce(usize) -> usize) -> Option<(&'static Green, Fifo)> {
+    /// Takes one thread, and with it what `share` says of how many more: its argument is the
+    /// queue's length.
+    pub(crate) fn take(
+        &self,
+        share: impl FnOnce(usize) -> usize,
+    ) -> Option<(&'static Green, Fifo)> {
         if self.is_empty() {
             return None;
         }
@@ -90,7 +97,8 @@ impl GlobalQueue {
         Some((first, batch))
     }
 
-    /// A hint unless the caller has ordered itself after the pushes (the idle handshake's fences do).
+    /// A hint unless the caller has ordered itself after the pushes (the idle handshake's fences
+    /// do).
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0

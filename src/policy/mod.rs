@@ -1,8 +1,9 @@
 //! Which ready thread runs next, and where: a policy behind one small trait.
 //!
-//! A policy holds the threads that are ready and nothing else: it neither switches nor wakes anybody. All of it
-//! runs with preemption off, so it never allocates or frees (queues are intrusive or of fixed size), and under
-//! whatever thread pointer is set, so everything but [`Policy::steal`] touches no thread-local.
+//! A policy holds the threads that are ready and nothing else: it neither switches nor wakes
+//! anybody. All of it runs with preemption off, so it never allocates or frees (queues are
+//! intrusive or of fixed size), and under whatever thread pointer is set, so everything but
+//! [`Policy::steal`] touches no thread-local.
 
 pub(crate) mod fifo;
 mod work_stealing;
@@ -46,7 +47,8 @@ pub(crate) struct Next {
 
 /// Holds the ready threads of a cluster.
 pub(crate) trait Policy: Send + Sync {
-    /// `green` is ready, by what the owner of `seat` did. True: others could run something now, tell them.
+    /// `green` is ready, by what the owner of `seat` did. True: others could run something now,
+    /// tell them.
     fn ready(&self, seat: Seat, green: &'static Green, how: Readied) -> bool;
 
     /// `green` is ready and no processor is near: preempted, or woken from outside.
@@ -55,8 +57,8 @@ pub(crate) trait Policy: Send + Sync {
     /// What the owner of `seat` runs next, without looking at other processors.
     fn next(&self, seat: Seat) -> Option<Next>;
 
-    /// Takes work from other processors. `random` picks the first victim; on the `last` pass nothing is spared.
-    /// May use thread-locals of the kernel thread.
+    /// Takes work from other processors. `random` picks the first victim; on the `last` pass
+    /// nothing is spared. May use thread-locals of the kernel thread.
     fn steal(&self, seat: Seat, random: u32, last: bool) -> Option<&'static Green>;
 
     /// Whether any thread waits to be run.

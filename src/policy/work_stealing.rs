@@ -1,20 +1,22 @@
-//! Work stealing (the default): a queue per processor, thieves that take half, a global queue behind.
+//! Work stealing (the default): a queue per processor, thieves that take half, a global queue
+//! behind.
 //!
-//! The design is the Go scheduler's; the seeds call it "distributed runqueues with stealing". A processor looks at
-//! its next slot, then at its local queue, then at the global queue; every 61st time at the global queue first, so
-//! that a busy local queue cannot starve it (61: a prime, so that it does not fall into step with a program's
-//! period; Go's number).
+//! The design is the Go scheduler's; the seeds call it "distributed runqueues with stealing". A
+//! processor looks at its next slot, then at its local queue, then at the global queue; every 61st
+//! time at the global queue first, so that a busy local queue cannot starve it (61: a prime, so
+//! that it does not fall into step with a program's period; Go's number).
 //!
-//! - *Next slot.* The thread readied last by the running one runs next: it finds its data in the cache. A thread it
-//!   displaces goes to the back of the local queue. It is used at most [`NEXT_IN_A_ROW`] times while others wait, and
-//!   it goes on in the time slice it was readied in.
-//! - *Local queue.* crossbeam's deque in FIFO flavour, kept within its first 64 slots, where it never allocates.
-//!   When it is full, half of it moves to the global queue.
-//! - *Stealing.* Half of a random victim's queue; its next slot only on the last pass, for its owner is about to
-//!   run it.
+//! - *Next slot.* The thread readied last by the running one runs next: it finds its data in the
+//!   cache. A thread it displaces goes to the back of the local queue. It is used at most
+//!   [`NEXT_IN_A_ROW`] times while others wait, and it goes on in the time slice it was readied in.
+//! - *Local queue.* crossbeam's deque in FIFO flavour, kept within its first 64 slots, where it
+//!   never allocates. When it is full, half of it moves to the global queue.
+//! - *Stealing.* Half of a random victim's queue; its next slot only on the last pass, for its
+//!   owner is about to run it.
 //!
-//! Rejected: crossbeam's `Injector` as the global queue, which allocates; waking a sleeper whenever the next slot is
-//! filled, which costs a ping-pong pair 13 µs a message (the monitor looks after a next slot that is not used).
+//! Rejected: crossbeam's `Injector` as the global queue, which allocates; waking a sleeper whenever
+//! the next slot is filled, which costs a ping-pong pair 13 µs a message (the monitor looks after a
+//! next slot that is not used).
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -26,7 +28,8 @@ use super::{Next, Policy, Readied, Seat};
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::green::Green;
 
-/// What a deque holds before it allocates; one slot is spared, since a thief moves at most half of it at once.
+/// What a deque holds before it allocates; one slot is spared, since a thief moves at most half of
+/// it at once.
 const CAPACITY: usize = 63;
 /// What a thief or the global queue hands over at once at most.
 const BATCH: usize = 32;
@@ -47,8 +50,9 @@ struct Local {
     next_in_a_row: Cell<u32>,
 }
 
-// SAFETY: `queue` and the cells are used only by the holder of the processor's `Seat`, of which there is one at a
-// time, and seats change hands with a Release and an Acquire (`sched::ownership`).
+// SAFETY: `queue` and the cells are used only by the holder of the processor's `Seat`, of which
+// there is one at a time, and seats change hands with a Release and an Acquire
+// (`sched::ownership`).
 unsafe impl Sync for Local {}
 // SAFETY: as above; the pointers are to `Green`, which is Sync.
 unsafe impl Send for Local {}
@@ -71,12 +75,18 @@ impl WorkStealing {
                 next_in_a_row: Cell::new(0),
             }
         };
-        WorkStealing { global: GlobalQueue::new(), locals: (0..processors).map(local).collect() }
+        WorkStealing {
+            global: GlobalQueue::new(),
+            locals: (0..processors).map(local).collect(),
+        }
     }
 
-    fn from_global(&self, local: &Local, processors: usize) -> Option<&'static Green> {
-        let (first, mut batch) =
-            self.global.take(|left| (left / processors).min(BATCH).min(CAPACITY - local.queue.len()))?;
+    fn take_global(&self, local: &Local, processors: usize) -> Option<&'static Green> {
+        let (first, mut batch) = self.global.take(|left| {
+            (left / processors)
+                .min(BATCH)
+                .min(CAPACITY - local.queue.len())
+        })?;
         while let Some(green) = batch.pop() {
             local.queue.push(NonNull::from(green));
         }
@@ -119,8 +129,8 @@ impl Policy for WorkStealing {
             }
             Readied::ByRunning => {
                 let pointer = core::ptr::from_ref(green).cast_mut();
-                // Release: publishes the record to a thief, whose swap is an Acquire; Acquire: the displaced one
-                // was put there by an earlier owner of the seat.
+                // Release: publishes the record to a thief, whose swap is an Acquire; Acquire: the
+                // displaced one was put there by an earlier owner of the seat.
                 let displaced = local.next.swap(pointer, Ordering::AcqRel);
                 // SAFETY: the slot holds null or the record of a green thread.
                 match unsafe { displaced.as_ref() } {
@@ -141,7 +151,10 @@ impl Policy for WorkStealing {
     #[inline]
     fn next(&self, seat: Seat) -> Option<Next> {
         let local = &self.locals[seat.index()];
-        let fresh = |green| Next { green, inherits_slice: false };
+        let fresh = |green| Next {
+            green,
+            inherits_slice: false,
+        };
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
         if picks.is_multiple_of(GLOBAL_INTERVAL)
@@ -157,7 +170,10 @@ impl Policy for WorkStealing {
             if let Some(green) = unsafe { pointer.as_ref() } {
                 if used < NEXT_IN_A_ROW || local.queue.is_empty() {
                     local.next_in_a_row.set(used + 1);
-                    return Some(Next { green, inherits_slice: true });
+                    return Some(Next {
+                        green,
+                        inherits_slice: true,
+                    });
                 }
                 self.push(local, green);
             }
@@ -166,14 +182,16 @@ impl Policy for WorkStealing {
         if let Some(pointer) = local.queue.pop() {
             return Some(fresh(green(pointer)));
         }
-        self.from_global(local, self.locals.len()).map(fresh)
+        self.take_global(local, self.locals.len()).map(fresh)
     }
 
     fn steal(&self, seat: Seat, random: u32, last: bool) -> Option<&'static Green> {
         let (me, count) = (seat.index(), self.locals.len());
         let mine = &self.locals[me].queue;
         let start = random as usize % count;
-        let victims = (start..start + count).map(|i| i % count).filter(|&i| i != me);
+        let victims = (start..start + count)
+            .map(|i| i % count)
+            .filter(|&i| i != me);
         for victim in victims.map(|i| &self.locals[i]) {
             loop {
                 match victim.stealer.steal_batch_with_limit_and_pop(mine, BATCH) {

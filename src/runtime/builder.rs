@@ -15,7 +15,8 @@ const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
 const LONGEST_TIME_SLICE: Duration = Duration::from_secs(3600);
 const DEFAULT_KERNEL_THREADS: usize = 10_000;
 
-/// Configures a [`Runtime`]. What is not set here comes from the environment (`GREENTHREAD_PROCS`, `_STACK_SIZE`,
+/// Configures a [`Runtime`]. What is not set here comes from the environment (`GREENTHREAD_PROCS`,
+/// `_STACK_SIZE`,
 /// `_MODE`, `_POLICY`, `_SIGNAL`), else from the defaults.
 ///
 /// ```
@@ -46,14 +47,15 @@ impl Builder {
         Builder::default()
     }
 
-    /// How many threads run at once: 1 to 4096. Default: the CPUs that this process may use, by affinity and cgroup quota.
+    /// How many threads run at once: 1 to 4096. Default: the CPUs that this process may use, by
+    /// affinity and cgroup quota.
     pub fn processors(mut self, count: usize) -> Builder {
         self.processors = Some(count);
         self
     }
 
-    /// The stack size of threads that do not ask for another, in bytes: 16 KiB to 64 GiB. Default: 1 MiB, of which
-    /// memory is used only as far as the stack is.
+    /// The stack size of threads that do not ask for another, in bytes: 16 KiB to 64 GiB. Default:
+    /// 1 MiB, of which memory is used only as far as the stack is.
     pub fn stack_size(mut self, size: usize) -> Builder {
         self.stack_size = Some(size);
         self
@@ -65,20 +67,22 @@ impl Builder {
         self
     }
 
-    /// The signal that ends a time slice: a real-time signal that the program does not use. Default: one that is free.
+    /// The signal that ends a time slice: a real-time signal that the program does not use.
+    /// Default: one that is free.
     pub fn preempt_signal(mut self, signal: i32) -> Builder {
         self.preempt_signal = Some(signal);
         self
     }
 
-    /// How many kernel threads there may be, blocked ones included: at least one more than `processors`. Default: 10,000.
+    /// How many kernel threads there may be, blocked ones included: at least one more than
+    /// `processors`. Default: 10,000.
     pub fn max_kernel_threads(mut self, count: usize) -> Builder {
         self.max_kernel_threads = Some(count);
         self
     }
 
-    /// Green threads or kernel threads. Default: green ones where they can be had; if not, a line on standard error says
-    /// why.
+    /// Green threads or kernel threads. Default: green ones where they can be had; if not, a line
+    /// on standard error says why.
     pub fn mode(mut self, mode: Mode) -> Builder {
         self.mode = Some(mode);
         self
@@ -87,18 +91,23 @@ impl Builder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// `InvalidInput`, naming the knob or the variable, the value, and what is accepted. `Unsupported` if green threads
-    /// were asked for and cannot be had. Otherwise what the system answered when it was asked for kernel threads.
+    /// `InvalidInput`, naming the knob or the variable, the value, and what is accepted.
+    /// `Unsupported` if green threads were asked for and cannot be had. Otherwise what the system
+    /// answered when it was asked for kernel threads.
     pub fn build(self) -> io::Result<Runtime> {
         config::policy()?;
         let processors = match self.processors {
             Some(count) if (1..=MAX_PROCESSORS).contains(&count) => count,
             Some(count) => {
-                return Err(invalid(format!("{count} processors: accepted are 1 to {MAX_PROCESSORS}")));
+                return Err(invalid(format!(
+                    "{count} processors: accepted are 1 to {MAX_PROCESSORS}"
+                )));
             }
             None => match config::processors()? {
                 Some(count) => count,
-                None => std::thread::available_parallelism()?.get().min(MAX_PROCESSORS),
+                None => std::thread::available_parallelism()?
+                    .get()
+                    .min(MAX_PROCESSORS),
             },
         };
         let asked_stack = match self.stack_size {
@@ -106,15 +115,18 @@ impl Builder {
             None => config::stack_size()?,
         };
         // A slot's usable bytes are a power of two: so is the size that the caches of stacks go by.
-        let stack_size = asked_stack.unwrap_or(DEFAULT_STACK_SIZE).next_power_of_two();
+        let stack_size = asked_stack
+            .unwrap_or(DEFAULT_STACK_SIZE)
+            .next_power_of_two();
         let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
         if !(SHORTEST_TIME_SLICE..=LONGEST_TIME_SLICE).contains(&time_slice) {
             return Err(invalid(format!(
                 "a time slice of {time_slice:?}: accepted are {SHORTEST_TIME_SLICE:?} to {LONGEST_TIME_SLICE:?}"
             )));
         }
-        let max_kernel_threads =
-            self.max_kernel_threads.unwrap_or(DEFAULT_KERNEL_THREADS.max(processors + 1));
+        let max_kernel_threads = self
+            .max_kernel_threads
+            .unwrap_or(DEFAULT_KERNEL_THREADS.max(processors + 1));
         if !(processors + 1..=machine::MAX).contains(&max_kernel_threads) {
             return Err(invalid(format!(
                 "at most {max_kernel_threads} kernel threads: accepted are {} (one more than processors) to {}",

@@ -1,4 +1,5 @@
-//! Knobs from the environment: `GREENTHREAD_*`. A value that is not accepted is an error, never ignored.
+//! Knobs from the environment: `GREENTHREAD_*`. A value that is not accepted is an error, never
+//! ignored.
 
 use std::io;
 
@@ -15,10 +16,14 @@ fn read<T>(
     accepted: &str,
     read: impl FnOnce(&str) -> Option<T>,
 ) -> io::Result<Option<T>> {
-    let Some(value) = std::env::var_os(variable) else { return Ok(None) };
+    let Some(value) = std::env::var_os(variable) else {
+        return Ok(None);
+    };
     match value.to_str().and_then(read) {
         Some(result) => Ok(Some(result)),
-        None => Err(invalid(format!("{variable}={value:?}: accepted is {accepted}"))),
+        None => Err(invalid(format!(
+            "{variable}={value:?}: accepted is {accepted}"
+        ))),
     }
 }
 
@@ -29,14 +34,18 @@ pub(super) fn invalid(message: String) -> io::Error {
 pub(super) fn processors() -> io::Result<Option<usize>> {
     let accepted = format!("a number from 1 to {MAX_PROCESSORS}");
     read("GREENTHREAD_PROCS", &accepted, |text| {
-        text.parse().ok().filter(|n| (1..=MAX_PROCESSORS).contains(n))
+        text.parse()
+            .ok()
+            .filter(|n| (1..=MAX_PROCESSORS).contains(n))
     })
 }
 
 pub(super) fn stack_size() -> io::Result<Option<usize>> {
     let accepted = "a number of bytes from 16384 (16 KiB) to 68719476736 (64 GiB)";
     read("GREENTHREAD_STACK_SIZE", accepted, |text| {
-        text.parse().ok().filter(|&size| check_stack_size(size).is_ok())
+        text.parse()
+            .ok()
+            .filter(|&size| check_stack_size(size).is_ok())
     })
 }
 
@@ -50,7 +59,9 @@ pub(super) fn mode() -> io::Result<Option<Mode>> {
 
 /// There is one policy so far; others are refused rather than ignored.
 pub(super) fn policy() -> io::Result<Option<()>> {
-    read("GREENTHREAD_POLICY", "work-stealing", |text| (text == "work-stealing").then_some(()))
+    read("GREENTHREAD_POLICY", "work-stealing", |text| {
+        (text == "work-stealing").then_some(())
+    })
 }
 
 pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
@@ -60,7 +71,9 @@ pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
         libc::SIGRTMAX()
     );
     read("GREENTHREAD_SIGNAL", &accepted, |text| {
-        text.parse().ok().filter(|&signal| check_signal(signal).is_ok())
+        text.parse()
+            .ok()
+            .filter(|&signal| check_signal(signal).is_ok())
     })
 }
 
@@ -80,11 +93,14 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// A real-time signal that nobody uses: the one that another runtime preempts with, or the highest free one.
+/// A real-time signal that nobody uses: the one that another runtime preempts with, or the highest
+/// free one.
 pub(super) fn choose_signal() -> io::Result<i32> {
     let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
     candidates()
         .find(|&signal| crate::sched::signals::is_reserved(signal))
         .or_else(|| candidates().find(|&signal| signal::is_free(signal)))
-        .ok_or_else(|| io::Error::other("every real-time signal has a handler: none is left to preempt with"))
+        .ok_or_else(|| {
+            io::Error::other("every real-time signal has a handler: none is left to preempt with")
+        })
 }

@@ -20,7 +20,8 @@ pub struct Metrics {
     pub steals: u64,
     /// Times a thread was interrupted because its time slice was over.
     pub preemptions: u64,
-    /// Times a processor was taken from a thread that was blocked in the kernel, or could not be interrupted.
+    /// Times a processor was taken from a thread that was blocked in the kernel, or could not be
+    /// interrupted.
     pub hand_offs: u64,
     /// Threads started.
     pub spawns: u64,

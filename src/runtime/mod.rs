@@ -1,7 +1,8 @@
 //! Runtimes: the default one, others beside it, their knobs and their metrics.
 //!
-//! A [`Runtime`] is a handle to a cluster: processors, a scheduler, a monitor. The default one starts when it is first
-//! needed. In [`Mode::Kernel`] a runtime has no cluster: every thread is a kernel thread behind the same API.
+//! A [`Runtime`] is a handle to a cluster: processors, a scheduler, a monitor. The default one
+//! starts when it is first needed. In [`Mode::Kernel`] a runtime has no cluster: every thread is a
+//! kernel thread behind the same API.
 
 mod builder;
 mod config;
@@ -24,8 +25,9 @@ use crate::{current, stack, tls};
 pub enum Mode {
     /// As green threads: many on each kernel thread.
     Green,
-    /// As kernel threads, one each. Same API, same results, heavier. It is what remains where thread-locals cannot be
-    /// isolated (other processors, systems or C libraries), and what `GREENTHREAD_MODE=kernel` asks for.
+    /// As kernel threads, one each. Same API, same results, heavier. It is what remains where
+    /// thread-locals cannot be isolated (other processors, systems or C libraries), and what
+    /// `GREENTHREAD_MODE=kernel` asks for.
     Kernel,
 }
 
@@ -38,7 +40,8 @@ pub(crate) enum Backend {
 
 /// A runtime: threads spawned on it stay on its processors, and so do the threads that they spawn.
 ///
-/// Most programs need only the default one and never name it. Others are made with [`Runtime::builder`]. Dropping a
+/// Most programs need only the default one and never name it. Others are made with
+/// [`Runtime::builder`]. Dropping a
 /// `Runtime` leaves its threads running; [`Runtime::shutdown`] waits for them.
 ///
 /// ```
@@ -70,7 +73,8 @@ impl Runtime {
     /// The default runtime; started now if nothing has needed it yet.
     ///
     /// # Panics
-    /// If it cannot be started, with the reason: a `GREENTHREAD_*` variable with a bad value, or no kernel thread to be had.
+    /// If it cannot be started, with the reason: a `GREENTHREAD_*` variable with a bad value, or no
+    /// kernel thread to be had.
     pub fn global() -> &'static Runtime {
         match Runtime::try_global() {
             Ok(runtime) => runtime,
@@ -84,7 +88,9 @@ impl Runtime {
         if let Some(runtime) = GLOBAL.get() {
             return Ok(runtime);
         }
-        let _starting = STARTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _starting = STARTING
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(runtime) = GLOBAL.get() {
             return Ok(runtime);
         }
@@ -138,8 +144,8 @@ impl Runtime {
         }
     }
 
-    /// What the runtime has done so far, and what it is doing. The figures are read one after the other, while threads
-    /// run.
+    /// What the runtime has done so far, and what it is doing. The figures are read one after the
+    /// other, while threads run.
     pub fn metrics(&self) -> Metrics {
         match self.backend {
             Backend::Green(cluster) => Metrics::of_cluster(cluster),
@@ -147,8 +153,8 @@ impl Runtime {
         }
     }
 
-    /// Waits until all threads of this runtime have ended, those that they spawn meanwhile included, then ends its kernel
-    /// threads.
+    /// Waits until all threads of this runtime have ended, those that they spawn meanwhile
+    /// included, then ends its kernel threads.
     ///
     /// # Panics
     /// If it is called on a thread of this runtime, which would wait for itself.
@@ -156,7 +162,10 @@ impl Runtime {
         match self.backend {
             Backend::Green(cluster) => {
                 let inside = current::green().is_some_and(|g| core::ptr::eq(g.cluster(), cluster));
-                assert!(!inside, "Runtime::shutdown was called on one of the runtime's own threads");
+                assert!(
+                    !inside,
+                    "Runtime::shutdown was called on one of the runtime's own threads"
+                );
                 cluster.close();
             }
             Backend::Kernel(backend) => backend.close(),

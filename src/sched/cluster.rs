@@ -1,7 +1,8 @@
 //! A cluster: processors, a policy, machines, a monitor. What a `Runtime` is a handle to.
 //!
-//! Its control block (a few KiB) is never freed: a green thread, a late signal or a waker may hold a reference
-//! without counting it. Starting one allocates; nothing after that does, but for what the recruiter makes.
+//! Its control block (a few KiB) is never freed: a green thread, a late signal or a waker may hold
+//! a reference without counting it. Starting one allocates; nothing after that does, but for what
+//! the recruiter makes.
 
 use core::cell::Cell;
 use std::io;
@@ -34,7 +35,8 @@ pub(crate) struct Cluster {
     pub(crate) idle: IdleWord,
     /// Which processors sleep, and which machines have none.
     pub(crate) idlers: Lock<Idlers>,
-    /// The mask that machines run with: that of the thread that started the cluster, without our signal.
+    /// The mask that machines run with: that of the thread that started the cluster, without our
+    /// signal.
     pub(crate) base_mask: Mask,
     pub(crate) recruiter: recruiter::Office,
     pub(crate) monitor: sysmon::Post,
@@ -46,6 +48,8 @@ pub(crate) struct Cluster {
     /// Somebody waits for `live` to become 0.
     pub(crate) closing: AtomicBool,
     pub(crate) drained: Waiter,
+    /// The last machine has ended.
+    pub(crate) emptied: Waiter,
     /// The cluster is being taken down: machines end.
     pub(crate) stopping: AtomicBool,
     pub(crate) machines: AtomicUsize,
@@ -77,6 +81,7 @@ impl Cluster {
             live: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             drained: Waiter::new(),
+            emptied: Waiter::new(),
             stopping: AtomicBool::new(false),
             machines: AtomicUsize::new(0),
             spawned_outside: Counter::new(),
@@ -87,9 +92,13 @@ impl Cluster {
             threads: Cell::new(config.processors),
             config,
         }));
-        let processors: Vec<Processor> =
-            (0..cluster.config.processors).map(|i| Processor::new(i, cluster)).collect();
-        cluster.processors.store(Box::leak(processors.into_boxed_slice()).as_mut_ptr(), Ordering::Release);
+        let processors: Vec<Processor> = (0..cluster.config.processors)
+            .map(|i| Processor::new(i, cluster))
+            .collect();
+        cluster.processors.store(
+            Box::leak(processors.into_boxed_slice()).as_mut_ptr(),
+            Ordering::Release,
+        );
         cluster.all_idle();
         recruiter::recruit(cluster)?;
         recruiter::open(cluster)?;
@@ -116,7 +125,8 @@ impl Cluster {
         crate::sched::machine::all().filter(move |m| m.is_of(self))
     }
 
-    /// One green thread less. True: it was the last of a closing cluster, and somebody waits for that.
+    /// One green thread less. True: it was the last of a closing cluster, and somebody waits for
+    /// that.
     #[inline]
     pub(crate) fn forget_thread(&self) -> bool {
         // SeqCst: pairs with `close`, which stores `closing` before it loads `live`.
@@ -132,7 +142,17 @@ impl Cluster {
         self.stopping.store(true, Ordering::SeqCst);
         self.monitor.kick();
         self.recruiter.call();
+        {
+            let _off = crate::current::preemption_off();
+            self.dismiss_spares();
+        }
+        while self.machines.load(Ordering::SeqCst) != 0 {
+            self.emptied.wait(None);
+        }
         let _off = crate::current::preemption_off();
-        self.dismiss_spares();
+        for processor in self.processors() {
+            // SAFETY: no machine is left that could own it.
+            unsafe { processor.stacks() }.drain();
+        }
     }
 }

@@ -86,7 +86,7 @@ impl IdleWord {
 
     /// Under the list's lock, with ourselves in the list. Afterwards everything must be checked again before blocking.
     pub(crate) fn announce_sleep(&self, was_searching: bool) {
-        // One step: a readier never sees us as neither.
+        // One step: nobody sees us as neither, or as both.
         let change = if was_searching {
             SLEEPER.wrapping_sub(SEARCHER)
         } else {
@@ -131,6 +131,7 @@ impl IdleWord {
     }
 
     /// How many processors search.
+    #[cfg(greenthread_model)]
     pub(crate) fn searching(&self) -> u32 {
         searching(self.word.load(Relaxed))
     }

@@ -1,16 +1,20 @@
-//! Who has nothing to do: processors that sleep and machines without a processor, each in a stack, so that the one
-//! that went to sleep last is woken first: its caches are warm.
+//! Who has nothing to do: processors that sleep and machines without a processor, each in a stack,
+//! so that the one that went to sleep last is woken first: its caches are warm.
 //!
-//! The protocol that loses no wake-up is `idle`; its proof is in `idle.md`. Here are its steps, with the lists:
+//! The protocol that loses no wake-up is `idle`; its proof is in `idle.md`. Here are its steps,
+//! with the lists:
 //! - [`Cluster::notify`]: something was made ready; wake a sleeper if nobody searches.
 //! - [`Cluster::rest`]: a processor found nothing: announce, look again, sleep.
-//! - [`Cluster::take_idle_processor`]: a thread that comes back from the kernel without a processor.
+//! - [`Cluster::take_idle_processor`]: a thread that comes back from the kernel without a
+//!   processor.
 //!
-//! Invariant: a processor in the list is owned by no machine; a machine in the list owns no processor.
+//! Invariant: a processor in the list is owned by no machine; a machine in the list owns no
+//! processor.
 //!
-//! *Timers of sleeping processors.* A machine that lies down watches the earliest deadline of the cluster unless
-//! another sleeper watches one as early (`watched`). While any processor is awake the monitor watches too. A sleeper
-//! that gets up early leaves its deadline to the processor it gets up with: awake, hence the monitor looks.
+//! *Timers of sleeping processors.* A machine that lies down watches the earliest deadline of the
+//! cluster unless another sleeper watches one as early (`watched`). While any processor is awake
+//! the monitor watches too. A sleeper that gets up early leaves its deadline to the processor it
+//! gets up with: awake, hence the monitor looks.
 
 use core::ptr::NonNull;
 
@@ -31,7 +35,11 @@ pub(crate) struct Idlers {
 
 impl Idlers {
     pub(crate) const fn new() -> Idlers {
-        Idlers { processors: Vec::new(), spares: None, spare_count: 0 }
+        Idlers {
+            processors: Vec::new(),
+            spares: None,
+            spare_count: 0,
+        }
     }
 
     fn push_spare(&mut self, machine: &'static Machine) {
@@ -112,7 +120,8 @@ impl Cluster {
                 self.monitor.kick_if_asleep();
             }
             None => {
-                // No kernel thread for it: it sleeps on, and the recruit looks for work first of all.
+                // No kernel thread for it: it sleeps on, and the recruit looks for work first of
+                // all.
                 idlers.processors.push(processor);
                 let _ = self.idle.found();
                 self.idle.announce_sleep(false);
@@ -122,8 +131,8 @@ impl Cluster {
         }
     }
 
-    /// A processor that found nothing. On return the machine has a processor and either was woken for work or has
-    /// seen some itself; or it is dismissed.
+    /// A processor that found nothing. On return the machine has a processor and either was woken
+    /// for work or has seen some itself; or it is dismissed.
     #[cold]
     #[inline(never)]
     pub(crate) fn rest(&'static self, machine: &'static Machine, searching: bool) -> Rested {
@@ -132,9 +141,12 @@ impl Cluster {
         };
         // SAFETY: processors are never freed.
         let processor = unsafe { processor.as_ref() };
-        // SAFETY: still ours: nobody else knows that it has no owner. Its stacks give back what they do not need.
+        // SAFETY: still ours: nobody else knows that it has no owner. Its stacks give back what
+        // they do not need.
         unsafe { processor.stacks() }.trim_dirty();
-        processor.machine.store(core::ptr::null_mut(), Ordering::Relaxed);
+        processor
+            .machine
+            .store(core::ptr::null_mut(), Ordering::Relaxed);
         crate::current::set_scheduling(false);
         {
             let mut idlers = self.idlers.lock();
@@ -161,13 +173,18 @@ impl Cluster {
             idlers.push_spare(machine);
             idlers.spare_count > SPARES_KEPT
         };
-        let retire_at = if surplus { clock::now() + IDLE_BEFORE_RETIREMENT } else { NEVER };
+        let retire_at = if surplus {
+            clock::now() + IDLE_BEFORE_RETIREMENT
+        } else {
+            NEVER
+        };
         let mut look = true;
         loop {
             if self.stopping.load(Ordering::SeqCst) && self.withdraw(machine) {
                 return Rested::Dismissed;
             }
-            // A waker may have found no machine: whoever comes looks once. Later, only for a timer that is due.
+            // A waker may have found no machine: whoever comes looks once. Later, only for a timer
+            // that is due.
             if look && self.something_to_do() && self.withdraw(machine) {
                 if self.get_up(machine) {
                     return Rested::Working { searching: true };
@@ -185,7 +202,9 @@ impl Cluster {
                     return Rested::Dismissed;
                 }
                 crate::current::set_scheduling(true);
-                return Rested::Working { searching: machine.searching.replace(false) };
+                return Rested::Working {
+                    searching: machine.searching.replace(false),
+                };
             }
             let now = clock::now();
             look = watches.is_some_and(|deadline| now >= deadline);
@@ -233,7 +252,8 @@ impl Cluster {
         (earliest < watched).then_some(earliest)
     }
 
-    /// A green thread comes back from the kernel and its processor is gone: it goes on with an idle one.
+    /// A green thread comes back from the kernel and its processor is gone: it goes on with an idle
+    /// one.
     pub(crate) fn take_idle_processor(
         &'static self,
         machine: &'static Machine,
@@ -250,7 +270,9 @@ impl Cluster {
 
     /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
     pub(crate) fn lay_to_rest(&'static self, processor: &'static Processor) {
-        processor.machine.store(core::ptr::null_mut(), Ordering::Relaxed);
+        processor
+            .machine
+            .store(core::ptr::null_mut(), Ordering::Relaxed);
         {
             let mut idlers = self.idlers.lock();
             idlers.processors.push(processor);
@@ -287,7 +309,8 @@ impl Cluster {
 impl Processor {
     /// Makes `machine`, which owns nothing, the owner of this processor, which nobody owns.
     pub(crate) fn give_to(&'static self, machine: &'static Machine) {
-        self.machine.store(core::ptr::from_ref(machine).cast_mut(), Ordering::Release);
+        self.machine
+            .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Release);
         machine.processor.assign(NonNull::from(self));
     }
 }

@@ -7,9 +7,9 @@
 //! | spare | detached | in the cluster's stack of spares, blocked on `wake` |
 //! | bound | detached | waiting on `wake` for the green thread that is locked to it |
 //!
-//! Records are registered in a table under an index, which travels with the preemption signal, and are never
-//! freed: a late signal or a monitor's glance finds a record, and `tick` tells that it is too late. The record of a
-//! kernel thread that has ended serves the next one.
+//! Records are registered in a table under an index, which travels with the preemption signal, and
+//! are never freed: a late signal or a monitor's glance finds a record, and `tick` tells that it is
+//! too late. The record of a kernel thread that has ended serves the next one.
 
 use core::cell::Cell;
 use std::io;
@@ -67,8 +67,8 @@ pub(crate) struct Machine {
     cluster: Cell<Option<&'static Cluster>>,
 }
 
-// SAFETY: the cells belong to the kernel thread, or, while it is spare, to whoever took it from the stack of
-// spares; `assign` and `wait` hand them over with a Release and an Acquire.
+// SAFETY: the cells belong to the kernel thread, or, while it is spare, to whoever took it from the
+// stack of spares; `assign` and `wait` hand them over with a Release and an Acquire.
 unsafe impl Sync for Machine {}
 // SAFETY: as above.
 unsafe impl Send for Machine {}
@@ -78,7 +78,8 @@ const AWAKE: u32 = 1;
 
 /// The machine with this index, if there ever was one.
 pub(crate) fn get(index: usize) -> Option<&'static Machine> {
-    // Acquire: pairs with the Release in `register`. SAFETY: null or a record, which is never freed.
+    // Acquire: pairs with the Release in `register`. SAFETY: null or a record, which is never
+    // freed.
     unsafe { TABLE.get(index)?.load(Ordering::Acquire).as_ref() }
 }
 
@@ -113,7 +114,9 @@ impl Machine {
     fn register() -> io::Result<&'static Machine> {
         let index = COUNT.load(Ordering::Relaxed);
         let index = COUNT
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| (n < MAX).then_some(n + 1))
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {
+                (n < MAX).then_some(n + 1)
+            })
             .map_err(|_| io::Error::other(format!("{index} kernel threads are the limit")))?;
         let machine = Box::leak(Box::new(Machine {
             processor: Ownership::new(),
@@ -148,7 +151,8 @@ impl Machine {
         let mask = self.cluster().base_mask;
         signal::set_mask(mask);
         self.base_mask.set(mask);
-        self.kernel_thread.store(kernel_thread::id() as u32, Ordering::Relaxed);
+        self.kernel_thread
+            .store(kernel_thread::id() as u32, Ordering::Relaxed);
         signal::give_alternate_stack()
     }
 
@@ -185,8 +189,8 @@ impl Machine {
         self.at_home.set(false);
     }
 
-    /// Restores the kernel thread's own thread pointer, for code that may touch its thread-locals. Such code is in
-    /// functions that are called after this one and not inlined into its caller.
+    /// Restores the kernel thread's own thread pointer, for code that may touch its thread-locals.
+    /// Such code is in functions that are called after this one and not inlined into its caller.
     #[inline(never)]
     pub(crate) fn come_home(&self) {
         if !self.at_home.replace(true) {
@@ -196,14 +200,17 @@ impl Machine {
     }
 
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
-        self.cluster.get().is_some_and(|c| core::ptr::eq(c, cluster))
+        self.cluster
+            .get()
+            .is_some_and(|c| core::ptr::eq(c, cluster))
     }
 
-    /// One search: a guard under which other queues may be looked into. `None`: first, memory must be allowed to be
-    /// reclaimed, which this machine must not do while it owns a processor.
+    /// One search: a guard under which other queues may be looked into. `None`: first, memory must
+    /// be allowed to be reclaimed, which this machine must not do while it owns a processor.
     ///
-    /// crossbeam's epochs collect garbage, anybody's, at every 128th pin: they free memory then. Of this kernel
-    /// thread's pins we do all and count them, so that the collecting one falls where freeing is allowed.
+    /// crossbeam's epochs collect garbage, anybody's, at every 128th pin: they free memory then. Of
+    /// this kernel thread's pins we do all and count them, so that the collecting one falls where
+    /// freeing is allowed.
     #[inline(never)]
     pub(crate) fn search(&self) -> Option<crossbeam_epoch::Guard> {
         let left = self.searches_left.get().checked_sub(1)?;

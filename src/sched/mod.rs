@@ -1,4 +1,5 @@
-//! The scheduler. Read this file first: it is the loop that every kernel thread of the runtime runs.
+//! The scheduler. Read this file first: it is the loop that every kernel thread of the runtime
+//! runs.
 //!
 //! | file | idea |
 //! |---|---|
@@ -13,11 +14,14 @@
 //! | `fork` | what is left in a forked child |
 //!
 //! Invariants:
-//! 1. What runs here owns a processor or none; it never allocates, frees, prints, panics, or takes a lock that a
-//!    preemptible thread can hold. (A machine without a processor may block on anything: others go on.)
-//! 2. A green thread has one owner at a time (`green`), so it is run by one machine and is in one queue.
-//! 3. The fast path (next slot or local queue, switch, back to the queue) touches no thread-local: the thread pointer
-//!    is the last green thread's. Whatever may touch one comes after [`Machine::come_home`].
+//! 1. What runs here owns a processor or none; it never allocates, frees, prints, panics, or takes
+//!    a lock that a preemptible thread can hold. (A machine without a processor may block on
+//!    anything: others go on.)
+//! 2. A green thread has one owner at a time (`green`), so it is run by one machine and is in one
+//!    queue.
+//! 3. The fast path (next slot or local queue, switch, back to the queue) touches no thread-local:
+//!    the thread pointer is the last green thread's. Whatever may touch one comes after
+//!    [`Machine::come_home`].
 
 pub(crate) mod cluster;
 pub(crate) mod fork;
@@ -35,8 +39,8 @@ pub(crate) mod timers;
 
 pub(crate) use self::cluster::{Cluster, Config};
 use self::idlers::Rested;
-pub(crate) use self::ownership::entry_fence;
 pub(crate) use self::machine::Machine;
+pub(crate) use self::ownership::entry_fence;
 pub(crate) use self::processor::Processor;
 use crate::atomic::Ordering;
 use crate::context::Action;
@@ -60,17 +64,25 @@ fn run(machine: &'static Machine) {
     }
 }
 
-/// Runs `next`, and what follows it in this processor's queue, until that is empty or the processor is gone.
+/// Runs `next`, and what follows it in this processor's queue, until that is empty or the processor
+/// is gone.
 #[inline(never)]
 fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
     loop {
         let green = next.green;
-        if green.locked_to.get().is_some_and(|m| !core::ptr::eq(m, machine)) {
+        if green
+            .locked_to
+            .get()
+            .is_some_and(|m| !core::ptr::eq(m, machine))
+        {
             return hand_to_its_machine(machine, green);
         }
         // SAFETY: this is the run loop, and the thread came out of a queue: it is ours.
         let action = unsafe { switch::to(machine, green, next.inherits_slice) };
-        let processor = machine.processor.get().or_else(|| machine.processor.settle());
+        let processor = machine
+            .processor
+            .get()
+            .or_else(|| machine.processor.settle());
         // SAFETY: processors are never freed.
         let processor = processor.map(|p| unsafe { p.as_ref() });
         // Asked now: after `complete` the thread may be running elsewhere.
@@ -97,7 +109,8 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
     }
 }
 
-/// What a thread asked for when it left its stack. Without a processor, all goes to the global queue.
+/// What a thread asked for when it left its stack. Without a processor, all goes to the global
+/// queue.
 #[inline(always)]
 fn complete(
     machine: &'static Machine,
@@ -107,9 +120,10 @@ fn complete(
 ) {
     match action {
         Action::Yield => match processor {
-            // SAFETY: this machine owns the processor.
             Some(p) => {
-                p.cluster().policy.ready(unsafe { p.seat() }, green, Readied::Yielded);
+                // SAFETY: this machine owns the processor.
+                let seat = unsafe { p.seat() };
+                p.cluster().policy.ready(seat, green, Readied::Yielded);
             }
             None => ready_globally(green),
         },
@@ -135,13 +149,17 @@ fn park(
 ) {
     if let Some(deadline) = deadline {
         green.waiter.set(waiter);
-        let home = machine.processor.get().map_or(&machine.cluster().processors()[0], |p| {
-            // SAFETY: processors are never freed.
-            unsafe { p.as_ref() }
-        });
+        let home = machine
+            .processor
+            .get()
+            .map_or(&machine.cluster().processors()[0], |p| {
+                // SAFETY: processors are never freed.
+                unsafe { p.as_ref() }
+            });
         timers::arm(green, home, deadline);
     }
-    // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can resume it yet.
+    // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can
+    // resume it yet.
     if !unsafe { &*waiter }.commit() {
         ready_here(machine, green);
     }
@@ -149,11 +167,7 @@ fn park(
 
 /// The thread has ended: its block is reset and its stack can be used again.
 #[inline]
-fn bury(
-    machine: &'static Machine,
-    processor: Option<&'static Processor>,
-    green: &'static Green,
-) {
+fn bury(machine: &'static Machine, processor: Option<&'static Processor>, green: &'static Green) {
     let cluster = machine.cluster();
     green.locked_to.set(None);
     green.mask_changed.store(false, Ordering::Relaxed);
@@ -188,11 +202,17 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
     let processor = owned(machine);
     let idle = &machine.cluster().idle;
     fire_own_timers(processor);
-    let found = handed(machine).or_else(|| own_queues(processor)).or_else(|| {
-        machine.come_home();
-        searching = searching || idle.start_search(machine.cluster().search_limit());
-        if searching { steal(machine, processor) } else { None }
-    });
+    let found = handed(machine)
+        .or_else(|| own_queues(processor))
+        .or_else(|| {
+            machine.come_home();
+            searching = searching || idle.start_search(machine.cluster().search_limit());
+            if searching {
+                steal(machine, processor)
+            } else {
+                None
+            }
+        });
     let next = found.ok_or(NothingFound { searching })?;
     // The ramp: the last searcher to find something wakes the next one.
     if searching && idle.found() {
@@ -203,7 +223,10 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
 
 /// A thread that is locked to this machine and was handed to it.
 fn handed(machine: &'static Machine) -> Option<Next> {
-    machine.handed.take().map(|green| Next { green, inherits_slice: false })
+    machine.handed.take().map(|green| Next {
+        green,
+        inherits_slice: false,
+    })
 }
 
 /// Next slot, local queue, global queue.
@@ -228,9 +251,15 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
         }
         // SAFETY: this machine owns the processor.
         let seat = unsafe { processor.seat() };
-        if let Some(green) = cluster.policy.steal(seat, processor.random(), pass == PASSES) {
+        if let Some(green) = cluster
+            .policy
+            .steal(seat, processor.random(), pass == PASSES)
+        {
             processor.steals.add(1);
-            return Some(Next { green, inherits_slice: false });
+            return Some(Next {
+                green,
+                inherits_slice: false,
+            });
         }
         (0..PAUSES).for_each(|_| core::hint::spin_loop());
     }
@@ -252,7 +281,10 @@ fn fire_timers(processor: &'static Processor, home: &'static Processor) {
     let mut any = false;
     while let Some(green) = ready.pop() {
         // SAFETY: the caller owns `processor`.
-        processor.cluster().policy.ready(unsafe { processor.seat() }, green, Readied::Yielded);
+        processor
+            .cluster()
+            .policy
+            .ready(unsafe { processor.seat() }, green, Readied::Yielded);
         any = true;
     }
     if any {
@@ -263,7 +295,11 @@ fn fire_timers(processor: &'static Processor, home: &'static Processor) {
 /// A processor of this machine, which is in the run loop.
 #[inline(always)]
 fn owned(machine: &'static Machine) -> &'static Processor {
-    match machine.processor.get().or_else(|| machine.processor.settle()) {
+    match machine
+        .processor
+        .get()
+        .or_else(|| machine.processor.settle())
+    {
         // SAFETY: processors are never freed.
         Some(processor) => unsafe { processor.as_ref() },
         None => crate::sys::die("a machine in the run loop has no processor"),
@@ -289,7 +325,8 @@ pub(crate) fn ready_from(entered: &Entered, green: &'static Green) {
     let processor = entered.processor();
     let cluster = processor.cluster();
     // SAFETY: `entered` owns the processor.
-    if cluster.policy.ready(unsafe { processor.seat() }, green, Readied::ByRunning) {
+    let seat = unsafe { processor.seat() };
+    if cluster.policy.ready(seat, green, Readied::ByRunning) {
         cluster.notify();
     }
 }
@@ -317,7 +354,8 @@ pub(crate) fn ready_globally(green: &'static Green) {
     cluster.notify();
 }
 
-/// `green` is locked to another machine: that one gets this processor and runs it; this one becomes spare.
+/// `green` is locked to another machine: that one gets this processor and runs it; this one becomes
+/// spare.
 #[cold]
 #[inline(never)]
 fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rested {
@@ -335,8 +373,8 @@ fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rest
     cluster.wait_for_processor(machine)
 }
 
-/// The thread that is locked to this machine has left its stack: the processor goes to others until the thread is
-/// handed back.
+/// The thread that is locked to this machine has left its stack: the processor goes to others until
+/// the thread is handed back.
 #[cold]
 #[inline(never)]
 fn stay(machine: &'static Machine) -> Rested {

@@ -26,8 +26,15 @@
 //!
 //! # Taking: an asymmetric fence
 //!
-//! Entry (owner):  `off = 1`; [`entry_fence`]; `get`.   Exit: `off = 0` (Release).
-//! Retake (monitor):  read that off = 0, the current thread and the tick;  word → null;  barrier;  read them again.
+//! Entry (owner):  off = 1; [`entry_fence`]; find the kernel thread; `get`.   Exit: off = 0 (Release).
+//! Switch:  current = null (Release) on leaving; tick + 1 (Release), current = the next (Release) before resuming it.
+//! Retake (monitor):  first look; word → null; barrier; second look; then keep the processor or give it back.
+//!
+//! - first look: the tick, the current thread (Acquire, to reach it), that off = 0: a hint, in any order;
+//! - second look: that off = 0 (Acquire), the current thread (Acquire), the tick; the latter two as before. The order
+//!   of these three is part of the protocol.
+//!
+//! The thread looked at must stay readable, even when it has ended meanwhile.
 //!
 //! This is Dekker's pattern: each side writes one word and then reads the other's. With a full fence on both sides
 //! one of them must see the other: either the entry sees null, or the monitor sees off = 1 (or what followed it) and
@@ -41,10 +48,14 @@
 //! The compiler fence keeps the two accesses in this order in the program. So models may use a real fence for both.
 //!
 //! "Or later values" is why off alone is not enough: the thread may have yielded and gone on elsewhere, with off = 0,
-//! while its old kernel thread is in the scheduler with the processor. Hence `unchanged` must read, **in this
-//! order**: off (Acquire), the current thread (Acquire), the tick. off = 0 stored elsewhere was stored after the old
-//! kernel thread cleared or changed its current thread, which is thus seen; the same thread back again shows in the tick.
-//! In the scheduler itself the current thread is null, so nothing is ever taken there for good.
+//! while its old kernel thread is in the scheduler and uses the processor. But if the second look sees an off = 0
+//! stored elsewhere, it then also sees (Acquire) that the old kernel thread has another current thread, or the same
+//! one again and a later tick. And it cannot see an off = 0 from before the stay that the tick names: it sees the
+//! off = 1 under which the thread was resumed, which came before that tick (Release; the barrier makes the first
+//! look's load an Acquire). So the off = 0 comes from an exit in this stay, after every entry that got the
+//! processor; later entries, and the scheduler after them, see null.
+//! In the scheduler the current thread is null or off is 1: the second look always gives back. But a hasty first look
+//! may make the word null for a moment even there, and a `settle` just then loses the processor.
 //!
 //! # Memory orderings
 //!
@@ -181,8 +192,8 @@ impl<P> Ownership<P> {
 
     /// The monitor takes `p` for good if its owner is outside the runtime. True: `p` is the caller's to assign.
     ///
-    /// `barrier` is the dear half of the asymmetric fence. `unchanged` reads off, the current thread and the tick, in
-    /// this order and with the orderings given in the header, and says whether off is 0 and the others as before.
+    /// Called after the first look; `barrier` is the dear half of the asymmetric fence, and `unchanged` the second
+    /// look, whose order and orderings the header gives.
     #[must_use = "true means that the processor is the caller's"]
     pub(crate) fn retake(
         &self,

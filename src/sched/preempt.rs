@@ -1,21 +1,26 @@
-//! Preemption by signal: the monitor sends it, the handler decides, the trampoline (`arch`) suspends.
+//! Preemption by signal: the monitor sends it, the handler decides, the trampoline (`arch`)
+//! suspends.
 //!
-//! The handler runs on the kernel thread's alternate stack, touches no thread-local, and returns at once. It accepts
-//! only if all of this holds; else it declines, and the monitor tries again or takes the processor:
+//! The handler runs on the kernel thread's alternate stack, touches no thread-local, and returns at
+//! once. It accepts only if all of this holds; else it declines, and the monitor tries again or
+//! takes the processor:
 //!
-//! 1. The payload names this machine and the switch the monitor saw: a late signal hits nobody else.
-//! 2. The thread is on its green stack (so: this kernel thread is that machine's, in user code), with room for the
-//!    saved state.
+//! 1. The payload names this machine and the switch the monitor saw: a late signal hits nobody
+//!    else.
+//! 2. The thread is on its green stack (so: this kernel thread is that machine's, in user code),
+//!    with room for the saved state.
 //! 3. Preemption is not off.
-//! 4. The signal mask is the base mask. Another one means a user's signal handler, which must not move to another
-//!    kernel thread, or a thread with a mask of its own: that is noted, and its mask travels with it from now on.
-//! 5. The instruction is not in libc or the loader, but for leaf functions called from outside: a thread suspended in
-//!    libc may hold a lock of libc's that others need soon.
+//! 4. The signal mask is the base mask. Another one means a user's signal handler, which must not
+//!    move to another kernel thread, or a thread with a mask of its own: that is noted, and its
+//!    mask travels with it from now on.
+//! 5. The instruction is not in libc or the loader, but for leaf functions called from outside: a
+//!    thread suspended in libc may hold a lock of libc's that others need soon.
 //!
-//! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`, invariant 1.
+//! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`,
+//! invariant 1.
 //!
-//! Rejected: suspending in the handler itself. The kernel would restore the old kernel thread's alternate stack on the
-//! new one at `sigreturn`.
+//! Rejected: suspending in the handler itself. The kernel would restore the old kernel thread's
+//! alternate stack on the new one at `sigreturn`.
 
 use core::ffi::CStr;
 use std::io;
@@ -51,28 +56,44 @@ static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
 /// Installs the handler. Allocates; once per signal is enough, more do no harm.
 pub(crate) fn install(signal: i32) -> io::Result<()> {
-    TEXT.get_or_init(|| Text { libc: libc_text(), leaves: leaf_functions() });
+    TEXT.get_or_init(|| Text {
+        libc: libc_text(),
+        leaves: leaf_functions(),
+    });
     PROCESS.store(std::process::id() as usize, Ordering::Relaxed);
     signal::handle(signal, on_signal)
 }
 
 /// Sends the preemption signal to `machine`, for the switch it is in now.
 pub(crate) fn send(machine: &Machine, signal: i32) -> bool {
-    let payload = Payload { who: machine.index, tick: machine.tick.load(Ordering::Relaxed) };
+    let payload = Payload {
+        who: machine.index,
+        tick: machine.tick.load(Ordering::Relaxed),
+    };
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
-    thread != 0 && signal::queue(PROCESS.load(Ordering::Relaxed) as i32, thread, signal, payload)
+    thread != 0
+        && signal::queue(
+            PROCESS.load(Ordering::Relaxed) as i32,
+            thread,
+            signal,
+            payload,
+        )
 }
 
 unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: both are this handler's arguments.
     let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
     let Some(payload) = payload else { return };
-    let Some(machine) = machine::get(payload.who as usize) else { return };
+    let Some(machine) = machine::get(payload.who as usize) else {
+        return;
+    };
     if machine.tick.load(Ordering::Relaxed) != payload.tick {
         return;
     }
     // SAFETY: null or a record, which is never freed.
-    let Some(green) = (unsafe { machine.current.load(Ordering::Relaxed).as_ref() }) else { return };
+    let Some(green) = (unsafe { machine.current.load(Ordering::Relaxed).as_ref() }) else {
+        return;
+    };
     let stack = green.stack();
     if frame.sp() > stack.top || frame.sp() < stack.bottom + Frame::room_needed() {
         return;
@@ -89,11 +110,13 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
         return;
     }
     green.off.store(1, Ordering::Relaxed);
-    // SAFETY: room was checked; the thread is in user code with preemption on, so it may be suspended.
+    // SAFETY: room was checked; the thread is in user code with preemption on, so it may be
+    // suspended.
     unsafe { frame.inject() };
 }
 
-/// Rule 5. A leaf function has not moved the stack pointer: what it points to is the return address.
+/// Rule 5. A leaf function has not moved the stack pointer: what it points to is the return
+/// address.
 fn may_interrupt(pc: usize, top_of_stack: usize) -> bool {
     let Some(text) = TEXT.get() else { return false };
     let in_libc = |address| text.libc.iter().any(|range| range.holds(address));
@@ -122,12 +145,15 @@ fn libc_text() -> Vec<Range> {
                 return 0;
             }
             let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
-            let code = headers
-                .iter()
-                .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0);
+            let code = headers.iter().filter(|header| {
+                header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+            });
             ranges.extend(code.map(|header| {
                 let start = info.dlpi_addr as usize + header.p_vaddr as usize;
-                Range { start, end: start + header.p_memsz as usize }
+                Range {
+                    start,
+                    end: start + header.p_memsz as usize,
+                }
             }));
         }
         0
@@ -141,21 +167,41 @@ fn libc_text() -> Vec<Range> {
 /// Functions of libc that call nothing and hold nothing: a thread can be suspended in them.
 fn leaf_functions() -> Vec<Range> {
     const NAMES: [&CStr; 16] = [
-        c"memcpy", c"memmove", c"mempcpy", c"memset", c"memcmp", c"bcmp", c"memchr", c"memrchr",
-        c"rawmemchr", c"strlen", c"strnlen", c"strcmp", c"strncmp", c"strchr", c"strrchr", c"syscall",
+        c"memcpy",
+        c"memmove",
+        c"mempcpy",
+        c"memset",
+        c"memcmp",
+        c"bcmp",
+        c"memchr",
+        c"memrchr",
+        c"rawmemchr",
+        c"strlen",
+        c"strnlen",
+        c"strcmp",
+        c"strncmp",
+        c"strchr",
+        c"strrchr",
+        c"syscall",
     ];
-    NAMES.iter().filter_map(|name| function_range(name)).collect()
+    NAMES
+        .iter()
+        .filter_map(|name| function_range(name))
+        .collect()
 }
 
 unsafe extern "C" {
-    /// The unwinder's table entry for the function at `pc`; `bases[2]` receives the function's start.
+    /// The unwinder's table entry for the function at `pc`; `bases[2]` receives the function's
+    /// start.
     fn _Unwind_Find_FDE(pc: *const u8, bases: *mut [usize; 3]) -> *const u8;
 }
 
-/// Where the function `name`, as it was chosen for this processor, begins and ends, according to its unwind entry.
+/// Where the function `name`, as it was chosen for this processor, begins and ends, according to
+/// its unwind entry.
 fn function_range(name: &CStr) -> Option<Range> {
-    // SAFETY: dlsym with a valid name; an unwind entry has its length (4 bytes), a CIE pointer (4), the function's
-    // start (4, in glibc relative to itself) and its size (4). The start is checked against what the unwinder says.
+    // SAFETY: dlsym with a valid name; an unwind entry has its length (4 bytes), a CIE pointer (4),
+    // the function's start (4, in glibc relative to itself) and its size (4). The start is checked
+    // against what the unwinder says.
     unsafe {
         let address = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as *const u8;
         if address.is_null() {
@@ -167,9 +213,13 @@ fn function_range(name: &CStr) -> Option<Range> {
             return None;
         }
         let field = entry.add(8);
-        let start = (field as usize).wrapping_add_signed(field.cast::<i32>().read_unaligned() as isize);
+        let start =
+            (field as usize).wrapping_add_signed(field.cast::<i32>().read_unaligned() as isize);
         let size = entry.add(12).cast::<u32>().read_unaligned() as usize;
-        (start == bases[2] && start == address as usize).then(|| Range { start, end: start + size })
+        (start == bases[2] && start == address as usize).then(|| Range {
+            start,
+            end: start + size,
+        })
     }
 }
 
@@ -183,7 +233,10 @@ mod tests {
         assert!(!libc.is_empty());
         assert!(leaves.len() >= 10, "{leaves:?}");
         for leaf in leaves {
-            assert!(libc.iter().any(|range| range.holds(leaf.start) && range.holds(leaf.end - 1)));
+            assert!(
+                libc.iter()
+                    .any(|range| range.holds(leaf.start) && range.holds(leaf.end - 1))
+            );
         }
     }
 }

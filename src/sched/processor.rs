@@ -1,8 +1,9 @@
 //! A processor: the right to run green threads, and what goes with it.
 //!
-//! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the cluster's list of
-//! idle processors. Its owner alone touches the cells; the atomics are for everybody to read, and written by the
-//! owner with plain loads and stores where [`Counter`] says so.
+//! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the
+//! cluster's list of idle processors. Its owner alone touches the cells; the atomics are for
+//! everybody to read, and written by the owner with plain loads and stores where [`Counter`] says
+//! so.
 
 use core::cell::{Cell, UnsafeCell};
 
@@ -74,7 +75,8 @@ impl Processor {
     /// The cache of stacks.
     ///
     /// # Safety
-    /// The caller owns this processor, has preemption off, and holds no other reference to the cache.
+    /// The caller owns this processor, has preemption off, and holds no other reference to the
+    /// cache.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
     pub(crate) unsafe fn stacks(&self) -> &mut stack::Cache {
@@ -104,7 +106,8 @@ impl Counter {
     /// By the owner only: no locked instruction.
     #[inline(always)]
     pub(crate) fn add(&self, count: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
     /// By anybody.

@@ -1,10 +1,11 @@
 //! The recruiter: a kernel thread that makes machines ahead of need.
 //!
-//! Making a kernel thread allocates and takes libc's locks, which a preempted green thread may hold; so neither the
-//! scheduler nor the monitor ever does it. They call the recruiter, who is an ordinary thread.
+//! Making a kernel thread allocates and takes libc's locks, which a preempted green thread may
+//! hold; so neither the scheduler nor the monitor ever does it. They call the recruiter, who is an
+//! ordinary thread.
 //!
-//! One call brings one machine; calls that follow each other closely, as when many threads block at once, bring twice
-//! as many each time.
+//! One call brings one machine; calls that follow each other closely, as when many threads block at
+//! once, bring twice as many each time.
 
 use std::io;
 
@@ -59,7 +60,11 @@ fn work(cluster: &'static Cluster) {
         }
         seen = calls;
         let now = clock::now();
-        batch = if now - last < CLOSELY { (batch * 2).min(AT_ONCE) } else { 1 };
+        batch = if now - last < CLOSELY {
+            (batch * 2).min(AT_ONCE)
+        } else {
+            1
+        };
         last = now;
         refused = (0..batch).try_for_each(|_| recruit(cluster)).is_err();
     }
@@ -70,9 +75,13 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> io::Result<()> {
     let limit = cluster.config.max_kernel_threads;
     let counted = cluster
         .machines
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < limit).then_some(n + 1));
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            (n < limit).then_some(n + 1)
+        });
     if counted.is_err() {
-        return Err(io::Error::other(format!("the limit of {limit} kernel threads is reached")));
+        return Err(io::Error::other(format!(
+            "the limit of {limit} kernel threads is reached"
+        )));
     }
     let made = Machine::new(cluster).and_then(|machine| {
         std::thread::Builder::new()
@@ -97,5 +106,10 @@ fn live(machine: &'static Machine) {
         crate::sys::signal::drop_alternate_stack();
     }
     machine.end();
-    cluster.machines.fetch_sub(1, Ordering::Relaxed);
+    // SeqCst: pairs with `close`, which stores `stopping` before it loads the count.
+    if cluster.machines.fetch_sub(1, Ordering::SeqCst) == 1
+        && cluster.stopping.load(Ordering::SeqCst)
+    {
+        cluster.emptied.wake();
+    }
 }

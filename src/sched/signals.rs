@@ -1,13 +1,15 @@
-//! What of a program's signal calls concerns a thread that can move: three functions of libc, interposed.
+//! What of a program's signal calls concerns a thread that can move: three functions of libc,
+//! interposed.
 //!
-//! - `pthread_sigmask`, `sigprocmask`: a thread that changes its mask takes it along. The call is libc's; afterwards
-//!   the thread is marked, and `switch` saves its mask and restores the kernel thread's whenever it leaves.
-//! - `sigaction`: a handler must not move to another kernel thread half way. While one runs, the mask differs and
-//!   preemption declines; but a handler with SA_NODEFER and an empty mask runs with the mask unchanged. So the
-//!   preemption signal is added to every handler's mask.
+//! - `pthread_sigmask`, `sigprocmask`: a thread that changes its mask takes it along. The call is
+//!   libc's; afterwards the thread is marked, and `switch` saves its mask and restores the kernel
+//!   thread's whenever it leaves.
+//! - `sigaction`: a handler must not move to another kernel thread half way. While one runs, the
+//!   mask differs and preemption declines; but a handler with SA_NODEFER and an empty mask runs
+//!   with the mask unchanged. So the preemption signal is added to every handler's mask.
 //!
-//! The real functions are found by `dlsym(RTLD_NEXT)`. Where ours are not linked in (a shared library), nothing is lost
-//! but these two courtesies: the signal handler notices masks too.
+//! The real functions are found by `dlsym(RTLD_NEXT)`. Where ours are not linked in (a shared
+//! library), nothing is lost but these two courtesies: the signal handler notices masks too.
 
 use core::ffi::c_int;
 
@@ -36,7 +38,10 @@ struct Real {
 
 impl Real {
     const fn new(name: &'static core::ffi::CStr) -> Real {
-        Real { name, address: AtomicUsize::new(0) }
+        Real {
+            name,
+            address: AtomicUsize::new(0),
+        }
     }
 
     fn address(&self) -> usize {
@@ -55,8 +60,7 @@ impl Real {
 }
 
 type SetMask = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
-type SetAction =
-    unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+type SetAction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 
 static PTHREAD_SIGMASK: Real = Real::new(c"pthread_sigmask");
 static SIGPROCMASK: Real = Real::new(c"sigprocmask");

@@ -1,15 +1,17 @@
 //! The switch: from the run loop to a green thread and back.
 //!
-//! The thread pointer is written once, on the way in; coming back, the green thread's stays in place until the
-//! scheduler does something that needs the kernel thread's own ([`Machine::come_home`]). So nothing here, nor in
-//! the run loop's fast path, touches a thread-local: a test disassembles it.
+//! The thread pointer is written once, on the way in; coming back, the green thread's stays in
+//! place until the scheduler does something that needs the kernel thread's own
+//! ([`Machine::come_home`]). So nothing here, nor in the run loop's fast path, touches a
+//! thread-local: a test disassembles it.
 //!
-//! malloc's cache travels with the kernel thread: it is put into a green thread's block on the way in and taken
-//! out on the way back, but for a thread that was preempted, perhaps in the middle of malloc's fast path: that one
-//! keeps what it has. Caches that are thus left over, and kernel threads that thus lack one, meet in [`SPARE_CACHES`].
+//! malloc's cache travels with the kernel thread: it is put into a green thread's block on the way
+//! in and taken out on the way back, but for a thread that was preempted, perhaps in the middle of
+//! malloc's fast path: that one keeps what it has. Caches that are thus left over, and kernel
+//! threads that thus lack one, meet in [`SPARE_CACHES`].
 //!
-//! A thread that has changed its signal mask takes it along: it is saved and the kernel thread's base mask restored
-//! here, once the mask was seen to differ (`signals`, `preempt`).
+//! A thread that has changed its signal mask takes it along: it is saved and the kernel thread's
+//! base mask restored here, once the mask was seen to differ (`signals`, `preempt`).
 
 use crate::arch;
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
@@ -24,8 +26,14 @@ use crate::sys::signal;
 /// # Safety
 /// The caller is the machine's run loop and owns `green`, which is ready to run.
 #[inline(always)]
-pub(crate) unsafe fn to(machine: &'static Machine, green: &'static Green, inherits: bool) -> Action {
-    green.machine.store(core::ptr::from_ref(machine).cast_mut(), Ordering::Relaxed);
+pub(crate) unsafe fn to(
+    machine: &'static Machine,
+    green: &'static Green,
+    inherits: bool,
+) -> Action {
+    green
+        .machine
+        .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Relaxed);
     let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
     machine.tick.store(tick, Ordering::Relaxed);
     if !inherits {
@@ -37,16 +45,21 @@ pub(crate) unsafe fn to(machine: &'static Machine, green: &'static Green, inheri
         signal::set_mask(green.mask.get());
     }
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
-    machine.current.store(core::ptr::from_ref(green).cast_mut(), Ordering::Release);
+    machine
+        .current
+        .store(core::ptr::from_ref(green).cast_mut(), Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     machine.leave_home();
-    // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a thread-local.
+    // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a
+    // thread-local.
     let action = unsafe {
         arch::set_thread_pointer(green.thread_pointer);
         green.context.resume()
     };
     compiler_fence(Ordering::SeqCst);
-    machine.current.store(core::ptr::null_mut(), Ordering::Release);
+    machine
+        .current
+        .store(core::ptr::null_mut(), Ordering::Release);
     if green.mask_changed.load(Ordering::Relaxed) {
         take_mask(machine, green);
     }
@@ -131,7 +144,8 @@ fn spare(cache: usize) -> bool {
 pub(crate) fn leave_cache(machine: &Machine) {
     let cache = machine.tcache.replace(0);
     if cache != 0 && !spare(cache) {
-        // The pool holds thousands: one more is not worth keeping, and only malloc knows how to free it.
+        // The pool holds thousands: one more is not worth keeping, and only malloc knows how to
+        // free it.
         machine.tcache.set(0);
     }
 }

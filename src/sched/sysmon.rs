@@ -1,7 +1,8 @@
 //! The monitor: a kernel thread without a processor that looks after those that have one.
 //!
-//! It looks every tick: 20 µs after something happened, backing off to 10 ms while nothing does, but never past the end
-//! of a time slice or a deadline. When every processor sleeps it sleeps too, until it is kicked.
+//! It looks every tick: 20 µs after something happened, backing off to 10 ms while nothing does,
+//! but never past the end of a time slice or a deadline. When every processor sleeps it sleeps too,
+//! until it is kicked.
 //!
 //! What it does at a processor whose thread has not left it since the last look:
 //!
@@ -12,11 +13,14 @@
 //! | runs longer than its slice while work waits | ends the slice, sends the signal, again every 50 µs |
 //! | … and 1 ms later still runs | takes the processor; the thread goes on under the OS |
 //!
-//! At a machine without a processor that burns CPU time: sends the signal, so that the thread queues for a processor.
+//! At a machine without a processor that burns CPU time: sends the signal, so that the thread
+//! queues for a processor.
 //!
-//! Taking a processor: `ownership`. What is taken is laid to rest, and a sleeper woken for what waits in it.
+//! Taking a processor: `ownership`. What is taken is laid to rest, and a sleeper woken for what
+//! waits in it.
 //!
-//! It runs with signals blocked and never allocates: what it needs to remember it reserves at the start.
+//! It runs with signals blocked and never allocates: what it needs to remember it reserves at the
+//! start.
 
 use std::io;
 
@@ -34,7 +38,8 @@ const RETRY: u64 = 50_000;
 const DECLINED_FOR: u64 = 1_000_000;
 /// A thread that blocks while nothing waits keeps its processor this long.
 const QUIET: u64 = 10_000_000;
-/// Deadlines are watched this closely at most: a busy processor sees its timers by itself most of the time.
+/// Deadlines are watched this closely at most: a busy processor sees its timers by itself most of
+/// the time.
 const DEADLINE_TICK: u64 = 500_000;
 /// How often machines without a processor are looked at.
 const STRAYS: u64 = 5_000_000;
@@ -54,7 +59,8 @@ impl Post {
     /// A processor has woken up, after which the caller comes here: the monitor must not sleep.
     #[inline]
     pub(crate) fn kick_if_asleep(&self) {
-        // SeqCst: partner of the fence in `sleep`: the monitor sees that a processor is awake, or we that it sleeps.
+        // SeqCst: partner of the fence in `sleep`: the monitor sees that a processor is awake, or
+        // we that it sleeps.
         fence(Ordering::SeqCst);
         if self.0.load(Ordering::Relaxed) == ASLEEP {
             self.kick();
@@ -106,7 +112,13 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
     let (mut tick, mut quiet, mut strays_at) = (SHORTEST, 0, 0);
     while !cluster.stopping.load(Ordering::SeqCst) {
         let now = clock::now();
-        let mut look = Look { cluster, now, waiting: cluster.policy.has_work(), event: false, next: NEVER };
+        let mut look = Look {
+            cluster,
+            now,
+            waiting: cluster.policy.has_work(),
+            event: false,
+            next: NEVER,
+        };
         for (processor, seen) in cluster.processors().iter().zip(&mut seen) {
             look.at(processor, seen);
         }
@@ -124,8 +136,10 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
         } else {
             tick = (tick * 2).min(LONGEST);
         }
-        let everybody_sleeps =
-            || cluster.idle.sleeping() as usize == cluster.processors().len() && !cluster.stopping.load(Ordering::SeqCst);
+        let everybody_sleeps = || {
+            cluster.idle.sleeping() as usize == cluster.processors().len()
+                && !cluster.stopping.load(Ordering::SeqCst)
+        };
         if everybody_sleeps() {
             cluster.monitor.sleep(everybody_sleeps);
             (tick, quiet) = (SHORTEST, 0);
@@ -154,17 +168,26 @@ struct Look {
 impl Look {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         self.at_timers(processor);
-        // Acquire: pairs with the Release in `give_to`. SAFETY: null or a record, which is never freed.
+        // Acquire: pairs with the Release in `give_to`. SAFETY: null or a record, which is never
+        // freed.
         let Some(machine) = (unsafe { processor.machine.load(Ordering::Acquire).as_ref() }) else {
             seen.machine = 0;
             return;
         };
-        let Some(green) = running(machine) else { return };
+        let Some(green) = running(machine) else {
+            return;
+        };
         let slice = machine.slice.load(Ordering::Relaxed);
         let identity = core::ptr::from_ref(machine) as usize;
         if (seen.machine, seen.slice) != (identity, slice) {
             let cpu = cpu_time(machine);
-            *seen = Seen { machine: identity, slice, since: self.now, cpu, signalled: None };
+            *seen = Seen {
+                machine: identity,
+                slice,
+                since: self.now,
+                cpu,
+                signalled: None,
+            };
             self.at_slice_end(seen);
             return;
         }
@@ -222,7 +245,8 @@ impl Look {
         self.event = true;
         machine.end_slice(seen.slice);
         let first = *seen.signalled.get_or_insert(self.now);
-        // A signal would interrupt a system call, which some calls report: so this question comes before each.
+        // A signal would interrupt a system call, which some calls report: so this question comes
+        // before each.
         if self.now - first < DECLINED_FOR && !is_blocked_now(machine, green) {
             preempt::send(machine, self.cluster.config.signal);
             self.next = self.next.min(self.now + RETRY);
@@ -242,12 +266,14 @@ impl Look {
         if running(machine).is_none_or(|now| !core::ptr::eq(now, green)) {
             return;
         }
-        let taken = machine.processor.retake(processor.into(), kernel_thread::barrier, || {
-            // Acquire: pairs with the Release on the way out of the runtime (`current`).
-            green.off.load(Ordering::Acquire) == 0
-                && running(machine).is_some_and(|now| core::ptr::eq(now, green))
-                && machine.tick.load(Ordering::Relaxed) == tick
-        });
+        let taken = machine
+            .processor
+            .retake(processor.into(), kernel_thread::barrier, || {
+                // Acquire: pairs with the Release on the way out of the runtime (`current`).
+                green.off.load(Ordering::Acquire) == 0
+                    && running(machine).is_some_and(|now| core::ptr::eq(now, green))
+                    && machine.tick.load(Ordering::Relaxed) == tick
+            });
         if taken {
             self.event = true;
             self.cluster.hand_offs.add_shared(1);
@@ -282,5 +308,7 @@ fn is_blocked_now(machine: &Machine, green: &Green) -> bool {
 }
 
 fn cpu_time(machine: &Machine) -> u64 {
-    clock::cpu_time(kernel_thread::cpu_clock(machine.kernel_thread.load(Ordering::Relaxed) as i32))
+    clock::cpu_time(kernel_thread::cpu_clock(
+        machine.kernel_thread.load(Ordering::Relaxed) as i32,
+    ))
 }

@@ -1,12 +1,12 @@
 //! Timers: a green thread that waits until a deadline is in the heap of the processor it left.
 //!
-//! A heap is under its own lock, so that anybody can fire what is due in it: its owner between threads, a thief
-//! before it steals, a sleeper whose deadline has come. All of a firing happens under that lock; so does
-//! disarming, which every thread does itself when it goes on after a wait with a deadline. Hence nobody touches a
-//! timer after its thread has moved on.
+//! A heap is under its own lock, so that anybody can fire what is due in it: its owner between
+//! threads, a thief before it steals, a sleeper whose deadline has come. All of a firing happens
+//! under that lock; so does disarming, which every thread does itself when it goes on after a wait
+//! with a deadline. Hence nobody touches a timer after its thread has moved on.
 //!
-//! Ordering: `next_deadline` is a hint, Relaxed. Who goes to sleep looks at it after the fence of its announcement
-//! (`idle`), and arms happen on processors that are awake.
+//! Ordering: `next_deadline` is a hint, Relaxed. Who goes to sleep looks at it after the fence of
+//! its announcement (`idle`), and arms happen on processors that are awake.
 
 use core::ptr::NonNull;
 
@@ -21,7 +21,8 @@ use crate::sys::clock::{self, NEVER};
 pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64) {
     green.timer_home.set(Some(home));
     let mut heap = home.timers.lock();
-    // SAFETY: the entry is in no heap: its thread disarms before it waits again. It lives in the record.
+    // SAFETY: the entry is in no heap: its thread disarms before it waits again. It lives in the
+    // record.
     unsafe { heap.insert(entry_of(green), deadline) };
     publish(home, &heap);
 }
@@ -47,7 +48,8 @@ pub(crate) fn fire(home: &Processor, now: u64) -> Fifo {
     let mut heap = home.timers.lock();
     while let Some(entry) = heap.pop_due(now) {
         let green = green_of(entry);
-        // SAFETY: the thread set its waiter before it armed the timer, and cannot go on before the lock is free.
+        // SAFETY: the thread set its waiter before it armed the timer, and cannot go on before the
+        // lock is free.
         if unsafe { &*green.waiter.get() }.expire() {
             ready.push(green);
         }
@@ -64,12 +66,16 @@ pub(crate) fn any_due(cluster: &Cluster) -> bool {
 
 /// The cluster's earliest deadline; [`NEVER`] if no timer is armed.
 pub(crate) fn earliest(cluster: &Cluster) -> u64 {
-    let deadlines = cluster.processors().iter().map(|p| p.next_deadline.load(Ordering::Relaxed));
+    let deadlines = cluster
+        .processors()
+        .iter()
+        .map(|p| p.next_deadline.load(Ordering::Relaxed));
     deadlines.min().unwrap_or(NEVER)
 }
 
 fn publish(home: &Processor, heap: &Heap) {
-    home.next_deadline.store(heap.next_deadline().unwrap_or(NEVER), Ordering::Relaxed);
+    home.next_deadline
+        .store(heap.next_deadline().unwrap_or(NEVER), Ordering::Relaxed);
 }
 
 fn entry_of(green: &'static Green) -> NonNull<Entry> {

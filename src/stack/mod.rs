@@ -161,6 +161,7 @@ impl Slot {
 
     /// The deepest that the stack has been since its memory was last given back: bytes in memory
     /// below the reserve, counted from the deepest page. For diagnosis: reads the page tables.
+    #[cfg(test)]
     pub(crate) fn high_water(&self) -> usize {
         let mut pages = [0; 256];
         let stack_end = self.bottom() + self.size();
@@ -265,6 +266,7 @@ pub(crate) fn find(address: usize) -> Option<(&'static Slot, Where)> {
 }
 
 /// Visits every slot that its owner has furnished (`extra` is not 0), in use or not. Lock-free.
+#[cfg(test)]
 pub(crate) fn visit(mut each: impl FnMut(&'static Slot)) {
     for slot in slab::spans().filter_map(Slot::complete) {
         // Acquire: pairs with the owner's release of `extra`: what it furnished is visible.

@@ -6,8 +6,12 @@ use std::time::{Duration, Instant};
 pub(crate) const NEVER: u64 = u64::MAX;
 
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a valid timespec. It fails only for a clock that does not exist: then 0 is returned.
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to a valid timespec. It fails only for a clock that does not exist: then 0 is
+    // returned.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -8,28 +8,34 @@ pub(crate) fn id() -> i32 {
     unsafe { call(libc::SYS_gettid, &[]) }.unwrap_or(0) as i32
 }
 
-/// The clock of CPU time used by kernel thread `id` (the kernel's encoding: per-thread, scheduler's count).
+/// The clock of CPU time used by kernel thread `id` (the kernel's encoding: per-thread, scheduler's
+/// count).
 pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
     const PER_THREAD: i32 = 4;
     const SCHEDULER: i32 = 2;
     (!id << 3) | PER_THREAD | SCHEDULER
 }
 
-/// Whether kernel thread `id` of this process is blocked in the kernel, rather than running or waiting for a CPU.
-/// A CPU clock that stands still cannot tell the two apart.
+/// Whether kernel thread `id` of this process is blocked in the kernel, rather than running or
+/// waiting for a CPU. A CPU clock that stands still cannot tell the two apart.
 pub(crate) fn is_blocked(id: i32) -> bool {
     let mut path = [0u8; 48];
     write_path(&mut path, id);
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-    // SAFETY: the path is NUL-terminated, the buffer is valid for its length, and the descriptor is ours.
+    // SAFETY: the path is NUL-terminated, the buffer is valid for its length, and the descriptor is
+    // ours.
     unsafe {
-        let Ok(descriptor) =
-            call(libc::SYS_openat, &[libc::AT_FDCWD as usize, path.as_ptr() as usize, flags])
-        else {
+        let Ok(descriptor) = call(
+            libc::SYS_openat,
+            &[libc::AT_FDCWD as usize, path.as_ptr() as usize, flags],
+        ) else {
             return false;
         };
         let mut text = [0u8; 16];
-        let read = call(libc::SYS_read, &[descriptor, text.as_mut_ptr() as usize, text.len()]);
+        let read = call(
+            libc::SYS_read,
+            &[descriptor, text.as_mut_ptr() as usize, text.len()],
+        );
         let _ = call(libc::SYS_close, &[descriptor]);
         // "running", or the number of the system call, or -1 when blocked elsewhere (a page fault).
         matches!(read, Ok(length) if length > 0 && text[0] != b'r')
@@ -69,7 +75,8 @@ pub(crate) fn register_barrier() -> bool {
     unsafe { call(libc::SYS_membarrier, &[REGISTER_PRIVATE_EXPEDITED, 0, 0]) }.is_ok()
 }
 
-/// A full memory barrier on every running thread of the process: the heavy half of an asymmetric fence.
+/// A full memory barrier on every running thread of the process: the heavy half of an asymmetric
+/// fence.
 pub(crate) fn barrier() {
     const PRIVATE_EXPEDITED: usize = 1 << 3;
     // SAFETY: has no memory effects beyond the documented ones.

@@ -1,8 +1,8 @@
 //! A lock for the scheduler's own short critical sections.
 //!
-//! It is taken with preemption off (or by kernel threads that run no green thread), so its holder is running
-//! or about to be: waiters spin a little and then block in the kernel. It touches no thread-local, allocates
-//! nothing and knows no poisoning: the code under it does not panic.
+//! It is taken with preemption off (or by kernel threads that run no green thread), so its holder
+//! is running or about to be: waiters spin a little and then block in the kernel. It touches no
+//! thread-local, allocates nothing and knows no poisoning: the code under it does not panic.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -33,13 +33,20 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Lock<T> {
-        Lock { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+        Lock {
+            word: AtomicU32::new(FREE),
+            value: UnsafeCell::new(value),
+        }
     }
 
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         // Acquire: pairs with the Release in `Guard::drop`.
-        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if self
+            .word
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             self.lock_contended();
         }
         Guard { lock: self }
@@ -50,7 +57,10 @@ impl<T> Lock<T> {
         for _ in 0..SPINS {
             // Acquire: as in `lock`.
             if self.word.load(Ordering::Relaxed) == FREE
-                && self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && self
+                    .word
+                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
             {
                 return;
             }

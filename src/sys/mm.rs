@@ -51,6 +51,7 @@ pub(crate) unsafe fn protect(address: usize, length: usize, protection: i32) -> 
 }
 
 /// `mincore`: for each page from `address` on, sets the lowest bit of its byte if it is in memory.
+#[cfg(test)]
 pub(crate) fn resident(address: usize, pages: &mut [u8]) -> io::Result<()> {
     let (length, bytes) = (pages.len() * PAGE, pages.as_mut_ptr() as usize);
     // SAFETY: the kernel writes one byte a page, which is the length of `pages`; it reads no

@@ -1,7 +1,8 @@
 //! System calls, each behind a function that returns `io::Result` or a plain value.
 //!
-//! Everything here may run under any thread pointer and with preemption off: no call goes through libc where
-//! libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`] itself.
+//! Everything here may run under any thread pointer and with preemption off: no call goes through
+//! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
+//! itself.
 
 pub(crate) mod clock;
 pub(crate) mod futex;
@@ -22,10 +23,15 @@ pub(crate) unsafe fn call(number: libc::c_long, arguments: &[usize]) -> Result<u
     registers[..arguments.len()].copy_from_slice(arguments);
     // SAFETY: the caller's promise.
     let result = unsafe { arch::syscall(number, registers) };
-    if (-4095..0).contains(&result) { Err(-result as i32) } else { Ok(result as usize) }
+    if (-4095..0).contains(&result) {
+        Err(-result as i32)
+    } else {
+        Ok(result as usize)
+    }
 }
 
-/// Prints `message` and aborts: an invariant of the runtime itself is broken, going on would corrupt memory.
+/// Prints `message` and aborts: an invariant of the runtime itself is broken, going on would
+/// corrupt memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn die(message: &str) -> ! {

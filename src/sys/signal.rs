@@ -1,4 +1,5 @@
-//! Signals: masks, handlers, alternate stacks, and a signal sent to one kernel thread with a payload.
+//! Signals: masks, handlers, alternate stacks, and a signal sent to one kernel thread with a
+//! payload.
 
 use std::io;
 
@@ -28,7 +29,12 @@ pub(crate) fn set_mask(mask: Mask) -> Mask {
 /// The calling kernel thread's mask.
 pub(crate) fn mask() -> Mask {
     let mut old: Mask = 0;
-    let arguments = [libc::SIG_BLOCK as usize, 0, &raw mut old as usize, size_of::<Mask>()];
+    let arguments = [
+        libc::SIG_BLOCK as usize,
+        0,
+        &raw mut old as usize,
+        size_of::<Mask>(),
+    ];
     // SAFETY: the pointer is valid for the call; a null set only reads.
     let _ = unsafe { call(libc::SYS_rt_sigprocmask, &arguments) };
     old
@@ -104,28 +110,39 @@ pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) ->
 /// # Safety
 /// `info` is a handler's second argument.
 pub(crate) unsafe fn payload(info: *const libc::siginfo_t) -> Option<Payload> {
-    // SAFETY: siginfo is at least as large as the part of QueuedInfo that is read, and has its layout.
+    // SAFETY: siginfo is at least as large as the part of QueuedInfo that is read, and has its
+    // layout.
     unsafe {
         let info = info.cast::<QueuedInfo>();
         ((*info).code == libc::SI_QUEUE).then(|| (*info).value)
     }
 }
 
-/// Gives the calling kernel thread an alternate stack for signal handlers, large enough for the processor's
-/// saved state.
+/// Gives the calling kernel thread an alternate stack for signal handlers, large enough for the
+/// processor's saved state.
 pub(crate) fn give_alternate_stack() -> io::Result<()> {
     const HANDLERS_NEED: usize = 32 << 10;
     // SAFETY: reads the auxiliary vector.
     let minimum = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
     let size = (minimum + HANDLERS_NEED).next_multiple_of(4096);
     let memory = super::mm::map(size)?;
-    let stack = libc::stack_t { ss_sp: memory as *mut libc::c_void, ss_flags: 0, ss_size: size };
-    set_alternate_stack(&stack).map(drop).map_err(io::Error::from_raw_os_error)
+    let stack = libc::stack_t {
+        ss_sp: memory as *mut libc::c_void,
+        ss_flags: 0,
+        ss_size: size,
+    };
+    set_alternate_stack(&stack)
+        .map(drop)
+        .map_err(io::Error::from_raw_os_error)
 }
 
 /// Takes the alternate stack away again and unmaps it.
 pub(crate) fn drop_alternate_stack() {
-    let none = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    let none = libc::stack_t {
+        ss_sp: core::ptr::null_mut(),
+        ss_flags: libc::SS_DISABLE,
+        ss_size: 0,
+    };
     if let Ok(old) = set_alternate_stack(&none) {
         // SAFETY: mapped by `give_alternate_stack`, and no handler runs on it: this code does not.
         let _ = unsafe { super::mm::unmap(old.ss_sp as usize, old.ss_size) };

@@ -32,7 +32,8 @@ impl Builder {
         Builder::default()
     }
 
-    /// Names the thread: in panic messages, in reports of an overflowed stack, and for [`Thread::name`].
+    /// Names the thread: in panic messages, in reports of an overflowed stack, and for
+    /// [`Thread::name`].
     ///
     /// # Panics
     /// `spawn` panics if the name contains a NUL byte.
@@ -41,8 +42,10 @@ impl Builder {
         self
     }
 
-    /// Sets the stack's size in bytes, from 16 KiB to 64 GiB; it is rounded up to a power of two. The default is the
-    /// runtime's ([`runtime::Builder::stack_size`](crate::runtime::Builder::stack_size)). Memory is used only as far as the stack is.
+    /// Sets the stack's size in bytes, from 16 KiB to 64 GiB; it is rounded up to a power of two.
+    /// The default is the runtime's
+    /// ([`runtime::Builder::stack_size`](crate::runtime::Builder::stack_size)). Memory is used only
+    /// as far as the stack is.
     pub fn stack_size(mut self, size: usize) -> Builder {
         self.stack_size = Some(size);
         self
@@ -51,8 +54,9 @@ impl Builder {
     /// Starts the thread, in the runtime of the thread that asks, or else in the default one.
     ///
     /// # Errors
-    /// `InvalidInput` for a stack size that is not accepted; `OutOfMemory` if there is no memory for the stack; what
-    /// starting the runtime fails with, if this is its first use. Nothing else is affected.
+    /// `InvalidInput` for a stack size that is not accepted; `OutOfMemory` if there is no memory
+    /// for the stack; what starting the runtime fails with, if this is its first use. Nothing else
+    /// is affected.
     ///
     /// # Panics
     /// If the name contains a NUL byte.
@@ -141,7 +145,8 @@ where
     }
 }
 
-/// The right to wait for a thread and to have its result, as [`std::thread::JoinHandle`]. Dropping it detaches the thread.
+/// The right to wait for a thread and to have its result, as [`std::thread::JoinHandle`]. Dropping
+/// it detaches the thread.
 pub struct JoinHandle<T>(Joiner<T>);
 
 impl<T> JoinHandle<T> {

@@ -44,7 +44,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(name: Option<Box<str>>) -> Arc<Shared> {
-        Arc::new(Shared { id: ThreadId::new(), name, token: Waiter::new(), ended: Waiter::new() })
+        Arc::new(Shared {
+            id: ThreadId::new(),
+            name,
+            token: Waiter::new(),
+            ended: Waiter::new(),
+        })
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
@@ -52,7 +57,8 @@ impl Shared {
     }
 }
 
-/// A handle to a thread, as [`std::thread::Thread`]: its identity, its name, and a way to unpark it.
+/// A handle to a thread, as [`std::thread::Thread`]: its identity, its name, and a way to unpark
+/// it.
 ///
 /// ```
 /// let parked = greenthread::spawn(|| greenthread::park());
@@ -67,7 +73,8 @@ impl Thread {
         Thread(shared)
     }
 
-    /// Makes the thread's token available: its [`park`](crate::park) returns, now or when it is next called.
+    /// Makes the thread's token available: its [`park`](crate::park) returns, now or when it is
+    /// next called.
     ///
     /// All that happened before is visible to the thread after that `park`.
     pub fn unpark(&self) {
@@ -91,7 +98,10 @@ impl Thread {
 
 impl fmt::Debug for Thread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Thread").field("id", &self.id()).field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("Thread")
+            .field("id", &self.id())
+            .field("name", &self.name())
+            .finish_non_exhaustive()
     }
 }
 
@@ -120,13 +130,15 @@ pub(crate) fn set_kernel_thread(thread: Thread) {
 /// ```
 pub fn current() -> Thread {
     let Some(green) = me::green() else {
-        // A thread-local destructor may ask after the handle is gone: then it is a handle to nobody else.
+        // A thread-local destructor may ask after the handle is gone: then it is a handle to nobody
+        // else.
         return KERNEL_THREAD
             .try_with(|cell| cell.get_or_init(unknown_kernel_thread).clone())
             .unwrap_or_else(|_| unknown_kernel_thread());
     };
     let shared = green.shared.load(Ordering::Relaxed);
-    // SAFETY: the thread owns one count of it from before its first instruction until after its last.
+    // SAFETY: the thread owns one count of it from before its first instruction until after its
+    // last.
     unsafe {
         Arc::increment_strong_count(shared);
         Thread(Arc::from_raw(shared))

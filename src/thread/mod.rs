@@ -1,6 +1,8 @@
-//! The thread API: std's names and semantics, for green threads. Every function works on kernel threads too.
+//! The thread API: std's names and semantics, for green threads. Every function works on kernel
+//! threads too.
 //!
-//! A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see `spawn`.
+//! A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
+//! `spawn`.
 
 pub(crate) mod builder;
 pub(crate) mod handle;
@@ -25,7 +27,8 @@ use crate::current as me;
 use crate::sys::clock;
 use crate::wait::Waiter;
 
-/// Lets others run: the thread goes to the back of the queue. On a kernel thread, [`std::thread::yield_now`].
+/// Lets others run: the thread goes to the back of the queue. On a kernel thread,
+/// [`std::thread::yield_now`].
 ///
 /// ```
 /// greenthread::spawn(|| greenthread::yield_now()).join().unwrap();
@@ -38,8 +41,8 @@ pub fn yield_now() {
     }
 }
 
-/// Blocks until the thread's token is available ([`Thread::unpark`]), and takes it. As with std, be ready for it to
-/// return for no reason.
+/// Blocks until the thread's token is available ([`Thread::unpark`]), and takes it. As with std, be
+/// ready for it to return for no reason.
 ///
 /// ```
 /// let waiting = greenthread::spawn(greenthread::park);
@@ -101,7 +104,8 @@ pub fn panicking() -> bool {
     std::thread::panicking()
 }
 
-/// How many threads can run at once: the CPUs that this process may use, by affinity and cgroup quota.
+/// How many threads can run at once: the CPUs that this process may use, by affinity and cgroup
+/// quota.
 ///
 /// ```
 /// assert!(greenthread::available_parallelism()?.get() >= 1);
@@ -114,13 +118,15 @@ pub fn available_parallelism() -> io::Result<NonZeroUsize> {
     std::thread::available_parallelism()
 }
 
-/// Runs `f`, which blocks the kernel thread, and says so: the processor goes to other threads at once if they wait.
+/// Runs `f`, which blocks the kernel thread, and says so: the processor goes to other threads at
+/// once if they wait.
 ///
-/// It is not needed for correctness: a thread that blocks without a word loses its processor too, only later.
+/// It is not needed for correctness: a thread that blocks without a word loses its processor too,
+/// only later.
 ///
 /// ```
-/// let text = greenthread::spawn(|| greenthread::blocking(|| std::fs::read_to_string("Cargo.toml")));
-/// assert!(text.join().unwrap()?.contains("greenthread"));
+/// let text = greenthread::spawn(|| greenthread::blocking(||
+/// std::fs::read_to_string("Cargo.toml"))); assert!(text.join().unwrap()?.contains("greenthread"));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
@@ -146,8 +152,9 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 
 /// Locks the thread to its kernel thread, and the kernel thread to it, until all locks are dropped.
 ///
-/// For what belongs to a kernel thread and cannot be moved: CPU affinity, namespaces, priority-inheriting mutexes, GUI
-/// toolkits. A switch to or from a locked thread costs a switch of kernel threads. On a kernel thread it does nothing.
+/// For what belongs to a kernel thread and cannot be moved: CPU affinity, namespaces,
+/// priority-inheriting mutexes, GUI toolkits. A switch to or from a locked thread costs a switch of
+/// kernel threads. On a kernel thread it does nothing.
 ///
 /// ```
 /// greenthread::spawn(|| {

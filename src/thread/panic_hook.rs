@@ -1,10 +1,12 @@
-//! std's panic message names the thread by what std knows of it, and std knows no names of green threads.
+//! std's panic message names the thread by what std knows of it, and std knows no names of green
+//! threads.
 //!
-//! So if the program has std's own hook when the runtime starts, a hook takes its place that prints the same message
-//! with the green thread's name, and leaves everything else to std's. A program's own hook is left alone.
+//! So if the program has std's own hook when the runtime starts, a hook takes its place that prints
+//! the same message with the green thread's name, and leaves everything else to std's. A program's
+//! own hook is left alone.
 //!
-//! Whether the hook is std's: taking it twice gives first the one that was set, then certainly std's; the two are the
-//! same if both are of size zero with the same table of methods.
+//! Whether the hook is std's: taking it twice gives first the one that was set, then certainly
+//! std's; the two are the same if both are of size zero with the same table of methods.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
@@ -42,14 +44,31 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
         return default(info);
     }
     let thread = super::current();
-    let Some(name) = thread.name() else { return default(info) };
-    let place = info.location().map_or_else(String::new, |place| format!(" at {place}"));
-    let payload = info.payload_as_str().unwrap_or("Box<dyn Any>");
+    let Some(name) = thread.name() else {
+        return default(info);
+    };
+    let place = info
+        .location()
+        .map_or_else(String::new, |place| format!(" at {place}"));
+    let payload = text_of(info.payload());
     let backtrace = Backtrace::capture();
     let trace = match backtrace.status() {
         BacktraceStatus::Captured => format!("stack backtrace:\n{backtrace}"),
-        _ => "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n".into(),
+        _ => {
+            "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n".into()
+        }
     };
     let text = format!("\nthread '{name}' panicked{place}:\n{payload}\n{trace}");
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
+    match (
+        payload.downcast_ref::<&'static str>(),
+        payload.downcast_ref::<String>(),
+    ) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text,
+        _ => "Box<dyn Any>",
+    }
 }

@@ -1,7 +1,8 @@
 //! Scoped threads: they may borrow from the thread that made the scope, which ends after them.
 //!
-//! Ordering: a thread leaves with a Release after its packet has given up closure and result, and the scope's last look
-//! at the count is an Acquire: what the threads borrowed is not touched after that.
+//! Ordering: a thread leaves with a Release after its packet has given up closure and result, and
+//! the scope's last look at the count is an Acquire: what the threads borrowed is not touched after
+//! that.
 
 use core::marker::PhantomData;
 use std::fmt;
@@ -54,7 +55,8 @@ pub struct ScopedJoinHandle<'scope, T> {
     scope: PhantomData<&'scope ()>,
 }
 
-/// Makes a scope for threads that borrow, as [`std::thread::scope`]. It returns when all its threads have ended.
+/// Makes a scope for threads that borrow, as [`std::thread::scope`]. It returns when all its
+/// threads have ended.
 ///
 /// ```
 /// let mut numbers = vec![1, 2, 3];
@@ -120,7 +122,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
 impl<'scope, T> ScopedJoinHandle<'scope, T> {
     pub(super) fn new(joiner: Joiner<T>) -> ScopedJoinHandle<'scope, T> {
-        ScopedJoinHandle { joiner, scope: PhantomData }
+        ScopedJoinHandle {
+            joiner,
+            scope: PhantomData,
+        }
     }
 
     /// The thread.
@@ -145,7 +150,10 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope")
-            .field("running_threads", &self.data.running.load(Ordering::Relaxed))
+            .field(
+                "running_threads",
+                &self.data.running.load(Ordering::Relaxed),
+            )
             .field("panicked", &self.data.panicked.load(Ordering::Relaxed))
             .finish_non_exhaustive()
     }

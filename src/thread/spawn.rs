@@ -1,10 +1,11 @@
 //! The road of a spawned closure, from `spawn` to `join`.
 //!
-//! `spawn` takes a stack, lays [`body`] on it, and makes the thread ready. `body` runs the closure, leaves its result in
-//! the packet, runs the thread-local destructors, and says that the thread has ended; the run loop buries it.
+//! `spawn` takes a stack, lays [`body`] on it, and makes the thread ready. `body` runs the closure,
+//! leaves its result in the packet, runs the thread-local destructors, and says that the thread has
+//! ended; the run loop buries it.
 //!
-//! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with preemption on, before it
-//! leaves its stack for the last time.
+//! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with
+//! preemption on, before it leaves its stack for the last time.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -30,8 +31,8 @@ struct Packet<T> {
     scope: Option<Arc<ScopeData>>,
 }
 
-// SAFETY: the thread writes the result before it gives up its count of the packet; the joiner reads it when the thread
-// has ended.
+// SAFETY: the thread writes the result before it gives up its count of the packet; the joiner reads
+// it when the thread has ended.
 unsafe impl<T: Send> Sync for Packet<T> {}
 
 impl<T> Drop for Packet<T> {
@@ -87,12 +88,22 @@ where
     T: Send,
 {
     let shared = Shared::new(name);
-    let packet = Arc::new(Packet { result: UnsafeCell::new(None), scope });
+    let packet = Arc::new(Packet {
+        result: UnsafeCell::new(None),
+        scope,
+    });
     if let Some(scope) = &packet.scope {
         scope.enter();
     }
-    let joiner = Joiner { thread: Thread::new(shared.clone()), packet: packet.clone() };
-    let work = Work { f, packet, result: PhantomData };
+    let joiner = Joiner {
+        thread: Thread::new(shared.clone()),
+        packet: packet.clone(),
+    };
+    let work = Work {
+        f,
+        packet,
+        result: PhantomData,
+    };
     // SAFETY: the caller's promise.
     unsafe {
         match backend {
@@ -132,7 +143,9 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
     let green = new_green(cluster, stack_size.unwrap_or(cluster.config.stack_size))?;
     green.cluster.set(Some(cluster));
     // Relaxed: the queue that takes the thread publishes it.
-    green.shared.store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
+    green
+        .shared
+        .store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
     cluster.live.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the thread is new; `body` does not unwind; lifetimes are the caller's promise.
     unsafe {
@@ -157,7 +170,8 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
     Ok(())
 }
 
-/// A thread to run something on: the one whose stack was used last on this processor, if there is one.
+/// A thread to run something on: the one whose stack was used last on this processor, if there is
+/// one.
 fn new_green(cluster: &'static Cluster, size: usize) -> io::Result<&'static Green> {
     if size == cluster.config.stack_size
         && let Some(entered) = current::enter()
@@ -210,7 +224,8 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
     }
     backend.enter();
     let main = move || {
-        /// Says that the thread has ended, after every other thread-local destructor that was registered later.
+        /// Says that the thread has ended, after every other thread-local destructor that was
+        /// registered later.
         struct End(Arc<Shared>, &'static KernelBackend);
         impl Drop for End {
             fn drop(&mut self) {

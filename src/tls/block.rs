@@ -1,13 +1,16 @@
-//! The life of one block: create, enter, exit, recycle, destroy (the picture is in the parent module).
+//! The life of one block: create, enter, exit, recycle, destroy (the picture is in the parent
+//! module).
 //!
 //! # Invariants
 //!
-//! 1. A block's private thread id is unique among the blocks that exist, and is no kernel thread's: glibc's
-//!    recursive, error-checking and robust mutexes tell owners apart by it. It stays with the block when it
-//!    is recycled, as the kernel reuses ids (and as glibc reuses the address of the control block).
+//! 1. A block's private thread id is unique among the blocks that exist, and is no kernel thread's:
+//!    glibc's recursive, error-checking and robust mutexes tell owners apart by it. It stays with
+//!    the block when it is recycled, as the kernel reuses ids (and as glibc reuses the address of
+//!    the control block).
 //! 2. `recycle` takes no lock, allocates nothing, and touches no thread-local.
-//! 3. libc's own thread-locals are not reset: malloc's arena and buffers are worth keeping. What a new thread can tell
-//!    apart (locale, errno, dlerror, the resolver) is put right in `enter` and `exit`.
+//! 3. libc's own thread-locals are not reset: malloc's arena and buffers are worth keeping. What a
+//!    new thread can tell apart (locale, errno, dlerror, the resolver) is put right in `enter` and
+//!    `exit`.
 
 use super::layout::layout;
 use super::{keys, modules};
@@ -68,7 +71,8 @@ pub(crate) unsafe fn create(
     stack_size: usize,
 ) -> io::Result<()> {
     let tid = Tids::take().ok_or(io::ErrorKind::OutOfMemory)?;
-    // Before the loader copies its images in: what is loaded in between is then copied once more by `enter`.
+    // Before the loader copies its images in: what is loaded in between is then copied once more by
+    // `enter`.
     let seen = modules::number();
     // SAFETY: the caller's memory is as the layout demands.
     unsafe {
@@ -82,16 +86,16 @@ pub(crate) unsafe fn create(
     Ok(())
 }
 
-/// The first code of every green thread, whether its block was created or recycled. Preemptible: if libraries
-/// were loaded, it takes the loader's locks and allocates.
+/// The first code of every green thread, whether its block was created or recycled. Preemptible: if
+/// libraries were loaded, it takes the loader's locks and allocates.
 ///
 /// # Safety
 /// Runs on the green thread, once.
 pub(crate) unsafe fn enter() {
     let thread_pointer = thread_pointer();
     modules::refresh();
-    // SAFETY: the thread's own block, before it has done anything. `uselocale` also sets up the tables behind `isalpha`
-    // and its like, which libc does for its own threads.
+    // SAFETY: the thread's own block, before it has done anything. `uselocale` also sets up the
+    // tables behind `isalpha` and its like, which libc does for its own threads.
     unsafe {
         let record = record(thread_pointer);
         record.seen = modules::catch_up(thread_pointer, record.seen);
@@ -100,10 +104,12 @@ pub(crate) unsafe fn enter() {
     }
 }
 
-/// The last code of every green thread: runs the destructors of its thread-locals and pthread keys. Preemptible.
+/// The last code of every green thread: runs the destructors of its thread-locals and pthread keys.
+/// Preemptible.
 ///
 /// # Safety
-/// Runs on the green thread, once; after it the thread runs no code that uses a thread-local with a destructor.
+/// Runs on the green thread, once; after it the thread runs no code that uses a thread-local with a
+/// destructor.
 pub(crate) unsafe fn exit() {
     const ITERATIONS: usize = 4; // PTHREAD_DESTRUCTOR_ITERATIONS
     let layout = layout();
@@ -160,8 +166,8 @@ pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
     unsafe { record(thread_pointer).seen = modules::reset(thread_pointer) };
 }
 
-/// Frees what `create` allocated; the memory is the caller's again. What malloc's cache holds in the block is
-/// lost: the caller has moved the cache away (`tcache_offset`).
+/// Frees what `create` allocated; the memory is the caller's again. What malloc's cache holds in
+/// the block is lost: the caller has moved the cache away (`tcache_offset`).
 ///
 /// # Safety
 /// No thread runs or will run on the block.

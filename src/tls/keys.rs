@@ -1,8 +1,9 @@
-//! The end of a thread's pthread keys (`pthread_setspecific`): their destructors, and the memory of their values.
+//! The end of a thread's pthread keys (`pthread_setspecific`): their destructors, and the memory of
+//! their values.
 //!
-//! glibc keeps values in blocks of 32: the first lies in the control block, further ones are allocated. It runs the
-//! destructors only when a kernel thread ends, in a function that nobody else can call; this is the same
-//! for green threads.
+//! glibc keeps values in blocks of 32: the first lies in the control block, further ones are
+//! allocated. It runs the destructors only when a kernel thread ends, in a function that nobody
+//! else can call; this is the same for green threads.
 
 use super::layout::layout;
 use crate::arch::thread_pointer;
@@ -22,7 +23,8 @@ pub(super) unsafe fn used() -> bool {
         .is_none_or(|used| unsafe { *thread_pointer().add(used) } != 0)
 }
 
-/// Runs the destructor of every key that has a value. True if there was one: it may have set values again.
+/// Runs the destructor of every key that has a value. True if there was one: it may have set values
+/// again.
 ///
 /// # Safety
 /// Runs on a green thread, as its last act but for other destructors.
@@ -30,8 +32,8 @@ pub(super) unsafe fn run_destructors() -> bool {
     let keys = &layout().keys;
     let mut any = false;
     for block in 0..keys.block_count {
-        // SAFETY: the thread's own values, in blocks as the layout describes. A destructor may add blocks, hence
-        // the pointer is read anew for each block; it never removes one.
+        // SAFETY: the thread's own values, in blocks as the layout describes. A destructor may add
+        // blocks, hence the pointer is read anew for each block; it never removes one.
         unsafe {
             let values = *thread_pointer()
                 .add(keys.blocks)
@@ -51,8 +53,8 @@ pub(super) unsafe fn run_destructors() -> bool {
                 let key = keys
                     .table
                     .add((block * keys.values_per_block + i) * keys.key_size);
-                // Other threads create and delete keys meanwhile. POSIX leaves it to the program that a
-                // key is not deleted while its destructor is due.
+                // Other threads create and delete keys meanwhile. POSIX leaves it to the program
+                // that a key is not deleted while its destructor is due.
                 let word = |offset| {
                     AtomicUsize::from_ptr(key.add(offset).cast::<usize>().cast_mut()).load(Relaxed)
                 };

@@ -3,13 +3,14 @@
 //! # Sources, best first
 //!
 //! 1. `_dl_get_tls_static_info`: size and alignment of a thread's static block.
-//! 2. `_thread_db_*`: the descriptors that glibc exports for debuggers (libthread_db), one `[bits, count, offset]`
-//!    for each field, one number for each size.
-//! 3. A *probe thread*: a short-lived pthread on a stack we know. In its control block we search for what we can
-//!    recognise: the stack's bounds, the robust list (an empty ring), the resolver's state, the first block of
-//!    keys. A search must find exactly one place.
-//! 4. The first words of the control block are fixed by the ABI (compilers emit `fs:0`, `fs:0x28`) or by 25 years
-//!    of glibc. They are compared with the probe thread's and with our own; a mismatch is an error.
+//! 2. `_thread_db_*`: the descriptors that glibc exports for debuggers (libthread_db), one `[bits,
+//!    count, offset]` for each field, one number for each size.
+//! 3. A *probe thread*: a short-lived pthread on a stack we know. In its control block we search
+//!    for what we can recognise: the stack's bounds, the robust list (an empty ring), the
+//!    resolver's state, the first block of keys. A search must find exactly one place.
+//! 4. The first words of the control block are fixed by the ABI (compilers emit `fs:0`, `fs:0x28`)
+//!    or by 25 years of glibc. They are compared with the probe thread's and with our own; a
+//!    mismatch is an error.
 //!
 //! # Invariants
 //!
@@ -23,7 +24,8 @@ use std::sync::OnceLock;
 
 /// The vector of modules, in the control block and in its descriptor.
 pub(super) const VECTOR: usize = 0x08;
-/// From `multiple_threads` up to the pointer guard: the same in every thread, copied from the probe thread.
+/// From `multiple_threads` up to the pointer guard: the same in every thread, copied from the probe
+/// thread.
 pub(super) const SHARED: Range<usize> = 0x18..0x38;
 pub(super) const WORD: usize = size_of::<usize>();
 
@@ -66,7 +68,8 @@ pub(super) struct Keys {
     pub(super) value_data: usize,
 }
 
-/// The loader's list of modules with thread-locals, and a thread's vector of pointers to them (the DTV).
+/// The loader's list of modules with thread-locals, and a thread's vector of pointers to them (the
+/// DTV).
 pub(super) struct Loader {
     /// The loader's data, or as much of it as we look at.
     pub(super) global: *mut u8,
@@ -86,7 +89,8 @@ pub(super) struct Loader {
     pub(super) entry_pointer: usize,
 }
 
-// SAFETY: the pointers lead to the loader's and libc's static data, which are read with atomic loads only.
+// SAFETY: the pointers lead to the loader's and libc's static data, which are read with atomic
+// loads only.
 unsafe impl Send for Layout {}
 // SAFETY: as above; nothing in it changes.
 unsafe impl Sync for Layout {}
@@ -196,7 +200,8 @@ impl Layout {
             "odd size of an entry in the vector of modules",
         )?;
 
-        // SAFETY: the types of these functions; all have been in glibc, unchanged, for more than a decade.
+        // SAFETY: the types of these functions; all have been in glibc, unchanged, for more than a
+        // decade.
         unsafe {
             Ok(Layout {
                 static_size,
@@ -255,7 +260,8 @@ impl Layout {
         set(self.probe.robust + 2 * WORD, self.probe.robust_futex);
         set(self.probe.stack, stack_bottom);
         set(self.probe.stack + WORD, stack_size);
-        // SAFETY: the tid is a field of the control block; the other two offsets were seen to lie in the block.
+        // SAFETY: the tid is a field of the control block; the other two offsets were seen to lie
+        // in the block.
         unsafe {
             *thread_pointer.add(self.tid).cast() = tid;
             *thread_pointer.offset(self.probe.resolver_pointer).cast() =

@@ -1,11 +1,14 @@
-//! How many libraries were ever loaded: compared at each thread's start and end, so it must cost nothing.
+//! How many libraries were ever loaded: compared at each thread's start and end, so it must cost
+//! nothing.
 //!
-//! The loader hands its counter out in `dl_iterate_phdr`, but under a lock of the whole process, which a thread may
-//! hold for long (a backtrace). So we look for the counter itself, among the words of the loader's `_rtld_global`: a
-//! library of glibc's that hardly anybody has loaded is loaded and unloaded, and the one word is taken that followed the
-//! answers of `dl_iterate_phdr` all the way. If that fails, the function is called every time.
+//! The loader hands its counter out in `dl_iterate_phdr`, but under a lock of the whole process,
+//! which a thread may hold for long (a backtrace). So we look for the counter itself, among the
+//! words of the loader's `_rtld_global`: a library of glibc's that hardly anybody has loaded is
+//! loaded and unloaded, and the one word is taken that followed the answers of `dl_iterate_phdr`
+//! all the way. If that fails, the function is called every time.
 //!
-//! Relaxed suffices: whoever uses a library knows of its loading, so he sees a counter that has counted it.
+//! Relaxed suffices: whoever uses a library knows of its loading, so he sees a counter that has
+//! counted it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicPtr;

@@ -1,36 +1,41 @@
-//! The modules: the program and every loaded library that has thread-locals, with their initial contents.
+//! The modules: the program and every loaded library that has thread-locals, with their initial
+//! contents.
 //!
-//! Recycling a block means copying these contents in again. Libraries come and go meanwhile (`dlopen`, NSS, a
-//! plug-in), and the scheduler may neither wait for the loader's locks nor read a library that may be unmapped.
-//! So it works from a *snapshot*: an immutable list of modules, each with our own copy of its initial image.
+//! Recycling a block means copying these contents in again. Libraries come and go meanwhile
+//! (`dlopen`, NSS, a plug-in), and the scheduler may neither wait for the loader's locks nor read a
+//! library that may be unmapped. So it works from a *snapshot*: an immutable list of modules, each
+//! with our own copy of its initial image.
 //!
 //! # Two kinds of module
 //!
-//! - *static*: at the same offset from the thread pointer in every block (all that were loaded at start, and later
-//!   ones compiled for the initial-exec model);
-//! - *dynamic*: allocated by the loader when a thread first touches it, found through the thread's vector (DTV).
+//! - *static*: at the same offset from the thread pointer in every block (all that were loaded at
+//!   start, and later ones compiled for the initial-exec model);
+//! - *dynamic*: allocated by the loader when a thread first touches it, found through the thread's
+//!   vector (DTV).
 //!
 //! # Invariants
 //!
-//! 1. When a thread ends, the snapshot in force holds every module that the thread can have touched: `exit` compares
-//!    the loader's count of loads (`loads`) and renews the snapshot. After that the thread runs no code, so
-//!    its vector stands still until its block is recycled. (Unloading needs no renewal: the
-//!    memory of a thread's thread-locals outlives the library.)
-//! 2. An entry of a vector is used only if the vector is at least as new as the module (its *generation*). An
-//!    older vector's entry belongs to a library that is gone, whose module id was given away again.
-//! 3. A module is listed only once the loader has relocated it and entered it in its list (a thread may look in the
-//!    middle of another's `dlopen`). Until then the snapshot counts as unfinished: the next look renews it.
-//! 4. Snapshots are never freed, for the scheduler may be reading one: a renewal that changes something costs
-//!    some 60 bytes a module, and each different image is kept once.
+//! 1. When a thread ends, the snapshot in force holds every module that the thread can have
+//!    touched: `exit` compares the loader's count of loads (`loads`) and renews the snapshot. After
+//!    that the thread runs no code, so its vector stands still until its block is recycled.
+//!    (Unloading needs no renewal: the memory of a thread's thread-locals outlives the library.)
+//! 2. An entry of a vector is used only if the vector is at least as new as the module (its
+//!    *generation*). An older vector's entry belongs to a library that is gone, whose module id was
+//!    given away again.
+//! 3. A module is listed only once the loader has relocated it and entered it in its list (a thread
+//!    may look in the middle of another's `dlopen`). Until then the snapshot counts as unfinished:
+//!    the next look renews it.
+//! 4. Snapshots are never freed, for the scheduler may be reading one: a renewal that changes
+//!    something costs some 60 bytes a module, and each different image is kept once.
 //!
-//! A block remembers the number of the snapshot it was last brought up to date with; `enter` copies in the static
-//! modules that came later. Threads that had already begun then are out of reach: if such a library has
-//! anything but zeros in its image, that is reported.
+//! A block remembers the number of the snapshot it was last brought up to date with; `enter` copies
+//! in the static modules that came later. Threads that had already begun then are out of reach: if
+//! such a library has anything but zeros in its image, that is reported.
 //!
 //! # Orderings
 //!
-//! `CURRENT` is stored with Release after the snapshot is complete, and loaded with Acquire. `LOADS` is stored with
-//! Release after `CURRENT`; who loads it with Acquire and finds the loader's
+//! `CURRENT` is stored with Release after the snapshot is complete, and loaded with Acquire.
+//! `LOADS` is stored with Release after `CURRENT`; who loads it with Acquire and finds the loader's
 //! present count, sees that `CURRENT`.
 
 use super::layout::{Loader, VECTOR, layout};
@@ -104,7 +109,8 @@ pub(super) fn number() -> u64 {
     current().number
 }
 
-/// Resets the thread-locals of every module, except libc's and the loader's. Returns the snapshot's number.
+/// Resets the thread-locals of every module, except libc's and the loader's. Returns the snapshot's
+/// number.
 ///
 /// # Safety
 /// `thread_pointer` is the block of a thread that has ended with a `refresh`.
@@ -127,7 +133,8 @@ pub(super) unsafe fn reset(thread_pointer: *mut u8) -> u64 {
     snapshot.number
 }
 
-/// Initialises the static modules that are newer than snapshot `seen`. Returns the number of the one in force.
+/// Initialises the static modules that are newer than snapshot `seen`. Returns the number of the
+/// one in force.
 ///
 /// # Safety
 /// `thread_pointer` is the block of a thread that has not begun.
@@ -171,7 +178,8 @@ impl Loader {
     /// `thread_pointer` is a block's, and its thread is not running.
     unsafe fn contents(&self, thread_pointer: *mut u8, module: &Module) -> Option<*mut u8> {
         const UNALLOCATED: usize = usize::MAX;
-        // SAFETY: the vector's entry -1 counts the entries, entry 0 is its generation, entry n is module n's.
+        // SAFETY: the vector's entry -1 counts the entries, entry 0 is its generation, entry n is
+        // module n's.
         unsafe {
             let vector = *thread_pointer.add(VECTOR).cast::<*mut u8>();
             let word = |at: *mut u8| *at.cast::<usize>();
@@ -184,7 +192,8 @@ impl Loader {
         }
     }
 
-    /// The loader's entry for module `id`: its generation and its link map, null if there is none (yet).
+    /// The loader's entry for module `id`: its generation and its link map, null if there is none
+    /// (yet).
     fn slot(&self, id: usize) -> (usize, *const u8) {
         // SAFETY: the loader's list: nodes are never freed and their words are written atomically.
         let word = |base: *const u8, offset: usize| unsafe {
@@ -244,9 +253,9 @@ fn renew() {
         // SAFETY: the callback's argument lives through the call.
         unsafe { libc::dl_iterate_phdr(Some(add_module), (&raw mut found).cast()) };
         history.images = std::mem::take(&mut found.images);
-        // The loader enters a module in two steps under its lock. Passing through that lock (a block is laid out under
-        // it) separates the two looks, so a half-entered module shows as a difference.
-        // SAFETY: allocates a block and frees it.
+        // The loader enters a module in two steps under its lock. Passing through that lock (a
+        // block is laid out under it) separates the two looks, so a half-entered module shows as a
+        // difference. SAFETY: allocates a block and frees it.
         unsafe {
             let block = (layout().allocate)(std::ptr::null_mut());
             if !block.is_null() {
@@ -305,7 +314,8 @@ unsafe extern "C" fn add_module(
     _: usize,
     found: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader's argument and `renew`'s. The loader holds the lock that keeps libraries from going.
+    // SAFETY: the loader's argument and `renew`'s. The loader holds the lock that keeps libraries
+    // from going.
     let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
     found.loads = info.dlpi_adds;
     let id = info.dlpi_tls_modid;
@@ -322,8 +332,8 @@ unsafe extern "C" fn add_module(
         found.unfinished = true; // invariant 3
         return 0;
     }
-    // SAFETY: the library is loaded, hence its link map and its image are there. Its thread-locals' initial
-    // image does not change once the library is relocated.
+    // SAFETY: the library is loaded, hence its link map and its image are there. Its thread-locals'
+    // initial image does not change once the library is relocated.
     let (offset, image) = unsafe {
         let image = (info.dlpi_addr as usize).wrapping_add(tls.p_vaddr as usize) as *const u8;
         let image = std::slice::from_raw_parts(image, tls.p_filesz as usize);
@@ -369,7 +379,8 @@ fn report(library: &str) {
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
-/// libc's own thread-locals in the block of a thread that the caller is: offset from the thread pointer, and words.
+/// libc's own thread-locals in the block of a thread that the caller is: offset from the thread
+/// pointer, and words.
 pub(super) fn libc_block() -> Option<(isize, usize)> {
     unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,

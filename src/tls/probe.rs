@@ -1,8 +1,8 @@
-//! The probe thread: a short-lived pthread on a stack we know, which searches its own control block for what
-//! it can recognise. Each search must find exactly one place.
+//! The probe thread: a short-lived pthread on a stack we know, which searches its own control block
+//! for what it can recognise. Each search must find exactly one place.
 //!
-//! It also makes libc leave its single-threaded shortcuts (atomics without `lock`, stdio without locks) before a
-//! second green thread can exist.
+//! It also makes libc leave its single-threaded shortcuts (atomics without `lock`, stdio without
+//! locks) before a second green thread can exist.
 
 use super::layout::{SHARED, WORD, check, symbol};
 use super::modules;
@@ -45,7 +45,8 @@ struct Task {
     stack_size: usize,
     guards: [usize; 2],
     control_size: usize,
-    /// Where the control block points to blocks of values of pthread keys; the size of such a block.
+    /// Where the control block points to blocks of values of pthread keys; the size of such a
+    /// block.
     blocks: Range<usize>,
     block_size: usize,
     /// A pthread key.
@@ -63,8 +64,8 @@ impl Probe {
     ) -> Result<Probe, String> {
         const SIZE: usize = 1 << 20;
         let own = thread_pointer();
-        // SAFETY: a private mapping that only the thread uses, and that outlives it; `task` outlives it too, since
-        // it is joined. The head of our own control block may be read.
+        // SAFETY: a private mapping that only the thread uses, and that outlives it; `task`
+        // outlives it too, since it is joined. The head of our own control block may be read.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -166,7 +167,8 @@ fn look_around(task: &Task) -> Result<Probe, String> {
     })
 }
 
-/// `count` words of this thread's control block. Volatile, since the joining thread writes a word of it meanwhile.
+/// `count` words of this thread's control block. Volatile, since the joining thread writes a word
+/// of it meanwhile.
 fn copy(own: *const u8, count: usize) -> Vec<usize> {
     // SAFETY: within the control block.
     let word = |i: usize| unsafe { own.cast::<usize>().add(i).read_volatile() };
@@ -205,15 +207,17 @@ fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
     second.is_none().then_some(first)
 }
 
-/// Finds malloc's `tcache` among libc's thread-locals: the word that this thread's first `malloc` makes point to
-/// a chunk which, once another chunk is freed, holds that one's address, and no more once it is taken again.
+/// Finds malloc's `tcache` among libc's thread-locals: the word that this thread's first `malloc`
+/// makes point to a chunk which, once another chunk is freed, holds that one's address, and no more
+/// once it is taken again.
 fn find_tcache((offset, words): (isize, usize)) -> Option<isize> {
     const MOST: usize = 256;
     let base: *const usize = thread_pointer().wrapping_offset(offset).cast();
     let mut before = [0; MOST];
     let words = words.min(MOST);
-    // SAFETY: libc's block of this thread, which nobody else writes, and what the pointers that malloc has just
-    // put there point to: chunks and arenas, which have a word before them and are larger than we look.
+    // SAFETY: libc's block of this thread, which nobody else writes, and what the pointers that
+    // malloc has just put there point to: chunks and arenas, which have a word before them and are
+    // larger than we look.
     unsafe {
         let read = |address: usize| (address as *const usize).read_volatile();
         for (i, word) in before[..words].iter_mut().enumerate() {

@@ -1,7 +1,8 @@
-//! One green thread's life, tried before the first is spawned: does this glibc behave as we found it described?
+//! One green thread's life, tried before the first is spawned: does this glibc behave as we found
+//! it described?
 //!
-//! Two threads run on one block, the second after a recycling. What each must see is checked from inside; what must have
-//! been destroyed, from outside. A failure is an answer, not a panic.
+//! Two threads run on one block, the second after a recycling. What each must see is checked from
+//! inside; what must have been destroyed, from outside. A failure is an answer, not a panic.
 
 use super::{Place, block, layout};
 use crate::arch::{set_thread_pointer, thread_pointer};
@@ -48,7 +49,8 @@ impl Slot {
         }
     }
 
-    /// The life of one thread on the block, from `enter` to `exit`. A panic of `body` comes back as `None`.
+    /// The life of one thread on the block, from `enter` to `exit`. A panic of `body` comes back as
+    /// `None`.
     pub(super) fn run<T>(&mut self, body: impl FnOnce() -> T) -> Option<T> {
         let life = |_: &corosensei::Yielder<(), ()>, ()| {
             // SAFETY: first and last on this thread; the body's panic stops here.
@@ -108,7 +110,8 @@ impl Drop for Slot {
 
 struct Bounds(usize, usize);
 
-// SAFETY: both ends are 16-aligned and lie in the slot's own mapping, with nothing but stack between.
+// SAFETY: both ends are 16-aligned and lie in the slot's own mapping, with nothing but stack
+// between.
 unsafe impl Stack for Bounds {
     fn base(&self) -> StackPointer {
         StackPointer::new(self.0).expect("not null")
@@ -118,7 +121,8 @@ unsafe impl Stack for Bounds {
     }
 }
 
-/// Runs the thread to its end under its own thread pointer. Never inlined, and touches no thread-local itself.
+/// Runs the thread to its end under its own thread pointer. Never inlined, and touches no
+/// thread-local itself.
 ///
 /// malloc's cache goes along, as in the scheduler: otherwise it would be lost with the block.
 ///
@@ -138,7 +142,8 @@ unsafe fn resume<T>(
             unsafe { word(own).swap(word(block)) };
         }
     };
-    // SAFETY: the caller's promise; the thread's body catches panics, so nothing unwinds past the second switch.
+    // SAFETY: the caller's promise; the thread's body catches panics, so nothing unwinds past the
+    // second switch.
     unsafe {
         swap_tcache();
         set_thread_pointer(block);

@@ -1,4 +1,5 @@
-//! What can be tested of blocks without a scheduler: every thread here runs to its end on the calling kernel thread.
+//! What can be tested of blocks without a scheduler: every thread here runs to its end on the
+//! calling kernel thread.
 
 use super::selftest::Slot;
 use super::{init, tcache_offset};
@@ -104,7 +105,8 @@ fn destructors_that_make_more_work() {
     }
 }
 
-/// Keys beyond the first block of 32, a destructor that sets its key again, and one whose key is deleted.
+/// Keys beyond the first block of 32, a destructor that sets its key again, and one whose key is
+/// deleted.
 #[test]
 fn pthread_keys() {
     thread_local!(static KEY: Cell<libc::pthread_key_t> = const { Cell::new(0) });
@@ -223,7 +225,8 @@ fn libraries(process: u32) -> PathBuf {
     std::env::temp_dir().join(format!("greenthread-{process}"))
 }
 
-/// A library with the thread-local `value`, initialised, and `words` words of zeros; loaded for a while.
+/// A library with the thread-local `value`, initialised, and `words` words of zeros; loaded for a
+/// while.
 struct Library(*mut libc::c_void);
 
 impl Library {
@@ -317,7 +320,8 @@ fn dynamic_thread_locals() {
         let mut after = slot();
         use_library(&mut before, &library, 77);
         use_library(&mut after, &library, 77);
-        // Gone while `before`'s vector points to its thread-locals; the next gets its module id, and
+        // Gone while `before`'s vector points to its thread-locals; the next gets its module id,
+        // and
         // `before` is recycled without having touched it.
         drop(library);
         let library = Library::load(&big);

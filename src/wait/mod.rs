@@ -1,24 +1,26 @@
-//! Waiting: one ticket decides who wakes a waiter ([`ticket`]); a [`Waiter`] is a ticket and the thread behind it.
+//! Waiting: one ticket decides who wakes a waiter ([`ticket`]); a [`Waiter`] is a ticket and the
+//! thread behind it.
 //!
-//! Every primitive that blocks is built on [`Waiter::wait`] and [`Waiter::wake`]; it works alike for green threads,
-//! which are suspended, and for kernel threads, which wait on the ticket itself as a futex.
+//! Every primitive that blocks is built on [`Waiter::wait`] and [`Waiter::wake`]; it works alike
+//! for green threads, which are suspended, and for kernel threads, which wait on the ticket itself
+//! as a futex.
 //!
 //! Invariants:
 //! 1. One thread waits on a waiter at a time; any number wake it.
 //! 2. A notification that comes before the wait ends it at once: none is lost.
-//! 3. After [`Waiter::wake`] has changed the ticket it touches the waiter again only if it found it parked; the
-//!    waiting thread cannot go on before that, so a waiter may live on its stack.
+//! 3. After [`Waiter::wake`] has changed the ticket it touches the waiter again only if it found it
+//!    parked; the waiting thread cannot go on before that, so a waiter may live on its stack.
 
 pub(crate) mod ticket;
 
+pub(crate) use self::ticket::Outcome;
+use self::ticket::{Commit, Ticket};
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::context::Action;
 use crate::current;
 use crate::green::Green;
 use crate::sched;
 use crate::sys::{clock, futex};
-use self::ticket::{Commit, Ticket};
-pub(crate) use self::ticket::Outcome;
 
 /// A place where one thread waits to be woken.
 pub(crate) struct Waiter {
@@ -29,10 +31,14 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     pub(crate) const fn new() -> Waiter {
-        Waiter { ticket: Ticket::new(), green: AtomicPtr::new(core::ptr::null_mut()) }
+        Waiter {
+            ticket: Ticket::new(),
+            green: AtomicPtr::new(core::ptr::null_mut()),
+        }
     }
 
-    /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic nanoseconds).
+    /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic
+    /// nanoseconds).
     pub(crate) fn wait(&self, deadline: Option<u64>) -> Outcome {
         if self.ticket.consume() {
             return Outcome::Notified;
@@ -42,8 +48,12 @@ impl Waiter {
             Some(entered) => {
                 let green = entered.green();
                 // Relaxed: published by the commit, which is a Release.
-                self.green.store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
-                entered.suspend(Action::Park { waiter: self, deadline });
+                self.green
+                    .store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
+                entered.suspend(Action::Park {
+                    waiter: self,
+                    deadline,
+                });
                 if deadline.is_some() {
                     sched::timers::disarm(green);
                 }
@@ -76,7 +86,8 @@ impl Waiter {
         let futex: *const _ = self.ticket.as_futex();
         let green = &raw const self.green;
         if self.ticket.notify() {
-            // SAFETY: it was parked, so its thread waits for us and the waiter is alive (invariant 3). Relaxed:
+            // SAFETY: it was parked, so its thread waits for us and the waiter is alive (invariant
+            // 3). Relaxed:
             // `notify` acquired what `commit` released.
             match unsafe { (*green).load(Ordering::Relaxed).as_ref() } {
                 Some(green) => sched::ready(green),
@@ -85,7 +96,8 @@ impl Waiter {
         }
     }
 
-    /// The run loop's half of [`Waiter::wait`]: the green thread's context is saved. False: it need not wait.
+    /// The run loop's half of [`Waiter::wait`]: the green thread's context is saved. False: it need
+    /// not wait.
     pub(crate) fn commit(&self) -> bool {
         match self.ticket.commit() {
             Commit::Parked => true,

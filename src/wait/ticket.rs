@@ -1,7 +1,8 @@
 //! The ticket: one word that decides who resumes one waiting thread.
 //!
-//! A waiter *commits* to waiting only after its context is saved; wakers and a timer race it and each other for
-//! the same word. Whoever moves it out of `PARKED` resumes the waiter, and nobody else does.
+//! A waiter *commits* to waiting only after its context is saved; wakers and a timer race it and
+//! each other for the same word. Whoever moves it out of `PARKED` resumes the waiter, and nobody
+//! else does.
 //!
 //! | from \ verb | `consume` | `commit` | `notify` | `expire` | `resumed` |
 //! |---|---|---|---|---|---|
@@ -10,30 +11,38 @@
 //! | `EXPIRED`  | `EMPTY`, no | `EMPTY`, expired    | `NOTIFIED`             | stays                 | `EMPTY`, expired |
 //! | `PARKED`   | (never)     | (never)             | `NOTIFIED`, **resume** | `EXPIRED`, **resume** | (never) |
 //!
-//! `consume`, `commit` and `resumed` belong to the waiter (`commit`, for a green thread, to the scheduler that has
-//! just left its stack); `notify` and `expire` to anybody.
+//! `consume`, `commit` and `resumed` belong to the waiter (`commit`, for a green thread, to the
+//! scheduler that has just left its stack); `notify` and `expire` to anybody.
 //!
 //! # Invariants
 //!
-//! 1. A park is resumed exactly once: only the transition out of `PARKED` resumes, and it happens once.
-//! 2. Never before the context is saved: nobody can see `PARKED` before `commit`, whose caller saved it.
-//! 3. A notification is never lost: `NOTIFIED` is left only by the waiter, which is then told. Even if the timer was
-//!    first: the waiter then sees `Notified`. Notifications between two looks of the waiter merge into one.
-//! 4. Once `commit` said `Parked`, its caller touches nothing of the waiter: it may already run elsewhere.
-//! 5. An expiry has no generation. Before the waiter waits again its timer must be cancelled, or be known to have
-//!    fired; otherwise a late one ends the next wait early, as a spurious wake-up.
+//! 1. A park is resumed exactly once: only the transition out of `PARKED` resumes, and it happens
+//!    once.
+//! 2. Never before the context is saved: nobody can see `PARKED` before `commit`, whose caller
+//!    saved it.
+//! 3. A notification is never lost: `NOTIFIED` is left only by the waiter, which is then told. Even
+//!    if the timer was first: the waiter then sees `Notified`. Notifications between two looks of
+//!    the waiter merge into one.
+//! 4. Once `commit` said `Parked`, its caller touches nothing of the waiter: it may already run
+//!    elsewhere.
+//! 5. An expiry has no generation. Before the waiter waits again its timer must be cancelled, or be
+//!    known to have fired; otherwise a late one ends the next wait early, as a spurious wake-up.
 //!
-//! A kernel thread uses the same word: `commit` by itself, `futex_wait(as_futex(), PARKED)` while the word is
-//! `PARKED`, then `resumed`. "Resume" is then a `futex_wake`. If its futex times out it calls `expire` itself, and
-//! is the one to resume whatever the answer. The word may be gone by the time of the `futex_wake`, which then
-//! wakes nobody, or somebody spuriously: every futex wait must be a loop.
+//! A kernel thread uses the same word: `commit` by itself, `futex_wait(as_futex(), PARKED)` while
+//! the word is
+//! `PARKED`, then `resumed`. "Resume" is then a `futex_wake`. If its futex times out it calls
+//! `expire` itself, and is the one to resume whatever the answer. The word may be gone by the time
+//! of the `futex_wake`, which then wakes nobody, or somebody spuriously: every futex wait must be a
+//! loop.
 //!
 //! # Memory orderings
 //!
-//! - context → resumer: Release in `commit`, Acquire in `notify` and `expire` where they leave `PARKED`.
-//! - what the notifier wrote → waiter: Release in `notify`, Acquire in `consume`, `commit` (when it fails) and
-//!   `resumed`. Every change is a read-modify-write, so a later notification or expiry does not hide an earlier one
-//!   (they continue its release sequence).
+//! - context → resumer: Release in `commit`, Acquire in `notify` and `expire` where they leave
+//!   `PARKED`.
+//! - what the notifier wrote → waiter: Release in `notify`, Acquire in `consume`, `commit` (when it
+//!   fails) and
+//!   `resumed`. Every change is a read-modify-write, so a later notification or expiry does not
+//!   hide an earlier one (they continue its release sequence).
 //! - what the timer did with its entry → waiter: Release in `expire`, the same Acquires.
 
 use crate::atomic::{
@@ -97,7 +106,8 @@ impl Ticket {
         }
     }
 
-    /// The waiter takes a token that is already there. An expiry left over from an earlier wait is dropped.
+    /// The waiter takes a token that is already there. An expiry left over from an earlier wait is
+    /// dropped.
     pub(crate) fn consume(&self) -> bool {
         // A stale EMPTY is harmless: `commit` will find the token.
         self.word.load(Relaxed) != EMPTY
@@ -123,15 +133,18 @@ impl Ticket {
         }
     }
 
-    /// Leaves a token. If the answer is true the waiter was parked, and the caller, nobody else, must resume it.
+    /// Leaves a token. If the answer is true the waiter was parked, and the caller, nobody else,
+    /// must resume it.
     #[must_use = "true means that the caller must resume the waiter"]
     pub(crate) fn notify(&self) -> bool {
         // Acquire: the saved context; partner: Release in `commit`.
-        // Release: what the caller wrote for the waiter; partners: Acquire in `consume`, `commit`, `resumed`.
+        // Release: what the caller wrote for the waiter; partners: Acquire in `consume`, `commit`,
+        // `resumed`.
         self.word.swap(NOTIFIED, AcqRel) == PARKED
     }
 
-    /// The waiter's time is up. If the answer is true it was parked, and the caller, nobody else, must resume it.
+    /// The waiter's time is up. If the answer is true it was parked, and the caller, nobody else,
+    /// must resume it.
     #[must_use = "true means that the caller must resume the waiter"]
     pub(crate) fn expire(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
@@ -153,11 +166,6 @@ impl Ticket {
             NOTIFIED => Outcome::Notified,
             _ => Outcome::Expired,
         }
-    }
-
-    /// Forgets everything. Only while nobody else can reach the ticket: a recycled thread's.
-    pub(crate) fn reset(&self) {
-        self.word.store(EMPTY, Relaxed);
     }
 
     /// The word a kernel thread waits on, while it is [`Ticket::PARKED`].

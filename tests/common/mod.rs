@@ -1,11 +1,13 @@
 //! What the integration tests share.
 //!
-//! The idea: a test waits for conditions, never for a length of time, and says by itself when it hangs.
+//! The idea: a test waits for conditions, never for a length of time, and says by itself when it
+//! hangs.
 //!
 //! 1. `watchdog` aborts the process with the test's name if the test is not over after a minute.
 //! 2. `both` runs a body on a kernel thread and on a green one: every call must work from either.
-//! 3. `child` runs one test again in a process of its own, for what concerns a whole process (exit, signals, limits,
-//!    environment). The test asks `child_case` first; in the child it does that case and returns or exits.
+//! 3. `child` runs one test again in a process of its own, for what concerns a whole process (exit,
+//!    signals, limits, environment). The test asks `child_case` first; in the child it does that
+//!    case and returns or exits.
 //! 4. Everything holds in both modes. What only green threads promise is under `if green()`.
 
 #![allow(dead_code)] // every test file uses its own part of this
@@ -20,7 +22,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Aborts when it has not been dropped after a minute. Lives on a kernel thread, so that no bug of the runtime stops it.
+/// Aborts when it has not been dropped after a minute. Lives on a kernel thread, so that no bug of
+/// the runtime stops it.
 pub struct Watchdog(#[allow(dead_code)] Sender<()>);
 
 pub fn watchdog(test: &'static str) -> Watchdog {
@@ -63,7 +66,8 @@ pub fn gettid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Runs the test `test` of this executable again, alone, with `GT_CASE=case` and `env` in its environment.
+/// Runs the test `test` of this executable again, alone, with `GT_CASE=case` and `env` in its
+/// environment.
 pub fn child_with(test: &str, case: &str, env: &[(&str, &str)]) -> Output {
     Command::new(std::env::current_exe().expect("the path of this test"))
         .args(["--exact", test, "--nocapture", "--test-threads=1"])

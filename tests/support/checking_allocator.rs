@@ -1,5 +1,6 @@
-//! The allocator of every integration test: the system's, but it aborts when it is called with preemption off. Then a
-//! preempted thread may hold malloc's lock, and the scheduler would wait for a thread that it is to run itself.
+//! The allocator of every integration test: the system's, but it aborts when it is called with
+//! preemption off. Then a preempted thread may hold malloc's lock, and the scheduler would wait for
+//! a thread that it is to run itself.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 

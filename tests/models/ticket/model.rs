@@ -1,0 +1,245 @@
+//! Models of the ticket. A resumer runs the waiter itself, at once, as an eager scheduler would.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32 as Plain, Ordering::SeqCst},
+};
+
+use loom::{
+    cell::UnsafeCell,
+    sync::{Condvar, Mutex},
+    thread,
+};
+
+use super::protocol::{Commit, Outcome, Ticket};
+use crate::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Waits, in a loop as every waiter does, until two notifiers are through. At most 3 preemptions.
+pub(crate) fn wait_for_two() {
+    /// A green thread that waits until both words are set.
+    struct Green {
+        ticket: Ticket,
+        /// Its saved context: only one kernel thread at a time may touch it, and must see what the last one did.
+        context: UnsafeCell<u32>,
+        sent: [AtomicU32; 2],
+        /// How often it came to its end (a plain atomic: no ordering for the checker to profit from).
+        ended: Plain,
+    }
+
+    impl Green {
+        fn run(&self) {
+            loop {
+                // SAFETY: what the model checks.
+                self.context.with_mut(|context| unsafe { *context += 1 });
+                if self.sent.iter().all(|sent| sent.load(Relaxed) == 1) {
+                    self.ended.fetch_add(1, SeqCst);
+                    return;
+                }
+                if self.ticket.consume() {
+                    continue;
+                }
+                // Its context is saved: we are the scheduler now.
+                if self.ticket.commit() == Commit::Parked {
+                    return;
+                }
+            }
+        }
+
+        fn resume(&self) {
+            // The scheduler restores the context, then the green thread looks why.
+            // SAFETY: what the model checks.
+            self.context.with_mut(|context| unsafe { *context += 1 });
+            self.ticket.resumed();
+            self.run();
+        }
+
+        fn send(&self, i: usize) {
+            self.sent[i].store(1, Relaxed);
+            if self.ticket.notify() {
+                self.resume();
+            }
+        }
+    }
+
+    crate::check(Some(3), || {
+        let green = Arc::new(Green {
+            ticket: Ticket::new(),
+            context: UnsafeCell::new(0),
+            sent: [AtomicU32::new(0), AtomicU32::new(0)],
+            ended: Plain::new(0),
+        });
+        let notifiers = [0, 1].map(|i| {
+            let green = green.clone();
+            thread::spawn(move || green.send(i))
+        });
+        green.run();
+        for notifier in notifiers {
+            notifier.join().unwrap();
+        }
+        assert_eq!(green.ended.load(SeqCst), 1, "lost or doubled");
+    });
+}
+
+/// Waits once, with a timer. A notification that comes with or after the timer is still there
+/// afterwards. At most 4 preemptions.
+pub(crate) fn wait_with_timeout() {
+    struct Green {
+        ticket: Ticket,
+        context: UnsafeCell<u32>,
+        message: UnsafeCell<u32>,
+        timer: UnsafeCell<u32>,
+        /// 1: notified, 2: expired, each counted in its own half.
+        outcome: Plain,
+    }
+
+    impl Green {
+        fn went_on(&self, outcome: Outcome) {
+            // SAFETY: what the model checks.
+            self.context.with_mut(|context| unsafe { *context += 1 });
+            match outcome {
+                Outcome::Notified => {
+                    self.read_message();
+                    self.outcome.fetch_add(1, SeqCst);
+                }
+                Outcome::Expired => {
+                    // SAFETY: what the model checks.
+                    self.timer.with(|timer| assert_eq!(unsafe { *timer }, 1));
+                    self.outcome.fetch_add(1 << 16, SeqCst);
+                }
+            }
+        }
+
+        fn read_message(&self) {
+            // SAFETY: what the model checks.
+            self.message
+                .with(|message| assert_eq!(unsafe { *message }, 1));
+        }
+
+        fn resume(&self) {
+            // SAFETY: what the model checks.
+            self.context.with_mut(|context| unsafe { *context += 1 });
+            self.went_on(self.ticket.resumed());
+        }
+    }
+
+    crate::check(Some(4), || {
+        let green = Arc::new(Green {
+            ticket: Ticket::new(),
+            context: UnsafeCell::new(0),
+            message: UnsafeCell::new(0),
+            timer: UnsafeCell::new(0),
+            outcome: Plain::new(0),
+        });
+        let notifier = thread::spawn({
+            let green = green.clone();
+            move || {
+                // SAFETY: written before it is sent.
+                green.message.with_mut(|message| unsafe { *message = 1 });
+                if green.ticket.notify() {
+                    green.resume();
+                }
+            }
+        });
+        let timer = thread::spawn({
+            let green = green.clone();
+            move || {
+                // SAFETY: written before it expires.
+                green.timer.with_mut(|timer| unsafe { *timer = 1 });
+                if green.ticket.expire() {
+                    green.resume();
+                }
+            }
+        });
+        // SAFETY: nobody can resume us yet.
+        green.context.with_mut(|context| unsafe { *context += 1 });
+        if green.ticket.consume() {
+            green.went_on(Outcome::Notified);
+        } else {
+            match green.ticket.commit() {
+                Commit::Parked => {}
+                Commit::Notified => green.went_on(Outcome::Notified),
+                Commit::Expired => green.went_on(Outcome::Expired),
+            }
+        }
+        notifier.join().unwrap();
+        timer.join().unwrap();
+        match green.outcome.load(SeqCst) {
+            1 => {}
+            0x1_0000 => assert!(green.ticket.consume(), "lost or doubled"),
+            _ => panic!("lost or doubled"),
+        }
+    });
+}
+
+/// A kernel thread waits on the word itself; a notifier and a timer. At most 3 preemptions.
+pub(crate) fn kernel_thread_waits() {
+    struct Kernel {
+        ticket: Ticket,
+        message: UnsafeCell<u32>,
+        /// The kernel's side of a futex: compare and block under a lock.
+        futex: (Mutex<()>, Condvar),
+    }
+
+    impl Kernel {
+        fn futex_wait(&self) {
+            let guard = self.futex.0.lock().unwrap();
+            if self.ticket.as_futex().load(Relaxed) == Ticket::PARKED {
+                drop(self.futex.1.wait(guard).unwrap());
+            }
+        }
+
+        fn futex_wake(&self) {
+            let _guard = self.futex.0.lock().unwrap();
+            self.futex.1.notify_all();
+        }
+
+        fn read_message(&self) {
+            // SAFETY: what the model checks.
+            self.message
+                .with(|message| assert_eq!(unsafe { *message }, 1));
+        }
+    }
+
+    crate::check(Some(3), || {
+        let kernel = Arc::new(Kernel {
+            ticket: Ticket::new(),
+            message: UnsafeCell::new(0),
+            futex: (Mutex::new(()), Condvar::new()),
+        });
+        let notifier = thread::spawn({
+            let kernel = kernel.clone();
+            move || {
+                // SAFETY: written before it is sent.
+                kernel.message.with_mut(|message| unsafe { *message = 1 });
+                if kernel.ticket.notify() {
+                    kernel.futex_wake();
+                }
+            }
+        });
+        let timer = thread::spawn({
+            let kernel = kernel.clone();
+            move || {
+                if kernel.ticket.expire() {
+                    kernel.futex_wake();
+                }
+            }
+        });
+        let notified = kernel.ticket.consume()
+            || match kernel.ticket.commit() {
+                Commit::Notified => true,
+                Commit::Expired => false,
+                Commit::Parked => {
+                    while kernel.ticket.as_futex().load(Relaxed) == Ticket::PARKED {
+                        kernel.futex_wait();
+                    }
+                    kernel.ticket.resumed() == Outcome::Notified
+                }
+            };
+        if notified {
+            kernel.read_message();
+        }
+        notifier.join().unwrap();
+        timer.join().unwrap();
+        assert!(notified || kernel.ticket.consume(), "lost or doubled");
+    });
+}
