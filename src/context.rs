@@ -12,20 +12,17 @@ use corosensei::stack::{Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::arch;
-use crate::wait::Waiter;
 
 /// What the run loop does with a thread that has just left its stack.
 #[derive(Clone, Copy)]
+#[repr(usize)]
 pub(crate) enum Action {
     /// It is ready: to the back of the queue.
     Yield,
     /// It was interrupted: to the global queue, its registers lie on its stack.
     Preempt,
-    /// It waits for `waiter` until `deadline` (monotonic nanoseconds).
-    Park {
-        waiter: *const Waiter,
-        deadline: Option<u64>,
-    },
+    /// It waits: for what and until when is in its record.
+    Park,
     /// It has ended: its stack can be used again.
     Exit,
 }

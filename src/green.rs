@@ -41,8 +41,7 @@ pub(crate) struct Green {
     // What every switch touches.
     pub(crate) thread_pointer: *mut u8,
     tcache: *mut usize,
-    pub(crate) keeps_tcache: Cell<bool>,
-    pub(crate) mask_changed: AtomicBool,
+    pub(crate) oddities: Oddities,
     pub(crate) off: AtomicU32,
     pub(crate) machine: AtomicPtr<Machine>,
     pub(crate) context: Context,
@@ -53,7 +52,9 @@ pub(crate) struct Green {
     pub(crate) cluster: Cell<Option<&'static Cluster>>,
     /// The name and identity, owned by the thread; null before and after its life.
     pub(crate) shared: AtomicPtr<Shared>,
+    /// What it waits for, and until when, if it is about to park or parked with a timer.
     pub(crate) waiter: Cell<*const Waiter>,
+    pub(crate) deadline: Cell<Option<u64>>,
     pub(crate) timer: UnsafeCell<timer::Entry>,
     pub(crate) timer_home: Cell<Option<&'static Processor>>,
     pub(crate) mask: Cell<Mask>,
@@ -66,15 +67,64 @@ pub(crate) struct Green {
     slot: &'static Slot,
 }
 
+/// What is unusual about a thread, a bit each, so that the switch asks but one question of most.
+/// Written by the thread, its signal handler and the kernel thread that runs it: never at once, but
+/// the handler may come between, hence read-modify-write.
+pub(crate) struct Oddities(AtomicU32);
+
+impl Oddities {
+    /// Its signal mask was seen to differ from its kernel thread's.
+    pub(crate) const MASK: u32 = 1;
+    /// Preempted, it keeps the malloc cache that it may be in the middle of using.
+    pub(crate) const CACHE: u32 = 2;
+    /// It is locked to a kernel thread.
+    pub(crate) const LOCKED: u32 = 4;
+
+    const fn new() -> Oddities {
+        Oddities(AtomicU32::new(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn has(&self, oddity: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & oddity != 0
+    }
+
+    pub(crate) fn add(&self, oddity: u32) {
+        self.0.fetch_or(oddity, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self, oddity: u32) {
+        self.0.fetch_and(!oddity, Ordering::Relaxed);
+    }
+}
+
 // SAFETY: the table above says who touches what; the handovers are Release/Acquire.
 unsafe impl Sync for Green {}
 // SAFETY: as above.
 unsafe impl Send for Green {}
 
+/// Records lie at as many different distances from their slots' tops, a cache line apart. All slots
+/// begin at the same place of a page, so without that the records of a thousand threads would share
+/// the few sets of the caches that such addresses map to.
+const COLOURS: usize = 16;
+const LINE: usize = 64;
+
 /// Bytes at the top of a slot that are not stack: the record and the thread-local block.
 pub(crate) fn reserve() -> usize {
     const TOP: usize = 1 << 40;
-    TOP - tls::place(TOP - size_of::<Green>()).stack_top
+    TOP - tls::place(TOP - size_of::<Green>() - (COLOURS - 1) * LINE).stack_top
+}
+
+/// Where the record lies on `slot`.
+fn address_on(slot: &Slot) -> usize {
+    const SPREAD: usize = 0x9e37_79b9_7f4a_7c15;
+    let colour = (slot.top() / 4096).wrapping_mul(SPREAD) >> (usize::BITS - COLOURS.ilog2());
+    (slot.top() - size_of::<Green>() - colour * LINE) & !(align_of::<Green>() - 1)
 }
 
 impl Green {
@@ -105,7 +155,7 @@ impl Green {
     }
 
     fn furnish(slot: &'static Slot) -> io::Result<&'static Green> {
-        let at = (slot.top() - size_of::<Green>()) & !(align_of::<Green>() - 1);
+        let at = address_on(slot);
         let place = tls::place(at);
         // SAFETY: the slot is fresh, hence zeroed and ours alone, and large enough: see `reserve`.
         unsafe {
@@ -117,8 +167,7 @@ impl Green {
             green.write(Green {
                 thread_pointer: place.thread_pointer,
                 tcache,
-                keeps_tcache: Cell::new(false),
-                mask_changed: AtomicBool::new(false),
+                oddities: Oddities::new(),
                 off: AtomicU32::new(1),
                 machine: AtomicPtr::new(core::ptr::null_mut()),
                 context: Context::new(),
@@ -126,6 +175,7 @@ impl Green {
                 cluster: Cell::new(None),
                 shared: AtomicPtr::new(core::ptr::null_mut()),
                 waiter: Cell::new(core::ptr::null()),
+                deadline: Cell::new(None),
                 timer: UnsafeCell::new(timer::Entry::new()),
                 timer_home: Cell::new(None),
                 mask: Cell::new(0),

@@ -1,9 +1,8 @@
-//! Where green threads meet the process: fork, programs started, C's large frames, libraries loaded
-//! late.
+//! Where green threads meet the process: fork, programs started, C's large frames, libraries loaded late.
 //!
-//! The idea: a forked child consists of the thread that forked and of nothing else, and it can go
-//! on with the same API; a frame that jumps over a page still hits the guard; a library loaded
-//! while threads exist finds its thread-locals right in all of them.
+//! The idea: a forked child consists of the thread that forked and of nothing else, and it can go on with the same API;
+//! a frame that jumps over a page still hits the guard; a library loaded while threads exist finds its thread-locals
+//! right in all of them.
 //!
 //! The C library is compiled at test time with the `cc` that Rust links with.
 
@@ -117,8 +116,12 @@ fn life_of_a_child(generation: usize) -> i32 {
     7
 }
 
-/// Sixteen threads, busy in different ways, that count every step one of them takes outside this
-/// process.
+#[track_caller]
+fn assert_life(status: ExitStatus) {
+    assert_eq!(status.code(), Some(7), "the child's end: {status}");
+}
+
+/// Sixteen threads, busy in different ways, that count every step one of them takes outside this process.
 fn with_busy_threads(body: impl FnOnce()) {
     let (intruders, home) = (shared_counter(), getpid());
     let (stop, started) = (
@@ -160,7 +163,7 @@ fn a_fork_in_a_green_thread_takes_only_that_thread() {
     with_busy_threads(|| {
         let fork_some = || {
             for _ in 0..5 {
-                assert_eq!(wait(fork(|| life_of_a_child(1))).code(), Some(7));
+                assert_life(wait(fork(|| life_of_a_child(1))));
                 thread::yield_now();
             }
         };
@@ -174,7 +177,7 @@ fn a_fork_in_a_kernel_thread_takes_no_green_ones() {
     let _w = watchdog("a_fork_in_a_kernel_thread_takes_no_green_ones");
     with_busy_threads(|| {
         for _ in 0..10 {
-            assert_eq!(wait(fork(|| life_of_a_child(1))).code(), Some(7));
+            assert_life(wait(fork(|| life_of_a_child(1))));
         }
     });
 }
@@ -188,8 +191,7 @@ fn green_threads_run_programs() {
                 for n in 0..5 {
                     let mut echo = Command::new("echo");
                     if n % 2 == 0 {
-                        // SAFETY: the closure only touches memory of its own. It makes std fork,
-                        // not posix_spawn.
+                        // SAFETY: the closure only touches memory of its own. It makes std fork, not posix_spawn.
                         unsafe {
                             echo.pre_exec(|| {
                                 drop(black_box(vec![1u8; 100]));
@@ -265,8 +267,7 @@ fn compile(name: &str, tls_model: &str) -> CString {
 }
 
 fn load(object: &CStr) -> Library {
-    // SAFETY: loading runs nothing but the loader; the symbols are those of `C_SOURCE`, never
-    // unloaded.
+    // SAFETY: loading runs nothing but the loader; the symbols are those of `C_SOURCE`, never unloaded.
     unsafe {
         let handle = libc::dlopen(object.as_ptr(), libc::RTLD_NOW);
         assert!(
@@ -376,9 +377,8 @@ fn a_library_loaded_late_has_its_thread_locals_everywhere() {
     std::thread::spawn(use_it(101)).join().unwrap();
 }
 
-/// Initial-exec thread-locals of a late library sit in every thread's static block, which the
-/// loader cannot find in green threads: the runtime brings them up to date, or says on stderr that
-/// it cannot.
+/// Initial-exec thread-locals of a late library sit in every thread's static block, which the loader cannot find in green
+/// threads: the runtime brings them up to date, or says on stderr that it cannot.
 #[test]
 fn a_library_with_static_thread_locals_is_served_or_reported() {
     const NAME: &str = "a_library_with_static_thread_locals_is_served_or_reported";

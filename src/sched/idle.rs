@@ -1,8 +1,9 @@
 //! The idle word: how many processors sleep and how many search for work, in one atomic word.
 //!
-//! It answers one question, without a lock: must the one who has just made work ready wake a sleeper? The argument
-//! that no wake-up is lost is in `idle.md` beside this file. *Which* sleeper is woken is decided by a list of
-//! sleepers, last in first out, under a lock; this word decides *whether*.
+//! It answers one question, without a lock: must the one who has just made work ready wake a
+//! sleeper? The argument that no wake-up is lost is in `idle.md` beside this file. *Which* sleeper
+//! is woken is decided by a list of sleepers, last in first out, under a lock; this word decides
+//! *whether*.
 //!
 //! # Use
 //!
@@ -17,19 +18,23 @@
 //!
 //! # Invariants
 //!
-//! 1. While the lock is free: sleepers in the list = `sleeping` + claims whose pop is still to come. So a claimer
-//!    always finds somebody, and a sleeper that finds `sleeping` = 0 while it is in the list must not leave: the
-//!    claimers have promised to wake everybody in it. Hence `cancel_sleep` can be refused. (Somebody who lay down since
-//!    may be popped in our place: then he searches instead of us, and our count is still right.)
-//! 2. A sleeper gets up as a searcher, however it gets up. A searcher ends by [`IdleWord::found`] or
-//!    [`IdleWord::announce_sleep`], nothing else (one that stops for another reason says `found`).
-//! 3. From the moment of a claim there is a searcher, though nobody runs yet: one wake-up at a time is under way.
+//! 1. While the lock is free: sleepers in the list = `sleeping` + claims whose pop is still to
+//!    come. So a claimer always finds somebody, and a sleeper that finds `sleeping` = 0 while it is
+//!    in the list must not leave: the claimers have promised to wake everybody in it. Hence
+//!    `cancel_sleep` can be refused. (Somebody who lay down since may be popped in our place: then
+//!    he searches instead of us, and our count is still right.)
+//! 2. A sleeper gets up as a searcher, however it gets up. A searcher ends by [`IdleWord::found`]
+//!    or [`IdleWord::announce_sleep`], nothing else (one that stops for another reason says
+//!    `found`).
+//! 3. From the moment of a claim there is a searcher, though nobody runs yet: one wake-up at a time
+//!    is under way.
 //!
 //! # Memory orderings
 //!
-//! All changes are Relaxed read-modify-writes: what matters is their one modification order, and two SeqCst fences:
-//! in `announce_sleep` between the announcement and the re-check, in `claim_wake` between the push (or `found`) and
-//! the look at the word. They are each other's partners. Data travels by the queues and by the list's lock.
+//! All changes are Relaxed read-modify-writes: what matters is their one modification order, and
+//! two SeqCst fences: in `announce_sleep` between the announcement and the re-check, in
+//! `claim_wake` between the push (or `found`) and the look at the word. They are each other's
+//! partners. Data travels by the queues and by the list's lock.
 
 use crate::atomic::{
     AtomicU64,
@@ -84,7 +89,8 @@ impl IdleWord {
         searching(self.word.fetch_sub(SEARCHER, Relaxed)) == 1
     }
 
-    /// Under the list's lock, with ourselves in the list. Afterwards everything must be checked again before blocking.
+    /// Under the list's lock, with ourselves in the list. Afterwards everything must be checked
+    /// again before blocking.
     pub(crate) fn announce_sleep(&self, was_searching: bool) {
         // One step: nobody sees us as neither, or as both.
         let change = if was_searching {
@@ -97,8 +103,9 @@ impl IdleWord {
         fence(SeqCst);
     }
 
-    /// Under the list's lock, with ourselves in the list. True: we sleep no more, are a searcher, and leave the list.
-    /// False: whoever is in the list is going to be woken; stay in it and block.
+    /// Under the list's lock, with ourselves in the list. True: we sleep no more, are a searcher,
+    /// and leave the list. False: whoever is in the list is going to be woken; stay in it and
+    /// block.
     #[must_use]
     pub(crate) fn cancel_sleep(&self) -> bool {
         self.sleeper_to_searcher(|_| true)
@@ -106,7 +113,8 @@ impl IdleWord {
 
     // ---- who has made work ready ----
 
-    /// After the push. True: the caller, nobody else, must pop one sleeper from the list and wake it, as a searcher.
+    /// After the push. True: the caller, nobody else, must pop one sleeper from the list and wake
+    /// it, as a searcher.
     #[must_use = "true means that the caller must wake one sleeper"]
     pub(crate) fn claim_wake(&self) -> bool {
         // Partner: the fence in `announce_sleep`.

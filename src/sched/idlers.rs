@@ -143,7 +143,7 @@ impl Cluster {
         let processor = unsafe { processor.as_ref() };
         // SAFETY: still ours: nobody else knows that it has no owner. Its stacks give back what
         // they do not need.
-        unsafe { processor.stacks() }.trim_dirty();
+        unsafe { processor.stacks() }.trim_dirty(|| !self.something_to_do());
         processor
             .machine
             .store(core::ptr::null_mut(), Ordering::Relaxed);

@@ -45,7 +45,7 @@ pub(crate) use self::processor::Processor;
 use crate::atomic::Ordering;
 use crate::context::Action;
 use crate::current::{self, Entered};
-use crate::green::Green;
+use crate::green::{Green, Oddities};
 use crate::policy::{Next, Readied};
 use crate::sys::clock;
 
@@ -70,11 +70,7 @@ fn run(machine: &'static Machine) {
 fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
     loop {
         let green = next.green;
-        if green
-            .locked_to
-            .get()
-            .is_some_and(|m| !core::ptr::eq(m, machine))
-        {
+        if green.oddities.has(Oddities::LOCKED) && !is_bound_here(machine, green) {
             return hand_to_its_machine(machine, green);
         }
         // SAFETY: this is the run loop, and the thread came out of a queue: it is ours.
@@ -86,7 +82,7 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         // SAFETY: processors are never freed.
         let processor = processor.map(|p| unsafe { p.as_ref() });
         // Asked now: after `complete` the thread may be running elsewhere.
-        let locked = green.locked_to.get().is_some() && !matches!(action, Action::Exit);
+        let locked = green.oddities.has(Oddities::LOCKED) && !matches!(action, Action::Exit);
         complete(machine, processor, green, action);
         if locked {
             return stay(machine);
@@ -127,7 +123,7 @@ fn complete(
             }
             None => ready_globally(green),
         },
-        Action::Park { waiter, deadline } => park(machine, green, waiter, deadline),
+        Action::Park => park(machine, green),
         Action::Preempt => {
             match processor {
                 Some(p) => p.preemptions.add(1),
@@ -141,14 +137,9 @@ fn complete(
 
 /// The thread waits, unless what it waits for has come meanwhile.
 #[inline]
-fn park(
-    machine: &'static Machine,
-    green: &'static Green,
-    waiter: *const crate::wait::Waiter,
-    deadline: Option<u64>,
-) {
-    if let Some(deadline) = deadline {
-        green.waiter.set(waiter);
+fn park(machine: &'static Machine, green: &'static Green) {
+    let waiter = green.waiter.get();
+    if let Some(deadline) = green.deadline.get() {
         let home = machine
             .processor
             .get()
@@ -169,8 +160,10 @@ fn park(
 #[inline]
 fn bury(machine: &'static Machine, processor: Option<&'static Processor>, green: &'static Green) {
     let cluster = machine.cluster();
-    green.locked_to.set(None);
-    green.mask_changed.store(false, Ordering::Relaxed);
+    if green.oddities.any() {
+        green.locks.set(0);
+        green.oddities.remove(Oddities::LOCKED | Oddities::MASK);
+    }
     // SAFETY: the thread has ended, nobody uses its block.
     unsafe { crate::tls::recycle(green.thread_pointer) };
     match processor {
@@ -352,6 +345,13 @@ pub(crate) fn ready_globally(green: &'static Green) {
     let cluster = green.cluster();
     cluster.policy.ready_globally(green);
     cluster.notify();
+}
+
+fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
+    green
+        .locked_to
+        .get()
+        .is_some_and(|bound| core::ptr::eq(bound, machine))
 }
 
 /// `green` is locked to another machine: that one gets this processor and runs it; this one becomes

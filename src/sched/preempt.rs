@@ -29,6 +29,7 @@ use std::sync::OnceLock;
 use crate::arch::Frame;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
+use crate::green::Oddities;
 use crate::sched::{Machine, machine};
 use crate::sys::signal::{self, Payload};
 
@@ -102,7 +103,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
         return;
     }
     if frame.mask() != machine.base_mask.get() {
-        green.mask_changed.store(true, Ordering::Relaxed);
+        green.oddities.add(Oddities::MASK);
         return;
     }
     // SAFETY: the stack pointer lies in the green stack, which is mapped.

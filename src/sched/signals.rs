@@ -15,6 +15,7 @@ use core::ffi::c_int;
 
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::current;
+use crate::green::Oddities;
 use crate::sys::signal::{Mask, bit};
 
 /// The preemption signals of all clusters.
@@ -78,7 +79,7 @@ unsafe fn set_mask(
     if !set.is_null()
         && let Some(green) = current::green()
     {
-        green.mask_changed.store(true, Ordering::Relaxed);
+        green.oddities.add(Oddities::MASK);
     }
     result
 }

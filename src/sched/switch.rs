@@ -16,7 +16,7 @@
 use crate::arch;
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
 use crate::context::Action;
-use crate::green::Green;
+use crate::green::{Green, Oddities};
 use crate::sched::Machine;
 use crate::sys::lock::Lock;
 use crate::sys::signal;
@@ -40,9 +40,10 @@ pub(crate) unsafe fn to(
         let slice = machine.slice.load(Ordering::Relaxed).wrapping_add(1);
         machine.slice.store(slice, Ordering::Relaxed);
     }
-    lend_cache(machine, green);
-    if green.mask_changed.load(Ordering::Relaxed) {
-        signal::set_mask(green.mask.get());
+    if green.oddities.any() {
+        enter_odd(machine, green);
+    } else {
+        lend_cache(machine, green);
     }
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
     machine
@@ -60,11 +61,11 @@ pub(crate) unsafe fn to(
     machine
         .current
         .store(core::ptr::null_mut(), Ordering::Release);
-    if green.mask_changed.load(Ordering::Relaxed) {
+    if green.oddities.has(Oddities::MASK) {
         take_mask(machine, green);
     }
     if let Action::Preempt = action {
-        green.keeps_tcache.set(true);
+        green.oddities.add(Oddities::CACHE);
     } else {
         take_cache(machine, green);
     }
@@ -73,17 +74,32 @@ pub(crate) unsafe fn to(
 
 #[cold]
 #[inline(never)]
+fn enter_odd(machine: &Machine, green: &Green) {
+    if green.oddities.has(Oddities::MASK) {
+        signal::set_mask(green.mask.get());
+    }
+    if green.oddities.has(Oddities::CACHE) {
+        green.oddities.remove(Oddities::CACHE);
+    } else {
+        lend_cache(machine, green);
+    }
+}
+
+#[cold]
+#[inline(never)]
 fn take_mask(machine: &Machine, green: &Green) {
     let base = machine.base_mask.get();
     let mask = signal::set_mask(base);
     green.mask.set(mask);
-    green.mask_changed.store(mask != base, Ordering::Relaxed);
+    if mask == base {
+        green.oddities.remove(Oddities::MASK);
+    }
 }
 
 #[inline(always)]
 fn lend_cache(machine: &Machine, green: &Green) {
     let word = green.tcache();
-    if word.is_null() || green.keeps_tcache.replace(false) {
+    if word.is_null() {
         return;
     }
     if machine.tcache.get() == 0 && CACHES.load(Ordering::Relaxed) != 0 {
@@ -106,7 +122,7 @@ fn take_cache(machine: &Machine, green: &Green) {
     } else if cache != 0 && !spare(cache) {
         // SAFETY: as above. The pool is full: the thread keeps what it has.
         unsafe { word.write(cache) };
-        green.keeps_tcache.set(true);
+        green.oddities.add(Oddities::CACHE);
     }
 }
 

@@ -43,7 +43,7 @@ use crate::sys::mm::PAGE;
 use crate::sys::{lock::Lock, mm};
 use slab::Span;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
 /// Bytes below each stack that fault when touched.
 pub(crate) const GUARD: usize = 64 << 10;
@@ -114,6 +114,10 @@ pub(crate) struct Slot {
     pub(crate) extra: AtomicUsize,
     class: Class,
     guarded: AtomicBool,
+    /// Used since its memory was given back; the cache's that holds it.
+    dirty: AtomicBool,
+    /// How often a cache has taken it back.
+    uses: AtomicU32,
 }
 
 impl Slot {
@@ -311,8 +315,10 @@ fn set_next(slot: &'static Slot, next: Option<&'static Slot>) {
 /// system call, and get a stack that is still in the CPU's cache.
 ///
 /// All are of one class, that of the first slot pushed: push those of the cluster's default size.
-/// The last recycled are the first in the list, so the `dirty` ones, whose memory has not been
-/// given back, are always its first.
+///
+/// Giving memory back costs more than a thread's whole life, so it is not done at each death: a
+/// slot's is given back every [`USES`](Cache::USES)th time, when it leaves the cache, and when the
+/// processor has nothing else to do.
 pub(crate) struct Cache {
     list: List,
     class: Option<Class>,
@@ -321,7 +327,10 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    const MOST: usize = 64;
+    const MOST: usize = 1024;
+    const USES: u32 = 64;
+    /// How many slots are trimmed between two looks at whether there is something better to do.
+    const BATCH: usize = 16;
 
     pub(crate) const fn new() -> Self {
         Cache {
@@ -336,7 +345,7 @@ impl Cache {
     pub(crate) fn pop(&mut self) -> Option<&'static Slot> {
         let slot = self.list.pop()?;
         self.length -= 1;
-        self.dirty = self.dirty.saturating_sub(1);
+        self.dirty -= usize::from(slot.dirty.load(Relaxed));
         Some(slot)
     }
 
@@ -348,14 +357,29 @@ impl Cache {
         if self.length == Self::MOST {
             self.shrink(Self::MOST / 2);
         }
+        let uses = slot.uses.load(Relaxed).wrapping_add(1);
+        slot.uses.store(uses, Relaxed);
+        let is_dirty = !uses.is_multiple_of(Self::USES);
+        if !is_dirty {
+            trim(slot);
+        }
+        slot.dirty.store(is_dirty, Relaxed);
         self.list.push(slot);
         self.length += 1;
-        self.dirty += 1;
+        self.dirty += usize::from(is_dirty);
     }
 
-    /// Gives back the memory of the slots recycled since the last call. For a processor going idle.
-    pub(crate) fn trim_dirty(&mut self) {
-        self.trim_after(0);
+    /// Gives back the memory of the slots recycled since the last call, as long as `go_on` agrees.
+    /// For a processor going idle.
+    pub(crate) fn trim_dirty(&mut self, go_on: impl Fn() -> bool) {
+        let mut slots = std::iter::successors(self.list.head, |slot| next(slot));
+        while self.dirty != 0 && go_on() {
+            let batch = slots
+                .by_ref()
+                .filter(|slot| slot.dirty.swap(false, Relaxed));
+            let trimmed = batch.take(Self::BATCH).map(trim).count();
+            self.dirty -= trimmed;
+        }
     }
 
     /// Gives all slots to their class's list.
@@ -366,8 +390,13 @@ impl Cache {
     /// Trims the dirty slots behind the first `keep`.
     fn trim_after(&mut self, keep: usize) {
         let slots = std::iter::successors(self.list.head, |slot| next(slot));
-        slots.take(self.dirty).skip(keep).for_each(trim);
-        self.dirty = self.dirty.min(keep);
+        for slot in slots
+            .skip(keep)
+            .filter(|slot| slot.dirty.swap(false, Relaxed))
+        {
+            trim(slot);
+            self.dirty -= 1;
+        }
     }
 
     /// Keeps the first `keep` slots; the others, trimmed, go to their class's list in one piece.

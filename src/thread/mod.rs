@@ -24,6 +24,7 @@ pub use self::spawn::Result;
 use crate::atomic::Ordering;
 use crate::context::Action;
 use crate::current as me;
+use crate::green::Oddities;
 use crate::sys::clock;
 use crate::wait::Waiter;
 
@@ -170,6 +171,7 @@ pub fn lock_kernel_thread() -> KernelThreadLock {
         let green = entered.green();
         green.locks.set(green.locks.get() + 1);
         green.locked_to.set(Some(entered.machine()));
+        green.oddities.add(Oddities::LOCKED);
     }
     KernelThreadLock(PhantomData)
 }
@@ -180,7 +182,7 @@ impl Drop for KernelThreadLock {
             let green = entered.green();
             green.locks.set(green.locks.get() - 1);
             if green.locks.get() == 0 {
-                green.locked_to.set(None);
+                green.oddities.remove(Oddities::LOCKED);
             }
         }
     }

@@ -50,10 +50,9 @@ impl Waiter {
                 // Relaxed: published by the commit, which is a Release.
                 self.green
                     .store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
-                entered.suspend(Action::Park {
-                    waiter: self,
-                    deadline,
-                });
+                green.waiter.set(self);
+                green.deadline.set(deadline);
+                entered.suspend(Action::Park);
                 if deadline.is_some() {
                     sched::timers::disarm(green);
                 }

@@ -29,20 +29,20 @@
 //!    known to have fired; otherwise a late one ends the next wait early, as a spurious wake-up.
 //!
 //! A kernel thread uses the same word: `commit` by itself, `futex_wait(as_futex(), PARKED)` while
-//! the word is
-//! `PARKED`, then `resumed`. "Resume" is then a `futex_wake`. If its futex times out it calls
-//! `expire` itself, and is the one to resume whatever the answer. The word may be gone by the time
-//! of the `futex_wake`, which then wakes nobody, or somebody spuriously: every futex wait must be a
-//! loop.
+//! the word is `PARKED`, then `resumed`. "Resume" is then a `futex_wake`. If its futex times out it
+//! calls `expire` itself, and is the one to resume whatever the answer. A kernel thread that has
+//! been notified may go on before its notifier's `futex_wake` (its futex timed out just then, or
+//! returned by itself), and the ticket may be gone. So the notifier reads nothing of the waiter
+//! after `notify`, and only uses the word's address; the wake then wakes nobody, or somebody
+//! spuriously: every futex wait must be a loop.
 //!
 //! # Memory orderings
 //!
 //! - context → resumer: Release in `commit`, Acquire in `notify` and `expire` where they leave
 //!   `PARKED`.
 //! - what the notifier wrote → waiter: Release in `notify`, Acquire in `consume`, `commit` (when it
-//!   fails) and
-//!   `resumed`. Every change is a read-modify-write, so a later notification or expiry does not
-//!   hide an earlier one (they continue its release sequence).
+//!   fails) and `resumed`. Every change is a read-modify-write, so a later notification or expiry
+//!   does not hide an earlier one (they continue its release sequence).
 //! - what the timer did with its entry → waiter: Release in `expire`, the same Acquires.
 
 use crate::atomic::{

@@ -1,9 +1,11 @@
-//! What the protocol files and the models call `crate::atomic`: the checker's atomics, each with a shadow.
+//! What the protocol files and the models call `crate::atomic`: the checker's atomics, each with a
+//! shadow.
 //!
-//! The checker skips interleavings that it believes equal, and remembers only the last access to each atomic for it.
-//! When a thread loads and then stores, it therefore misses that the store could come before another thread's load.
-//! Here each access first touches the shadow with a Relaxed read-modify-write, which is never skipped. It orders
-//! nothing else, and loads still return every value that the memory model allows.
+//! The checker skips interleavings that it believes equal, and remembers only the last access to
+//! each atomic for it. When a thread loads and then stores, it therefore misses that the store
+//! could come before another thread's load. Here each access first touches the shadow with a
+//! Relaxed read-modify-write, which is never skipped. It orders nothing else, and loads still
+//! return every value that the memory model allows.
 
 use Ordering::Relaxed;
 use loom::sync::atomic::{self, AtomicUsize as Shadow};

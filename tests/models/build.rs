@@ -1,5 +1,5 @@
-//! Writes the mutants: copies of a protocol's source, or of its model where an obligation lies with the user, with
-//! one thing weakened; and a test for each that says how it must fail.
+//! Writes the mutants: copies of a protocol's source, or of its model where an obligation lies with
+//! the user, with one thing weakened; and a test for each that says how it must fail.
 
 use std::{env, fmt::Write as _, fs, path::Path};
 

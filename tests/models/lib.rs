@@ -1,17 +1,20 @@
 //! Models of the library's protocols, checked exhaustively up to a stated bound.
 //!
-//! For each protocol file (the library's own source, compiled here with the model checker's atomics):
+//! For each protocol file (the library's own source, compiled here with the model checker's
+//! atomics):
 //! - the *model* is a handful of threads that use it as the library does, and say what must hold;
-//! - the *mutants* (listed in `build.rs`) are copies of the source, or of the model where an obligation lies with the
-//!   protocol's user, with one thing weakened. Each must fail, in the way predicted: that shows that the model can
-//!   see the error, and that the thing is needed.
+//! - the *mutants* (listed in `build.rs`) are copies of the source, or of the model where an
+//!   obligation lies with the protocol's user, with one thing weakened. Each must fail, in the way
+//!   predicted: that shows that the model can see the error, and that the thing is needed.
 //!
-//! The bound is the number of preemptions (switches away from a thread that could go on) in one execution; None is
-//! no bound. It stands beside each model; `MODEL_PREEMPTIONS=n` in the environment sets it for all.
+//! The bound is the number of preemptions (switches away from a thread that could go on) in one
+//! execution; None is no bound. It stands beside each model; `MODEL_PREEMPTIONS=n` in the
+//! environment sets it for all.
 //!
-//! What the checker does not see: its SeqCst fences also synchronise with each other, which the memory model does not
-//! promise, and its failing compare-exchange always reads the newest value. The compiler fence at an entry to the
-//! runtime and the monitor's `membarrier` are both modelled as SeqCst fences (see `sched/ownership.rs`).
+//! What the checker does not see: its SeqCst fences also synchronise with each other, which the
+//! memory model does not promise, and its failing compare-exchange always reads the newest value.
+//! The compiler fence at an entry to the runtime and the monitor's `membarrier` are both modelled
+//! as SeqCst fences (see `sched/ownership.rs`).
 #![cfg(test)]
 #![allow(dead_code)]
 
@@ -37,7 +40,8 @@ mod idle {
     pub(crate) mod protocol;
 }
 
-/// Runs `model` in every interleaving with at most `bound` preemptions, or as many as the environment says.
+/// Runs `model` in every interleaving with at most `bound` preemptions, or as many as the
+/// environment says.
 fn check(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     let asked = std::env::var("MODEL_PREEMPTIONS").ok();

@@ -177,7 +177,7 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
         || {
             let deep = |slot: &Slot| write(slot.bottom(), 1);
             let is_deep = |slot: &Slot| resident(slot.bottom(), slot.bottom() + PAGE) != 0;
-            let slots: Vec<_> = (0..100).map(|_| acquire(MIB).unwrap()).collect();
+            let slots: Vec<_> = (0..1060).map(|_| acquire(MIB).unwrap()).collect();
             let mut cache = Cache::new();
             assert!(cache.pop().is_none());
 
@@ -186,10 +186,10 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
             cache.push(slots[0]);
             cache.push(slots[1]);
             assert!(std::ptr::eq(cache.pop().unwrap(), slots[1]));
-            cache.trim_dirty();
+            cache.trim_dirty(|| true);
             assert!(!is_deep(slots[0]) && is_deep(slots[1]));
             deep(slots[0]);
-            cache.trim_dirty();
+            cache.trim_dirty(|| true);
             assert!(is_deep(slots[0]), "not dirty: it cannot have been used");
             assert!(std::ptr::eq(cache.pop().unwrap(), slots[0]) && cache.pop().is_none());
 
@@ -200,17 +200,17 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
                 slots.iter().filter(|slot| is_deep(slot)).count(),
                 cache.length
             );
-            assert_eq!(cache.length, 36);
-            for slot in slots[64..].iter().rev() {
+            assert_eq!(cache.length, 548);
+            for slot in slots[512..].iter().rev() {
                 assert!(std::ptr::eq(cache.pop().unwrap(), *slot));
             }
-            cache.push(slots[99]);
+            cache.push(slots[1059]);
             cache.drain();
-            assert!(cache.pop().is_none() && !is_deep(slots[99]));
-            let mut free: Vec<_> = (0..65).map(|_| acquire(MIB).unwrap().top()).collect();
-            let mut own: Vec<_> = slots[..64]
+            assert!(cache.pop().is_none() && !is_deep(slots[1059]));
+            let mut free: Vec<_> = (0..513).map(|_| acquire(MIB).unwrap().top()).collect();
+            let mut own: Vec<_> = slots[..512]
                 .iter()
-                .chain(&slots[99..])
+                .chain(&slots[1059..])
                 .map(|s| s.top())
                 .collect();
             free.sort();

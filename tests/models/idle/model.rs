@@ -1,7 +1,9 @@
-//! Models of the idle word, with the list of sleepers and a ticket for each, as the scheduler uses them.
+//! Models of the idle word, with the list of sleepers and a ticket for each, as the scheduler uses
+//! them.
 //!
-//! Jobs never end. So a kernel thread whose processor got a job may play another that it has just woken, and one
-//! whose processor sleeps may end: what is left over when all ended is what would stay so for ever.
+//! Jobs never end. So a kernel thread whose processor got a job may play another that it has just
+//! woken, and one whose processor sleeps may end: what is left over when all ended is what would
+//! stay so for ever.
 
 use std::sync::Arc;
 

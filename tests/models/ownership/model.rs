@@ -1,5 +1,5 @@
-//! Models of ownership. One kernel thread that owns the one processor, and the monitor that takes it; where a third
-//! kernel thread is needed to receive it, the monitor plays it.
+//! Models of ownership. One kernel thread that owns the one processor, and the monitor that takes
+//! it; where a third kernel thread is needed to receive it, the monitor plays it.
 
 use std::{ptr::NonNull, sync::Arc};
 
@@ -63,7 +63,8 @@ impl World {
         NonNull::from(&self.processor)
     }
 
-    /// The processor's owner uses it. A race here is two owners, or one that does not see what the last one did.
+    /// The processor's owner uses it. A race here is two owners, or one that does not see what the
+    /// last one did.
     fn work(&self) {
         // SAFETY: what the model checks.
         self.processor
@@ -71,7 +72,8 @@ impl World {
             .with_mut(|queue| unsafe { *queue += 1 });
     }
 
-    /// The green thread enters the runtime on the first kernel thread. False: the processor is lost.
+    /// The green thread enters the runtime on the first kernel thread. False: the processor is
+    /// lost.
     fn enter(&self) -> bool {
         self.off.store(1, Relaxed);
         entry_fence();
@@ -86,7 +88,8 @@ impl World {
         self.off.store(0, Release); // partner: Acquire in `unchanged`
     }
 
-    /// The monitor looks at the first kernel thread and takes its processor if it can. True: it has it, and used it.
+    /// The monitor looks at the first kernel thread and takes its processor if it can. True: it has
+    /// it, and used it.
     fn monitor(&self) -> bool {
         let tick = self.first.tick.load(Relaxed); // the barrier makes it an Acquire
         if self.first.current.load(Acquire) != GREEN || self.off.load(Relaxed) != 0 {
@@ -109,7 +112,8 @@ impl World {
     }
 }
 
-/// The green thread uses the runtime twice, and may lose the processor before either. At most 4 preemptions.
+/// The green thread uses the runtime twice, and may lose the processor before either. At most 4
+/// preemptions.
 pub(crate) fn enter_twice() {
     crate::check(Some(4), || {
         let world = World::new();
@@ -156,8 +160,9 @@ pub(crate) fn surrender() {
     });
 }
 
-/// The green thread yields and goes on elsewhere, outside the runtime (off = 0); its old kernel thread is in the
-/// scheduler and uses the processor on the strength of the look at the entry. At most 3 preemptions.
+/// The green thread yields and goes on elsewhere, outside the runtime (off = 0); its old kernel
+/// thread is in the scheduler and uses the processor on the strength of the look at the entry. At
+/// most 3 preemptions.
 pub(crate) fn migrate_away() {
     crate::check(Some(3), || {
         let world = World::new();
@@ -183,8 +188,8 @@ pub(crate) fn migrate_away() {
     });
 }
 
-/// As before, but the green thread comes back to the first kernel thread, which uses the processor until the very end
-/// of the switch. At most 3 preemptions.
+/// As before, but the green thread comes back to the first kernel thread, which uses the processor
+/// until the very end of the switch. At most 3 preemptions.
 pub(crate) fn migrate_and_return() {
     crate::check(Some(3), || {
         let world = World::new();

@@ -19,10 +19,12 @@ pub(crate) fn wait_for_two() {
     /// A green thread that waits until both words are set.
     struct Green {
         ticket: Ticket,
-        /// Its saved context: only one kernel thread at a time may touch it, and must see what the last one did.
+        /// Its saved context: only one kernel thread at a time may touch it, and must see what the
+        /// last one did.
         context: UnsafeCell<u32>,
         sent: [AtomicU32; 2],
-        /// How often it came to its end (a plain atomic: no ordering for the checker to profit from).
+        /// How often it came to its end (a plain atomic: no ordering for the checker to profit
+        /// from).
         ended: Plain,
     }
 
@@ -46,8 +48,8 @@ pub(crate) fn wait_for_two() {
         }
 
         fn resume(&self) {
-            // The scheduler restores the context, then the green thread looks why.
-            // SAFETY: what the model checks.
+            // The scheduler restores the context, then the green thread looks why. SAFETY: what the
+            // model checks.
             self.context.with_mut(|context| unsafe { *context += 1 });
             self.ticket.resumed();
             self.run();
