@@ -123,8 +123,7 @@ impl Cluster {
                 // No kernel thread for it: it sleeps on, and the recruit looks for work first of
                 // all.
                 idlers.processors.push(processor);
-                let _ = self.idle.found();
-                self.idle.announce_sleep(false);
+                self.idle.announce_sleep(true);
                 drop(idlers);
                 self.recruiter.call();
             }
@@ -137,7 +136,17 @@ impl Cluster {
     #[inline(never)]
     pub(crate) fn rest(&'static self, machine: &'static Machine, searching: bool) -> Rested {
         let Some(processor) = machine.processor.surrender() else {
-            crate::sys::die("the processor of a machine in the scheduler was taken")
+            // The monitor, with an old look in mind, was faster (`ownership`).
+            if let Some(green) = machine.handed.take() {
+                // It is locked to this machine, which therefore waits for nothing else.
+                crate::sched::ready_globally(green);
+                machine.sleep(None);
+                return Rested::Working { searching: false };
+            }
+            if searching && self.idle.found() {
+                self.notify();
+            }
+            return self.wait_for_processor(machine);
         };
         // SAFETY: processors are never freed.
         let processor = unsafe { processor.as_ref() };
@@ -155,7 +164,7 @@ impl Cluster {
         }
         machine.allow_reclamation();
         // The look after the announcement: see `idle.md`.
-        if self.something_to_do() && self.get_up(machine) {
+        if self.something_to_do() && self.get_up(machine).is_some() {
             return Rested::Working { searching: true };
         }
         self.wait_for_processor(machine)
@@ -183,13 +192,9 @@ impl Cluster {
             if self.stopping.load(Ordering::SeqCst) && self.withdraw(machine) {
                 return Rested::Dismissed;
             }
-            // A waker may have found no machine: whoever comes looks once. Later, only for a timer
-            // that is due.
-            if look && self.something_to_do() && self.withdraw(machine) {
-                if self.get_up(machine) {
-                    return Rested::Working { searching: true };
-                }
-                self.push_spare(machine);
+            // A waker may have found no machine: whoever comes looks once. Later, only for a timer.
+            if look && self.something_to_do() && self.rise(machine) {
+                return Rested::Working { searching: true };
             }
             let watches = self.watch_deadline();
             let until = watches.unwrap_or(NEVER).min(retire_at);
@@ -198,7 +203,7 @@ impl Cluster {
                 self.watched.store(NEVER, Ordering::SeqCst);
             }
             if woken {
-                if machine.processor.get().is_none() {
+                if machine.dismissed.replace(false) {
                     return Rested::Dismissed;
                 }
                 crate::current::set_scheduling(true);
@@ -218,22 +223,46 @@ impl Cluster {
         self.policy.has_work() || timers::any_due(self)
     }
 
-    /// A machine that owns nothing takes an idle processor, as a searcher.
-    fn get_up(&'static self, machine: &'static Machine) -> bool {
-        let processor = {
-            let mut idlers = self.idlers.lock();
-            if !self.idle.cancel_sleep() {
-                return false;
-            }
-            idlers.processors.pop()
-        };
-        let Some(processor) = processor else {
-            crate::sys::die("a sleeper got up and none is in the list")
-        };
+    /// A machine that owns nothing and is in no list takes an idle processor, as a searcher. `None`:
+    /// there is none that wakers have not claimed.
+    fn get_up(&'static self, machine: &'static Machine) -> Option<&'static Processor> {
+        let mut idlers = self.idlers.lock();
+        let processor = self
+            .idle
+            .cancel_sleep()
+            .then(|| idlers.processors.pop().or_else(missing))?;
+        drop(idlers);
+        Some(self.put_to_work(machine, processor?))
+    }
+
+    /// The same for a machine among the spares. False: it is there still, or somebody has chosen it
+    /// already and will wake it. It leaves the list only with a processor: else a waker could find no
+    /// machine while this one is about to sleep.
+    fn rise(&'static self, machine: &'static Machine) -> bool {
+        let mut idlers = self.idlers.lock();
+        if !idlers.remove_spare(machine) {
+            return false;
+        }
+        if !self.idle.cancel_sleep() {
+            idlers.push_spare(machine);
+            return false;
+        }
+        let processor = idlers.processors.pop().or_else(missing);
+        drop(idlers);
+        processor
+            .map(|processor| self.put_to_work(machine, processor))
+            .is_some()
+    }
+
+    fn put_to_work(
+        &'static self,
+        machine: &'static Machine,
+        processor: &'static Processor,
+    ) -> &'static Processor {
         processor.give_to(machine);
         crate::current::set_scheduling(true);
         self.monitor.kick_if_asleep();
-        true
+        processor
     }
 
     /// Takes `machine` out of the spares; false: somebody has chosen it already and will wake it.
@@ -258,14 +287,12 @@ impl Cluster {
         &'static self,
         machine: &'static Machine,
     ) -> Option<NonNull<Processor>> {
-        if !self.get_up(machine) {
-            return None;
-        }
+        let processor = self.get_up(machine)?;
         // It does not search: it has found its work.
         if self.idle.found() {
             self.notify();
         }
-        machine.processor.get()
+        Some(NonNull::from(processor))
     }
 
     /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
@@ -283,14 +310,8 @@ impl Cluster {
         }
     }
 
-    /// A spare machine, for a hand-off.
-    pub(crate) fn pop_spare(&self) -> Option<&'static Machine> {
+    fn pop_spare(&self) -> Option<&'static Machine> {
         self.idlers.lock().pop_spare()
-    }
-
-    /// The spare was not needed.
-    pub(crate) fn push_spare(&self, machine: &'static Machine) {
-        self.idlers.lock().push_spare(machine);
     }
 
     /// How many machines have no processor and wait for one.
@@ -301,9 +322,15 @@ impl Cluster {
     /// The cluster stops: wakes every spare, so that it ends.
     pub(crate) fn dismiss_spares(&self) {
         while let Some(machine) = self.pop_spare() {
+            machine.dismissed.set(true);
             machine.wake();
         }
     }
+}
+
+/// The idle word counted a sleeper that the list does not have.
+fn missing() -> Option<&'static Processor> {
+    crate::sys::die("a sleeper was counted and none is in the list")
 }
 
 impl Processor {

@@ -60,6 +60,8 @@ pub(crate) struct Machine {
     pub(crate) handed: Cell<Option<&'static Green>>,
     /// Woken to search, not to take over a queue.
     pub(crate) searching: Cell<bool>,
+    /// Woken to end.
+    pub(crate) dismissed: Cell<bool>,
     /// Searches left before the reclamation of memory must be allowed to run.
     pub(crate) searches_left: Cell<u32>,
     /// CPU time at the monitor's last look at it as a stray; the monitor's.
@@ -106,6 +108,8 @@ impl Machine {
         };
         machine.cluster.set(Some(cluster));
         machine.handed.set(None);
+        machine.searching.set(false);
+        machine.dismissed.set(false);
         machine.at_home.set(true);
         machine.wake.store(ASLEEP, Ordering::Relaxed);
         Ok(machine)
@@ -134,6 +138,7 @@ impl Machine {
             next_spare: Cell::new(None),
             handed: Cell::new(None),
             searching: Cell::new(false),
+            dismissed: Cell::new(false),
             searches_left: Cell::new(0),
             seen_cpu: Cell::new(0),
             cluster: Cell::new(None),

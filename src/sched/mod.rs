@@ -75,18 +75,12 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         }
         // SAFETY: this is the run loop, and the thread came out of a queue: it is ours.
         let action = unsafe { switch::to(machine, green, next.inherits_slice) };
-        let processor = machine
-            .processor
-            .get()
-            .or_else(|| machine.processor.settle());
-        // SAFETY: processors are never freed.
-        let processor = processor.map(|p| unsafe { p.as_ref() });
+        let processor = owned(machine);
         // Asked now: after `complete` the thread may be running elsewhere.
-        let locked = green.oddities.has(Oddities::LOCKED) && !matches!(action, Action::Exit);
-        complete(machine, processor, green, action);
-        if locked {
-            return stay(machine);
+        if green.oddities.has(Oddities::LOCKED) && !matches!(action, Action::Exit) {
+            return stay(machine, green, action);
         }
+        complete(machine, processor, green, action);
         let Some(processor) = processor else {
             machine.cluster().detached_switches.add_shared(1);
             return machine.cluster().wait_for_processor(machine);
@@ -179,6 +173,7 @@ fn bury(machine: &'static Machine, processor: Option<&'static Processor>, green:
     }
 }
 
+/// Nothing to run, or no processor any more to run it on.
 struct NothingFound {
     searching: bool,
 }
@@ -192,7 +187,7 @@ fn say_drained(cluster: &'static Cluster) {
 /// Where the next thread comes from. `searching`: this machine counts as a searcher already.
 #[inline(never)]
 fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, NothingFound> {
-    let processor = owned(machine);
+    let processor = owned(machine).ok_or(NothingFound { searching })?;
     let idle = &machine.cluster().idle;
     fire_own_timers(processor);
     let found = handed(machine)
@@ -285,18 +280,17 @@ fn fire_timers(processor: &'static Processor, home: &'static Processor) {
     }
 }
 
-/// A processor of this machine, which is in the run loop.
+/// The processor of this machine, which is in the run loop. `None`: the monitor, with an old look in
+/// mind, came between and was seen, so the processor is gone (`ownership`). A reference found here
+/// stays good until the word is looked at again.
 #[inline(always)]
-fn owned(machine: &'static Machine) -> &'static Processor {
-    match machine
+fn owned(machine: &'static Machine) -> Option<&'static Processor> {
+    let processor = machine
         .processor
         .get()
-        .or_else(|| machine.processor.settle())
-    {
-        // SAFETY: processors are never freed.
-        Some(processor) => unsafe { processor.as_ref() },
-        None => crate::sys::die("a machine in the run loop has no processor"),
-    }
+        .or_else(|| machine.processor.settle());
+    // SAFETY: processors are never freed.
+    processor.map(|processor| unsafe { processor.as_ref() })
 }
 
 /// `green`, which was waiting and is now the caller's, can run.
@@ -360,9 +354,12 @@ fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
 #[inline(never)]
 fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rested {
     let cluster = machine.cluster();
-    let (Some(bound), Some(processor)) = (green.locked_to.get(), machine.processor.surrender())
-    else {
-        crate::sys::die("a locked thread was picked by a machine without a processor")
+    let Some(bound) = green.locked_to.get() else {
+        crate::sys::die("a locked thread is locked to no machine")
+    };
+    let Some(processor) = machine.processor.surrender() else {
+        ready_globally(green);
+        return cluster.wait_for_processor(machine);
     };
     // SAFETY: processors are never freed.
     let processor: &'static Processor = unsafe { processor.as_ref() };
@@ -374,15 +371,19 @@ fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rest
 }
 
 /// The thread that is locked to this machine has left its stack: the processor goes to others until
-/// the thread is handed back.
+/// the thread is handed back. The machine owns nothing from before anybody can pick the thread.
 #[cold]
 #[inline(never)]
-fn stay(machine: &'static Machine) -> Rested {
+fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Rested {
+    let cluster = machine.cluster();
     machine.come_home();
     current::set_scheduling(false);
-    if let Some(processor) = machine.processor.surrender() {
+    let processor = machine.processor.surrender();
+    complete(machine, None, green, action);
+    cluster.detached_switches.add_shared(1);
+    if let Some(processor) = processor {
         // SAFETY: processors are never freed, and nobody owns this one now.
-        machine.cluster().lay_to_rest(unsafe { processor.as_ref() });
+        cluster.lay_to_rest(unsafe { processor.as_ref() });
     }
     machine.allow_reclamation();
     machine.sleep(None);

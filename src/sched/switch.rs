@@ -35,7 +35,8 @@ pub(crate) unsafe fn to(
         .machine
         .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Relaxed);
     let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
-    machine.tick.store(tick, Ordering::Relaxed);
+    // Release: a monitor that sees this tick sees what the scheduler did before; see `ownership`.
+    machine.tick.store(tick, Ordering::Release);
     if !inherits {
         let slice = machine.slice.load(Ordering::Relaxed).wrapping_add(1);
         machine.slice.store(slice, Ordering::Relaxed);

@@ -8,8 +8,8 @@
 //! Invariants:
 //! 1. One thread waits on a waiter at a time; any number wake it.
 //! 2. A notification that comes before the wait ends it at once: none is lost.
-//! 3. After [`Waiter::wake`] has changed the ticket it touches the waiter again only if it found it
-//!    parked; the waiting thread cannot go on before that, so a waiter may live on its stack.
+//! 3. Whoever wakes keeps the waiter alive until `wake` returns: a kernel thread whose time is up may
+//!    go on while its waker is still looking. (A green thread cannot: it is resumed by the waker.)
 
 pub(crate) mod ticket;
 
