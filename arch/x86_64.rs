@@ -147,6 +147,27 @@ impl<'a> Frame<'a> {
         unsafe { *(&raw const self.0.uc_sigmask).cast() }
     }
 
+    /// If the thread was interrupted in a system call that fails with EINTR because of that, makes it call
+    /// again. The kernel has overwritten the call's number; it is taken from the instruction before,
+    /// `mov eax, number`, and left alone if there is another one.
+    ///
+    /// # Safety
+    /// The seven bytes before the program counter can be read.
+    pub(crate) unsafe fn repeat_interrupted_call(&mut self) {
+        let registers = &mut self.0.uc_mcontext.gregs;
+        if registers[libc::REG_RAX as usize] != -libc::EINTR as i64 {
+            return;
+        }
+        let pc = registers[libc::REG_RIP as usize];
+        // SAFETY: the caller's promise.
+        let code = unsafe { *((pc - 7) as *const [u8; 7]) };
+        if let [0xb8, number @ .., 0x0f, 0x05] = code {
+            let number = [number[0], number[1], number[2], number[3]];
+            registers[libc::REG_RAX as usize] = i64::from(u32::from_le_bytes(number));
+            registers[libc::REG_RIP as usize] = pc - 2;
+        }
+    }
+
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer.
     pub(crate) fn room_needed() -> usize {
         RED_ZONE + TRAMPOLINE_FRAMES + greenthread_xsave_bytes.load(Ordering::Relaxed)

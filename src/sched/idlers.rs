@@ -165,6 +165,7 @@ impl Cluster {
         machine.allow_reclamation();
         // The look after the announcement: see `idle.md`.
         if self.something_to_do() && self.get_up(machine).is_some() {
+            crate::current::set_scheduling(true);
             return Rested::Working { searching: true };
         }
         self.wait_for_processor(machine)
@@ -194,6 +195,7 @@ impl Cluster {
             }
             // A waker may have found no machine: whoever comes looks once. Later, only for a timer.
             if look && self.something_to_do() && self.rise(machine) {
+                crate::current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
             let watches = self.watch_deadline();
@@ -260,7 +262,6 @@ impl Cluster {
         processor: &'static Processor,
     ) -> &'static Processor {
         processor.give_to(machine);
-        crate::current::set_scheduling(true);
         self.monitor.kick_if_asleep();
         processor
     }

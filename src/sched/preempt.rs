@@ -16,6 +16,11 @@
 //! 5. The instruction is not in libc or the loader, but for leaf functions called from outside: a
 //!    thread suspended in libc may hold a lock of libc's that others need soon.
 //!
+//! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a call
+//! while the signal is under way, and some calls then fail with EINTR for no reason that the program
+//! knows of. Such a call has only just begun: if libc made it, the handler makes it again, as if the
+//! signal had come before.
+//!
 //! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`,
 //! invariant 1.
 //!
@@ -29,8 +34,9 @@ use std::sync::OnceLock;
 use crate::arch::Frame;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
-use crate::green::Oddities;
+use crate::green::{Green, Oddities};
 use crate::sched::{Machine, machine};
+use crate::sys::kernel_thread;
 use crate::sys::signal::{self, Payload};
 
 /// A range of addresses.
@@ -65,26 +71,31 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
     signal::handle(signal, on_signal)
 }
 
-/// Sends the preemption signal to `machine`, for the switch it is in now.
-pub(crate) fn send(machine: &Machine, signal: i32) -> bool {
+/// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless `green` is
+/// blocked in the kernel: then false.
+pub(crate) fn send(machine: &Machine, green: &Green, signal: i32) -> bool {
+    let tick = machine.tick.load(Ordering::Acquire);
+    let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
     let payload = Payload {
         who: machine.index,
-        tick: machine.tick.load(Ordering::Relaxed),
+        tick,
     };
-    let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
     thread != 0
-        && signal::queue(
-            PROCESS.load(Ordering::Relaxed) as i32,
-            thread,
-            signal,
-            payload,
-        )
+        && green.off.load(Ordering::Relaxed) == 0
+        && !kernel_thread::is_blocked(thread)
+        // Asking took a while: is it still the same thread?
+        && machine.tick.load(Ordering::Relaxed) == tick
+        && signal::queue(PROCESS.load(Ordering::Relaxed) as i32, thread, signal, payload)
 }
 
 unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: both are this handler's arguments.
     let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
     let Some(payload) = payload else { return };
+    if in_libc(frame.pc()) {
+        // SAFETY: libc's code is readable, and does not begin with a system call.
+        unsafe { frame.repeat_interrupted_call() };
+    }
     let Some(machine) = machine::get(payload.who as usize) else {
         return;
     };
@@ -120,8 +131,13 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
 /// address.
 fn may_interrupt(pc: usize, top_of_stack: usize) -> bool {
     let Some(text) = TEXT.get() else { return false };
-    let in_libc = |address| text.libc.iter().any(|range| range.holds(address));
-    !in_libc(pc) || (text.leaves.iter().any(|range| range.holds(pc)) && !in_libc(top_of_stack))
+    let in_leaf = |address| text.leaves.iter().any(|range| range.holds(address));
+    !in_libc(pc) || (in_leaf(pc) && !in_libc(top_of_stack))
+}
+
+fn in_libc(address: usize) -> bool {
+    TEXT.get()
+        .is_some_and(|text| text.libc.iter().any(|range| range.holds(address)))
 }
 
 /// The trampoline's destination, on the interrupted stack.

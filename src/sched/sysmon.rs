@@ -231,7 +231,9 @@ impl Look {
         }
         let cpu = cpu_time(machine);
         let stands_still = cpu == core::mem::replace(&mut seen.cpu, cpu);
-        stands_still && is_blocked_now(machine, green)
+        stands_still
+            && green.off.load(Ordering::Relaxed) == 0
+            && kernel_thread::is_blocked(machine.kernel_thread.load(Ordering::Relaxed) as i32)
     }
 
     /// The three steps: the flag, the signal, and taking the processor.
@@ -245,10 +247,9 @@ impl Look {
         self.event = true;
         machine.end_slice(seen.slice);
         let first = *seen.signalled.get_or_insert(self.now);
-        // A signal would interrupt a system call, which some calls report: so this question comes
-        // before each.
-        if self.now - first < DECLINED_FOR && !is_blocked_now(machine, green) {
-            preempt::send(machine, self.cluster.config.signal);
+        if self.now - first < DECLINED_FOR
+            && preempt::send(machine, green, self.cluster.config.signal)
+        {
             self.next = self.next.min(self.now + RETRY);
         } else {
             self.take(processor, machine, green);
@@ -284,13 +285,15 @@ impl Look {
     /// Threads that lost their processor and use the CPU without one are sent to the queue.
     fn at_strays(&mut self) {
         for machine in self.cluster.machines() {
-            if machine.processor.get().is_some() || running(machine).is_none() {
+            let Some(green) = running(machine) else {
+                continue;
+            };
+            if machine.processor.get().is_some() {
                 continue;
             }
             let cpu = cpu_time(machine);
             let busy = machine.seen_cpu.replace(cpu) != cpu;
-            if busy && running(machine).is_some_and(|green| !is_blocked_now(machine, green)) {
-                preempt::send(machine, self.cluster.config.signal);
+            if busy && preempt::send(machine, green, self.cluster.config.signal) {
                 self.event = true;
             }
         }
@@ -300,11 +303,6 @@ impl Look {
 fn running(machine: &Machine) -> Option<&'static Green> {
     // Acquire: pairs with the Release in `switch`. SAFETY: null or a record, which is never freed.
     unsafe { machine.current.load(Ordering::Acquire).as_ref() }
-}
-
-fn is_blocked_now(machine: &Machine, green: &Green) -> bool {
-    green.off.load(Ordering::Relaxed) == 0
-        && kernel_thread::is_blocked(machine.kernel_thread.load(Ordering::Relaxed) as i32)
 }
 
 fn cpu_time(machine: &Machine) -> u64 {
