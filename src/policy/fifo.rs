@@ -17,6 +17,7 @@ impl Fifo {
         Fifo { ends: None, len: 0 }
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, green: &'static Green) {
         green.next.set(None);
         self.ends = match self.ends {
@@ -29,11 +30,17 @@ impl Fifo {
         self.len += 1;
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<&'static Green> {
         let (first, last) = self.ends?;
         self.ends = first.next.take().map(|second| (second, last));
         self.len -= 1;
         Some(first)
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// Moves all of `other` behind this list.

@@ -136,6 +136,12 @@ impl IdleWord {
     // ---- for everybody's eyes ----
 
     /// How many processors sleep.
+    /// Whether nobody sleeps or searches. A hint.
+    #[inline(always)]
+    pub(crate) fn is_everybody_busy(&self) -> bool {
+        self.word.load(Relaxed) == 0
+    }
+
     pub(crate) fn sleeping(&self) -> u32 {
         sleeping(self.word.load(Relaxed))
     }

@@ -91,8 +91,7 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         {
             fire_own_timers(processor);
         }
-        // SAFETY: this machine owns the processor.
-        match machine.cluster().policy.next(unsafe { processor.seat() }) {
+        match own_queues(processor) {
             Some(following) => next = following,
             None => return Rested::Working { searching: false },
         }
@@ -218,9 +217,12 @@ fn handed(machine: &'static Machine) -> Option<Next> {
 }
 
 /// Next slot, local queue, global queue.
+#[inline(always)]
 fn own_queues(processor: &'static Processor) -> Option<Next> {
+    let cluster = processor.cluster();
     // SAFETY: the caller owns the processor.
-    processor.cluster().policy.next(unsafe { processor.seat() })
+    let seat = unsafe { processor.seat() };
+    cluster.policy.next(seat, !cluster.idle.is_everybody_busy())
 }
 
 /// Looks into other processors' timers and queues, a few times before it gives up.
