@@ -289,3 +289,32 @@ fn parking_lot_parks_green_threads() {
     });
     assert_eq!(*sum.lock(), 16);
 }
+
+#[test]
+fn user_ids_change_in_every_kernel_thread() {
+    let _w = watchdog("user_ids_change_in_every_kernel_thread");
+    let stop = Arc::new(AtomicBool::new(false));
+    let spin = |n: usize| {
+        let stop = stop.clone();
+        move || {
+            while !stop.load(Relaxed) {
+                match n % 2 {
+                    0 => black_box(()),
+                    _ => thread::yield_now(),
+                }
+            }
+        }
+    };
+    let spinners: Vec<_> = (0..4).map(|n| thread::spawn(spin(n))).collect();
+    // To the ids that we have: allowed to everybody, and libc asks every kernel thread all the same.
+    // SAFETY: no preconditions.
+    let change = || unsafe { libc::setresuid(libc::getuid(), libc::geteuid(), !0) };
+    for _ in 0..50 {
+        assert_eq!(change(), 0);
+        assert_eq!(thread::spawn(change).join().unwrap(), 0);
+    }
+    stop.store(true, Relaxed);
+    spinners
+        .into_iter()
+        .for_each(|spinner| spinner.join().unwrap());
+}

@@ -62,8 +62,14 @@ pub(crate) trait Policy: Send + Sync {
     /// nothing is spared. May use thread-locals of the kernel thread.
     fn steal(&self, seat: Seat, random: u32, last: bool) -> Option<&'static Green>;
 
+    /// The owner of `seat` leaves it: what only it could reach goes where all can.
+    fn leave(&self, seat: Seat);
+
     /// Whether any thread waits to be run.
     fn has_work(&self) -> bool;
+
+    /// Whether any thread waits where a processor with nothing to do can take it.
+    fn has_work_for_others(&self) -> bool;
 
     /// How many threads wait at `processor`.
     fn len(&self, processor: usize) -> usize;

@@ -209,7 +209,7 @@ impl Policy for WorkStealing {
             // SAFETY: the slot holds null or the record of a green thread.
             if let Some(green) = unsafe { pointer.as_ref() } {
                 if used < NEXT_IN_A_ROW || local.queue.is_empty() {
-                    local.next_in_a_row.set(used + 1);
+                    local.next_in_a_row.set(used.saturating_add(1));
                     return Some(Next {
                         green,
                         inherits_slice: true,
@@ -260,8 +260,25 @@ impl Policy for WorkStealing {
         None
     }
 
+    fn leave(&self, seat: Seat) {
+        // SAFETY: the round is the seat's holder's.
+        let round = unsafe {
+            self.locals[seat.index()].with_round(|round| core::mem::replace(round, Fifo::new()))
+        };
+        if round.len() != 0 {
+            self.global.append(round);
+        }
+    }
+
     fn has_work(&self) -> bool {
         !self.global.is_empty() || (0..self.locals.len()).any(|i| self.len(i) != 0)
+    }
+
+    fn has_work_for_others(&self) -> bool {
+        let has = |local: &Local| {
+            !local.stealer.is_empty() || !local.next.load(Ordering::Relaxed).is_null()
+        };
+        !self.global.is_empty() || self.locals.iter().any(has)
     }
 
     fn len(&self, processor: usize) -> usize {

@@ -135,13 +135,13 @@ impl IdleWord {
 
     // ---- for everybody's eyes ----
 
-    /// How many processors sleep.
     /// Whether nobody sleeps or searches. A hint.
     #[inline(always)]
     pub(crate) fn is_everybody_busy(&self) -> bool {
         self.word.load(Relaxed) == 0
     }
 
+    /// How many processors sleep.
     pub(crate) fn sleeping(&self) -> u32 {
         sleeping(self.word.load(Relaxed))
     }

@@ -12,9 +12,9 @@
 //! processor.
 //!
 //! *Timers of sleeping processors.* A machine that lies down watches the earliest deadline of the
-//! cluster unless another sleeper watches one as early (`watched`). While any processor is awake
-//! the monitor watches too. A sleeper that gets up early leaves its deadline to the processor it
-//! gets up with: awake, hence the monitor looks.
+//! cluster unless somebody asleep watches one as early (`watched`). While any processor is awake the
+//! monitor watches; when it goes to sleep itself it does as a machine does. Whoever stops watching
+//! without a processor in hand, or arms a timer and lays a processor down without lying down, kicks it.
 
 use core::ptr::NonNull;
 
@@ -216,13 +216,17 @@ impl Cluster {
             let now = clock::now();
             look = watches.is_some_and(|deadline| now >= deadline);
             if now >= retire_at && !look && self.withdraw(machine) {
+                if watches.is_some() {
+                    // Nobody watches that deadline now.
+                    self.monitor.kick();
+                }
                 return Rested::Dismissed;
             }
         }
     }
 
     fn something_to_do(&self) -> bool {
-        self.policy.has_work() || timers::any_due(self)
+        self.policy.has_work_for_others() || timers::any_due(self)
     }
 
     /// A machine that owns nothing and is in no list takes an idle processor, as a searcher. `None`:
@@ -272,9 +276,10 @@ impl Cluster {
     }
 
     /// The deadline this sleeper watches, if it is earlier than what another one watches.
-    fn watch_deadline(&self) -> Option<u64> {
+    pub(crate) fn watch_deadline(&self) -> Option<u64> {
         let earliest = timers::earliest(self);
-        if earliest == NEVER {
+        // While a processor is awake the monitor watches; and who goes to sleep later watches then.
+        if earliest == NEVER || self.idle.sleeping() == 0 {
             return None;
         }
         // SeqCst: a store elsewhere follows a look at the timers; see the header.
@@ -298,6 +303,8 @@ impl Cluster {
 
     /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
     pub(crate) fn lay_to_rest(&'static self, processor: &'static Processor) {
+        // SAFETY: the caller has it in hand. Its round would be out of reach of who gets another processor.
+        self.policy.leave(unsafe { processor.seat() });
         processor
             .machine
             .store(core::ptr::null_mut(), Ordering::Relaxed);
@@ -309,6 +316,8 @@ impl Cluster {
         if self.something_to_do() {
             self.notify();
         }
+        // No machine lies down here that would watch the deadlines.
+        self.monitor.kick_if_asleep();
     }
 
     fn pop_spare(&self) -> Option<&'static Machine> {

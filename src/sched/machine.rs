@@ -66,7 +66,7 @@ pub(crate) struct Machine {
     pub(crate) searches_left: Cell<u32>,
     /// CPU time at the monitor's last look at it as a stray; the monitor's.
     pub(crate) seen_cpu: Cell<u64>,
-    cluster: Cell<Option<&'static Cluster>>,
+    cluster: AtomicPtr<Cluster>,
 }
 
 // SAFETY: the cells belong to the kernel thread, or, while it is spare, to whoever took it from the
@@ -106,7 +106,9 @@ impl Machine {
             Some(machine) => machine,
             None => Machine::register()?,
         };
-        machine.cluster.set(Some(cluster));
+        machine
+            .cluster
+            .store(core::ptr::from_ref(cluster).cast_mut(), Ordering::Relaxed);
         machine.handed.set(None);
         machine.searching.set(false);
         machine.dismissed.set(false);
@@ -141,7 +143,7 @@ impl Machine {
             dismissed: Cell::new(false),
             searches_left: Cell::new(0),
             seen_cpu: Cell::new(0),
-            cluster: Cell::new(None),
+            cluster: AtomicPtr::new(core::ptr::null_mut()),
         }));
         // Release: pairs with the Acquire in `get`.
         TABLE[index].store(machine, Ordering::Release);
@@ -171,7 +173,8 @@ impl Machine {
 
     #[inline(always)]
     pub(crate) fn cluster(&self) -> &'static Cluster {
-        match self.cluster.get() {
+        // SAFETY: null or a cluster, which is never freed.
+        match unsafe { self.cluster.load(Ordering::Relaxed).as_ref() } {
             Some(cluster) => cluster,
             None => crate::sys::die("a running machine has no cluster"),
         }
@@ -186,6 +189,10 @@ impl Machine {
     /// The monitor ends time slice `slice`.
     pub(crate) fn end_slice(&self, slice: u32) {
         self.over.store(slice, Ordering::Relaxed);
+    }
+
+    pub(crate) fn own_thread_pointer(&self) -> *mut u8 {
+        self.own_thread_pointer.get()
     }
 
     /// The thread pointer is now a green thread's.
@@ -205,9 +212,7 @@ impl Machine {
     }
 
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
-        self.cluster
-            .get()
-            .is_some_and(|c| core::ptr::eq(c, cluster))
+        core::ptr::eq(self.cluster.load(Ordering::Relaxed), cluster)
     }
 
     /// One search: a guard under which other queues may be looked into. `None`: first, memory must
@@ -228,7 +233,11 @@ impl Machine {
     pub(crate) fn allow_reclamation(&self) {
         let left = self.searches_left.get();
         if left < PINS_BETWEEN_COLLECTIONS / 2 {
-            (0..=left).for_each(|_| drop(crossbeam_epoch::pin()));
+            // Other crates' destructors may run here, and panic.
+            let collect = || (0..=left).for_each(|_| drop(crossbeam_epoch::pin()));
+            if std::panic::catch_unwind(collect).is_err() {
+                crate::sys::die("a deferred destructor panicked");
+            }
             self.searches_left.set(PINS_BETWEEN_COLLECTIONS - 1);
         }
     }

@@ -11,7 +11,7 @@
 //! | `timers` | deadlines |
 //! | `preempt`, `signals`, `sysmon` | ending a time slice from outside; masks and handlers; the monitor |
 //! | `recruiter` | makes kernel threads ahead of need |
-//! | `fork` | what is left in a forked child |
+//! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
 //!
 //! Invariants:
 //! 1. What runs here owns a processor or none; it never allocates, frees, prints, panics, or takes
@@ -32,6 +32,7 @@ mod ownership;
 pub(crate) mod preempt;
 mod processor;
 mod recruiter;
+pub(crate) mod setxid;
 pub(crate) mod signals;
 mod switch;
 mod sysmon;
@@ -381,13 +382,15 @@ fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Res
     machine.come_home();
     current::set_scheduling(false);
     let processor = machine.processor.surrender();
+    machine.allow_reclamation();
     complete(machine, None, green, action);
     cluster.detached_switches.add_shared(1);
     if let Some(processor) = processor {
         // SAFETY: processors are never freed, and nobody owns this one now.
         cluster.lay_to_rest(unsafe { processor.as_ref() });
     }
-    machine.allow_reclamation();
+    // The thread may have armed a timer, which this machine does not watch.
+    cluster.monitor.kick_if_asleep();
     machine.sleep(None);
     current::set_scheduling(true);
     Rested::Working { searching: false }

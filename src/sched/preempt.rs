@@ -80,7 +80,9 @@ pub(crate) fn send(machine: &Machine, green: &Green, signal: i32) -> bool {
         who: machine.index,
         tick,
     };
+    let is_current = || core::ptr::eq(machine.current.load(Ordering::Acquire), green);
     thread != 0
+        && is_current()
         && green.off.load(Ordering::Relaxed) == 0
         && !kernel_thread::is_blocked(thread)
         // Asking took a while: is it still the same thread?

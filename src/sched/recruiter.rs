@@ -103,7 +103,11 @@ fn live(machine: &'static Machine) {
         super::run(machine);
         machine.come_home();
         switch::leave_cache(machine);
-        crate::sys::signal::drop_alternate_stack();
+        signal::drop_alternate_stack();
+    } else {
+        // No memory for its alternate stack. Whoever needs a machine asks again.
+        std::thread::sleep(std::time::Duration::from_nanos(ASK_AGAIN));
+        cluster.recruiter.call();
     }
     machine.end();
     // SeqCst: pairs with `close`, which stores `stopping` before it loads the count.

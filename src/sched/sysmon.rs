@@ -74,13 +74,30 @@ impl Post {
         }
     }
 
-    fn sleep(&self, everybody_sleeps: impl Fn() -> bool) {
+    /// Sleeps until it is kicked: true. Or until a deadline that no sleeping machine watches.
+    fn sleep(
+        &self,
+        cluster: &'static Cluster,
+        not_before: u64,
+        everybody_sleeps: impl Fn() -> bool,
+    ) -> bool {
         self.0.store(ASLEEP, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        while self.0.load(Ordering::Relaxed) == ASLEEP && everybody_sleeps() {
-            futex::wait(&self.0, ASLEEP, None);
+        let mut kicked = true;
+        while kicked && self.0.load(Ordering::Relaxed) == ASLEEP && everybody_sleeps() {
+            let watches = cluster.watch_deadline();
+            futex::wait(
+                &self.0,
+                ASLEEP,
+                watches.map(|deadline| deadline.max(not_before)),
+            );
+            if let Some(deadline) = watches {
+                cluster.watched.store(NEVER, Ordering::SeqCst);
+                kicked = clock::now() < deadline;
+            }
         }
         self.0.store(AWAKE, Ordering::Relaxed);
+        kicked
     }
 }
 
@@ -141,8 +158,9 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
                 && !cluster.stopping.load(Ordering::SeqCst)
         };
         if everybody_sleeps() {
-            cluster.monitor.sleep(everybody_sleeps);
-            (tick, quiet) = (SHORTEST, 0);
+            if cluster.monitor.sleep(cluster, now + tick, everybody_sleeps) {
+                (tick, quiet) = (SHORTEST, 0);
+            }
         } else {
             let until = look.next.min(now + tick).max(now + SHORTEST);
             while clock::now() < until && !cluster.stopping.load(Ordering::SeqCst) {

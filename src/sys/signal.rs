@@ -8,8 +8,8 @@ use super::call;
 /// A signal mask, as the kernel has it: bit `n - 1` for signal `n`.
 pub(crate) type Mask = u64;
 
-/// Every signal.
-pub(crate) const ALL: Mask = !0;
+/// Every signal, but for the two that libc keeps to itself: it waits for their handlers.
+pub(crate) const ALL: Mask = !(1 << 31 | 1 << 32);
 
 /// The mask bit of `signal`.
 pub(crate) const fn bit(signal: i32) -> Mask {
