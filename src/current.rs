@@ -155,6 +155,11 @@ fn recover(machine: &'static Machine) -> Option<core::ptr::NonNull<Processor>> {
         .or_else(|| machine.cluster().take_idle_processor(machine))
 }
 
+/// The own thread pointer of the kernel thread that runs `green`, the current thread.
+pub(crate) fn home(green: &Green) -> *mut u8 {
+    machine_of(green).own_thread_pointer()
+}
+
 #[inline(always)]
 fn machine_of(green: &Green) -> &'static Machine {
     // SAFETY: a running thread's `machine` is the record of the kernel thread that runs it; records

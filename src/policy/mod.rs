@@ -54,8 +54,8 @@ pub(crate) trait Policy: Send + Sync {
     /// `green` is ready and no processor is near: preempted, or woken from outside.
     fn ready_globally(&self, green: &'static Green);
 
-    /// What the owner of `seat` runs next, without looking at other processors. `share`: others have
-    /// nothing to do, so what waits here should be where they can take it.
+    /// What the owner of `seat` runs next, without looking at other processors. `share`: others
+    /// have nothing to do, so what waits here should be where they can take it.
     fn next(&self, seat: Seat, share: bool) -> Option<Next>;
 
     /// Takes work from other processors. `random` picks the first victim; on the `last` pass

@@ -11,10 +11,10 @@
 //!   [`NEXT_IN_A_ROW`] times while others wait, and it goes on in the time slice it was readied in.
 //! - *Local queue.* crossbeam's deque in FIFO flavour, kept within its first 64 slots, where it
 //!   never allocates. When it is full, half of it moves to the global queue.
-//! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own: no atomic
-//!   instruction, which would be a third of the cost of a switch. While anybody has nothing to do, the
-//!   round is moved to the local queue at every turn, where it can be stolen. Every [`ROUND_TURNS`]th
-//!   turn is the local queue's.
+//! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own: no
+//!   atomic instruction, which would be a third of the cost of a switch. While anybody has nothing
+//!   to do, the round is moved to the local queue at every turn, where it can be stolen. Every
+//!   [`ROUND_TURNS`]th turn is the local queue's.
 //! - *Stealing.* Half of a random victim's queue; its next slot only on the last pass, for its
 //!   owner is about to run it.
 //!

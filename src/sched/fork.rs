@@ -7,19 +7,47 @@
 //! queues are dropped as they are, without their locks. When the thread that forked returns, the
 //! process ends, as it would with a pthread.
 
+use std::sync::OnceLock;
+
 use crate::atomic::{AtomicBool, Ordering};
-use crate::current;
+use crate::{current, sys};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
+/// From the thread pointer to the area where the kernel notes a thread's CPU, where glibc has
+/// registered one.
+static RSEQ: OnceLock<Option<isize>> = OnceLock::new();
 
 /// Registers the handler. Once per process.
 pub(crate) fn register() {
-    // SAFETY: the handler is async-signal-safe: it writes an atomic and a thread-local.
+    RSEQ.get_or_init(|| {
+        // SAFETY: names of glibc's two constants; what is found has these types.
+        unsafe {
+            let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
+            let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
+            (!size.is_null() && !offset.is_null() && *size != 0).then(|| *offset)
+        }
+    });
+    // SAFETY: the handler is async-signal-safe: it writes an atomic and a thread-local, and makes a
+    // system call.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
 unsafe extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
+    let Some(green) = current::green() else {
+        return;
+    };
+    if let Some(Some(offset)) = RSEQ.get() {
+        // The kernel's note about this kernel thread lies in the control block of a pthread that
+        // glibc takes for dead now: its stack will be another thread's, or be unmapped, and then
+        // the kernel kills us at a context switch.
+        const UNREGISTER: usize = 1;
+        const SIGNATURE: usize = 0x5305_3053;
+        const SIZE: usize = 32;
+        let area = current::home(green).wrapping_offset(*offset) as usize;
+        // SAFETY: the kernel only forgets the area; if it has another one it refuses.
+        let _ = unsafe { sys::call(libc::SYS_rseq, &[area, SIZE, UNREGISTER, SIGNATURE]) };
+    }
     current::set_green(None);
 }
 

@@ -8,14 +8,16 @@
 //! # Use
 //!
 //! ```text
-//!     readier   push; if claim_wake() { lock; pop the last sleeper; unlock; wake it: it is a searcher }
+//!     readier   push; if claim_wake() { lock; pop the last sleeper; unlock; wake it: it is a
+//!     searcher }
 //!     searcher  found work: if found() && claim_wake() { pop and wake as above }        (the ramp)
 //!     sleeper   lock; push self to the list; announce_sleep(was_searching); unlock;
 //!               re-check everything (every queue, timers, I/O): nothing there → block
 //!               something there, or woken by a deadline → get_up:
 //!     get_up    lock; not in the list → a waker chose us: take its wake-up, go on as a searcher
 //!                     in the list, cancel_sleep() → remove self; unlock; go on as a searcher
-//!                     in the list, refused        → unlock; block: a waker is on its way to the list
+//!                     in the list, refused        → unlock; block: a waker is on its way to the
+//!                     list
 //! ```
 //!
 //! # Invariants

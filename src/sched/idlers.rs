@@ -12,9 +12,10 @@
 //! processor.
 //!
 //! *Timers of sleeping processors.* A machine that lies down watches the earliest deadline of the
-//! cluster unless somebody asleep watches one as early (`watched`). While any processor is awake the
-//! monitor watches; when it goes to sleep itself it does as a machine does. Whoever stops watching
-//! without a processor in hand, or arms a timer and lays a processor down without lying down, kicks it.
+//! cluster unless somebody asleep watches one as early (`watched`). While any processor is awake
+//! the monitor watches; when it goes to sleep itself it does as a machine does. Whoever stops
+//! watching without a processor in hand, or arms a timer and lays a processor down without lying
+//! down, kicks it.
 
 use core::ptr::NonNull;
 
@@ -229,8 +230,8 @@ impl Cluster {
         self.policy.has_work_for_others() || timers::any_due(self)
     }
 
-    /// A machine that owns nothing and is in no list takes an idle processor, as a searcher. `None`:
-    /// there is none that wakers have not claimed.
+    /// A machine that owns nothing and is in no list takes an idle processor, as a searcher.
+    /// `None`: there is none that wakers have not claimed.
     fn get_up(&'static self, machine: &'static Machine) -> Option<&'static Processor> {
         let mut idlers = self.idlers.lock();
         let processor = self
@@ -242,8 +243,8 @@ impl Cluster {
     }
 
     /// The same for a machine among the spares. False: it is there still, or somebody has chosen it
-    /// already and will wake it. It leaves the list only with a processor: else a waker could find no
-    /// machine while this one is about to sleep.
+    /// already and will wake it. It leaves the list only with a processor: else a waker could find
+    /// no machine while this one is about to sleep.
     fn rise(&'static self, machine: &'static Machine) -> bool {
         let mut idlers = self.idlers.lock();
         if !idlers.remove_spare(machine) {
@@ -303,7 +304,8 @@ impl Cluster {
 
     /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
     pub(crate) fn lay_to_rest(&'static self, processor: &'static Processor) {
-        // SAFETY: the caller has it in hand. Its round would be out of reach of who gets another processor.
+        // SAFETY: the caller has it in hand. Its round would be out of reach of who gets another
+        // processor.
         self.policy.leave(unsafe { processor.seat() });
         processor
             .machine

@@ -283,9 +283,9 @@ fn fire_timers(processor: &'static Processor, home: &'static Processor) {
     }
 }
 
-/// The processor of this machine, which is in the run loop. `None`: the monitor, with an old look in
-/// mind, came between and was seen, so the processor is gone (`ownership`). A reference found here
-/// stays good until the word is looked at again.
+/// The processor of this machine, which is in the run loop. `None`: the monitor, with an old look
+/// in mind, came between and was seen, so the processor is gone (`ownership`). A reference found
+/// here stays good until the word is looked at again.
 #[inline(always)]
 fn owned(machine: &'static Machine) -> Option<&'static Processor> {
     let processor = machine

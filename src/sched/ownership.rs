@@ -28,9 +28,10 @@
 //!
 //! # Taking: an asymmetric fence
 //!
-//! Entry (owner):  off = 1; [`entry_fence`]; find the kernel thread; `get`.   Exit: off = 0 (Release).
-//! Switch:  current = null (Release) on leaving; tick + 1 (Release), current = the next (Release) before resuming it.
-//! Retake (monitor):  first look; word → null; barrier; second look; then keep the processor or give it back.
+//! Entry (owner):  off = 1; [`entry_fence`]; find the kernel thread; `get`.   Exit: off = 0
+//! (Release). Switch:  current = null (Release) on leaving; tick + 1 (Release), current = the next
+//! (Release) before resuming it. Retake (monitor):  first look; word → null; barrier; second look;
+//! then keep the processor or give it back.
 //!
 //! - first look: the tick, the current thread (Acquire, to reach it), that off = 0: a hint, in any
 //!   order;

@@ -16,10 +16,10 @@
 //! 5. The instruction is not in libc or the loader, but for leaf functions called from outside: a
 //!    thread suspended in libc may hold a lock of libc's that others need soon.
 //!
-//! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a call
-//! while the signal is under way, and some calls then fail with EINTR for no reason that the program
-//! knows of. Such a call has only just begun: if libc made it, the handler makes it again, as if the
-//! signal had come before.
+//! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a
+//! call while the signal is under way, and some calls then fail with EINTR for no reason that the
+//! program knows of. Such a call has only just begun: if libc made it, the handler makes it again,
+//! as if the signal had come before.
 //!
 //! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`,
 //! invariant 1.
@@ -71,8 +71,8 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
     signal::handle(signal, on_signal)
 }
 
-/// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless `green` is
-/// blocked in the kernel: then false.
+/// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless
+/// `green` is blocked in the kernel: then false.
 pub(crate) fn send(machine: &Machine, green: &Green, signal: i32) -> bool {
     let tick = machine.tick.load(Ordering::Acquire);
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;

@@ -52,6 +52,8 @@ impl<T> Drop for Packet<T> {
 pub(super) struct Joiner<T> {
     thread: Thread,
     packet: Arc<Packet<T>>,
+    /// In kernel-thread mode: joined, so that the thread is over with all that C does at its end.
+    kernel: Option<std::thread::JoinHandle<()>>,
 }
 
 impl<T> Joiner<T> {
@@ -64,7 +66,10 @@ impl<T> Joiner<T> {
     }
 
     pub(super) fn join(mut self) -> Result<T> {
-        self.thread.shared().ended.wait(None);
+        match self.kernel.take() {
+            Some(kernel) => drop(kernel.join()),
+            None => drop(self.thread.shared().ended.wait(None)),
+        }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
             None => crate::sys::die("a thread has ended without a result"),
@@ -95,9 +100,10 @@ where
     if let Some(scope) = &packet.scope {
         scope.enter();
     }
-    let joiner = Joiner {
+    let mut joiner = Joiner {
         thread: Thread::new(shared.clone()),
         packet: packet.clone(),
+        kernel: None,
     };
     let work = Work {
         f,
@@ -108,7 +114,9 @@ where
     unsafe {
         match backend {
             Backend::Green(cluster) => start_green(cluster, shared, stack_size, work)?,
-            Backend::Kernel(backend) => start_kernel(backend, shared, stack_size, work)?,
+            Backend::Kernel(backend) => {
+                joiner.kernel = Some(start_kernel(backend, shared, stack_size, work)?)
+            }
         }
     }
     Ok(joiner)
@@ -213,7 +221,7 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
     shared: Arc<Shared>,
     stack_size: Option<usize>,
     work: Work<F, T>,
-) -> io::Result<()> {
+) -> io::Result<std::thread::JoinHandle<()>> {
     let mut builder = std::thread::Builder::new();
     if let Some(name) = shared.name() {
         builder = builder.name(name.into());
@@ -224,25 +232,24 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
     }
     backend.enter();
     let main = move || {
-        /// Says that the thread has ended, after every other thread-local destructor that was
+        /// Counts the thread out, after every other thread-local destructor that was
         /// registered later.
-        struct End(Arc<Shared>, &'static KernelBackend);
+        struct End(&'static KernelBackend);
         impl Drop for End {
             fn drop(&mut self) {
-                self.0.ended.wake();
-                self.1.leave();
+                self.0.leave();
             }
         }
         thread_local! {
             static END: std::cell::RefCell<Option<End>> = const { std::cell::RefCell::new(None) };
         }
-        END.with(|end| *end.borrow_mut() = Some(End(shared.clone(), backend)));
+        END.with(|end| *end.borrow_mut() = Some(End(backend)));
         handle::set_kernel_thread(Thread::new(shared));
         work.run();
     };
     // SAFETY: lifetimes are the caller's promise.
     match unsafe { builder.spawn_unchecked(main) } {
-        Ok(_) => Ok(()),
+        Ok(handle) => Ok(handle),
         Err(error) => {
             backend.leave();
             Err(error)
