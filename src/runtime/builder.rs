@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::config::{self, MAX_PROCESSORS, invalid};
 use super::{Backend, KernelBackend, Mode, Runtime, prepare};
 use crate::sched::machine;
-use crate::sched::{Cluster, Config, preempt, signals};
+use crate::sched::{Cluster, Config, interpose, preempt};
 use crate::thread::builder::check_stack_size;
 
 const DEFAULT_STACK_SIZE: usize = 1 << 20;
@@ -163,7 +163,7 @@ impl Builder {
                     Some(signal) => signal,
                     None => config::choose_signal()?,
                 };
-                signals::reserve(signal);
+                interpose::reserve(signal);
                 preempt::install(signal)?;
                 Backend::Green(Cluster::start(Config {
                     processors,

@@ -85,7 +85,7 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
             "preemption signal {signal}: accepted is a real-time signal, {first} to {last}"
         )));
     }
-    if !signal::is_free(signal) && !crate::sched::signals::is_reserved(signal) {
+    if !signal::is_free(signal) && !crate::sched::interpose::is_reserved(signal) {
         return Err(invalid(format!(
             "preemption signal {signal}: the program has a handler for it; accepted is one that is free"
         )));
@@ -98,7 +98,7 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
 pub(super) fn choose_signal() -> io::Result<i32> {
     let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
     candidates()
-        .find(|&signal| crate::sched::signals::is_reserved(signal))
+        .find(|&signal| crate::sched::interpose::is_reserved(signal))
         .or_else(|| candidates().find(|&signal| signal::is_free(signal)))
         .ok_or_else(|| {
             io::Error::other("every real-time signal has a handler: none is left to preempt with")

@@ -10,6 +10,7 @@
 use std::sync::OnceLock;
 
 use crate::atomic::{AtomicBool, Ordering};
+use crate::thread::handle;
 use crate::{current, sys};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -48,6 +49,7 @@ unsafe extern "C" fn in_child() {
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
         let _ = unsafe { sys::call(libc::SYS_rseq, &[area, SIZE, UNREGISTER, SIGNATURE]) };
     }
+    handle::go_on_as(green.shared.load(Ordering::Relaxed));
     current::set_green(None);
 }
 

@@ -9,7 +9,7 @@
 //! | `ownership` | who owns a processor, and how the monitor takes it |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof) |
 //! | `timers` | deadlines |
-//! | `preempt`, `signals`, `sysmon` | ending a time slice from outside; masks and handlers; the monitor |
+//! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `recruiter` | makes kernel threads ahead of need |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
 //!
@@ -27,13 +27,13 @@ pub(crate) mod cluster;
 pub(crate) mod fork;
 mod idle;
 mod idlers;
+pub(crate) mod interpose;
 pub(crate) mod machine;
 mod ownership;
 pub(crate) mod preempt;
 mod processor;
 mod recruiter;
 pub(crate) mod setxid;
-pub(crate) mod signals;
 mod switch;
 mod sysmon;
 pub(crate) mod timers;

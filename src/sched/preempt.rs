@@ -19,7 +19,9 @@
 //! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a
 //! call while the signal is under way, and some calls then fail with EINTR for no reason that the
 //! program knows of. Such a call has only just begun: if libc made it, the handler makes it again,
-//! as if the signal had come before.
+//! as if the
+//! signal had come before. But not in a program with handlers of its own: it copes with EINTR, and may
+//! wait for the one that its own signal caused.
 //!
 //! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`,
 //! invariant 1.
@@ -35,7 +37,7 @@ use crate::arch::Frame;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
 use crate::green::{Green, Oddities};
-use crate::sched::{Machine, machine};
+use crate::sched::{Machine, interpose, machine};
 use crate::sys::kernel_thread;
 use crate::sys::signal::{self, Payload};
 
@@ -94,7 +96,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     // SAFETY: both are this handler's arguments.
     let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
     let Some(payload) = payload else { return };
-    if in_libc(frame.pc()) {
+    if in_libc(frame.pc()) && !interpose::program_has_handlers() {
         // SAFETY: libc's code is readable, and does not begin with a system call.
         unsafe { frame.repeat_interrupted_call() };
     }

@@ -11,13 +11,13 @@
 //! threads that thus lack one, meet in [`SPARE_CACHES`].
 //!
 //! A thread that has changed its signal mask takes it along: it is saved and the kernel thread's
-//! base mask restored here, once the mask was seen to differ (`signals`, `preempt`).
+//! base mask restored here, once the mask was seen to differ (`interpose`, `preempt`).
 
 use crate::arch;
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
 use crate::context::Action;
 use crate::green::{Green, Oddities};
-use crate::sched::Machine;
+use crate::sched::{Machine, interpose};
 use crate::sys::lock::Lock;
 use crate::sys::signal;
 
@@ -62,6 +62,10 @@ pub(crate) unsafe fn to(
     machine
         .current
         .store(core::ptr::null_mut(), Ordering::Release);
+    if interpose::program_has_handlers() {
+        // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
+        machine.come_home();
+    }
     if green.oddities.has(Oddities::MASK) {
         take_mask(machine, green);
     }

@@ -59,6 +59,8 @@ const CLASSES: usize = (MAX_SIZE.ilog2() - MIN_SIZE.ilog2()) as usize + 1;
 
 /// Bytes at the top of every slot, whole pages: the owner's reserve and the header.
 static RESERVED: AtomicUsize = AtomicUsize::new(PAGE);
+/// Somebody who has no cache found a list empty: the next cache to get a slot gives what it has.
+static WANTED: AtomicBool = AtomicBool::new(false);
 static FREE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES];
 
 /// Says how many bytes the owner needs at the top of every slot, and sees whether stacks of
@@ -224,7 +226,10 @@ pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
     let free = FREE[class.index()].lock().pop();
     let slot = match free {
         Some(slot) => slot,
-        None => Slot::write(slab::cut(class)?, class),
+        None => {
+            WANTED.store(true, Relaxed);
+            Slot::write(slab::cut(class)?, class)
+        }
     };
     if let Err(error) = slot.guard() {
         FREE[class.index()].lock().push(slot);
@@ -352,6 +357,10 @@ impl Cache {
     /// Keeps a slot; one of another class goes to that class's list.
     pub(crate) fn push(&mut self, slot: &'static Slot) {
         if *self.class.get_or_insert(slot.class) != slot.class {
+            return release(slot);
+        }
+        if WANTED.load(Relaxed) && WANTED.swap(false, Relaxed) {
+            self.shrink(0);
             return release(slot);
         }
         if self.length == Self::MOST {

@@ -121,7 +121,8 @@ pub(crate) unsafe fn payload(info: *const libc::siginfo_t) -> Option<Payload> {
 /// Gives the calling kernel thread an alternate stack for signal handlers, large enough for the
 /// processor's saved state.
 pub(crate) fn give_alternate_stack() -> io::Result<()> {
-    const HANDLERS_NEED: usize = 32 << 10;
+    // Programs that ask find it large enough, and green threads get no other (`interpose`).
+    const HANDLERS_NEED: usize = 64 << 10;
     // SAFETY: reads the auxiliary vector.
     let minimum = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
     let size = (minimum + HANDLERS_NEED).next_multiple_of(4096);

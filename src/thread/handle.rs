@@ -1,9 +1,9 @@
 //! Who a thread is: [`Thread`], [`ThreadId`], and the current one.
 
 use core::num::NonZeroU64;
-use std::cell::OnceCell;
+use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::current as me;
@@ -106,19 +106,39 @@ impl fmt::Debug for Thread {
 }
 
 thread_local! {
-    /// The handle of a kernel thread, made when it is first asked for.
-    static KERNEL_THREAD: OnceCell<Thread> = const { OnceCell::new() };
+    /// A kernel thread's own count of its `Shared`, made when it is first asked for; null before. It has
+    /// no destructor: other thread-locals' destructors may ask. A pthread key's drops it, after them.
+    static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
+}
+
+/// In a forked child: this kernel thread goes on as the thread behind `shared`, which is never freed.
+pub(crate) fn go_on_as(shared: *const Shared) {
+    KERNEL_THREAD.set(shared);
 }
 
 fn unknown_kernel_thread() -> Thread {
     Thread(Shared::new(std::thread::current().name().map(Into::into)))
 }
 
-/// Makes `thread` the handle of this kernel thread, which was started by us and has none yet.
+/// Makes `thread` the handle of this kernel thread, which has none yet.
 pub(crate) fn set_kernel_thread(thread: Thread) {
-    KERNEL_THREAD.with(|cell| {
-        let _ = cell.set(thread);
+    unsafe extern "C" fn forget(shared: *mut libc::c_void) {
+        KERNEL_THREAD.set(core::ptr::null());
+        // SAFETY: the count below.
+        drop(unsafe { Arc::from_raw(shared.cast::<Shared>()) });
+    }
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: a valid place and a destructor of the right type.
+        (unsafe { libc::pthread_key_create(&mut key, Some(forget)) } == 0).then_some(key)
     });
+    let shared = Arc::into_raw(thread.0);
+    KERNEL_THREAD.set(shared);
+    if let Some(key) = *key {
+        // SAFETY: a valid key. If it fails, or there is none, one record is not freed.
+        unsafe { libc::pthread_setspecific(key, shared.cast()) };
+    }
 }
 
 /// A handle to the thread that asks.
@@ -130,15 +150,24 @@ pub(crate) fn set_kernel_thread(thread: Thread) {
 /// ```
 pub fn current() -> Thread {
     let Some(green) = me::green() else {
-        // A thread-local destructor may ask after the handle is gone: then it is a handle to nobody
-        // else.
-        return KERNEL_THREAD
-            .try_with(|cell| cell.get_or_init(unknown_kernel_thread).clone())
-            .unwrap_or_else(|_| unknown_kernel_thread());
+        let known = KERNEL_THREAD.get();
+        if known.is_null() {
+            let thread = unknown_kernel_thread();
+            set_kernel_thread(thread.clone());
+            return thread;
+        }
+        // SAFETY: this thread's own count of it.
+        return unsafe { another(known) };
     };
     let shared = green.shared.load(Ordering::Relaxed);
-    // SAFETY: the thread owns one count of it from before its first instruction until after its
-    // last.
+    // SAFETY: the thread owns one count of it from before its first instruction until after its last.
+    unsafe { another(shared) }
+}
+
+/// # Safety
+/// `shared` came from an `Arc` of which a count is alive.
+unsafe fn another(shared: *const Shared) -> Thread {
+    // SAFETY: the caller's promise.
     unsafe {
         Arc::increment_strong_count(shared);
         Thread(Arc::from_raw(shared))

@@ -17,9 +17,10 @@ use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
 use crate::atomic::Ordering;
 use crate::current;
-use crate::green::Green;
+use crate::green::{Green, Oddities};
 use crate::runtime::{Backend, KernelBackend};
 use crate::sched::{self, Cluster};
+use crate::sys::signal;
 use crate::tls;
 
 /// The result of a thread: what its closure returned, or what it panicked with.
@@ -66,6 +67,10 @@ impl<T> Joiner<T> {
     }
 
     pub(super) fn join(mut self) -> Result<T> {
+        assert!(
+            self.thread.id() != handle::current().id(),
+            "failed to join thread: it would wait for itself"
+        );
         match self.kernel.take() {
             Some(kernel) => drop(kernel.join()),
             None => drop(self.thread.shared().ended.wait(None)),
@@ -155,6 +160,7 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
         .shared
         .store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
     cluster.live.fetch_add(1, Ordering::Relaxed);
+    inherit_mask(cluster, green);
     // SAFETY: the thread is new; `body` does not unwind; lifetimes are the caller's promise.
     unsafe {
         if size_of::<F>() > LARGE {
@@ -176,6 +182,21 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
         }
     }
     Ok(())
+}
+
+/// A new thread has the signal mask of its creator, as with std.
+fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
+    let may_differ = match current::green() {
+        Some(green) => green.oddities.has(Oddities::MASK),
+        None => true,
+    };
+    if may_differ {
+        let mask = signal::mask() & !signal::bit(cluster.config.signal);
+        if mask != cluster.base_mask {
+            new.mask.set(mask);
+            new.oddities.add(Oddities::MASK);
+        }
+    }
 }
 
 /// A thread to run something on: the one whose stack was used last on this processor, if there is

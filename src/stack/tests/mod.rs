@@ -181,6 +181,11 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
             let mut cache = Cache::new();
             assert!(cache.pop().is_none());
 
+            // The list was empty: the first slot goes there, with all that the cache has.
+            cache.push(slots[0]);
+            assert!(cache.pop().is_none());
+            assert!(std::ptr::eq(acquire(MIB).unwrap(), slots[0]));
+
             // Two recycled, one taken again: only what is in the cache is trimmed, and once.
             slots[..2].iter().for_each(|slot| deep(slot));
             cache.push(slots[0]);
