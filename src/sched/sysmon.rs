@@ -33,7 +33,7 @@ use crate::sys::{clock, futex, kernel_thread, signal};
 const SHORTEST: u64 = 20_000;
 const LONGEST: u64 = 10_000_000;
 /// Looks in a row without an event before the tick doubles.
-const PATIENCE: u32 = 50;
+const PATIENCE: u32 = 5;
 const RETRY: u64 = 50_000;
 const DECLINED_FOR: u64 = 1_000_000;
 /// A thread that blocks while nothing waits keeps its processor this long.
