@@ -169,8 +169,13 @@ impl Policy for WorkStealing {
             }
             Readied::ByRunning => {
                 let pointer = core::ptr::from_ref(green).cast_mut();
-                // Release: publishes the record to a thief, whose swap is an Acquire; Acquire: the
-                // displaced one was put there by an earlier owner of the seat.
+                if local.next.load(Ordering::Relaxed).is_null() {
+                    // Nobody but the seat's holder fills the slot. Release: publishes the record to a
+                    // thief, whose swap is an Acquire.
+                    local.next.store(pointer, Ordering::Release);
+                    return false;
+                }
+                // Release: as above; Acquire: the displaced one may be an earlier holder's.
                 let displaced = local.next.swap(pointer, Ordering::AcqRel);
                 // SAFETY: the slot holds null or the record of a green thread.
                 match unsafe { displaced.as_ref() } {

@@ -62,7 +62,7 @@ impl Metrics {
             spawns: processors.iter().map(|p| p.spawns.get()).sum::<u64>()
                 + cluster.spawned_outside.get(),
             wake_ups: cluster.wake_ups.get(),
-            live_threads: cluster.live.load(Ordering::Relaxed),
+            live_threads: cluster.live(),
             kernel_threads: cluster.machines.load(Ordering::Relaxed),
             parked_kernel_threads: {
                 let _off = crate::current::preemption_off();

@@ -8,11 +8,14 @@ use core::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::atomic::{
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
+};
 use crate::policy::{Policy, WorkStealing};
 use crate::sched::idle::IdleWord;
 use crate::sched::processor::Counter;
 use crate::sched::{Machine, Processor, idlers::Idlers, recruiter, sysmon};
+use crate::sys::kernel_thread;
 use crate::sys::lock::Lock;
 use crate::sys::signal::{self, Mask};
 use crate::wait::Waiter;
@@ -43,9 +46,7 @@ pub(crate) struct Cluster {
     /// The deadline that some sleeping machine watches (`idlers`).
     pub(crate) watched: AtomicU64,
 
-    /// Green threads that have been spawned and have not ended.
-    pub(crate) live: AtomicUsize,
-    /// Somebody waits for `live` to become 0.
+    /// Somebody waits for the last green thread to end.
     pub(crate) closing: AtomicBool,
     pub(crate) drained: Waiter,
     /// The last machine has ended.
@@ -54,6 +55,7 @@ pub(crate) struct Cluster {
     pub(crate) stopping: AtomicBool,
     pub(crate) machines: AtomicUsize,
     pub(crate) spawned_outside: Counter,
+    pub(crate) ended_outside: Counter,
     pub(crate) hand_offs: Counter,
     pub(crate) wake_ups: Counter,
     pub(crate) detached_preemptions: Counter,
@@ -78,13 +80,13 @@ impl Cluster {
             recruiter: recruiter::Office::new(),
             monitor: sysmon::Post::new(),
             watched: AtomicU64::new(crate::sys::clock::NEVER),
-            live: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             drained: Waiter::new(),
             emptied: Waiter::new(),
             stopping: AtomicBool::new(false),
             machines: AtomicUsize::new(0),
             spawned_outside: Counter::new(),
+            ended_outside: Counter::new(),
             hand_offs: Counter::new(),
             wake_ups: Counter::new(),
             detached_preemptions: Counter::new(),
@@ -125,18 +127,45 @@ impl Cluster {
         crate::sched::machine::all().filter(move |m| m.is_of(self))
     }
 
-    /// One green thread less. True: it was the last of a closing cluster, and somebody waits for
-    /// that.
+    /// Green threads that have been spawned and have not ended. Each processor counts its own, without
+    /// locked instructions. The ends are read first: what has ended was spawned before, so the
+    /// difference is never too small, and if it is 0 there was a moment, between the two sums, when
+    /// no thread lived.
+    pub(crate) fn live(&self) -> usize {
+        let sum = |count: fn(&Processor) -> &Counter| {
+            self.processors()
+                .iter()
+                .map(|p| count(p).get())
+                .sum::<u64>()
+        };
+        let ended = sum(|p| &p.ended) + self.ended_outside.get();
+        // Acquire: whoever sees an end sees the spawn; pairs with the queues that the thread went through.
+        fence(Ordering::Acquire);
+        let spawned = sum(|p| &p.spawns) + self.spawned_outside.get();
+        (spawned - ended) as usize
+    }
+
+    /// A green thread has ended, and been counted. True: it was the last of a closing cluster, and
+    /// somebody waits for that.
     #[inline]
-    pub(crate) fn forget_thread(&self) -> bool {
-        // SeqCst: pairs with `close`, which stores `closing` before it loads `live`.
-        self.live.fetch_sub(1, Ordering::SeqCst) == 1 && self.closing.load(Ordering::SeqCst)
+    pub(crate) fn was_last(&self) -> bool {
+        // Pairs with the barrier in `close`: it sees our count, or we that it closes.
+        compiler_fence(Ordering::SeqCst);
+        self.closing.load(Ordering::Relaxed) && self.is_drained()
+    }
+
+    #[cold]
+    fn is_drained(&self) -> bool {
+        // SeqCst: of two that end at once, one sees the other's count; pairs with itself.
+        fence(Ordering::SeqCst);
+        self.live() == 0
     }
 
     /// Waits until every green thread has ended, then ends the machines.
     pub(crate) fn close(&'static self) {
         self.closing.store(true, Ordering::SeqCst);
-        while self.live.load(Ordering::SeqCst) != 0 {
+        kernel_thread::barrier();
+        while !self.is_drained() {
             self.drained.wait(None);
         }
         self.stopping.store(true, Ordering::SeqCst);

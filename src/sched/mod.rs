@@ -167,7 +167,11 @@ fn bury(machine: &'static Machine, processor: Option<&'static Processor>, green:
         },
         _ => crate::stack::release(green.slot()),
     }
-    if cluster.forget_thread() {
+    match processor {
+        Some(p) => p.ended.add(1),
+        None => cluster.ended_outside.add_shared(1),
+    }
+    if cluster.was_last() {
         machine.come_home();
         say_drained(cluster);
     }

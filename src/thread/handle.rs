@@ -22,19 +22,10 @@ use crate::wait::Waiter;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadId(NonZeroU64);
 
-impl ThreadId {
-    fn new() -> ThreadId {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        match NonZeroU64::new(NEXT.fetch_add(1, Ordering::Relaxed)) {
-            Some(id) => ThreadId(id),
-            None => crate::sys::die("2^64 threads were started"),
-        }
-    }
-}
-
 /// What the handles of one thread share.
 pub(crate) struct Shared {
-    id: ThreadId,
+    /// 0 until somebody asks: most threads are never asked.
+    id: AtomicU64,
     name: Option<Box<str>>,
     /// The token of `park` and `unpark`.
     token: Waiter,
@@ -45,7 +36,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(name: Option<Box<str>>) -> Arc<Shared> {
         Arc::new(Shared {
-            id: ThreadId::new(),
+            id: AtomicU64::new(0),
             name,
             token: Waiter::new(),
             ended: Waiter::new(),
@@ -54,6 +45,22 @@ impl Shared {
 
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    fn id(&self) -> ThreadId {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let known = NonZeroU64::new(self.id.load(Ordering::Relaxed));
+        ThreadId(known.unwrap_or_else(|| {
+            let new = NEXT.fetch_add(1, Ordering::Relaxed);
+            // Two may ask at once: the first number stays.
+            let found = self
+                .id
+                .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+            match NonZeroU64::new(found.map_or_else(|first| first, |_| new)) {
+                Some(id) => id,
+                None => crate::sys::die("2^64 threads were asked for their number"),
+            }
+        }))
     }
 }
 
@@ -83,7 +90,7 @@ impl Thread {
 
     /// The thread's identifier.
     pub fn id(&self) -> ThreadId {
-        self.0.id
+        self.0.id()
     }
 
     /// The thread's name, if it was given one; the main thread's is `"main"`.
@@ -172,6 +179,15 @@ unsafe fn another(shared: *const Shared) -> Thread {
         Arc::increment_strong_count(shared);
         Thread(Arc::from_raw(shared))
     }
+}
+
+/// Whether the thread that asks is the one behind `shared`.
+pub(super) fn is_current(shared: &Shared) -> bool {
+    let own = match me::green() {
+        Some(green) => green.shared.load(Ordering::Relaxed).cast_const(),
+        None => KERNEL_THREAD.get(),
+    };
+    core::ptr::eq(own, shared)
 }
 
 /// Calls `f` with the token of the thread that asks.

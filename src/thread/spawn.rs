@@ -68,7 +68,7 @@ impl<T> Joiner<T> {
 
     pub(super) fn join(mut self) -> Result<T> {
         assert!(
-            self.thread.id() != handle::current().id(),
+            !handle::is_current(self.thread.shared()),
             "failed to join thread: it would wait for itself"
         );
         match self.kernel.take() {
@@ -159,7 +159,6 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
     green
         .shared
         .store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
-    cluster.live.fetch_add(1, Ordering::Relaxed);
     inherit_mask(cluster, green);
     // SAFETY: the thread is new; `body` does not unwind; lifetimes are the caller's promise.
     unsafe {
