@@ -333,7 +333,7 @@ pub(crate) struct Cache {
 
 impl Cache {
     const MOST: usize = 1024;
-    const USES: u32 = 64;
+    const USES: u32 = 256;
     /// How many slots are trimmed between two looks at whether there is something better to do.
     const BATCH: usize = 16;
 
