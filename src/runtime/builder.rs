@@ -144,7 +144,7 @@ impl Builder {
         };
         let mode = match (asked_mode, asked_mode.is_some_and(|m| m == Mode::Kernel)) {
             (_, true) => Mode::Kernel,
-            (asked, false) => match (prepare(stack_size), asked) {
+            (asked, false) => match (prepare(stack_size)?, asked) {
                 (Ok(()), _) => Mode::Green,
                 (Err(reason), Some(_)) => {
                     let message = format!("green threads cannot be had here: {reason}");

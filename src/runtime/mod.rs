@@ -42,7 +42,8 @@ pub(crate) enum Backend {
 ///
 /// Most programs need only the default one and never name it. Others are made with
 /// [`Runtime::builder`]. Dropping a
-/// `Runtime` leaves its threads running; [`Runtime::shutdown`] waits for them.
+/// `Runtime` leaves its threads running, and its kernel threads
+/// idle when they have ended; [`Runtime::shutdown`] waits for them.
 ///
 /// ```
 /// use greenthread::runtime::Runtime;
@@ -182,10 +183,14 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// Prepares the process for green threads, once; the reason if they cannot be had.
-fn prepare(default_stack: usize) -> &'static Result<(), String> {
+/// Prepares the process for green threads, once; the reason if they cannot be had here at all. If
+/// it is only that no kernel thread can be made now, that is an error, and the question stays open.
+fn prepare(default_stack: usize) -> io::Result<&'static Result<(), String>> {
     static PREPARED: OnceLock<Result<(), String>> = OnceLock::new();
-    PREPARED.get_or_init(|| {
+    if PREPARED.get().is_none() {
+        drop(std::thread::Builder::new().spawn(|| ())?.join());
+    }
+    Ok(PREPARED.get_or_init(|| {
         tls::init()?;
         if !crate::sys::kernel_thread::register_barrier() {
             return Err("the kernel has no expedited membarrier".into());
@@ -196,5 +201,5 @@ fn prepare(default_stack: usize) -> &'static Result<(), String> {
         sched::setxid::wrap();
         thread::install_panic_hook();
         Ok(())
-    })
+    }))
 }

@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering:
 
 /// Bytes below each stack that fault when touched.
 pub(crate) const GUARD: usize = 64 << 10;
-/// The smallest class. Smaller requests get it, as with std.
+/// The smallest class; smaller requests get it.
 pub(crate) const MIN_SIZE: usize = 16 << 10;
 /// The largest class.
 pub(crate) const MAX_SIZE: usize = 64 << 30;
