@@ -32,16 +32,18 @@ struct Shuffle {
 }
 
 impl Shuffle {
-    /// Gives way: sometimes yields, sometimes wakes another member and parks until somebody does
-    /// the same.
+    /// Gives way: sometimes yields, sometimes blocks in the kernel long enough to lose its processor,
+    /// sometimes wakes another member and parks until somebody does the same.
     fn step(&self, rng: &mut Rng) {
         let before = gettid();
-        if rng.below(4) == 0 {
-            thread::yield_now();
-        } else {
-            let members = self.members.get().unwrap();
-            members[rng.below(members.len())].unpark();
-            thread::park_timeout(Duration::from_micros(300));
+        match rng.below(8) {
+            0 => thread::yield_now(),
+            1 => thread::blocking(|| std::thread::sleep(Duration::from_micros(50))),
+            _ => {
+                let members = self.members.get().unwrap();
+                members[rng.below(members.len())].unpark();
+                thread::park_timeout(Duration::from_micros(300));
+            }
         }
         if gettid() != before {
             self.moves.fetch_add(1, Relaxed);
