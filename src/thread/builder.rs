@@ -149,6 +149,11 @@ where
 /// it detaches the thread.
 pub struct JoinHandle<T>(Joiner<T>);
 
+// SAFETY: as std's. A handle is made only for a result that may be sent, and gives it out once.
+unsafe impl<T> Send for JoinHandle<T> {}
+// SAFETY: as above; a shared handle gives nothing of the result out.
+unsafe impl<T> Sync for JoinHandle<T> {}
+
 impl<T> JoinHandle<T> {
     /// The thread.
     pub fn thread(&self) -> &Thread {
