@@ -23,7 +23,8 @@ use crate::sys::lock::Lock;
 use crate::sys::signal::{self, Mask};
 use crate::sys::{futex, kernel_thread};
 
-/// crossbeam-epoch's constant, which its documentation does not promise; `tests` would notice.
+/// crossbeam-epoch's constant. Its documentation does not promise it; it has been this in all of 0.9,
+/// to which the dependency is held.
 const PINS_BETWEEN_COLLECTIONS: u32 = 128;
 
 /// How many machines a process can have at once.
