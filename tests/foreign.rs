@@ -318,3 +318,57 @@ fn user_ids_change_in_every_kernel_thread() {
         .into_iter()
         .for_each(|spinner| spinner.join().unwrap());
 }
+
+#[test]
+fn pthreads_know_the_stack_of_a_green_thread() {
+    let bounds = || {
+        let local = 0u8;
+        // SAFETY: valid places; the attributes are initialised by the call and destroyed after it.
+        unsafe {
+            let mut attributes = std::mem::zeroed();
+            assert_eq!(
+                libc::pthread_getattr_np(libc::pthread_self(), &mut attributes),
+                0
+            );
+            let (mut bottom, mut size) = (std::ptr::null_mut(), 0);
+            assert_eq!(
+                libc::pthread_attr_getstack(&attributes, &mut bottom, &mut size),
+                0
+            );
+            libc::pthread_attr_destroy(&mut attributes);
+            let start = bottom as usize;
+            (start..start + size).contains(&(&raw const local as usize))
+        }
+    };
+    assert!(thread::spawn(bounds).join().unwrap());
+    assert!(bounds());
+}
+
+#[test]
+fn a_thread_starts_with_its_creators_signal_mask() {
+    fn is_blocked() -> bool {
+        // SAFETY: valid places; a null set only reads.
+        unsafe {
+            let mut mask = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
+            libc::sigismember(&mask, libc::SIGUSR2) == 1
+        }
+    }
+    let block_and_spawn = || {
+        // SAFETY: a valid, initialised set.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGUSR2);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        }
+        thread::spawn(is_blocked).join().unwrap()
+    };
+    assert!(!thread::spawn(is_blocked).join().unwrap());
+    assert!(thread::spawn(block_and_spawn).join().unwrap());
+    assert!(std::thread::spawn(block_and_spawn).join().unwrap());
+    assert!(
+        !thread::spawn(is_blocked).join().unwrap(),
+        "the others' masks are their own"
+    );
+}
