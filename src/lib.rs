@@ -41,13 +41,15 @@ pub mod runtime;
 mod sched;
 #[allow(unsafe_code, reason = "memory for stacks")]
 mod stack;
+#[allow(unsafe_code, reason = "data behind locks")]
+pub mod sync;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
 #[allow(unsafe_code, reason = "closures and results that cross stacks")]
 mod thread;
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
-#[allow(unsafe_code, reason = "a parked thread's record")]
+#[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
 mod wait;
 
 pub use crate::thread::{

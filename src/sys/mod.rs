@@ -9,7 +9,10 @@ pub(crate) mod futex;
 pub(crate) mod kernel_thread;
 pub(crate) mod lock;
 pub(crate) mod mm;
+mod patience;
 pub(crate) mod signal;
+
+pub(crate) use self::patience::Patience;
 
 use crate::arch;
 

@@ -1,6 +1,13 @@
 //! Waiting: one ticket decides who wakes a waiter ([`ticket`]); a [`Waiter`] is a ticket and the
 //! thread behind it.
 //!
+//! | file | idea |
+//! |---|---|
+//! | `mod`, `ticket` | a thread waits, another wakes it |
+//! | `claim` | one wait in several queues is ended once, by one of them or by the clock |
+//! | `list` | waits in a row, under their owner's lock |
+//! | `queue` | a list, its lock and its owner's flags in one word |
+//!
 //! Every primitive that blocks is built on [`Waiter::wait`] and [`Waiter::wake`]; it works alike
 //! for green threads, which are suspended, and for kernel threads, which wait on the ticket itself
 //! as a futex.
@@ -8,13 +15,16 @@
 //! Invariants:
 //! 1. One thread waits on a waiter at a time; any number wake it.
 //! 2. A notification that comes before the wait ends it at once: none is lost.
-//! 3. Whoever wakes keeps the waiter alive until `wake` returns: a kernel thread whose time is up may
-//!    go on while its waker is still looking. (A green thread cannot: it is resumed by the waker.)
+//! 3. A waiter may be gone as soon as it was notified: `wake` looks at nothing of it afterwards,
+//!    unless it found a parked green thread, which cannot go on before it is made ready here.
 
+pub(crate) mod claim;
+pub(crate) mod list;
+pub(crate) mod queue;
 pub(crate) mod ticket;
 
 pub(crate) use self::ticket::Outcome;
-use self::ticket::{Commit, Ticket};
+use self::ticket::{By, Commit, Found, Ticket};
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::context::Action;
 use crate::current;
@@ -25,7 +35,7 @@ use crate::sys::{clock, futex};
 /// A place where one thread waits to be woken.
 pub(crate) struct Waiter {
     ticket: Ticket,
-    /// The green thread that waits; null for a kernel thread. Published by the ticket.
+    /// The green thread that is parked. Published by the ticket.
     green: AtomicPtr<Green>,
 }
 
@@ -63,15 +73,14 @@ impl Waiter {
     }
 
     fn wait_on_kernel_thread(&self, deadline: Option<u64>) -> Outcome {
-        self.green.store(core::ptr::null_mut(), Ordering::Relaxed);
-        match self.ticket.commit() {
+        match self.ticket.commit(By::Kernel) {
             Commit::Notified => return Outcome::Notified,
             Commit::Expired => return Outcome::Expired,
             Commit::Parked => {}
         }
         let word = self.ticket.as_futex();
-        while word.load(Ordering::Relaxed) == Ticket::PARKED {
-            futex::wait(word, Ticket::PARKED, deadline);
+        while word.load(Ordering::Relaxed) == Ticket::ASLEEP {
+            futex::wait(word, Ticket::ASLEEP, deadline);
             if deadline.is_some_and(|d| clock::now() >= d) {
                 // We are the waiter: nobody is to be resumed.
                 let _ = self.ticket.expire();
@@ -81,24 +90,40 @@ impl Waiter {
     }
 
     /// Ends the wait, or the next one if nobody waits now.
+    #[inline]
     pub(crate) fn wake(&self) {
-        let futex: *const _ = self.ticket.as_futex();
-        let green = &raw const self.green;
-        if self.ticket.notify() {
-            // SAFETY: it was parked, so its thread waits for us and the waiter is alive (invariant
-            // 3). Relaxed:
-            // `notify` acquired what `commit` released.
-            match unsafe { (*green).load(Ordering::Relaxed).as_ref() } {
+        // SAFETY: it is alive.
+        unsafe { Waiter::wake_at(self) }
+    }
+
+    /// [`Waiter::wake`] for a waiter that may be gone as soon as its thread goes on.
+    ///
+    /// # Safety
+    /// It is alive at least until it is notified.
+    #[inline]
+    pub(crate) unsafe fn wake_at(waiter: *const Waiter) {
+        // SAFETY: alive until `notify`, which is all of this line.
+        let (found, futex) = unsafe {
+            let ticket = &(*waiter).ticket;
+            let futex: *const _ = ticket.as_futex();
+            (ticket.notify(), futex)
+        };
+        match found {
+            Found::Nobody => {}
+            // SAFETY: it was parked, so its thread waits for us, and the waiter is alive (invariant
+            // 3). Relaxed: `notify` acquired what `commit` released.
+            Found::Green => match unsafe { (*waiter).green.load(Ordering::Relaxed).as_ref() } {
                 Some(green) => sched::ready(green),
-                None => futex::wake(futex, 1),
-            }
+                None => crate::sys::die("a parked green thread has left no name"),
+            },
+            Found::Kernel => futex::wake(futex, 1),
         }
     }
 
     /// The run loop's half of [`Waiter::wait`]: the green thread's context is saved. False: it need
     /// not wait.
     pub(crate) fn commit(&self) -> bool {
-        match self.ticket.commit() {
+        match self.ticket.commit(By::Green) {
             Commit::Parked => true,
             // `commit` has taken the event; put it back for `resumed` to report.
             Commit::Notified => {

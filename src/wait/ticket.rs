@@ -4,15 +4,17 @@
 //! each other for the same word. Whoever moves it out of `PARKED` resumes the waiter, and nobody
 //! else does.
 //!
-//! | from \ verb | `consume` | `commit` | `notify` | `expire` | `resumed` |
+//! | from \ verb | `consume` | `commit(by)` | `notify` | `expire` | `resumed` |
 //! |---|---|---|---|---|---|
-//! | `EMPTY`    | no          | `PARKED`, is parked | `NOTIFIED`             | `EXPIRED`             | (never) |
-//! | `NOTIFIED` | `EMPTY`, yes | `EMPTY`, notified  | stays                  | stays                 | `EMPTY`, notified |
-//! | `EXPIRED`  | `EMPTY`, no | `EMPTY`, expired    | `NOTIFIED`             | stays                 | `EMPTY`, expired |
-//! | `PARKED`   | (never)     | (never)             | `NOTIFIED`, **resume** | `EXPIRED`, **resume** | (never) |
+//! | `EMPTY`    | no          | `PARKED` or `ASLEEP`, is parked | `NOTIFIED`         | `EXPIRED`             | (never) |
+//! | `NOTIFIED` | `EMPTY`, yes | `EMPTY`, notified  | stays                           | stays                 | `EMPTY`, notified |
+//! | `EXPIRED`  | `EMPTY`, no | `EMPTY`, expired    | `NOTIFIED`                      | stays                 | `EMPTY`, expired |
+//! | `PARKED`   | (never)     | (never)             | `NOTIFIED`, **resume**          | `EXPIRED`, **resume** | (never) |
+//! | `ASLEEP`   | (never)     | (never)             | `NOTIFIED`, **futex wake**      | `EXPIRED`             | (never) |
 //!
 //! `consume`, `commit` and `resumed` belong to the waiter (`commit`, for a green thread, to the
-//! scheduler that has just left its stack); `notify` and `expire` to anybody.
+//! scheduler that has just left its stack); `notify` and `expire` to anybody, but only a kernel
+//! thread itself expires its own sleep.
 //!
 //! # Invariants
 //!
@@ -27,14 +29,13 @@
 //!    elsewhere.
 //! 5. An expiry has no generation. Before the waiter waits again its timer must be cancelled, or be
 //!    known to have fired; otherwise a late one ends the next wait early, as a spurious wake-up.
+//! 6. `notify` is the notifier's last look at the ticket and all that lies beside it, unless it left
+//!    `PARKED`: only then does the waiter wait for the notifier.
 //!
-//! A kernel thread uses the same word: `commit` by itself, `futex_wait(as_futex(), PARKED)` while
-//! the word is `PARKED`, then `resumed`. "Resume" is then a `futex_wake`. If its futex times out it
-//! calls `expire` itself, and is the one to resume whatever the answer. A kernel thread that has
-//! been notified may go on before its notifier's `futex_wake` (its futex timed out just then, or
-//! returned by itself), and the ticket may be gone. So the notifier reads nothing of the waiter
-//! after `notify`, and only uses the word's address; the wake then wakes nobody, or somebody
-//! spuriously: every futex wait must be a loop.
+//! A kernel thread's state is `ASLEEP`, which it leaves at any notification or by itself: it waits in
+//! `futex_wait(as_futex(), ASLEEP)` while the word is that, then says `resumed`. The notifier's
+//! `futex_wake` uses the word's address only; the ticket may be gone by then, and the wake wakes
+//! nobody, or somebody spuriously: every futex wait must be a loop.
 //!
 //! # Memory orderings
 //!
@@ -58,11 +59,34 @@ const NOTIFIED: u32 = 1;
 const PARKED: u32 = 2;
 /// The timer came first.
 const EXPIRED: u32 = 3;
+/// The waiter is a kernel thread, which blocks on this word.
+const ASLEEP: u32 = 4;
 
 /// Who resumes one waiting thread. See the file's header.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     word: AtomicU32,
+}
+
+/// What kind of thread parks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A green thread, whose context is saved.
+    Green,
+    /// A kernel thread, which is about to block.
+    Kernel,
+}
+
+/// Whom a notification found, and what the notifier must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Found {
+    /// No waiter, or one that goes on by itself.
+    Nobody,
+    /// A parked green thread: the notifier, nobody else, must resume it.
+    Green,
+    /// A kernel thread: the notifier must wake the futex, and look at nothing else.
+    Kernel,
 }
 
 /// What became of an attempt to park.
@@ -88,7 +112,7 @@ pub(crate) enum Outcome {
 
 impl Ticket {
     /// The value to futex-wait on.
-    pub(crate) const PARKED: u32 = PARKED;
+    pub(crate) const ASLEEP: u32 = ASLEEP;
 
     /// Without a token.
     #[cfg(not(greenthread_model))]
@@ -116,11 +140,16 @@ impl Ticket {
     }
 
     /// Parks the waiter, whose context is saved, unless a notification or the timer came first.
-    pub(crate) fn commit(&self) -> Commit {
+    #[inline]
+    pub(crate) fn commit(&self, by: By) -> Commit {
+        let parked = match by {
+            By::Green => PARKED,
+            By::Kernel => ASLEEP,
+        };
         // Release: the saved context; partners: Acquire in `notify` and `expire`.
         if self
             .word
-            .compare_exchange(EMPTY, PARKED, Release, Relaxed)
+            .compare_exchange(EMPTY, parked, Release, Relaxed)
             .is_ok()
         {
             return Commit::Parked;
@@ -133,22 +162,25 @@ impl Ticket {
         }
     }
 
-    /// Leaves a token. If the answer is true the waiter was parked, and the caller, nobody else,
-    /// must resume it.
-    #[must_use = "true means that the caller must resume the waiter"]
-    pub(crate) fn notify(&self) -> bool {
+    /// Leaves a token, and says whom the caller must now resume.
+    #[inline]
+    pub(crate) fn notify(&self) -> Found {
         // Acquire: the saved context; partner: Release in `commit`.
         // Release: what the caller wrote for the waiter; partners: Acquire in `consume`, `commit`,
         // `resumed`.
-        self.word.swap(NOTIFIED, AcqRel) == PARKED
+        match self.word.swap(NOTIFIED, AcqRel) {
+            PARKED => Found::Green,
+            ASLEEP => Found::Kernel,
+            _ => Found::Nobody,
+        }
     }
 
-    /// The waiter's time is up. If the answer is true it was parked, and the caller, nobody else,
-    /// must resume it.
+    /// The waiter's time is up. If the answer is true it was a parked green thread, and the caller,
+    /// nobody else, must resume it.
     #[must_use = "true means that the caller must resume the waiter"]
     pub(crate) fn expire(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
-        while seen == EMPTY || seen == PARKED {
+        while seen != NOTIFIED && seen != EXPIRED {
             // Acquire: the saved context; partner: Release in `commit`.
             // Release: what the timer did; partners: Acquire in `commit`, `consume`, `resumed`.
             match self.word.compare_exchange(seen, EXPIRED, AcqRel, Relaxed) {
@@ -168,7 +200,7 @@ impl Ticket {
         }
     }
 
-    /// The word a kernel thread waits on, while it is [`Ticket::PARKED`].
+    /// The word a kernel thread waits on, while it is [`Ticket::ASLEEP`].
     pub(crate) fn as_futex(&self) -> &AtomicU32 {
         &self.word
     }

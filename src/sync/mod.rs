@@ -1,0 +1,22 @@
+//! Everything in [`std::sync`] that blocks, blocking only the green thread; and a few things more.
+//!
+//! Replace `std::sync` by `greenthread::sync` in the imports and nothing else. What does not block
+//! (`Arc`, `atomic`, the error types) is std's own, re-exported. Kernel threads and green threads mix
+//! freely on one object. Waiting allocates nothing, and a waiter that is preempted, times out or
+//! unwinds leaves nothing behind.
+//!
+//! All of it stands on one wait queue (`wait::queue`) and one claim (`wait::claim`):
+//!
+//! | file | idea |
+//! |---|---|
+//! | `raw_mutex` | the mutex's protocol; `mutex` puts data in it |
+//! | `poison` | a panic under a lock is told to whoever comes next |
+
+mod mutex;
+mod poison;
+mod raw_mutex;
+
+pub use std::sync::{Arc, Weak, atomic};
+
+pub use self::mutex::{Mutex, MutexGuard};
+pub use self::poison::{LockResult, PoisonError, TryLockError, TryLockResult};

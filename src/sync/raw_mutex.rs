@@ -1,0 +1,187 @@
+//! The mutex's protocol, without the data: a wait queue and four flags.
+//!
+//! | flag | meaning |
+//! |---|---|
+//! | `HELD` | somebody holds it |
+//! | `WOKEN` | a waiter was woken and will try again: no need to wake another |
+//! | `STARVING` | a waiter waited too long: nobody barges, each unlock hands the lock over |
+//! | `POISONED` | a holder panicked; the protocol ignores it |
+//!
+//! As in Go's `sync.Mutex` a thread that comes by takes a free mutex at once ("barging"), though others
+//! wait: it is running, they are not. The first of those, woken, must try again like anybody, and queues
+//! at the front if it is late. Once it has waited for [`PATIENCE`] the mutex is handed from holder to
+//! waiter, until one comes that has not waited so long, or nobody waits.
+//!
+//! | thread | finds | does |
+//! |---|---|---|
+//! | locker | not `HELD`, not `STARVING` | sets `HELD`; clears `WOKEN` if that meant itself |
+//! | locker | else | spins a little, queues (in one step with seeing `HELD` or `STARVING`) |
+//! | unlocker | nobody waits, or `WOKEN`; not `STARVING` | clears `HELD`, done |
+//! | unlocker | waiters, not `WOKEN` | clears `HELD`; then takes the first out, sets `WOKEN`, wakes it |
+//! | unlocker | `STARVING` | clears `HELD`; then takes the first out, sets `HELD` for it, wakes it |
+//!
+//! Invariants:
+//! 1. Not `HELD` and `STARVING`: the unlocker is about to hand over. Nobody else sets `HELD`, and
+//!    `STARVING` stays; so what it sees with the list in hand stays true.
+//! 2. Waiters and not `HELD` and not `WOKEN`: somebody is in `unlock_contended`. So no wake-up is lost:
+//!    who queues has seen `HELD` in the word that it replaced, hence that holder's unlock sees the
+//!    waiter; and whoever leaves with `WOKEN` either takes the mutex or gives `WOKEN` back in one
+//!    step with seeing that it is held.
+//!
+//! Orderings: setting `HELD` is Acquire and clearing it Release; a mutex that is handed over is published
+//! by the wake-up.
+
+use crate::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sys::clock;
+use crate::wait::queue::{Position, State, WaitQueue, Waited};
+
+const HELD: usize = WaitQueue::flag(0);
+const WOKEN: usize = WaitQueue::flag(1);
+const STARVING: usize = WaitQueue::flag(2);
+const POISONED: usize = WaitQueue::flag(3);
+
+/// Nanoseconds after which a waiter is handed the mutex: Go's figure.
+const PATIENCE: u64 = 1_000_000;
+/// Looks at a held mutex before queueing: about the time that a short critical section takes.
+const SPINS: u32 = 40;
+
+/// A waiter's wait ended because it should try again.
+const TRY_AGAIN: usize = 0;
+/// A waiter's wait ended because it holds the mutex now.
+const HANDED: usize = 1;
+
+pub(crate) struct RawMutex {
+    queue: WaitQueue,
+}
+
+impl RawMutex {
+    pub(crate) const fn new() -> RawMutex {
+        RawMutex {
+            queue: WaitQueue::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn try_lock(&self) -> bool {
+        let mut state = self.queue.state(Relaxed);
+        while is_free(state) {
+            // Acquire: pairs with the Release in `unlock`.
+            match self.queue.change(state, state.with(HELD), Acquire) {
+                Ok(()) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    /// Blocks until the mutex is the caller's, or until `deadline` (monotonic nanoseconds): false.
+    #[inline]
+    pub(crate) fn lock(&self, deadline: Option<u64>) -> bool {
+        self.try_lock() || self.lock_contended(deadline)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_contended(&self, deadline: Option<u64>) -> bool {
+        let mut spins = SPINS;
+        let mut since = 0;
+        // As long as it was woken and has not queued again, `WOKEN` means this thread.
+        let mut woken = 0;
+        let mut starving = 0;
+        loop {
+            let state = self.queue.state(Relaxed);
+            if is_free(state) {
+                // Acquire: as in `try_lock`.
+                let mine = state.with(HELD).without(woken);
+                if self.queue.change(state, mine, Acquire).is_ok() {
+                    return true;
+                }
+                continue;
+            }
+            if spins > 0 && !state.has(STARVING) {
+                spins -= 1;
+                core::hint::spin_loop();
+                continue;
+            }
+            let position = if since == 0 {
+                since = clock::now();
+                Position::Back
+            } else {
+                Position::Front
+            };
+            let waited = self.queue.wait(position, 0, deadline, |state| {
+                (!is_free(state)).then(|| state.without(woken).with(starving))
+            });
+            match waited {
+                Waited::Refused => continue,
+                Waited::TimedOut => return false,
+                Waited::Woken(outcome) => {
+                    let late = clock::now() - since >= PATIENCE;
+                    if outcome == HANDED {
+                        if !late || !self.queue.state(Relaxed).has_waiters() {
+                            self.queue.clear(STARVING, Relaxed);
+                        }
+                        return true;
+                    }
+                    woken = WOKEN;
+                    starving = if late { STARVING } else { 0 };
+                }
+            }
+        }
+    }
+
+    /// Gives the mutex back.
+    ///
+    /// # Safety
+    /// The caller holds it.
+    #[inline]
+    pub(crate) unsafe fn unlock(&self) {
+        // Release: pairs with the Acquire in `try_lock` and `lock_contended`.
+        let before = self.queue.clear_known(HELD, Release);
+        if before.has(STARVING) || before.has_waiters() && !before.has(WOKEN) {
+            self.unlock_contended();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_contended(&self) {
+        let mut locked = self.queue.lock();
+        let state = locked.state();
+        let starving = state.has(STARVING);
+        if state.has(HELD) || !starving && state.has(WOKEN) {
+            // Who has taken it since, or who was woken since, goes on from here.
+            return;
+        }
+        let first = locked.pop(if starving { HANDED } else { TRY_AGAIN });
+        let sign = if starving { HELD } else { WOKEN };
+        let released = locked.release_if(|state| {
+            Some(match first {
+                Some(_) => state.with(sign),
+                None => state.without(STARVING),
+            })
+        });
+        drop(released);
+        if let Some(first) = first {
+            first.wake();
+        }
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.queue.state(Relaxed).has(POISONED)
+    }
+
+    /// The holder panicked. Published by its `unlock`.
+    pub(crate) fn poison(&self) {
+        self.queue.set(POISONED, Relaxed);
+    }
+
+    pub(crate) fn clear_poison(&self) {
+        self.queue.clear(POISONED, Relaxed);
+    }
+}
+
+#[inline(always)]
+fn is_free(state: State) -> bool {
+    !state.has(HELD | STARVING)
+}

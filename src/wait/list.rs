@@ -1,0 +1,172 @@
+//! A queue of waits: a circular list of [`Node`]s in one word, under its owner's lock.
+//!
+//! ```text
+//!   head ─► first ⇄ second ⇄ … ⇄ last ─┐
+//!             ▲─────────────────────────┘
+//! ```
+//!
+//! Invariants:
+//! 1. All of it happens under the lock of whoever owns the list, with preemption off.
+//! 2. A node that is in a list is alive: its thread takes it out, under the lock, before it leaves.
+//! 3. A node is taken by who claims it. One whose claim is lost is dropped from the list on the
+//!    way: its thread is going already.
+
+use core::ptr;
+
+use super::claim::{Claimed, Node};
+
+pub(crate) struct List {
+    head: *const Node,
+}
+
+// SAFETY: the nodes belong to the list as long as they are in it, and the list to its lock.
+unsafe impl Send for List {}
+
+impl List {
+    pub(crate) const fn new() -> List {
+        List { head: ptr::null() }
+    }
+
+    /// From [`List::head`].
+    pub(super) fn from_head(head: *const Node) -> List {
+        List { head }
+    }
+
+    pub(super) fn head(&self) -> *const Node {
+        self.head
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+
+    /// The first in the queue.
+    pub(crate) fn first(&self) -> Option<&Node> {
+        // SAFETY: invariant 2.
+        unsafe { self.head.as_ref() }
+    }
+
+    /// Queues a node at the end.
+    ///
+    /// # Safety
+    /// The node is in no list and lives until it is out of this one.
+    pub(crate) unsafe fn push_back(&mut self, node: *const Node) {
+        // SAFETY: the new node by the caller's promise, the others by invariant 2.
+        unsafe {
+            if self.head.is_null() {
+                (*node).next.set(node);
+                (*node).prev.set(node);
+                self.head = node;
+            } else {
+                let last = (*self.head).prev.get();
+                (*node).next.set(self.head);
+                (*node).prev.set(last);
+                (*last).next.set(node);
+                (*self.head).prev.set(node);
+            }
+        }
+    }
+
+    /// Queues a node before all others.
+    ///
+    /// # Safety
+    /// As [`List::push_back`].
+    pub(crate) unsafe fn push_front(&mut self, node: *const Node) {
+        // SAFETY: the caller's promise. In a circle, the place before the first is behind the last.
+        unsafe { self.push_back(node) };
+        self.head = node;
+    }
+
+    /// Takes a node out, if it is still in.
+    ///
+    /// # Safety
+    /// It is in this list or in none.
+    pub(crate) unsafe fn remove(&mut self, node: *const Node) {
+        // SAFETY: neighbours are in the list (invariant 2).
+        unsafe {
+            let (next, prev) = ((*node).next.get(), (*node).prev.get());
+            if next.is_null() {
+                return;
+            }
+            (*prev).next.set(next);
+            (*next).prev.set(prev);
+            if self.head == node {
+                self.head = if next == node { ptr::null() } else { next };
+            }
+            (*node).next.set(ptr::null());
+            (*node).prev.set(ptr::null());
+        }
+    }
+
+    /// Claims the first that can be claimed, and takes it out.
+    pub(crate) fn pop(&mut self) -> Option<Claimed> {
+        loop {
+            let node = self.head;
+            if node.is_null() {
+                return None;
+            }
+            // SAFETY: invariant 2; once claimed, its thread waits for us.
+            unsafe {
+                let claimed = (*node).claim();
+                self.remove(node);
+                if claimed {
+                    return Some(Claimed::new(node));
+                }
+            }
+        }
+    }
+
+    /// Claims all that can be claimed, and takes them out, in order.
+    pub(crate) fn pop_all(&mut self) -> Chain {
+        let mut chain = Chain::new();
+        while let Some(claimed) = self.pop() {
+            chain.push(claimed);
+        }
+        chain
+    }
+}
+
+/// Claimed nodes on their way to being woken, first in, first out.
+#[must_use = "their threads wait for ever if they are not woken"]
+pub(crate) struct Chain {
+    first: *const Node,
+    last: *const Node,
+}
+
+impl Chain {
+    pub(crate) const fn new() -> Chain {
+        Chain {
+            first: ptr::null(),
+            last: ptr::null(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+
+    pub(crate) fn push(&mut self, claimed: Claimed) {
+        let node = claimed.into_raw();
+        // SAFETY: all nodes here are claimed: their threads wait for us, and the links, which no list
+        // uses any more, are ours.
+        unsafe {
+            match self.last.as_ref() {
+                Some(last) => last.next.set(node),
+                None => self.first = node,
+            }
+        }
+        self.last = node;
+    }
+
+    /// Lets them all go on. Call it without a lock that others may want.
+    pub(crate) fn wake(mut self) {
+        while !self.first.is_null() {
+            let node = self.first;
+            // SAFETY: as in `push`. The link is read before the node is given away.
+            unsafe {
+                self.first = (*node).next.replace(ptr::null());
+                Claimed::from_raw(node).wake();
+            }
+        }
+    }
+}
