@@ -76,7 +76,11 @@ impl Ledger {
     pub fn received(&self, message: Message, last: &mut [u64]) {
         let Message { sender, number, .. } = message;
         assert_eq!(*message.weight, hash(number), "a message was overwritten");
-        assert!(number >= last[sender], "{message:?} twice or out of order");
+        assert!(
+            number >= last[sender],
+            "{message:?} twice or out of order, {} was expected or later",
+            last[sender]
+        );
         last[sender] = number + 1;
         self.0[sender].received.fetch_add(1, Relaxed);
         self.0[sender].hashes.fetch_add(hash(number), Relaxed);
