@@ -1,0 +1,83 @@
+//! A bank: ten thousand customers move money between accounts, and savers wait until there is enough
+//! on theirs. A mutex for each account, locked in the order of their numbers, and a condition variable.
+//!
+//! ```sh
+//! cargo run --release --example bank
+//! ```
+
+use greenthread::sync::{Condvar, Mutex};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+const ACCOUNTS: usize = 100;
+const CUSTOMERS: u64 = 10_000;
+const START: u64 = 1_000;
+
+#[derive(Default)]
+struct Account {
+    balance: Mutex<u64>,
+    paid_in: Condvar,
+}
+
+impl Account {
+    fn deposit(&self, amount: u64) {
+        *self.balance.lock().unwrap() += amount;
+        self.paid_in.notify_all();
+    }
+
+    /// Waits until `amount` is there, and takes it.
+    fn withdraw(&self, amount: u64) -> u64 {
+        let balance = self.balance.lock().unwrap();
+        let too_little = |balance: &mut u64| *balance < amount;
+        *self.paid_in.wait_while(balance, too_little).unwrap() -= amount;
+        amount
+    }
+}
+
+/// Moves money in one step if it is there: both accounts are locked at once.
+fn transfer(bank: &[Account], from: usize, to: usize, amount: u64) -> bool {
+    let mut low = bank[from.min(to)].balance.lock().unwrap();
+    let mut high = bank[from.max(to)].balance.lock().unwrap();
+    if from > to {
+        std::mem::swap(&mut low, &mut high);
+    }
+    let (mut giver, mut taker) = (low, high);
+    let enough = *giver >= amount;
+    if enough {
+        *giver -= amount;
+        *taker += amount;
+        bank[to].paid_in.notify_all();
+    }
+    enough
+}
+
+/// Twenty transfers between accounts that chance chooses; how many found the money.
+fn customer(bank: &[Account], seed: u64) -> usize {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut try_one = || {
+        let from = random.random_range(0..ACCOUNTS);
+        let to = (from + random.random_range(1..ACCOUNTS)) % ACCOUNTS;
+        transfer(bank, from, to, random.random_range(1..=START / 10))
+    };
+    (0..20).filter(|_| try_one()).count()
+}
+
+fn main() {
+    let bank: &[Account] = &std::array::from_fn::<_, ACCOUNTS, _>(|_| Account::default());
+    let pay_everybody = |amount| bank.iter().for_each(|account| account.deposit(amount));
+    let (transfers, spent) = greenthread::scope(|s| {
+        let save = |account| s.spawn(move || Account::withdraw(account, 3 * START));
+        let savers: Vec<_> = bank.iter().map(save).collect();
+        pay_everybody(START);
+        let come = |seed| s.spawn(move || customer(bank, seed));
+        let customers: Vec<_> = (0..CUSTOMERS).map(come).collect();
+        let transfers: usize = customers.into_iter().map(|c| c.join().unwrap()).sum();
+        pay_everybody(3 * START);
+        let spent: u64 = savers.into_iter().map(|saver| saver.join().unwrap()).sum();
+        (transfers, spent)
+    });
+    let left: u64 = bank.iter().map(|a| *a.balance.lock().unwrap()).sum();
+    let total = 4 * START * ACCOUNTS as u64;
+    assert_eq!(spent + left, total, "money was lost or made");
+    println!("{transfers} transfers by {CUSTOMERS} customers; no money was lost");
+}
