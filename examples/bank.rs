@@ -11,6 +11,7 @@ use rand::{Rng, SeedableRng};
 
 const ACCOUNTS: usize = 100;
 const CUSTOMERS: u64 = 10_000;
+/// What everybody has at first.
 const START: u64 = 1_000;
 
 #[derive(Default)]
@@ -28,8 +29,7 @@ impl Account {
     /// Waits until `amount` is there, and takes it.
     fn withdraw(&self, amount: u64) -> u64 {
         let balance = self.balance.lock().unwrap();
-        let too_little = |balance: &mut u64| *balance < amount;
-        *self.paid_in.wait_while(balance, too_little).unwrap() -= amount;
+        *self.paid_in.wait_while(balance, |b| *b < amount).unwrap() -= amount;
         amount
     }
 }
@@ -42,13 +42,13 @@ fn transfer(bank: &[Account], from: usize, to: usize, amount: u64) -> bool {
         std::mem::swap(&mut low, &mut high);
     }
     let (mut giver, mut taker) = (low, high);
-    let enough = *giver >= amount;
-    if enough {
-        *giver -= amount;
-        *taker += amount;
-        bank[to].paid_in.notify_all();
+    if *giver < amount {
+        return false;
     }
-    enough
+    *giver -= amount;
+    *taker += amount;
+    bank[to].paid_in.notify_all();
+    true
 }
 
 /// Twenty transfers between accounts that chance chooses; how many found the money.
@@ -73,11 +73,10 @@ fn main() {
         let customers: Vec<_> = (0..CUSTOMERS).map(come).collect();
         let transfers: usize = customers.into_iter().map(|c| c.join().unwrap()).sum();
         pay_everybody(3 * START);
-        let spent: u64 = savers.into_iter().map(|saver| saver.join().unwrap()).sum();
-        (transfers, spent)
+        let spent = savers.into_iter().map(|saver| saver.join().unwrap());
+        (transfers, spent.sum::<u64>())
     });
     let left: u64 = bank.iter().map(|a| *a.balance.lock().unwrap()).sum();
-    let total = 4 * START * ACCOUNTS as u64;
-    assert_eq!(spent + left, total, "money was lost or made");
+    assert_eq!(spent + left, 4 * START * ACCOUNTS as u64);
     println!("{transfers} transfers by {CUSTOMERS} customers; no money was lost");
 }
