@@ -1,5 +1,4 @@
-//! A bank: ten thousand customers move money between accounts, and savers wait until there is enough
-//! on theirs. A mutex for each account, locked in the order of their numbers, and a condition variable.
+//! A bank: mutexes, always locked in the same order, and condition variables for those who save up.
 //!
 //! ```sh
 //! cargo run --release --example bank
@@ -66,11 +65,9 @@ fn main() {
         let save = |account| s.spawn(move || Account::withdraw(account, 3 * START));
         let savers: Vec<_> = bank.iter().map(save).collect();
         pay_everybody(START);
-        greenthread::scope(|s| {
-            for seed in 0..CUSTOMERS {
-                s.spawn(move || customer(bank, seed));
-            }
-        });
+        let come = |seed| s.spawn(move || customer(bank, seed));
+        let customers: Vec<_> = (0..CUSTOMERS).map(come).collect();
+        customers.into_iter().for_each(|c| c.join().unwrap());
         pay_everybody(3 * START);
         savers.into_iter().map(|saver| saver.join().unwrap()).sum()
     });
