@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use greenthread::runtime::{Mode, Runtime};
+use greenthread::sync::Mutex;
 
+use crate::blocking::{self, Green};
 use crate::work::Work;
 
 /// The time `ops` operations take, after a warm-up.
@@ -19,6 +21,11 @@ pub fn measure(work: Work, workers: usize, ops: u64) -> Duration {
         Work::Spawn(threads) => spawn(threads, ops),
         Work::Yield(threads) => yields(threads, ops),
         Work::Wake => wake(ops),
+        Work::Mutex(threads) => {
+            static COUNT: Mutex<u64> = Mutex::new(0);
+            blocking::mutex::<Green, _>(threads as u64, ops, || COUNT.lock().unwrap())
+        }
+        Work::PingPong(_) | Work::Stream(_) => panic!("there are no channels yet"),
     };
     let both = move || {
         once(ops / 5);
