@@ -26,6 +26,8 @@
 #[path = "../arch/mod.rs"]
 mod arch;
 mod atomic;
+#[allow(unsafe_code, reason = "messages behind locks and on stacks")]
+pub mod channel;
 #[allow(unsafe_code, reason = "stacks that change hands")]
 mod context;
 #[allow(unsafe_code, reason = "records that change hands")]

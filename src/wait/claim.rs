@@ -110,6 +110,17 @@ impl Node {
         self.wait.set(wait);
     }
 
+    /// The wait that it belongs to.
+    pub(crate) fn wait(&self) -> *const Wait {
+        self.wait.get()
+    }
+
+    /// [`Wait::give_up`] of its wait, called by the waiting thread.
+    pub(crate) fn give_up(&self) -> bool {
+        // SAFETY: the caller is the thread that keeps it.
+        unsafe { &*self.wait.get() }.give_up()
+    }
+
     pub(crate) fn is_linked(&self) -> bool {
         !self.next.get().is_null()
     }
