@@ -103,11 +103,13 @@ impl RawMutex {
                 core::hint::spin_loop();
                 continue;
             }
-            let position = if since == 0 {
+            if since == 0 {
                 since = clock::now();
-                Position::Back
-            } else {
-                Position::Front
+            }
+            // Only who has stood in the queue goes to its front.
+            let position = match woken {
+                0 => Position::Back,
+                _ => Position::Front,
             };
             let waited = self.queue.wait(position, 0, deadline, |state| {
                 (!is_free(state)).then(|| state.without(woken).with(starving))
