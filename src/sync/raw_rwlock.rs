@@ -132,7 +132,7 @@ impl State {
 
     /// The first in the queue waits since then.
     fn queued(self, since: u32) -> State {
-        State(self.0 & (SINCE - 1) | u64::from(since) * SINCE | QUEUED)
+        State(self.0 & (SINCE - 1) | (u64::from(since) * SINCE) | QUEUED)
     }
 }
 
@@ -457,7 +457,7 @@ mod tests {
             assert!(woken.may_read());
         }
         // The clock's upper half wraps; the distance does not mind.
-        assert!(!is_late(now().wrapping_add(0)));
+        assert!(is_late(now().wrapping_sub(u32::MAX / 2)));
         assert!(State(0).queued(u32::MAX).has(QUEUED));
         assert!(!State(0).queued(u32::MAX).has(WRITER | READERS | WOKEN));
     }
