@@ -100,13 +100,18 @@ impl List {
 
     /// Claims the first that can be claimed, and takes it out.
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
+        self.pop_if(|_| true)
+    }
+
+    /// [`List::pop`], as far as the nodes at the front fit.
+    pub(crate) fn pop_if(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
         loop {
             let node = self.head;
-            if node.is_null() {
-                return None;
-            }
             // SAFETY: invariant 2; once claimed, its thread waits for us.
             unsafe {
+                if node.is_null() || !fits(&*node) {
+                    return None;
+                }
                 let claimed = (*node).claim();
                 self.remove(node);
                 if claimed {
