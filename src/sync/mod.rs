@@ -10,13 +10,20 @@
 //! | file | idea |
 //! |---|---|
 //! | `raw_mutex` | the mutex's protocol; `mutex` puts data in it |
+//! | `once` | something runs once; `once_lock` and `lazy_lock` put data in it |
 //! | `poison` | a panic under a lock is told to whoever comes next |
 
+mod lazy_lock;
 mod mutex;
+mod once;
+mod once_lock;
 mod poison;
 mod raw_mutex;
 
 pub use std::sync::{Arc, Weak, atomic};
 
+pub use self::lazy_lock::LazyLock;
 pub use self::mutex::{Mutex, MutexGuard};
+pub use self::once::{Once, OnceState};
+pub use self::once_lock::OnceLock;
 pub use self::poison::{LockResult, PoisonError, TryLockError, TryLockResult};
