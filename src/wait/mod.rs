@@ -62,6 +62,12 @@ impl Waiter {
         }
     }
 
+    /// For who would wait: whether the wait would end at once. Whoever wakes after a no sees what the
+    /// caller did before it asked.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.ticket.is_notified()
+    }
+
     fn wait_on_kernel_thread(&self, deadline: Option<u64>) -> Outcome {
         self.green.store(core::ptr::null_mut(), Ordering::Relaxed);
         match self.ticket.commit() {

@@ -11,7 +11,10 @@
 //! | `EXPIRED`  | `EMPTY`, no | `EMPTY`, expired    | `NOTIFIED`             | stays                 | `EMPTY`, expired |
 //! | `PARKED`   | (never)     | (never)             | `NOTIFIED`, **resume** | `EXPIRED`, **resume** | (never) |
 //!
-//! `consume`, `commit` and `resumed` belong to the waiter (`commit`, for a green thread, to the
+//! `is_notified` looks, changes nothing, and is a read-modify-write all the same: of two that write
+//! something, change the word, and look at what the other wrote, one sees it (`thread::end`).
+//!
+//! `consume`, `commit`, `is_notified` and `resumed` belong to the waiter (`commit`, for a green thread, to the
 //! scheduler that has just left its stack); `notify` and `expire` to anybody.
 //!
 //! # Invariants
@@ -41,7 +44,7 @@
 //! - context → resumer: Release in `commit`, Acquire in `notify` and `expire` where they leave
 //!   `PARKED`.
 //! - what the notifier wrote → waiter: Release in `notify`, Acquire in `consume`, `commit` (when it
-//!   fails) and `resumed`. Every change is a read-modify-write, so a later notification or expiry
+//!   fails), `is_notified` and `resumed`. Every change is a read-modify-write, so a later notification or expiry
 //!   does not hide an earlier one (they continue its release sequence).
 //! - what the timer did with its entry → waiter: Release in `expire`, the same Acquires.
 
@@ -115,6 +118,14 @@ impl Ticket {
             && self.word.swap(EMPTY, Acquire) == NOTIFIED
     }
 
+    /// The waiter looks whether there is a token, and leaves it. If there is none, whoever leaves one
+    /// later sees what the waiter did before.
+    pub(crate) fn is_notified(&self) -> bool {
+        // Acquire: what the notifier wrote; partner: Release in `notify`.
+        // Release: what the waiter did; partner: Acquire in `notify`.
+        self.word.fetch_or(0, AcqRel) == NOTIFIED
+    }
+
     /// Parks the waiter, whose context is saved, unless a notification or the timer came first.
     pub(crate) fn commit(&self) -> Commit {
         // Release: the saved context; partners: Acquire in `notify` and `expire`.
@@ -137,9 +148,10 @@ impl Ticket {
     /// must resume it.
     #[must_use = "true means that the caller must resume the waiter"]
     pub(crate) fn notify(&self) -> bool {
-        // Acquire: the saved context; partner: Release in `commit`.
+        // Acquire: the saved context; partner: Release in `commit`. Or what the waiter did before it
+        // looked; partner: Release in `is_notified`.
         // Release: what the caller wrote for the waiter; partners: Acquire in `consume`, `commit`,
-        // `resumed`.
+        // `is_notified`, `resumed`.
         self.word.swap(NOTIFIED, AcqRel) == PARKED
     }
 
