@@ -103,7 +103,9 @@ fn block_on_runs_a_future() {
         let mut left = 1000;
         block_on(poll_fn(|context| {
             context.waker().wake_by_ref();
-            context.waker().clone().wake();
+            let own = context.waker().clone();
+            drop(own.clone());
+            own.wake();
             left -= 1;
             if left == 0 {
                 Poll::Ready(())
@@ -367,13 +369,14 @@ fn a_waker_that_panics_harms_nobody() {
         let waker = waker(|| resume_unwind(Box::new(Bomb)));
         assert!(poll(&mut future, &waker).is_pending());
         drop((stop, waker));
-        block_on(poll_fn(|context| {
+        let result = block_on(poll_fn(|context| {
             // Either the bomb is off, or this waker takes its place.
             match poll(&mut future, context.waker()) {
-                Poll::Ready(result) => Poll::Ready(assert_eq!(result.unwrap(), 9)),
+                Poll::Ready(result) => Poll::Ready(result.unwrap()),
                 Poll::Pending => Poll::Pending,
             }
         }));
+        assert_eq!(result, 9);
         assert_eq!(thread::spawn(|| 1).join().unwrap(), 1);
     });
 }
