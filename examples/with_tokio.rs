@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Handle};
 
 const CLIENTS: u64 = 100;
 
-pub fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     match run() {
         Ok(sum) if sum == (1..=CLIENTS).sum() => {
             println!("{CLIENTS} green threads spoke through tokio; sum {sum}");
