@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use super::end::End;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::current as me;
 use crate::wait::Waiter;
@@ -29,8 +30,7 @@ pub(crate) struct Shared {
     name: Option<Box<str>>,
     /// The token of `park` and `unpark`.
     token: Waiter,
-    /// Woken when the thread has run its last destructor; `join` waits for it.
-    pub(crate) ended: Waiter,
+    pub(super) end: End,
 }
 
 impl Shared {
@@ -39,7 +39,7 @@ impl Shared {
             id: AtomicU64::new(0),
             name,
             token: Waiter::new(),
-            ended: Waiter::new(),
+            end: End::new(),
         })
     }
 

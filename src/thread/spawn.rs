@@ -2,7 +2,7 @@
 //!
 //! `spawn` takes a stack, lays [`body`] on it, and makes the thread ready. `body` runs the closure,
 //! leaves its result in the packet, runs the thread-local destructors, and says that the thread has
-//! ended; the run loop buries it.
+//! ended (`end`); the run loop buries it.
 //!
 //! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with
 //! preemption on, before it leaves its stack for the last time.
@@ -12,7 +12,9 @@ use core::marker::PhantomData;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 
+use super::end::End;
 use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
 use crate::atomic::Ordering;
@@ -66,14 +68,50 @@ impl<T> Joiner<T> {
         Arc::strong_count(&self.packet) == 1
     }
 
-    pub(super) fn join(mut self) -> Result<T> {
+    fn end(&self) -> &End {
+        &self.thread.shared().end
+    }
+
+    fn forbid_self(&self) {
         assert!(
             !handle::is_current(self.thread.shared()),
             "failed to join thread: it would wait for itself"
         );
-        match self.kernel.take() {
-            Some(kernel) => drop(kernel.join()),
-            None => drop(self.thread.shared().ended.wait(None)),
+    }
+
+    pub(super) fn join(self) -> Result<T> {
+        self.forbid_self();
+        if self.kernel.is_none() {
+            self.end().wait(None);
+        }
+        self.after_end()
+    }
+
+    /// Gives itself back if the thread has not ended by `deadline` (monotonic nanoseconds).
+    pub(super) fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
+        self.forbid_self();
+        if self.end().wait(Some(deadline)) {
+            Ok(self.after_end())
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Whether the thread has ended; if not, `waker` is called when it has. After a yes,
+    /// [`Joiner::after_end`] does not wait.
+    pub(super) fn poll(&self, waker: &Waker) -> bool {
+        self.end().poll(waker)
+    }
+
+    pub(super) fn forget_waker(&self) {
+        self.end().forget_waker();
+    }
+
+    /// The result; the thread has ended. In kernel-thread mode it may still have C's destructors to
+    /// run (pthread keys'): those are waited for.
+    pub(super) fn after_end(mut self) -> Result<T> {
+        if let Some(kernel) = self.kernel.take() {
+            drop(kernel.join());
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
@@ -226,11 +264,14 @@ fn body<F: FnOnce() -> T, T>(green: &'static Green, work: Work<F, T>) {
         // The thread that forked has returned in the child: nobody else is there.
         std::process::exit(0);
     }
-    // SAFETY: the count that `start_green` gave to the thread.
-    let shared =
-        unsafe { Arc::from_raw(green.shared.swap(core::ptr::null_mut(), Ordering::Relaxed)) };
-    shared.ended.wake();
-    drop(shared);
+    // SAFETY: the count that `start_green` gave to the thread, which gives it up below.
+    let shared = unsafe { &*green.shared.load(Ordering::Relaxed) };
+    if shared.end.come() {
+        // SAFETY: the thread's own block, at the end of its life again.
+        unsafe { tls::exit() };
+    }
+    // SAFETY: as above; whoever asks for the current thread has done so.
+    drop(unsafe { Arc::from_raw(green.shared.swap(core::ptr::null_mut(), Ordering::Relaxed)) });
     current::forbid_preemption(green);
 }
 
@@ -252,19 +293,21 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
     }
     backend.enter();
     let main = move || {
-        /// Counts the thread out, after every other thread-local destructor that was
-        /// registered later.
-        struct End(&'static KernelBackend);
-        impl Drop for End {
+        /// Says that the thread has ended, and counts it out, after every other thread-local
+        /// destructor that was registered later. (What a waker registers now runs after this.)
+        struct Last(&'static KernelBackend, Thread);
+        impl Drop for Last {
             fn drop(&mut self) {
+                let _ = self.1.shared().end.come();
                 self.0.leave();
             }
         }
         thread_local! {
-            static END: std::cell::RefCell<Option<End>> = const { std::cell::RefCell::new(None) };
+            static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) };
         }
-        END.with(|end| *end.borrow_mut() = Some(End(backend)));
-        handle::set_kernel_thread(Thread::new(shared));
+        let thread = Thread::new(shared);
+        LAST.set(Some(Last(backend, thread.clone())));
+        handle::set_kernel_thread(thread);
         work.run();
     };
     // SAFETY: lifetimes are the caller's promise.
