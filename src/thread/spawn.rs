@@ -13,6 +13,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::bare;
 use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
 use crate::atomic::Ordering;
@@ -54,7 +55,13 @@ pub(super) struct Joiner<T> {
     thread: Thread,
     packet: Arc<Packet<T>>,
     /// In kernel-thread mode: joined, so that the thread is over with all that C does at its end.
-    kernel: Option<std::thread::JoinHandle<()>>,
+    kernel: Option<Kernel>,
+}
+
+/// A kernel thread: std's, or, in a forked child, one without std.
+enum Kernel {
+    Std(std::thread::JoinHandle<()>),
+    Bare(bare::Handle),
 }
 
 impl<T> Joiner<T> {
@@ -72,7 +79,8 @@ impl<T> Joiner<T> {
             "failed to join thread: it would wait for itself"
         );
         match self.kernel.take() {
-            Some(kernel) => drop(kernel.join()),
+            Some(Kernel::Std(kernel)) => drop(kernel.join()),
+            Some(Kernel::Bare(kernel)) => kernel.join(),
             None => drop(self.thread.shared().ended.wait(None)),
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
@@ -223,8 +231,10 @@ fn body<F: FnOnce() -> T, T>(green: &'static Green, work: Work<F, T>) {
     // SAFETY: the thread's own block, at the end of its life.
     unsafe { tls::exit() };
     if sched::fork::is_child() && current::green().is_none() {
-        // The thread that forked has returned in the child: nobody else is there.
-        std::process::exit(0);
+        // The thread that forked has returned in the child: nobody else is there. As libc does when
+        // the last pthread ends; std's `exit` takes a lock that may be held for ever (`bare`).
+        // SAFETY: no other thread runs, or else it is as in any C program.
+        unsafe { libc::exit(0) };
     }
     // SAFETY: the count that `start_green` gave to the thread.
     let shared =
@@ -241,16 +251,13 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
     shared: Arc<Shared>,
     stack_size: Option<usize>,
     work: Work<F, T>,
-) -> io::Result<std::thread::JoinHandle<()>> {
-    let mut builder = std::thread::Builder::new();
-    if let Some(name) = shared.name() {
-        builder = builder.name(name.into());
-    }
-    if let Some(size) = stack_size.or(backend.stack_size) {
+) -> io::Result<Kernel> {
+    let stack_size = stack_size.or(backend.stack_size);
+    if let Some(size) = stack_size {
         crate::stack::check_size(size)?;
-        builder = builder.stack_size(size);
     }
     backend.enter();
+    let (forked, named) = (sched::fork::is_child(), shared.clone());
     let main = move || {
         /// Counts the thread out, after every other thread-local destructor that was
         /// registered later.
@@ -264,15 +271,25 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
             static END: std::cell::RefCell<Option<End>> = const { std::cell::RefCell::new(None) };
         }
         END.with(|end| *end.borrow_mut() = Some(End(backend)));
+        if let (true, Some(name)) = (forked, shared.name()) {
+            bare::set_name(name);
+        }
         handle::set_kernel_thread(Thread::new(shared));
         work.run();
     };
-    // SAFETY: lifetimes are the caller's promise.
-    match unsafe { builder.spawn_unchecked(main) } {
-        Ok(handle) => Ok(handle),
-        Err(error) => {
-            backend.leave();
-            Err(error)
+    let started = if forked {
+        // SAFETY: lifetimes are the caller's promise; `run` catches panics.
+        unsafe { bare::spawn(stack_size, main) }.map(Kernel::Bare)
+    } else {
+        let mut builder = std::thread::Builder::new();
+        if let Some(name) = named.name() {
+            builder = builder.name(name.into());
         }
-    }
+        if let Some(size) = stack_size {
+            builder = builder.stack_size(size);
+        }
+        // SAFETY: lifetimes are the caller's promise.
+        unsafe { builder.spawn_unchecked(main) }.map(Kernel::Std)
+    };
+    started.inspect_err(|_| backend.leave())
 }
