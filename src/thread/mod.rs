@@ -4,6 +4,7 @@
 //! A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
 //! `spawn`.
 
+mod bare;
 pub(crate) mod builder;
 mod end;
 pub(crate) mod handle;

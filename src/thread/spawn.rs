@@ -56,7 +56,13 @@ pub(super) struct Joiner<T> {
     thread: Thread,
     packet: Arc<Packet<T>>,
     /// In kernel-thread mode: joined, so that the thread is over with all that C does at its end.
-    kernel: Option<std::thread::JoinHandle<()>>,
+    kernel: Option<Kernel>,
+}
+
+/// A kernel thread: std's, or, in a forked child, one without std.
+enum Kernel {
+    Std(std::thread::JoinHandle<()>),
+    Bare(bare::Handle),
 }
 
 impl<T> Joiner<T> {
@@ -112,6 +118,10 @@ impl<T> Joiner<T> {
     pub(super) fn after_end(mut self) -> Result<T> {
         if let Some(kernel) = self.kernel.take() {
             drop(kernel.join());
+        match self.kernel.take() {
+            Some(Kernel::Std(kernel)) => drop(kernel.join()),
+            Some(Kernel::Bare(kernel)) => kernel.join(),
+            None => drop(self.thread.shared().ended.wait(None)),
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
@@ -261,8 +271,10 @@ fn body<F: FnOnce() -> T, T>(green: &'static Green, work: Work<F, T>) {
     // SAFETY: the thread's own block, at the end of its life.
     unsafe { tls::exit() };
     if sched::fork::is_child() && current::green().is_none() {
-        // The thread that forked has returned in the child: nobody else is there.
-        std::process::exit(0);
+        // The thread that forked has returned in the child: nobody else is there. As libc does when
+        // the last pthread ends; std's `exit` takes a lock that may be held for ever (`bare`).
+        // SAFETY: no other thread runs, or else it is as in any C program.
+        unsafe { libc::exit(0) };
     }
     // SAFETY: the count that `start_green` gave to the thread, which gives it up below.
     let shared = unsafe { &*green.shared.load(Ordering::Relaxed) };
@@ -282,16 +294,13 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
     shared: Arc<Shared>,
     stack_size: Option<usize>,
     work: Work<F, T>,
-) -> io::Result<std::thread::JoinHandle<()>> {
-    let mut builder = std::thread::Builder::new();
-    if let Some(name) = shared.name() {
-        builder = builder.name(name.into());
-    }
-    if let Some(size) = stack_size.or(backend.stack_size) {
+) -> io::Result<Kernel> {
+    let stack_size = stack_size.or(backend.stack_size);
+    if let Some(size) = stack_size {
         crate::stack::check_size(size)?;
-        builder = builder.stack_size(size);
     }
     backend.enter();
+    let (forked, named) = (sched::fork::is_child(), shared.clone());
     let main = move || {
         /// Says that the thread has ended, and counts it out, after every other thread-local
         /// destructor that was registered later. (What a waker registers now runs after this.)
@@ -308,14 +317,26 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
         let thread = Thread::new(shared);
         LAST.set(Some(Last(backend, thread.clone())));
         handle::set_kernel_thread(thread);
+        END.with(|end| *end.borrow_mut() = Some(End(backend)));
+        if let (true, Some(name)) = (forked, shared.name()) {
+            bare::set_name(name);
+        }
+        handle::set_kernel_thread(Thread::new(shared));
         work.run();
     };
-    // SAFETY: lifetimes are the caller's promise.
-    match unsafe { builder.spawn_unchecked(main) } {
-        Ok(handle) => Ok(handle),
-        Err(error) => {
-            backend.leave();
-            Err(error)
+    let started = if forked {
+        // SAFETY: lifetimes are the caller's promise; `run` catches panics.
+        unsafe { bare::spawn(stack_size, main) }.map(Kernel::Bare)
+    } else {
+        let mut builder = std::thread::Builder::new();
+        if let Some(name) = named.name() {
+            builder = builder.name(name.into());
         }
-    }
+        if let Some(size) = stack_size {
+            builder = builder.stack_size(size);
+        }
+        // SAFETY: lifetimes are the caller's promise.
+        unsafe { builder.spawn_unchecked(main) }.map(Kernel::Std)
+    };
+    started.inspect_err(|_| backend.leave())
 }
