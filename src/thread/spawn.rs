@@ -116,12 +116,10 @@ impl<T> Joiner<T> {
     /// The result; the thread has ended. In kernel-thread mode it may still have C's destructors to
     /// run (pthread keys'): those are waited for.
     pub(super) fn after_end(mut self) -> Result<T> {
-        if let Some(kernel) = self.kernel.take() {
-            drop(kernel.join());
         match self.kernel.take() {
             Some(Kernel::Std(kernel)) => drop(kernel.join()),
             Some(Kernel::Bare(kernel)) => kernel.join(),
-            None => drop(self.thread.shared().ended.wait(None)),
+            None => {}
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
@@ -314,14 +312,12 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
         thread_local! {
             static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) };
         }
-        let thread = Thread::new(shared);
-        LAST.set(Some(Last(backend, thread.clone())));
-        handle::set_kernel_thread(thread);
-        END.with(|end| *end.borrow_mut() = Some(End(backend)));
         if let (true, Some(name)) = (forked, shared.name()) {
             bare::set_name(name);
         }
-        handle::set_kernel_thread(Thread::new(shared));
+        let thread = Thread::new(shared);
+        LAST.set(Some(Last(backend, thread.clone())));
+        handle::set_kernel_thread(thread);
         work.run();
     };
     let started = if forked {
