@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
+use super::bare;
 use super::end::End;
 use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
