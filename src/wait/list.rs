@@ -198,10 +198,6 @@ impl Chain {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_null()
-    }
-
     pub(crate) fn push(&mut self, claimed: Claimed) {
         let node = claimed.into_raw();
         // SAFETY: all nodes here are claimed: their threads wait for us, and the links, which no list
