@@ -56,12 +56,16 @@ mod tls;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
 mod wait;
 
+pub use std::thread::{AccessError, LocalKey};
+
 pub use crate::future::block_on;
 pub use crate::thread::{
     Builder, JoinHandle, KernelThreadLock, Result, Scope, ScopedJoinHandle, Thread, ThreadId,
     available_parallelism, blocking, current, lock_kernel_thread, panicking, park, park_timeout,
     park_until, scope, sleep, sleep_until, spawn, yield_now,
 };
+#[allow(deprecated)]
+pub use crate::thread::{park_timeout_ms, sleep_ms};
 
 /// For tests: whether the code that asks runs with preemption off, where it must not allocate.
 #[doc(hidden)]

@@ -44,3 +44,8 @@ pub use self::poison::{LockResult, PoisonError, TryLockError, TryLockResult};
 pub use self::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use self::semaphore::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 pub use self::wait_group::WaitGroup;
+
+/// A [`Once`] that has not run.
+#[deprecated(note = "as in std: use `Once::new()`")]
+#[allow(clippy::declare_interior_mutable_const, reason = "std's")]
+pub const ONCE_INIT: Once = Once::new();

@@ -90,6 +90,18 @@ pub fn sleep(duration: Duration) {
     sleep_to(clock::after(duration));
 }
 
+/// [`sleep`], for so many milliseconds.
+#[deprecated(note = "as in std: use `sleep`")]
+pub fn sleep_ms(ms: u32) {
+    sleep(Duration::from_millis(u64::from(ms)));
+}
+
+/// [`park_timeout`], for so many milliseconds.
+#[deprecated(note = "as in std: use `park_timeout`")]
+pub fn park_timeout_ms(ms: u32) {
+    park_timeout(Duration::from_millis(u64::from(ms)));
+}
+
 /// Blocks until `deadline`; returns at once if it has passed.
 ///
 /// ```
