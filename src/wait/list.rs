@@ -121,6 +121,58 @@ impl List {
         }
     }
 
+    /// Takes the first out, which there must be. `None`: its claim was lost.
+    pub(crate) fn take_first(&mut self) -> Option<Claimed> {
+        let node = self.head;
+        // SAFETY: invariant 2; once claimed, its thread waits for us.
+        unsafe {
+            let claimed = (*node).claim();
+            self.remove(node);
+            claimed.then(|| Claimed::new(node))
+        }
+    }
+
+    /// Claims the first that is wanted and can be claimed, and takes it out.
+    pub(crate) fn pop_where(&mut self, wanted: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        let mut node = self.head;
+        // SAFETY: invariant 2; once claimed, its thread waits for us. The last is taken out last.
+        unsafe {
+            let last = node.as_ref()?.prev.get();
+            loop {
+                let next = (*node).next.get();
+                if wanted(&*node) {
+                    let claimed = (*node).claim();
+                    self.remove(node);
+                    if claimed {
+                        return Some(Claimed::new(node));
+                    }
+                }
+                if node == last {
+                    return None;
+                }
+                node = next;
+            }
+        }
+    }
+
+    /// Whether there is one like that.
+    pub(crate) fn any(&self, like: impl Fn(&Node) -> bool) -> bool {
+        let mut node = self.head;
+        while !node.is_null() {
+            // SAFETY: invariant 2.
+            unsafe {
+                if like(&*node) {
+                    return true;
+                }
+                node = (*node).next.get();
+            }
+            if node == self.head {
+                break;
+            }
+        }
+        false
+    }
+
     /// Claims all that can be claimed, and takes them out, in order.
     pub(crate) fn pop_all(&mut self) -> Chain {
         let mut chain = Chain::new();
@@ -144,10 +196,6 @@ impl Chain {
             first: ptr::null(),
             last: ptr::null(),
         }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_null()
     }
 
     pub(crate) fn push(&mut self, claimed: Claimed) {
