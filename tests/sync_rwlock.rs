@@ -265,7 +265,7 @@ fn kernel_and_green_threads_mixed() {
                 }
                 writer.1 += 1;
                 written.fetch_add(1, Relaxed);
-                if pause % 2 == 0 {
+                if pause.is_multiple_of(2) {
                     let number = writer.1;
                     let reader = RwLockWriteGuard::downgrade(writer);
                     dwell();
