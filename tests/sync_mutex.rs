@@ -230,6 +230,8 @@ fn nobody_starves() {
         let mut waited: Vec<usize> = (0..20)
             .map(|_| {
                 let before = turns.load(Relaxed);
+                wait_until(|| turns.load(Relaxed) > before); // they are at it again
+                let before = turns.load(Relaxed);
                 drop(mutex.lock().unwrap());
                 turns.load(Relaxed) - before
             })

@@ -322,6 +322,8 @@ fn one_among_hogs(hogs_write: bool) {
     let mut waited: Vec<usize> = (0..20)
         .map(|_| {
             let before = turns.load(Relaxed);
+            wait_until(|| turns.load(Relaxed) > before); // they are at it again
+            let before = turns.load(Relaxed);
             match hogs_write {
                 true => drop(lock.read().unwrap()),
                 false => drop(lock.write().unwrap()),
