@@ -31,8 +31,8 @@
 //! | [`GRANTED`] | select | a message is promised, or a place reserved |
 //! | [`PAIRED`] | sender in a select | `place` is the node of a receiver that waits for the message |
 //!
-//! Observers ([`OBSERVER`]: `Select::ready`) queue too but take nothing: they are woken and whoever
-//! woke them goes on to the next.
+//! Observers ([`OBSERVER`]: `Select::ready`) queue too but take nothing. They are passed over as long as
+//! somebody else waits, and are woken, all of them, when something is there that stays.
 //!
 //! Invariants, whenever the lock is free:
 //! 1. `promised` ≤ messages in the buffer; with a capacity from 1, messages + `reserved` ≤ capacity.
@@ -185,7 +185,7 @@ impl<T> State<T> {
         Offer::Sent
     }
 
-    /// `None`: nobody has waited after all.
+    /// `None`: only observers have waited, who are woken if the message can be buffered.
     ///
     /// # Safety
     /// As [`State::offer`].
@@ -195,8 +195,8 @@ impl<T> State<T> {
         spare: &mut Spare<T>,
         woken: &mut Chain,
     ) -> Option<Offer> {
-        while let Some(first) = self.receivers.first() {
-            let tag = first.tag.get();
+        while let Some(receiver) = self.receivers.first_where(is_taker) {
+            let (node, tag) = (ptr::from_ref(receiver), receiver.tag.get());
             if tag == SELECT {
                 // It will be served from the buffer.
                 if self.capacity != 0 && !self.has_place() {
@@ -206,17 +206,19 @@ impl<T> State<T> {
                     return Some(Offer::NeedsBlock);
                 }
             }
-            let Some(receiver) = self.receivers.take_first() else {
-                continue;
-            };
-            if tag == OBSERVER {
+            // SAFETY: it was found there.
+            if let Some(receiver) = unsafe { self.receivers.take(node) } {
+                // SAFETY: the caller's promise; there is room if it is needed.
+                unsafe { self.give(&receiver, message) };
                 woken.push(receiver);
-                continue;
+                return Some(Offer::Sent);
             }
-            // SAFETY: the caller's promise; there is room if it is needed.
-            unsafe { self.give(&receiver, message) };
-            woken.push(receiver);
-            return Some(Offer::Sent);
+        }
+        if self.has_place() {
+            if !self.buffer.make_room(spare) {
+                return Some(Offer::NeedsBlock);
+            }
+            wake_all(&mut self.receivers, woken);
         }
         None
     }
@@ -276,24 +278,19 @@ impl<T> State<T> {
         Take::Empty
     }
 
-    /// Of a channel of capacity 0. `None`: nobody has waited after all.
+    /// Of a channel of capacity 0. `None`: only observers have waited.
     ///
     /// # Safety
     /// As [`State::take`].
     unsafe fn take_from_waiting(&mut self, into: *mut T, woken: &mut Chain) -> Option<Take> {
-        while let Some(sender) = self.senders.pop() {
-            match sender.node().tag.get() {
-                PLAIN => {
-                    // SAFETY: a plain sender's place has its message; the caller's promise.
-                    unsafe { take_directly(sender.node(), into) };
-                    woken.push(sender);
-                    return Some(Take::Received);
-                }
-                SELECT => return Some(Take::Paired(sender)),
-                _ => woken.push(sender),
-            }
+        let sender = self.senders.pop_where(is_taker)?;
+        if sender.node().tag.get() == SELECT {
+            return Some(Take::Paired(sender));
         }
-        None
+        // SAFETY: a plain sender's place has its message; the caller's promise.
+        unsafe { take_directly(sender.node(), into) };
+        woken.push(sender);
+        Some(Take::Received)
     }
 
     /// Gives places that are free to senders that wait, and messages to receivers, until invariant 2
@@ -301,45 +298,37 @@ impl<T> State<T> {
     #[inline(never)]
     fn settle(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
         loop {
-            // Behind the first look so many places may become free: one for each message received.
             while !self.senders.is_empty() && self.has_place() {
-                let Some(sender) = self.senders.take_first() else {
-                    continue;
+                let Some(sender) = self.senders.pop_where(is_taker) else {
+                    wake_all(&mut self.senders, woken);
+                    break;
                 };
                 let node = sender.node();
-                match node.tag.get() {
-                    PLAIN => {
-                        // SAFETY: a plain sender's place has its message. Senders wait at rings or
-                        // at capacity 0 only, and a ring with a place has room.
-                        unsafe { self.buffer.push(node.place.get().cast()) };
-                        node.outcome.set(DONE);
-                    }
-                    SELECT => {
-                        self.reserved += 1;
-                        node.outcome.set(GRANTED);
-                    }
-                    _ => {}
+                if node.tag.get() == PLAIN {
+                    // SAFETY: a plain sender's place has its message. Senders wait at rings or at
+                    // capacity 0 only, and a ring with a place has room.
+                    unsafe { self.buffer.push(node.place.get().cast()) };
+                    node.outcome.set(DONE);
+                } else {
+                    self.reserved += 1;
+                    node.outcome.set(GRANTED);
                 }
                 woken.push(sender);
             }
             if self.receivers.is_empty() || !self.has_message() {
                 return;
             }
-            let Some(receiver) = self.receivers.take_first() else {
-                continue;
+            let Some(receiver) = self.receivers.pop_where(is_taker) else {
+                return wake_all(&mut self.receivers, woken);
             };
             let node = receiver.node();
-            match node.tag.get() {
-                PLAIN => {
-                    // SAFETY: there is a message, and a plain receiver's place is for one.
-                    unsafe { self.buffer.pop(node.place.get().cast(), spare) };
-                    node.outcome.set(DONE);
-                }
-                SELECT => {
-                    self.promised += 1;
-                    node.outcome.set(GRANTED);
-                }
-                _ => {}
+            if node.tag.get() == PLAIN {
+                // SAFETY: there is a message, and a plain receiver's place is for one.
+                unsafe { self.buffer.pop(node.place.get().cast(), spare) };
+                node.outcome.set(DONE);
+            } else {
+                self.promised += 1;
+                node.outcome.set(GRANTED);
             }
             woken.push(receiver);
         }
@@ -386,14 +375,22 @@ impl<T> State<T> {
     pub(super) fn can_send(&self, own: *const Wait) -> bool {
         self.receivers_gone
             || self.has_place()
-            || self.capacity == 0 && self.receivers.any(|node| is_peer(node, own))
+            || self.capacity == 0
+                && self
+                    .receivers
+                    .first_where(|node| is_peer(node, own))
+                    .is_some()
     }
 
     /// Whether receiving would not block. Who waits with `own` is nobody's peer.
     pub(super) fn can_receive(&self, own: *const Wait) -> bool {
         self.has_message()
             || self.senders_gone
-            || self.capacity == 0 && self.senders.any(|node| is_peer(node, own))
+            || self.capacity == 0
+                && self
+                    .senders
+                    .first_where(|node| is_peer(node, own))
+                    .is_some()
     }
 
     /// The right to send, for a select that has not queued or has given up its wait `own`. `None`: what
@@ -516,16 +513,28 @@ pub(super) unsafe fn take_directly<T>(sender: &Node, into: *mut T) {
     sender.outcome.set(DONE);
 }
 
+/// Not an observer.
+fn is_taker(node: &Node) -> bool {
+    node.tag.get() != OBSERVER
+}
+
 fn is_peer(node: &Node, own: *const Wait) -> bool {
-    node.tag.get() != OBSERVER && !ptr::eq(node.wait(), own)
+    is_taker(node) && !ptr::eq(node.wait(), own)
+}
+
+/// Wakes the observers in a queue where nobody else waits: what is there stays there.
+fn wake_all(observers: &mut List, woken: &mut Chain) {
+    while let Some(observer) = observers.pop() {
+        woken.push(observer);
+    }
 }
 
 /// At capacity 0, who waits on one side makes the other ready.
 fn wake_observers(list: &mut List, waiting: &Node, woken: &mut Chain) {
-    if waiting.tag.get() == OBSERVER || list.is_empty() {
+    if !is_taker(waiting) || list.is_empty() {
         return;
     }
-    while let Some(observer) = list.pop_where(|node| node.tag.get() == OBSERVER) {
+    while let Some(observer) = list.pop_where(|node| !is_taker(node)) {
         woken.push(observer);
     }
 }
