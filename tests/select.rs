@@ -323,7 +323,7 @@ fn timers_end_a_select() {
                 recv(never::<u8>()) -> _ => unreachable!(),
             }
         }
-        assert!(ticks <= 4);
+        assert!(start.elapsed() >= ticks * SHORT);
         let mut select = Select::new();
         let soon = after(SHORT);
         select.recv(&r);
