@@ -34,6 +34,7 @@ mod context;
 mod current;
 #[allow(unsafe_code, reason = "intrusive timers")]
 mod driver;
+pub mod future;
 #[allow(unsafe_code, reason = "records at the top of stacks")]
 mod green;
 #[allow(unsafe_code, reason = "queues of records")]
@@ -49,15 +50,17 @@ pub mod sync;
 mod sys;
 #[allow(unsafe_code, reason = "closures and results that cross stacks")]
 mod thread;
+pub mod time;
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
 mod wait;
 
+pub use crate::future::block_on;
 pub use crate::thread::{
     Builder, JoinHandle, KernelThreadLock, Result, Scope, ScopedJoinHandle, Thread, ThreadId,
     available_parallelism, blocking, current, lock_kernel_thread, panicking, park, park_timeout,
-    scope, sleep, sleep_until, spawn, yield_now,
+    park_until, scope, sleep, sleep_until, spawn, yield_now,
 };
 
 /// For tests: whether the code that asks runs with preemption off, where it must not allocate.

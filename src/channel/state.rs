@@ -52,10 +52,9 @@
 //! Under the lock preemption is off: nothing is allocated, freed or dropped, no user code runs.
 
 use core::ptr;
-use std::time::Instant;
 
 use super::buffer::{Block, Buffer};
-use crate::wait::claim::{Claimed, Node, Wait};
+use crate::wait::claim::{Claimed, Node};
 use crate::wait::list::{Chain, List};
 
 // What a node in a queue is for: `Node::tag`.
@@ -70,15 +69,15 @@ pub(super) const GRANTED: usize = 2;
 pub(super) const PAIRED: usize = 3;
 
 pub(super) struct State<T> {
-    senders: List,
-    receivers: List,
+    pub(super) senders: List,
+    pub(super) receivers: List,
     buffer: Buffer<T>,
     /// `usize::MAX`: unbounded.
-    capacity: usize,
-    promised: usize,
-    reserved: usize,
-    senders_gone: bool,
-    receivers_gone: bool,
+    pub(super) capacity: usize,
+    pub(super) promised: usize,
+    pub(super) reserved: usize,
+    pub(super) senders_gone: bool,
+    pub(super) receivers_gone: bool,
 }
 
 /// What became of a message offered.
@@ -97,18 +96,6 @@ pub(super) enum Take {
     Disconnected,
     /// A sender in a select, which has no message yet.
     Paired(Claimed),
-}
-
-/// The right to complete one operation: what a select has selected.
-pub(super) enum Right {
-    /// To find the channel disconnected.
-    Disconnected,
-    /// To one of the `promised` messages, or the `reserved` places.
-    Counted,
-    /// To the peer.
-    Peer(Claimed),
-    /// To a message that was made for it: see `timer`.
-    Made(Instant),
 }
 
 /// A block to be used or to be freed, both outside of the lock.
@@ -132,12 +119,12 @@ impl<T> State<T> {
     }
 
     #[inline(always)]
-    fn has_message(&self) -> bool {
+    pub(super) fn has_message(&self) -> bool {
         self.buffer.len() > self.promised
     }
 
     #[inline(always)]
-    fn has_place(&self) -> bool {
+    pub(super) fn has_place(&self) -> bool {
         self.buffer.len() + self.reserved < self.capacity
     }
 
@@ -296,7 +283,7 @@ impl<T> State<T> {
     /// Gives places that are free to senders that wait, and messages to receivers, until invariant 2
     /// holds.
     #[inline(never)]
-    fn settle(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
+    pub(super) fn settle(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
         loop {
             while !self.senders.is_empty() && self.has_place() {
                 let Some(sender) = self.senders.pop_where(is_taker) else {
@@ -371,106 +358,6 @@ impl<T> State<T> {
         unsafe { self.receivers.remove(node) };
     }
 
-    /// Whether sending would not block. Who waits with `own` is nobody's peer.
-    pub(super) fn can_send(&self, own: *const Wait) -> bool {
-        self.receivers_gone
-            || self.has_place()
-            || self.capacity == 0
-                && self
-                    .receivers
-                    .first_where(|node| is_peer(node, own))
-                    .is_some()
-    }
-
-    /// Whether receiving would not block. Who waits with `own` is nobody's peer.
-    pub(super) fn can_receive(&self, own: *const Wait) -> bool {
-        self.has_message()
-            || self.senders_gone
-            || self.capacity == 0
-                && self
-                    .senders
-                    .first_where(|node| is_peer(node, own))
-                    .is_some()
-    }
-
-    /// The right to send, for a select that has not queued or has given up its wait `own`. `None`: what
-    /// `can_send` saw was a peer that is going already.
-    pub(super) fn grant_send(&mut self, own: *const Wait) -> Option<Right> {
-        if self.receivers_gone {
-            Some(Right::Disconnected)
-        } else if self.has_place() {
-            self.reserved += 1;
-            Some(Right::Counted)
-        } else if self.capacity == 0 {
-            let peer = self.receivers.pop_where(|node| is_peer(node, own));
-            peer.map(Right::Peer)
-        } else {
-            None
-        }
-    }
-
-    /// The right to receive, as [`State::grant_send`].
-    pub(super) fn grant_receive(&mut self, own: *const Wait) -> Option<Right> {
-        if self.has_message() {
-            self.promised += 1;
-            return Some(Right::Counted);
-        }
-        if self.capacity == 0 {
-            let peer = self.senders.pop_where(|node| is_peer(node, own));
-            if peer.is_some() {
-                return peer.map(Right::Peer);
-            }
-        }
-        self.senders_gone.then_some(Right::Disconnected)
-    }
-
-    /// Uses a reserved place: [`State::offer`], whose answer is never `Full`.
-    ///
-    /// # Safety
-    /// As [`State::offer`]; the caller has a [`Right::Counted`] to send, and no longer if the answer is
-    /// anything but `NeedsBlock`.
-    pub(super) unsafe fn offer_reserved(
-        &mut self,
-        message: *const T,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) -> Offer {
-        self.reserved -= 1;
-        // SAFETY: the caller's promise.
-        let offer = unsafe { self.offer(message, spare, woken) };
-        if matches!(offer, Offer::NeedsBlock) {
-            self.reserved += 1;
-        }
-        offer
-    }
-
-    /// Takes a promised message.
-    ///
-    /// # Safety
-    /// `into` is a place for it; the caller has a [`Right::Counted`] to receive, and no longer.
-    pub(super) unsafe fn take_promised(
-        &mut self,
-        into: *mut T,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) {
-        self.promised -= 1;
-        // SAFETY: invariant 1: there is one.
-        let _received = unsafe { self.take(into, spare, woken) };
-    }
-
-    /// A [`Right::Counted`] to send is given back, and passed on if somebody waits.
-    pub(super) fn unreserve(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
-        self.reserved -= 1;
-        self.settle(spare, woken);
-    }
-
-    /// A [`Right::Counted`] to receive is given back, and passed on if somebody waits.
-    pub(super) fn unpromise(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
-        self.promised -= 1;
-        self.settle(spare, woken);
-    }
-
     /// The last sender is gone: receivers have what is there, and then nothing to wait for.
     pub(super) fn disconnect_senders(&mut self) -> Chain {
         self.senders_gone = true;
@@ -514,12 +401,8 @@ pub(super) unsafe fn take_directly<T>(sender: &Node, into: *mut T) {
 }
 
 /// Not an observer.
-fn is_taker(node: &Node) -> bool {
+pub(super) fn is_taker(node: &Node) -> bool {
     node.tag.get() != OBSERVER
-}
-
-fn is_peer(node: &Node, own: *const Wait) -> bool {
-    is_taker(node) && !ptr::eq(node.wait(), own)
 }
 
 /// Wakes the observers in a queue where nobody else waits: what is there stays there.

@@ -4,7 +4,9 @@
 //! A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
 //! `spawn`.
 
+mod bare;
 pub(crate) mod builder;
+mod end;
 pub(crate) mod handle;
 mod panic_hook;
 mod scope;
@@ -62,6 +64,17 @@ pub fn park() {
 /// ```
 pub fn park_timeout(duration: Duration) {
     let deadline = clock::after(duration);
+    handle::with_token(|token| token.wait(Some(deadline)));
+}
+
+/// [`park`], until `deadline` at most.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// greenthread::park_until(Instant::now() + Duration::from_millis(1)); // nobody unparks us
+/// ```
+pub fn park_until(deadline: Instant) {
+    let deadline = clock::at(deadline);
     handle::with_token(|token| token.wait(Some(deadline)));
 }
 

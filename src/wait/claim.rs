@@ -121,10 +121,6 @@ impl Node {
         unsafe { &*self.wait.get() }.give_up()
     }
 
-    pub(crate) fn is_linked(&self) -> bool {
-        !self.next.get().is_null()
-    }
-
     /// Ends the wait in the name of this node. True: the caller must hand over, then wake.
     ///
     /// # Safety

@@ -101,7 +101,19 @@ impl List {
     /// Claims the first that can be claimed, and takes it out.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
-        self.pop_where(|_| true)
+        self.pop_if(|_| true)
+    }
+
+    /// [`List::pop`], as far as the nodes at the front fit.
+    #[inline]
+    pub(crate) fn pop_if(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        loop {
+            let node: *const Node = self.first().filter(|node| fits(node))?;
+            // SAFETY: in this list.
+            if let Some(claimed) = unsafe { self.take(node) } {
+                return Some(claimed);
+            }
+        }
     }
 
     /// The first that is like that.
@@ -170,10 +182,6 @@ impl Chain {
             first: ptr::null(),
             last: ptr::null(),
         }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_null()
     }
 
     pub(crate) fn push(&mut self, claimed: Claimed) {
