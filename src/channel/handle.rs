@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use super::shared::Attempt;
-use super::state::Right;
+use super::rights::{Attempt, Right};
 use crate::wait::claim::Node;
 
 pub(super) trait Handle {

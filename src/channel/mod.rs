@@ -9,7 +9,7 @@
 //! | [`bounded`]`(0)` | none | sender and receiver meet |
 //! | [`unbounded`] | any number | senders never wait |
 //! | [`after`], [`at`], [`tick`] | one message, made when it is due | for time-outs in [`select!`] |
-//! | [`never`] | none, ever | stands for an operation that is not there |
+//! | [`never`](never()) | none, ever | stands for an operation that is not there |
 //!
 //! A channel is disconnected when all its senders or all its receivers are gone. Receivers then get
 //! what is left, and senders their message back in an error.
@@ -23,6 +23,7 @@
 //! |---|---|
 //! | `state` | what happens under the channel's lock: who hands what to whom; no wake-up is lost |
 //! | `shared` | reference counts, the lock, waiting |
+//! | `rights` | what a select is given, and how it completes it |
 //! | `buffer` | where messages lie |
 //! | `timer` | channels that make their messages themselves |
 //! | `sender`, `receiver`, `iter` | what users hold |
@@ -71,6 +72,7 @@ mod error;
 mod handle;
 mod iter;
 mod receiver;
+mod rights;
 mod select;
 mod select_macro;
 mod selecting;

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 
 use super::handle::Handle;
 use super::iter::{Iter, TryIter};
-use super::shared::{Attempt, Failed, Shared, Until};
-use super::state::{Right, State};
+use super::rights::{Attempt, Right};
+use super::shared::{Failed, Shared, Until};
+use super::state::State;
 use super::timer::{Timer, sleep_until};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
 use crate::wait::claim::Node;
@@ -388,7 +389,7 @@ fn receive_from(timer: &Timer, until: Until) -> Result<Instant, Failed> {
 fn attempt_timer(timer: &Timer, node: Option<&Node>) -> Attempt {
     match node {
         Some(_) if !timer.is_due() => Attempt::Blocked,
-        Some(node) => super::shared::end(node, || timer.take().map(Right::Made)),
+        Some(node) => super::rights::end(node, || timer.take().map(Right::Made)),
         None => match timer.take() {
             Some(when) => Attempt::Selected(Some(Right::Made(when))),
             None => Attempt::Blocked,

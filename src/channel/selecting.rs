@@ -35,8 +35,9 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::handle::Handle;
-use super::shared::{Attempt, Until};
-use super::state::{DONE, GRANTED, OBSERVER, PAIRED, Right, SELECT, TRY_AGAIN};
+use super::rights::{Attempt, Right};
+use super::shared::Until;
+use super::state::{DONE, GRANTED, OBSERVER, PAIRED, SELECT, TRY_AGAIN};
 use super::timer::sleep_until;
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
 use crate::sys::clock;

@@ -8,8 +8,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 use super::handle::Handle;
-use super::shared::{Attempt, Failed, Shared, Until};
-use super::state::{Right, State};
+use super::rights::{Attempt, Right};
+use super::shared::{Failed, Shared, Until};
+use super::state::State;
 use super::{SendError, SendTimeoutError, TrySendError};
 use crate::wait::claim::Node;
 

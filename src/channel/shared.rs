@@ -1,9 +1,9 @@
 //! The channel itself, which its senders and receivers share: two reference counts, and the state
 //! under its lock; and how a thread waits for it.
 //!
-//! A plain operation tries once, under the lock. If it must wait it queues in the same critical
+//! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait it queues in the same critical
 //! section, with a node on its stack whose `place` is where its message is or goes to; the peer moves
-//! the message, so there is nothing to do after it was woken. Only [`TRY_AGAIN`] sends it round again.
+//! the message, so there is nothing to do after it was woken. Only `TRY_AGAIN` sends it round again.
 //!
 //! Invariants:
 //! 1. Under the lock preemption is off. What must be woken, allocated or freed waits until after it.
@@ -20,10 +20,7 @@ use core::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use super::buffer::{Block, Buffer};
-use super::state::{
-    DONE, OBSERVER, Offer, PAIRED, PLAIN, Right, Spare, State, TRY_AGAIN, Take, give_directly,
-    take_directly,
-};
+use super::state::{DONE, Offer, PAIRED, Spare, State, Take};
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::current::{self, PreemptionOff};
@@ -77,20 +74,8 @@ pub(super) enum Failed {
     Disconnected,
 }
 
-/// What became of a select's attempt.
-pub(super) enum Attempt {
-    /// It has the right to the operation; an observer: the operation is ready.
-    Selected(Option<Right>),
-    /// It would block. If it had a node, that is queued now.
-    Blocked,
-    /// Its wait has been ended by somebody.
-    Taken,
-    /// It has ended its wait for a peer that was gone.
-    Missed,
-}
-
 /// The state, locked, and preemption off; both until it is dropped, in this order.
-struct Locked<'a, T> {
+pub(super) struct Locked<'a, T> {
     state: Guard<'a, State<T>>,
     _preemption: PreemptionOff,
 }
@@ -123,7 +108,7 @@ impl<T> Shared<T> {
     }
 
     #[inline(always)]
-    fn lock(&self) -> Locked<'_, T> {
+    pub(super) fn lock(&self) -> Locked<'_, T> {
         let preemption = current::preemption_off();
         Locked {
             state: self.state.lock(),
@@ -226,7 +211,7 @@ impl<T> Shared<T> {
     /// `into` is a place for a message, which is there if the answer is Ok.
     #[cold]
     #[inline(never)]
-    unsafe fn receive_slowly<'a>(
+    pub(super) unsafe fn receive_slowly<'a>(
         &'a self,
         mut state: Locked<'a, T>,
         mut woken: Chain,
@@ -282,163 +267,6 @@ impl<T> Shared<T> {
             state = self.lock();
             // SAFETY: the caller's promise.
             take = unsafe { state.take(into, &mut spare, &mut woken) };
-        }
-    }
-
-    /// Selects sending if it would not block; else queues the node if there is one.
-    ///
-    /// # Safety
-    /// The node and its wait stay where they are until [`Shared::leave_senders`].
-    pub(super) unsafe fn attempt_send(&self, node: Option<&Node>) -> Attempt {
-        let mut woken = Chain::new();
-        let mut state = self.lock();
-        let attempt = match node {
-            None if !state.can_send(core::ptr::null()) => Attempt::Blocked,
-            None => granted(state.grant_send(core::ptr::null())),
-            Some(node) if !state.can_send(node.wait()) => {
-                // SAFETY: the caller's promise.
-                unsafe { state.queue_sender(node, &mut woken) };
-                Attempt::Blocked
-            }
-            Some(node) => end(node, || state.grant_send(node.wait())),
-        };
-        drop(state);
-        woken.wake();
-        attempt
-    }
-
-    /// Selects receiving if it would not block; else queues the node if there is one.
-    ///
-    /// # Safety
-    /// The node and its wait stay where they are until [`Shared::leave_receivers`].
-    pub(super) unsafe fn attempt_receive(&self, node: Option<&Node>) -> Attempt {
-        let mut woken = Chain::new();
-        let mut state = self.lock();
-        let attempt = match node {
-            None if !state.can_receive(core::ptr::null()) => Attempt::Blocked,
-            None => granted(state.grant_receive(core::ptr::null())),
-            Some(node) if !state.can_receive(node.wait()) => {
-                // SAFETY: the caller's promise.
-                unsafe { state.queue_receiver(node, &mut woken) };
-                Attempt::Blocked
-            }
-            Some(node) => end(node, || state.grant_receive(node.wait())),
-        };
-        drop(state);
-        woken.wake();
-        attempt
-    }
-
-    pub(super) fn leave_senders(&self, node: &Node) {
-        self.lock().remove_sender(node);
-    }
-
-    pub(super) fn leave_receivers(&self, node: &Node) {
-        self.lock().remove_receiver(node);
-    }
-
-    /// Completes a selected send. The message comes back if the channel is disconnected.
-    pub(super) fn complete_send(&self, right: Right, message: T) -> Result<(), T> {
-        let message = ManuallyDrop::new(message);
-        let mut spare: Spare<T> = None;
-        loop {
-            let mut woken = Chain::new();
-            match &right {
-                Right::Disconnected | Right::Made(_) => {
-                    return Err(ManuallyDrop::into_inner(message));
-                }
-                Right::Counted => {
-                    let mut state = self.lock();
-                    // SAFETY: the message is not used any more if it was sent.
-                    let offer = unsafe {
-                        state.offer_reserved(&raw const *message, &mut spare, &mut woken)
-                    };
-                    drop(state);
-                    woken.wake();
-                    match offer {
-                        Offer::Sent => return Ok(()),
-                        Offer::NeedsBlock => {}
-                        Offer::Disconnected | Offer::Full => {
-                            return Err(ManuallyDrop::into_inner(message));
-                        }
-                    }
-                }
-                Right::Peer(receiver) => {
-                    if receiver.node().tag.get() == PLAIN {
-                        // SAFETY: it waits in this channel, and is ours; so was the message.
-                        unsafe { give_directly(receiver.node(), &raw const *message) };
-                    } else {
-                        let mut state = self.lock();
-                        if !state.make_room(&mut spare) {
-                            drop(state);
-                            spare = Some(Block::new());
-                            continue;
-                        }
-                        // SAFETY: as above, and there is room.
-                        unsafe { state.give(receiver, &raw const *message) };
-                    }
-                    break;
-                }
-            }
-            spare = Some(Block::new());
-        }
-        if let Right::Peer(receiver) = right {
-            receiver.wake();
-        }
-        Ok(())
-    }
-
-    /// Completes a selected receive. An error: the channel is disconnected.
-    pub(super) fn complete_receive(&self, right: Right) -> Result<T, Failed> {
-        let mut message = MaybeUninit::uninit();
-        match right {
-            Right::Disconnected | Right::Made(_) => return Err(Failed::Disconnected),
-            Right::Counted => {
-                let (mut spare, mut woken) = (None, Chain::new());
-                let mut state = self.lock();
-                // SAFETY: a place for a message, and a right to one.
-                unsafe { state.take_promised(message.as_mut_ptr(), &mut spare, &mut woken) };
-                drop(state);
-                woken.wake();
-            }
-            Right::Peer(sender) if sender.node().tag.get() == PLAIN => {
-                // SAFETY: it waits in this channel, and is ours.
-                unsafe { take_directly(sender.node(), message.as_mut_ptr()) };
-                sender.wake();
-            }
-            Right::Peer(sender) => {
-                let (state, paired) = (self.lock(), Take::Paired(sender));
-                let into = message.as_mut_ptr();
-                // SAFETY: a place for a message.
-                unsafe { self.receive_slowly(state, Chain::new(), paired, into, Until::Never)? };
-            }
-        }
-        // SAFETY: all ways here have received it.
-        Ok(unsafe { message.assume_init() })
-    }
-
-    /// A selected send is not completed.
-    pub(super) fn give_back_send(&self, right: Right) {
-        self.give_back(right, State::unreserve);
-    }
-
-    /// A selected receive is not completed.
-    pub(super) fn give_back_receive(&self, right: Right) {
-        self.give_back(right, State::unpromise);
-    }
-
-    fn give_back(&self, right: Right, count: fn(&mut State<T>, &mut Spare<T>, &mut Chain)) {
-        match right {
-            Right::Disconnected | Right::Made(_) => {}
-            Right::Counted => {
-                let (mut spare, mut woken) = (None, Chain::new());
-                count(&mut self.lock(), &mut spare, &mut woken);
-                woken.wake();
-            }
-            Right::Peer(peer) => {
-                peer.node().outcome.set(TRY_AGAIN);
-                peer.wake();
-            }
         }
     }
 
@@ -500,20 +328,5 @@ impl<T> Shared<T> {
 fn add_reference(count: &AtomicUsize) {
     if count.fetch_add(1, Relaxed) > isize::MAX as usize {
         std::process::abort();
-    }
-}
-
-fn granted(right: Option<Right>) -> Attempt {
-    right.map_or(Attempt::Missed, |right| Attempt::Selected(Some(right)))
-}
-
-/// The operation of `node`, which is queued elsewhere perhaps, is ready: ends its wait.
-pub(super) fn end(node: &Node, grant: impl FnOnce() -> Option<Right>) -> Attempt {
-    if !node.give_up() {
-        Attempt::Taken
-    } else if node.tag.get() == OBSERVER {
-        Attempt::Selected(None)
-    } else {
-        granted(grant())
     }
 }

@@ -31,8 +31,8 @@
 //! | [`GRANTED`] | select | a message is promised, or a place reserved |
 //! | [`PAIRED`] | sender in a select | `place` is the node of a receiver that waits for the message |
 //!
-//! Observers ([`OBSERVER`]: `Select::ready`) queue too but take nothing: they are woken and whoever
-//! woke them goes on to the next.
+//! Observers ([`OBSERVER`]: `Select::ready`) queue too but take nothing. They are passed over as long as
+//! somebody else waits, and are woken, all of them, when something is there that stays.
 //!
 //! Invariants, whenever the lock is free:
 //! 1. `promised` ≤ messages in the buffer; with a capacity from 1, messages + `reserved` ≤ capacity.
@@ -52,10 +52,9 @@
 //! Under the lock preemption is off: nothing is allocated, freed or dropped, no user code runs.
 
 use core::ptr;
-use std::time::Instant;
 
 use super::buffer::{Block, Buffer};
-use crate::wait::claim::{Claimed, Node, Wait};
+use crate::wait::claim::{Claimed, Node};
 use crate::wait::list::{Chain, List};
 
 // What a node in a queue is for: `Node::tag`.
@@ -70,15 +69,15 @@ pub(super) const GRANTED: usize = 2;
 pub(super) const PAIRED: usize = 3;
 
 pub(super) struct State<T> {
-    senders: List,
-    receivers: List,
+    pub(super) senders: List,
+    pub(super) receivers: List,
     buffer: Buffer<T>,
     /// `usize::MAX`: unbounded.
-    capacity: usize,
-    promised: usize,
-    reserved: usize,
-    senders_gone: bool,
-    receivers_gone: bool,
+    pub(super) capacity: usize,
+    pub(super) promised: usize,
+    pub(super) reserved: usize,
+    pub(super) senders_gone: bool,
+    pub(super) receivers_gone: bool,
 }
 
 /// What became of a message offered.
@@ -97,18 +96,6 @@ pub(super) enum Take {
     Disconnected,
     /// A sender in a select, which has no message yet.
     Paired(Claimed),
-}
-
-/// The right to complete one operation: what a select has selected.
-pub(super) enum Right {
-    /// To find the channel disconnected.
-    Disconnected,
-    /// To one of the `promised` messages, or the `reserved` places.
-    Counted,
-    /// To the peer.
-    Peer(Claimed),
-    /// To a message that was made for it: see `timer`.
-    Made(Instant),
 }
 
 /// A block to be used or to be freed, both outside of the lock.
@@ -132,12 +119,12 @@ impl<T> State<T> {
     }
 
     #[inline(always)]
-    fn has_message(&self) -> bool {
+    pub(super) fn has_message(&self) -> bool {
         self.buffer.len() > self.promised
     }
 
     #[inline(always)]
-    fn has_place(&self) -> bool {
+    pub(super) fn has_place(&self) -> bool {
         self.buffer.len() + self.reserved < self.capacity
     }
 
@@ -185,7 +172,7 @@ impl<T> State<T> {
         Offer::Sent
     }
 
-    /// `None`: nobody has waited after all.
+    /// `None`: only observers have waited, who are woken if the message can be buffered.
     ///
     /// # Safety
     /// As [`State::offer`].
@@ -195,8 +182,8 @@ impl<T> State<T> {
         spare: &mut Spare<T>,
         woken: &mut Chain,
     ) -> Option<Offer> {
-        while let Some(first) = self.receivers.first() {
-            let tag = first.tag.get();
+        while let Some(receiver) = self.receivers.first_where(is_taker) {
+            let (node, tag) = (ptr::from_ref(receiver), receiver.tag.get());
             if tag == SELECT {
                 // It will be served from the buffer.
                 if self.capacity != 0 && !self.has_place() {
@@ -206,17 +193,19 @@ impl<T> State<T> {
                     return Some(Offer::NeedsBlock);
                 }
             }
-            let Some(receiver) = self.receivers.take_first() else {
-                continue;
-            };
-            if tag == OBSERVER {
+            // SAFETY: it was found there.
+            if let Some(receiver) = unsafe { self.receivers.take(node) } {
+                // SAFETY: the caller's promise; there is room if it is needed.
+                unsafe { self.give(&receiver, message) };
                 woken.push(receiver);
-                continue;
+                return Some(Offer::Sent);
             }
-            // SAFETY: the caller's promise; there is room if it is needed.
-            unsafe { self.give(&receiver, message) };
-            woken.push(receiver);
-            return Some(Offer::Sent);
+        }
+        if self.has_place() {
+            if !self.buffer.make_room(spare) {
+                return Some(Offer::NeedsBlock);
+            }
+            wake_all(&mut self.receivers, woken);
         }
         None
     }
@@ -276,70 +265,57 @@ impl<T> State<T> {
         Take::Empty
     }
 
-    /// Of a channel of capacity 0. `None`: nobody has waited after all.
+    /// Of a channel of capacity 0. `None`: only observers have waited.
     ///
     /// # Safety
     /// As [`State::take`].
     unsafe fn take_from_waiting(&mut self, into: *mut T, woken: &mut Chain) -> Option<Take> {
-        while let Some(sender) = self.senders.pop() {
-            match sender.node().tag.get() {
-                PLAIN => {
-                    // SAFETY: a plain sender's place has its message; the caller's promise.
-                    unsafe { take_directly(sender.node(), into) };
-                    woken.push(sender);
-                    return Some(Take::Received);
-                }
-                SELECT => return Some(Take::Paired(sender)),
-                _ => woken.push(sender),
-            }
+        let sender = self.senders.pop_where(is_taker)?;
+        if sender.node().tag.get() == SELECT {
+            return Some(Take::Paired(sender));
         }
-        None
+        // SAFETY: a plain sender's place has its message; the caller's promise.
+        unsafe { take_directly(sender.node(), into) };
+        woken.push(sender);
+        Some(Take::Received)
     }
 
     /// Gives places that are free to senders that wait, and messages to receivers, until invariant 2
     /// holds.
     #[inline(never)]
-    fn settle(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
+    pub(super) fn settle(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
         loop {
-            // Behind the first look so many places may become free: one for each message received.
             while !self.senders.is_empty() && self.has_place() {
-                let Some(sender) = self.senders.take_first() else {
-                    continue;
+                let Some(sender) = self.senders.pop_where(is_taker) else {
+                    wake_all(&mut self.senders, woken);
+                    break;
                 };
                 let node = sender.node();
-                match node.tag.get() {
-                    PLAIN => {
-                        // SAFETY: a plain sender's place has its message. Senders wait at rings or
-                        // at capacity 0 only, and a ring with a place has room.
-                        unsafe { self.buffer.push(node.place.get().cast()) };
-                        node.outcome.set(DONE);
-                    }
-                    SELECT => {
-                        self.reserved += 1;
-                        node.outcome.set(GRANTED);
-                    }
-                    _ => {}
+                if node.tag.get() == PLAIN {
+                    // SAFETY: a plain sender's place has its message. Senders wait at rings or at
+                    // capacity 0 only, and a ring with a place has room.
+                    unsafe { self.buffer.push(node.place.get().cast()) };
+                    node.outcome.set(DONE);
+                } else {
+                    self.reserved += 1;
+                    node.outcome.set(GRANTED);
                 }
                 woken.push(sender);
             }
             if self.receivers.is_empty() || !self.has_message() {
                 return;
             }
-            let Some(receiver) = self.receivers.take_first() else {
-                continue;
+            let Some(receiver) = self.receivers.pop_where(is_taker) else {
+                return wake_all(&mut self.receivers, woken);
             };
             let node = receiver.node();
-            match node.tag.get() {
-                PLAIN => {
-                    // SAFETY: there is a message, and a plain receiver's place is for one.
-                    unsafe { self.buffer.pop(node.place.get().cast(), spare) };
-                    node.outcome.set(DONE);
-                }
-                SELECT => {
-                    self.promised += 1;
-                    node.outcome.set(GRANTED);
-                }
-                _ => {}
+            if node.tag.get() == PLAIN {
+                // SAFETY: there is a message, and a plain receiver's place is for one.
+                unsafe { self.buffer.pop(node.place.get().cast(), spare) };
+                node.outcome.set(DONE);
+            } else {
+                self.promised += 1;
+                node.outcome.set(GRANTED);
             }
             woken.push(receiver);
         }
@@ -380,98 +356,6 @@ impl<T> State<T> {
     pub(super) fn remove_receiver(&mut self, node: &Node) {
         // SAFETY: it was queued here and nowhere else.
         unsafe { self.receivers.remove(node) };
-    }
-
-    /// Whether sending would not block. Who waits with `own` is nobody's peer.
-    pub(super) fn can_send(&self, own: *const Wait) -> bool {
-        self.receivers_gone
-            || self.has_place()
-            || self.capacity == 0 && self.receivers.any(|node| is_peer(node, own))
-    }
-
-    /// Whether receiving would not block. Who waits with `own` is nobody's peer.
-    pub(super) fn can_receive(&self, own: *const Wait) -> bool {
-        self.has_message()
-            || self.senders_gone
-            || self.capacity == 0 && self.senders.any(|node| is_peer(node, own))
-    }
-
-    /// The right to send, for a select that has not queued or has given up its wait `own`. `None`: what
-    /// `can_send` saw was a peer that is going already.
-    pub(super) fn grant_send(&mut self, own: *const Wait) -> Option<Right> {
-        if self.receivers_gone {
-            Some(Right::Disconnected)
-        } else if self.has_place() {
-            self.reserved += 1;
-            Some(Right::Counted)
-        } else if self.capacity == 0 {
-            let peer = self.receivers.pop_where(|node| is_peer(node, own));
-            peer.map(Right::Peer)
-        } else {
-            None
-        }
-    }
-
-    /// The right to receive, as [`State::grant_send`].
-    pub(super) fn grant_receive(&mut self, own: *const Wait) -> Option<Right> {
-        if self.has_message() {
-            self.promised += 1;
-            return Some(Right::Counted);
-        }
-        if self.capacity == 0 {
-            let peer = self.senders.pop_where(|node| is_peer(node, own));
-            if peer.is_some() {
-                return peer.map(Right::Peer);
-            }
-        }
-        self.senders_gone.then_some(Right::Disconnected)
-    }
-
-    /// Uses a reserved place: [`State::offer`], whose answer is never `Full`.
-    ///
-    /// # Safety
-    /// As [`State::offer`]; the caller has a [`Right::Counted`] to send, and no longer if the answer is
-    /// anything but `NeedsBlock`.
-    pub(super) unsafe fn offer_reserved(
-        &mut self,
-        message: *const T,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) -> Offer {
-        self.reserved -= 1;
-        // SAFETY: the caller's promise.
-        let offer = unsafe { self.offer(message, spare, woken) };
-        if matches!(offer, Offer::NeedsBlock) {
-            self.reserved += 1;
-        }
-        offer
-    }
-
-    /// Takes a promised message.
-    ///
-    /// # Safety
-    /// `into` is a place for it; the caller has a [`Right::Counted`] to receive, and no longer.
-    pub(super) unsafe fn take_promised(
-        &mut self,
-        into: *mut T,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) {
-        self.promised -= 1;
-        // SAFETY: invariant 1: there is one.
-        let _received = unsafe { self.take(into, spare, woken) };
-    }
-
-    /// A [`Right::Counted`] to send is given back, and passed on if somebody waits.
-    pub(super) fn unreserve(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
-        self.reserved -= 1;
-        self.settle(spare, woken);
-    }
-
-    /// A [`Right::Counted`] to receive is given back, and passed on if somebody waits.
-    pub(super) fn unpromise(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
-        self.promised -= 1;
-        self.settle(spare, woken);
     }
 
     /// The last sender is gone: receivers have what is there, and then nothing to wait for.
@@ -516,16 +400,24 @@ pub(super) unsafe fn take_directly<T>(sender: &Node, into: *mut T) {
     sender.outcome.set(DONE);
 }
 
-fn is_peer(node: &Node, own: *const Wait) -> bool {
-    node.tag.get() != OBSERVER && !ptr::eq(node.wait(), own)
+/// Not an observer.
+pub(super) fn is_taker(node: &Node) -> bool {
+    node.tag.get() != OBSERVER
+}
+
+/// Wakes the observers in a queue where nobody else waits: what is there stays there.
+fn wake_all(observers: &mut List, woken: &mut Chain) {
+    while let Some(observer) = observers.pop() {
+        woken.push(observer);
+    }
 }
 
 /// At capacity 0, who waits on one side makes the other ready.
 fn wake_observers(list: &mut List, waiting: &Node, woken: &mut Chain) {
-    if waiting.tag.get() == OBSERVER || list.is_empty() {
+    if !is_taker(waiting) || list.is_empty() {
         return;
     }
-    while let Some(observer) = list.pop_where(|node| node.tag.get() == OBSERVER) {
+    while let Some(observer) = list.pop_where(|node| !is_taker(node)) {
         woken.push(observer);
     }
 }

@@ -99,31 +99,46 @@ impl List {
     }
 
     /// Claims the first that can be claimed, and takes it out.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
         self.pop_if(|_| true)
     }
 
     /// [`List::pop`], as far as the nodes at the front fit.
+    #[inline]
     pub(crate) fn pop_if(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
         loop {
-            let node = self.head;
-            // SAFETY: invariant 2; once claimed, its thread waits for us.
-            unsafe {
-                if node.is_null() || !fits(&*node) {
-                    return None;
-                }
-                let claimed = (*node).claim();
-                self.remove(node);
-                if claimed {
-                    return Some(Claimed::new(node));
-                }
+            let node: *const Node = self.first().filter(|node| fits(node))?;
+            // SAFETY: in this list.
+            if let Some(claimed) = unsafe { self.take(node) } {
+                return Some(claimed);
             }
         }
     }
 
-    /// Takes the first out, which there must be. `None`: its claim was lost.
-    pub(crate) fn take_first(&mut self) -> Option<Claimed> {
-        let node = self.head;
+    /// The first that is like that.
+    #[inline]
+    pub(crate) fn first_where(&self, like: impl Fn(&Node) -> bool) -> Option<&Node> {
+        let mut node = self.head;
+        while !node.is_null() {
+            // SAFETY: invariant 2.
+            let this = unsafe { &*node };
+            if like(this) {
+                return Some(this);
+            }
+            node = this.next.get();
+            if node == self.head {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Takes a node out. `None`: its claim was lost.
+    ///
+    /// # Safety
+    /// It is in this list.
+    pub(crate) unsafe fn take(&mut self, node: *const Node) -> Option<Claimed> {
         // SAFETY: invariant 2; once claimed, its thread waits for us.
         unsafe {
             let claimed = (*node).claim();
@@ -132,45 +147,16 @@ impl List {
         }
     }
 
-    /// Claims the first that is wanted and can be claimed, and takes it out.
-    pub(crate) fn pop_where(&mut self, wanted: impl Fn(&Node) -> bool) -> Option<Claimed> {
-        let mut node = self.head;
-        // SAFETY: invariant 2; once claimed, its thread waits for us. The last is taken out last.
-        unsafe {
-            let last = node.as_ref()?.prev.get();
-            loop {
-                let next = (*node).next.get();
-                if wanted(&*node) {
-                    let claimed = (*node).claim();
-                    self.remove(node);
-                    if claimed {
-                        return Some(Claimed::new(node));
-                    }
-                }
-                if node == last {
-                    return None;
-                }
-                node = next;
+    /// Claims the first that is like that and can be claimed, and takes it out.
+    #[inline]
+    pub(crate) fn pop_where(&mut self, like: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        loop {
+            let node: *const Node = self.first_where(&like)?;
+            // SAFETY: in this list.
+            if let Some(claimed) = unsafe { self.take(node) } {
+                return Some(claimed);
             }
         }
-    }
-
-    /// Whether there is one like that.
-    pub(crate) fn any(&self, like: impl Fn(&Node) -> bool) -> bool {
-        let mut node = self.head;
-        while !node.is_null() {
-            // SAFETY: invariant 2.
-            unsafe {
-                if like(&*node) {
-                    return true;
-                }
-                node = (*node).next.get();
-            }
-            if node == self.head {
-                break;
-            }
-        }
-        false
     }
 
     /// Claims all that can be claimed, and takes them out, in order.
