@@ -9,7 +9,7 @@
 //! | [`bounded`]`(0)` | none | sender and receiver meet |
 //! | [`unbounded`] | any number | senders never wait |
 //! | [`after`], [`at`], [`tick`] | one message, made when it is due | for time-outs in [`select!`] |
-//! | [`never`](never()) | none, ever | stands for an operation that is not there |
+//! | [`never()`](never()) | none, ever | stands for an operation that is not there |
 //!
 //! A channel is disconnected when all its senders or all its receivers are gone. Receivers then get
 //! what is left, and senders their message back in an error.

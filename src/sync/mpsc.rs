@@ -1,4 +1,4 @@
-//! [`std::sync::mpsc`], blocking only the green thread: a view of [`channel`](crate::channel)
+//! [`std::sync::mpsc`], blocking only the green thread: a view of [`crate::channel`]
 //! through std's types.
 //!
 //! The error types are std's own, so that `?` and `From` go on working.

@@ -2,7 +2,7 @@
 //! guards the way from the queue into the lock.
 //!
 //! ```text
-//!   | since: 32 bits | readers: 29 bits | WOKEN | QUEUED | WRITER |
+//!   | since: 30 bits | readers: 31 bits | WOKEN | QUEUED | WRITER |
 //! ```
 //!
 //! | part | meaning |
@@ -67,15 +67,16 @@ const QUEUED: u64 = 1 << 1;
 const WOKEN: u64 = 1 << 2;
 const READER: u64 = 1 << 3;
 const READERS: u64 = SINCE - READER;
-const SINCE: u64 = 1 << 32;
+const SINCE: u64 = 1 << 34;
 
-/// So many may read at once; who is let in from the queue is not counted against it, so the field is
-/// wider.
-const MAX_READERS: u64 = 1 << 28;
+/// So many may read at once: std's figure. Who is let in from the queue is not counted against it,
+/// so the field is wider.
+const MAX_READERS: u64 = (1 << 30) - 2;
 
 /// Ticks of 2^16 ns, about 1 ms in all, after which a waiter is not overtaken any more.
 const PATIENCE: u32 = 16;
 const TICK_SHIFT: u32 = 16;
+const TICKS: u32 = (u64::MAX / SINCE) as u32;
 /// Looks at a held lock before queueing, as in `raw_mutex`.
 const SPINS: u32 = 40;
 
@@ -161,12 +162,13 @@ impl Wish {
     }
 }
 
+/// In ticks, as far as there is room: it wraps after some hours.
 fn now() -> u32 {
-    (clock::now() >> TICK_SHIFT) as u32
+    (clock::now() >> TICK_SHIFT) as u32 & TICKS
 }
 
 fn is_late(since: u32) -> bool {
-    now().wrapping_sub(since) >= PATIENCE
+    now().wrapping_sub(since) & TICKS >= PATIENCE
 }
 
 impl RawRwLock {
@@ -438,7 +440,7 @@ mod tests {
         assert!(!lock.try_write());
         let panic = std::panic::catch_unwind(|| lock.read(None)).unwrap_err();
         let message = panic.downcast::<String>().unwrap();
-        assert!(message.contains("268435456 readers"), "{message}");
+        assert!(message.contains("1073741822 readers"), "{message}");
         // SAFETY: the hold taken above.
         unsafe { lock.unlock_read() };
         assert!(lock.read(None));
@@ -446,7 +448,7 @@ mod tests {
 
     #[test]
     fn nobody_overtakes_who_has_waited_long() {
-        let long_ago = now().wrapping_sub(PATIENCE);
+        let long_ago = now().wrapping_sub(PATIENCE) & TICKS;
         for readers in [0, READER] {
             let fresh = State(readers).queued(now());
             assert!(fresh.may_read());
@@ -458,7 +460,7 @@ mod tests {
         }
         // The clock's upper half wraps; the distance does not mind.
         assert!(is_late(now().wrapping_sub(u32::MAX / 2)));
-        assert!(State(0).queued(u32::MAX).has(QUEUED));
-        assert!(!State(0).queued(u32::MAX).has(WRITER | READERS | WOKEN));
+        assert!(State(0).queued(TICKS).has(QUEUED));
+        assert!(!State(0).queued(TICKS).has(WRITER | READERS | WOKEN));
     }
 }

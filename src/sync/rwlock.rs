@@ -21,7 +21,7 @@ use crate::sys::clock;
 ///
 /// Neither side starves: who comes later may overtake a waiting thread for a millisecond, not
 /// longer; and all who wait to read go together. A thread that reads should not lock for reading
-/// again: if a writer waits in between, both may wait for ever. At most 2^28 may read at once.
+/// again: if a writer waits in between, both may wait for ever. At most 2^30 − 2 may read at once.
 ///
 /// ```
 /// use greenthread::sync::RwLock;
@@ -97,7 +97,7 @@ impl<T: ?Sized> RwLock<T> {
     /// in the error.
     ///
     /// # Panics
-    /// If 2^28 threads read already.
+    /// If 2^30 − 2 threads read already.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         self.raw.read(None);
@@ -131,7 +131,7 @@ impl<T: ?Sized> RwLock<T> {
     /// `WouldBlock` if the time is up; `Poisoned` as for [`read`](RwLock::read).
     ///
     /// # Panics
-    /// If 2^28 threads read already.
+    /// If 2^30 − 2 threads read already.
     pub fn try_read_for(&self, timeout: Duration) -> TryLockResult<RwLockReadGuard<'_, T>> {
         self.read_by(|| clock::after(timeout))
     }
@@ -142,7 +142,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`try_read_for`](RwLock::try_read_for).
     ///
     /// # Panics
-    /// If 2^28 threads read already.
+    /// If 2^30 − 2 threads read already.
     pub fn try_read_until(&self, deadline: Instant) -> TryLockResult<RwLockReadGuard<'_, T>> {
         self.read_by(|| clock::at(deadline))
     }
