@@ -200,7 +200,7 @@ fn a_peer_given_back_tries_again() {
         let operation = select.select();
         assert!(catch_unwind(AssertUnwindSafe(|| drop(operation))).is_err());
         assert_eq!(select.select().recv(&r), Ok(4));
-        assert!(selecting.join().unwrap());
+        assert_eq!(selecting.join().unwrap(), Ok(()));
 
         // A message that panics: the receiver that was to have it gets another.
         let theirs = r.clone();
