@@ -84,7 +84,8 @@ impl RawMutex {
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<u64>) -> bool {
         let mut spins = SPINS;
-        let mut since = 0;
+        let mut since = None;
+        let mut position = Position::Back;
         // As long as it was woken and has not queued again, `WOKEN` means this thread.
         let mut woken = 0;
         let mut starving = 0;
@@ -103,12 +104,7 @@ impl RawMutex {
                 core::hint::spin_loop();
                 continue;
             }
-            let position = if since == 0 {
-                since = clock::now();
-                Position::Back
-            } else {
-                Position::Front
-            };
+            let since = *since.get_or_insert_with(clock::now);
             let waited = self.queue.wait(position, 0, deadline, |state| {
                 (!is_free(state)).then(|| state.without(woken).with(starving))
             });
@@ -123,6 +119,7 @@ impl RawMutex {
                         }
                         return true;
                     }
+                    position = Position::Front;
                     woken = WOKEN;
                     starving = if late { STARVING } else { 0 };
                 }

@@ -99,19 +99,62 @@ impl List {
     }
 
     /// Claims the first that can be claimed, and takes it out.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
+        self.pop_if(|_| true)
+    }
+
+    /// [`List::pop`], as far as the nodes at the front fit.
+    #[inline]
+    pub(crate) fn pop_if(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
         loop {
-            let node = self.head;
-            if node.is_null() {
-                return None;
+            let node: *const Node = self.first().filter(|node| fits(node))?;
+            // SAFETY: in this list.
+            if let Some(claimed) = unsafe { self.take(node) } {
+                return Some(claimed);
             }
-            // SAFETY: invariant 2; once claimed, its thread waits for us.
-            unsafe {
-                let claimed = (*node).claim();
-                self.remove(node);
-                if claimed {
-                    return Some(Claimed::new(node));
-                }
+        }
+    }
+
+    /// The first that is like that.
+    #[inline]
+    pub(crate) fn first_where(&self, like: impl Fn(&Node) -> bool) -> Option<&Node> {
+        let mut node = self.head;
+        while !node.is_null() {
+            // SAFETY: invariant 2.
+            let this = unsafe { &*node };
+            if like(this) {
+                return Some(this);
+            }
+            node = this.next.get();
+            if node == self.head {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Takes a node out. `None`: its claim was lost.
+    ///
+    /// # Safety
+    /// It is in this list.
+    pub(crate) unsafe fn take(&mut self, node: *const Node) -> Option<Claimed> {
+        // SAFETY: invariant 2; once claimed, its thread waits for us.
+        unsafe {
+            let claimed = (*node).claim();
+            self.remove(node);
+            claimed.then(|| Claimed::new(node))
+        }
+    }
+
+    /// Claims the first that is like that and can be claimed, and takes it out.
+    #[inline]
+    pub(crate) fn pop_where(&mut self, like: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        loop {
+            let node: *const Node = self.first_where(&like)?;
+            // SAFETY: in this list.
+            if let Some(claimed) = unsafe { self.take(node) } {
+                return Some(claimed);
             }
         }
     }
@@ -139,10 +182,6 @@ impl Chain {
             first: ptr::null(),
             last: ptr::null(),
         }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_null()
     }
 
     pub(crate) fn push(&mut self, claimed: Claimed) {
