@@ -33,7 +33,7 @@ fn until_sender<T>(r: &Receiver<T>) {
 #[test]
 fn nothing_to_wait_for() {
     both(|| {
-        assert!(catch_unwind(|| drop(Select::new().ready())).is_err());
+        assert!(catch_unwind(|| Select::new().ready()).is_err());
         assert!(catch_unwind(|| drop(Select::new().select())).is_err());
         assert!(Select::new().try_select().is_err());
         let start = Instant::now();
@@ -245,10 +245,11 @@ fn try_operations_meet_selects() {
         assert_eq!(selecting.join().unwrap(), Ok([1; 20]));
 
         let theirs = s.clone();
-        let selecting = thread::spawn(move || select! { send(theirs, [2; 20]) -> m => m });
+        let selecting =
+            thread::spawn(move || select! { send(theirs, [2; 20]) -> sent => sent.is_ok() });
         until_sender(&r);
         assert_eq!(r.try_recv(), Ok([2; 20]));
-        assert_eq!(selecting.join().unwrap(), Ok(()));
+        assert!(selecting.join().unwrap());
     });
 }
 
