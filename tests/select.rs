@@ -245,7 +245,8 @@ fn try_operations_meet_selects() {
         assert_eq!(selecting.join().unwrap(), Ok([1; 20]));
 
         let theirs = s.clone();
-        let selecting = thread::spawn(move || select! { send(theirs, [2; 20]) -> m => m.is_ok() });
+        let selecting =
+            thread::spawn(move || select! { send(theirs, [2; 20]) -> sent => sent.is_ok() });
         until_sender(&r);
         assert_eq!(r.try_recv(), Ok([2; 20]));
         assert!(selecting.join().unwrap());
