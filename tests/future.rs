@@ -248,6 +248,23 @@ fn the_last_waker_is_called_once() {
 }
 
 #[test]
+fn a_waker_that_comes_too_late_is_not_kept() {
+    let _w = watchdog("a_waker_that_comes_too_late_is_not_kept");
+    both(|| {
+        let handle = thread::spawn(|| ());
+        let named = handle.thread().clone();
+        wait_until(|| handle.is_finished());
+        // Time to end altogether. If it is too short the thread itself takes the waker.
+        thread::sleep(Duration::from_millis(2));
+        let count = Arc::new(AtomicUsize::new(0));
+        let mut future = handle.into_future();
+        wait_until(|| poll(&mut future, &counting(&count)).is_ready());
+        wait_until(|| Arc::strong_count(&count) == 1);
+        drop(named);
+    });
+}
+
+#[test]
 fn dropping_the_future_detaches() {
     let _w = watchdog("dropping_the_future_detaches");
     both(|| {

@@ -164,6 +164,35 @@ fn a_right_given_back_goes_to_the_next() {
     });
 }
 
+/// A select has a place; senders wait for it, and then a receiver comes. The message goes straight to
+/// the receiver, so the place is free after all.
+#[test]
+fn a_place_that_was_not_needed_goes_to_the_next() {
+    both(|| {
+        let (s, r) = bounded(1);
+        let mut select = Select::new();
+        select.send(&s);
+        let operation = select.select();
+        let (theirs, others) = (s.clone(), s.clone());
+        let plain = thread::spawn(move || theirs.send(2));
+        // Time to queue. If it is too short there is less to test, and nothing fails.
+        thread::sleep(10 * SHORT);
+        let observer = thread::spawn(move || {
+            let mut select = Select::new();
+            select.send(&others);
+            select.ready_timeout(LONG)
+        });
+        let theirs = r.clone();
+        let receiver = thread::spawn(move || theirs.recv());
+        thread::sleep(10 * SHORT);
+        operation.send(&s, 1).unwrap();
+        assert_eq!(receiver.join().unwrap(), Ok(1));
+        assert_eq!(plain.join().unwrap(), Ok(()));
+        assert_eq!(r.recv(), Ok(2));
+        assert_eq!(observer.join().unwrap(), Ok(0));
+    });
+}
+
 #[test]
 fn a_peer_given_back_tries_again() {
     both(|| {
@@ -245,7 +274,8 @@ fn try_operations_meet_selects() {
         assert_eq!(selecting.join().unwrap(), Ok([1; 20]));
 
         let theirs = s.clone();
-        let selecting = thread::spawn(move || select! { send(theirs, [2; 20]) -> m => m.is_ok() });
+        let selecting =
+            thread::spawn(move || select! { send(theirs, [2; 20]) -> sent => sent.is_ok() });
         until_sender(&r);
         assert_eq!(r.try_recv(), Ok([2; 20]));
         assert!(selecting.join().unwrap());

@@ -156,32 +156,18 @@ impl<T> Buffer<T> {
             }
         }
     }
-
-    /// Drops all messages. If the destructor of one panics, the others are dropped all the same.
-    fn clear(&mut self) {
-        struct Rest<'a, T>(&'a mut Buffer<T>);
-        impl<T> Drop for Rest<'_, T> {
-            fn drop(&mut self) {
-                self.0.clear();
-            }
-        }
-        while self.len > 0 {
-            let mut message = MaybeUninit::uninit();
-            let rest = Rest(self);
-            // SAFETY: there is one, and it is initialised by `pop`.
-            unsafe {
-                rest.0.pop(message.as_mut_ptr(), &mut None);
-                drop(message.assume_init());
-            }
-            mem::forget(rest);
-        }
-    }
 }
 
 impl<T> Drop for Buffer<T> {
+    /// Drops all messages. As in crossbeam-channel, if the destructor of one panics, the rest leaks.
     fn drop(&mut self) {
-        if mem::needs_drop::<T>() {
-            self.clear();
+        while mem::needs_drop::<T>() && self.len > 0 {
+            let mut message = MaybeUninit::uninit();
+            // SAFETY: there is one, and it is initialised by `pop`.
+            unsafe {
+                self.pop(message.as_mut_ptr(), &mut None);
+                drop(message.assume_init());
+            }
         }
     }
 }

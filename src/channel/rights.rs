@@ -120,8 +120,11 @@ impl<T> State<T> {
         self.reserved -= 1;
         // SAFETY: the caller's promise.
         let offer = unsafe { self.offer(message, spare, woken) };
-        if matches!(offer, Offer::NeedsBlock) {
-            self.reserved += 1;
+        match offer {
+            Offer::NeedsBlock => self.reserved += 1,
+            // A receiver that waited had a place of its own: then the reserved one is free.
+            Offer::Sent if !self.senders.is_empty() => self.settle(spare, woken),
+            _ => {}
         }
         offer
     }

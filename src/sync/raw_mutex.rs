@@ -28,8 +28,8 @@
 //!    waiter; and whoever leaves with `WOKEN` either takes the mutex or gives `WOKEN` back in one
 //!    step with seeing that it is held.
 //!
-//! Orderings: setting `HELD` is Acquire and clearing it Release; a mutex that is handed over is published
-//! by the wake-up.
+//! Orderings: setting `HELD` is Acquire and clearing it Release. A mutex that is handed over is acquired by
+//! who hands it over, in the waiter's name, and published by the wake-up.
 
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sys::clock;
@@ -144,7 +144,9 @@ impl RawMutex {
     #[inline(never)]
     fn unlock_contended(&self) {
         let mut locked = self.queue.lock();
-        let state = locked.state();
+        // Acquire: pairs with the Release in `unlock`, perhaps of one who has held it since the caller did
+        // and has still to come here: what he did is handed over too.
+        let state = locked.state(Acquire);
         let starving = state.has(STARVING);
         if state.has(HELD) || !starving && state.has(WOKEN) {
             // Who has taken it since, or who was woken since, goes on from here.

@@ -88,7 +88,13 @@ impl End {
     /// before.
     pub(super) fn poll(&self, waker: &Waker) -> bool {
         self.waker.get_or_init(Box::default).register(waker);
-        self.token.is_notified()
+        let ended = self.token.is_notified();
+        if ended {
+            // The thread may have looked before: nobody else would, and a handle to it would keep
+            // the waker, and what that belongs to, alive.
+            self.forget_waker();
+        }
+        ended
     }
 
     /// Takes back the waker, if one is left.

@@ -184,8 +184,8 @@ pub(crate) struct Locked<'a> {
 
 impl Locked<'_> {
     /// The owner's flags now; they may change any time.
-    pub(crate) fn state(&self) -> State {
-        self.queue.state(Ordering::Relaxed)
+    pub(crate) fn state(&self, order: Ordering) -> State {
+        self.queue.state(order)
     }
 
     /// What the first in the queue waits for.
