@@ -19,7 +19,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use super::buffer::{Block, Buffer};
+use super::buffer::Block;
 use super::state::{DONE, Offer, PAIRED, Spare, State, Take};
 use crate::atomic::Ordering::{AcqRel, Relaxed};
 use crate::atomic::{AtomicBool, AtomicUsize};
@@ -27,7 +27,7 @@ use crate::current::{self, PreemptionOff};
 use crate::sys::clock;
 use crate::sys::lock::{Guard, Lock};
 use crate::wait::claim::{Ended, Node, Wait};
-use crate::wait::list::Chain;
+use crate::wait::list::{Chain, Crowd};
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,
@@ -287,8 +287,11 @@ impl<T> Shared<T> {
         let this = unsafe { shared.as_ref() };
         // AcqRel: see the header.
         if this.senders.fetch_sub(1, AcqRel) == 1 {
-            let woken = this.lock().disconnect_senders();
-            woken.wake();
+            let crowd = Crowd::new();
+            // SAFETY: it is woken below.
+            let first = unsafe { this.lock().disconnect_senders(&crowd) };
+            first.wake();
+            crowd.wake(|| this.lock());
             // SAFETY: that was the last of this side.
             unsafe { Shared::side_is_gone(shared) };
         }
@@ -303,8 +306,11 @@ impl<T> Shared<T> {
         let this = unsafe { shared.as_ref() };
         // AcqRel: see the header.
         if this.receivers.fetch_sub(1, AcqRel) == 1 {
-            let (woken, messages): (Chain, Buffer<T>) = this.lock().disconnect_receivers();
-            woken.wake();
+            let crowd = Crowd::new();
+            // SAFETY: it is woken below.
+            let (first, messages) = unsafe { this.lock().disconnect_receivers(&crowd) };
+            first.wake();
+            crowd.wake(|| this.lock());
             // SAFETY: that was the last of this side.
             unsafe { Shared::side_is_gone(shared) };
             // Last, because it may panic.

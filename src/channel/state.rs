@@ -55,7 +55,7 @@ use core::ptr;
 
 use super::buffer::{Block, Buffer};
 use crate::wait::claim::{Claimed, Node};
-use crate::wait::list::{Chain, List};
+use crate::wait::list::{Chain, Crowd, List};
 
 // What a node in a queue is for: `Node::tag`.
 pub(super) const PLAIN: usize = 0;
@@ -359,18 +359,26 @@ impl<T> State<T> {
     }
 
     /// The last sender is gone: receivers have what is there, and then nothing to wait for.
-    pub(super) fn disconnect_senders(&mut self) -> Chain {
+    ///
+    /// # Safety
+    /// As [`List::pop_all`].
+    pub(super) unsafe fn disconnect_senders(&mut self, crowd: &Crowd) -> Chain {
         self.senders_gone = true;
-        self.receivers.pop_all()
+        // SAFETY: the caller's promise.
+        unsafe { self.receivers.pop_all(crowd) }
     }
 
     /// The last receiver is gone: the messages are to be dropped, and senders have nothing to wait
     /// for.
-    pub(super) fn disconnect_receivers(&mut self) -> (Chain, Buffer<T>) {
+    ///
+    /// # Safety
+    /// As [`List::pop_all`].
+    pub(super) unsafe fn disconnect_receivers(&mut self, crowd: &Crowd) -> (Chain, Buffer<T>) {
         self.receivers_gone = true;
         self.promised = 0;
         let buffer = core::mem::replace(&mut self.buffer, Buffer::blocks());
-        (self.senders.pop_all(), buffer)
+        // SAFETY: the caller's promise.
+        (unsafe { self.senders.pop_all(crowd) }, buffer)
     }
 }
 

@@ -53,7 +53,7 @@ impl Barrier {
     /// Blocks until all have arrived. For one of them, the last, the result says that it is the
     /// leader.
     pub fn wait(&self) -> BarrierWaitResult {
-        let mut locked = self.queue.lock();
+        let locked = self.queue.lock();
         let arrived = self.arrived.load(Relaxed) + 1;
         if arrived < self.size {
             self.arrived.store(arrived, Relaxed);
@@ -61,9 +61,7 @@ impl Barrier {
             return BarrierWaitResult(false);
         }
         self.arrived.store(0, Relaxed);
-        let others = locked.pop_all();
-        drop(locked);
-        others.wake();
+        locked.wake_all(|flags| flags);
         BarrierWaitResult(true)
     }
 }

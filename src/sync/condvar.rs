@@ -191,8 +191,7 @@ impl Condvar {
 
     #[cold]
     fn wake_all(&self) {
-        let all = self.queue.lock().pop_all();
-        all.wake();
+        self.queue.lock().wake_all(|flags| flags);
     }
 
     fn wait_until<'a, T>(

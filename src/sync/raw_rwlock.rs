@@ -401,7 +401,15 @@ impl RawRwLock {
             }
             let to_write = hold != READER;
             match locked.pop_if(outcome, |tag| Wish::from_tag(tag).to_write == to_write) {
-                Some(first) => entering.push(first),
+                Some(first) => {
+                    entering.push(first);
+                    if entering.is_long() {
+                        drop(locked);
+                        entering.wake();
+                        entering = Chain::new();
+                        locked = self.queue.lock();
+                    }
+                }
                 // It has just given up. Nobody depends on what was done under this hold; what it
                 // kept others from, the next round sees to.
                 None => {

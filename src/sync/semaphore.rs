@@ -294,6 +294,12 @@ impl Semaphore {
                 let taken = first.node().tag.get() * PERMIT;
                 self.state.fetch_sub(taken, Acquire);
                 served.push(first);
+                if served.is_long() {
+                    drop(locked);
+                    served.wake();
+                    served = Chain::new();
+                    locked = self.queue.lock();
+                }
                 continue;
             }
             let to = match locked.first_tag() {

@@ -118,8 +118,7 @@ impl Drop for WaitGroup {
         // Release: pairs with the Acquire in `Inner::wait`. Acquire: pairs with this same Release of
         // those who left before, for those who are woken here.
         if self.inner.count.fetch_sub(1, AcqRel) == 1 {
-            let all = self.inner.queue.lock().pop_all();
-            all.wake();
+            self.inner.queue.lock().wake_all(|flags| flags);
         }
     }
 }

@@ -25,7 +25,7 @@
 use core::ptr;
 
 use super::claim::{Claimed, Ended, Node, Wait};
-use super::list::{Chain, List};
+use super::list::{Crowd, List};
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::current::{self, PreemptionOff};
 use crate::sys;
@@ -210,9 +210,17 @@ impl Locked<'_> {
             .inspect(|claimed| claimed.node().outcome.set(outcome))
     }
 
-    /// Takes all; their waits end with outcome 0.
-    pub(crate) fn pop_all(&mut self) -> Chain {
-        self.list.pop_all()
+    /// Wakes all that wait now, after the list was given back with the flags that `decide` makes of
+    /// those it is told. Their waits end with outcome 0.
+    pub(crate) fn wake_all(mut self, mut decide: impl FnMut(State) -> State) {
+        let queue = self.queue;
+        let crowd = Crowd::new();
+        // SAFETY: it is woken below.
+        let first = unsafe { self.list.pop_all(&crowd) };
+        let released = self.release_if(|state| Some(decide(state)));
+        drop(released);
+        first.wake();
+        crowd.wake(|| queue.lock());
     }
 
     /// [`WaitQueue::wait`] for who has the list already, and gets it back if it need not wait.
