@@ -352,17 +352,19 @@ fn channels_at_the_end_of_threads() {
             let (to, from_me) = bounded(round % 2);
             let (to_me, from) = bounded(round % 2);
             let (last, unwinds) = (Last(to_me, from_me), round >= 4);
-            let (green, kernel) = if round % 4 < 2 {
-                (Some(thread::spawn(move || ends(last, unwinds))), None)
+            let body = move || ends(last, unwinds);
+            let join: Box<dyn FnOnce() -> thread::Result<()>> = if round % 4 < 2 {
+                let handle = thread::spawn(body);
+                Box::new(|| handle.join())
             } else {
-                (None, Some(std::thread::spawn(move || ends(last, unwinds))))
+                let handle = std::thread::spawn(body);
+                Box::new(|| handle.join())
             };
             for message in [10, 20] {
                 to.send(message).unwrap();
                 assert_eq!(from.recv(), Ok(message + 1));
             }
-            green.map(|handle| handle.join().unwrap());
-            kernel.map(|handle| handle.join().unwrap());
+            join().unwrap();
         }
     });
 }

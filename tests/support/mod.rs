@@ -8,6 +8,7 @@
 
 mod checking_allocator;
 pub mod ledger;
+pub mod line;
 pub mod storm;
 
 use greenthread::runtime::{Mode, Runtime};
