@@ -5,6 +5,9 @@
 //! freely on one object. Waiting allocates nothing, and a waiter that is preempted, times out or
 //! unwinds leaves nothing behind.
 //!
+//! Names of what std lacks are those of where people know it from: `try_lock_for` and `try_lock_until`
+//! (parking_lot), `acquire` and its forms (tokio), `WaitGroup` (crossbeam).
+//!
 //! All of it stands on one wait queue (`wait::queue`) and one claim (`wait::claim`):
 //!
 //! | file | idea |
