@@ -14,6 +14,11 @@
 //! time stays in few cache lines (and pages) however large it is, and a channel without backlog never
 //! needs a second block.
 //!
+//! A message that is promised to somebody has a ticket (`state`), which lies beside it in its slot.
+//! Promised messages are the first ones, in the order of their tickets. Any of the first few can be
+//! brought to the front or back by swapping it with its neighbours: there are as many of them as
+//! selects between their choice and its completion.
+//!
 //! Invariants:
 //! 1. All of it happens under the channel's lock, so nothing here allocates, frees, panics or runs
 //!    code of the message type: messages are moved as bytes. The exception is dropping the buffer.
@@ -38,8 +43,14 @@ enum Store<T> {
     Blocks(Blocks<T>),
 }
 
+/// A message's place. The ticket is one only while the message is promised.
+struct Slot<T> {
+    message: MaybeUninit<T>,
+    ticket: MaybeUninit<usize>,
+}
+
 struct Ring<T> {
-    places: Box<[MaybeUninit<T>]>,
+    places: Box<[MaybeUninit<Slot<T>>]>,
     head: usize,
 }
 
@@ -56,7 +67,15 @@ struct Blocks<T> {
 /// A part of a queue.
 pub(super) struct Block<T> {
     next: *mut Block<T>,
-    slots: [MaybeUninit<T>; SLOTS],
+    slots: [Slot<T>; SLOTS],
+}
+
+/// # Safety
+/// `slot` is one.
+#[inline(always)]
+unsafe fn message_in<T>(slot: *mut Slot<T>) -> *mut T {
+    // SAFETY: the caller's promise.
+    unsafe { (&raw mut (*slot).message).cast() }
 }
 
 impl<T> Block<T> {
@@ -131,7 +150,7 @@ impl<T> Buffer<T> {
         };
         self.len += 1;
         // SAFETY: the slot is one of ours, and free.
-        unsafe { slot.copy_from_nonoverlapping(message, 1) };
+        unsafe { message_in(slot).copy_from_nonoverlapping(message, 1) };
     }
 
     /// Moves the first message out. What goes into `block` is to be freed after the lock.
@@ -146,14 +165,62 @@ impl<T> Buffer<T> {
         unsafe {
             match &mut self.store {
                 Store::Ring(ring) => {
-                    into.copy_from_nonoverlapping(ring.place(0), 1);
+                    into.copy_from_nonoverlapping(message_in(ring.place(0)), 1);
                     ring.advance(self.len);
                 }
                 Store::Blocks(blocks) => {
-                    into.copy_from_nonoverlapping(blocks.first(), 1);
+                    into.copy_from_nonoverlapping(message_in(blocks.slot(0)), 1);
                     blocks.advance(self.len, block);
                 }
             }
+        }
+    }
+
+    /// The slot of the message with so many before it.
+    fn slot(&mut self, before: usize) -> *mut Slot<T> {
+        match &mut self.store {
+            Store::Ring(ring) => ring.place(before),
+            Store::Blocks(blocks) => blocks.slot(before),
+        }
+    }
+
+    /// Gives the message with so many before it a ticket.
+    ///
+    /// # Safety
+    /// There is one.
+    pub(super) unsafe fn set_ticket(&mut self, before: usize, ticket: usize) {
+        // SAFETY: the slot is a message's.
+        unsafe { (*self.slot(before)).ticket.write(ticket) };
+    }
+
+    /// Which of the first `promised` messages, all of which have tickets, has this one.
+    ///
+    /// # Safety
+    /// There are so many.
+    pub(super) unsafe fn find(&mut self, ticket: usize, promised: usize) -> Option<usize> {
+        // SAFETY: the slots are messages', and their tickets were written.
+        (0..promised).find(|&i| unsafe { (*self.slot(i)).ticket.assume_init() } == ticket)
+    }
+
+    /// Makes a message the first; those before it are behind it then, in their order.
+    ///
+    /// # Safety
+    /// There is one with so many before it.
+    pub(super) unsafe fn bring_to_front(&mut self, before: usize) {
+        for i in (0..before).rev() {
+            // SAFETY: both are messages' slots.
+            unsafe { ptr::swap(self.slot(i), self.slot(i + 1)) };
+        }
+    }
+
+    /// Makes a message the one with `later` before it; those between move up.
+    ///
+    /// # Safety
+    /// There are so many.
+    pub(super) unsafe fn send_back(&mut self, before: usize, later: usize) {
+        for i in before..later {
+            // SAFETY: both are messages' slots.
+            unsafe { ptr::swap(self.slot(i), self.slot(i + 1)) };
         }
     }
 }
@@ -175,7 +242,7 @@ impl<T> Drop for Buffer<T> {
 impl<T> Ring<T> {
     /// The place of the message with so many before it.
     #[inline(always)]
-    fn place(&mut self, before: usize) -> *mut T {
+    fn place(&mut self, before: usize) -> *mut Slot<T> {
         let to_end = self.places.len() - self.head;
         let place = if before < to_end {
             self.head + before
@@ -202,14 +269,14 @@ impl<T> Blocks<T> {
     }
 
     #[inline(always)]
-    fn push(&mut self) -> *mut T {
+    fn push(&mut self) -> *mut Slot<T> {
         if !self.has_slot() {
             self.append();
         }
         let slot = self.last;
         self.last += 1;
         // SAFETY: the tail is a block of ours, and the slot is in it.
-        unsafe { (&raw mut (*self.tail).slots).cast::<T>().add(slot) }
+        unsafe { (&raw mut (*self.tail).slots).cast::<Slot<T>>().add(slot) }
     }
 
     fn append(&mut self) {
@@ -225,10 +292,18 @@ impl<T> Blocks<T> {
         self.last = 0;
     }
 
+    /// The slot of the message with so many before it.
     #[inline(always)]
-    fn first(&self) -> *mut T {
-        // SAFETY: the head is a block of ours, since a message is there, and the slot is in it.
-        unsafe { (&raw mut (*self.head).slots).cast::<T>().add(self.first) }
+    fn slot(&self, before: usize) -> *mut Slot<T> {
+        let (mut block, mut slot) = (self.head, self.first + before);
+        // SAFETY: blocks of ours, as many as there are messages for.
+        unsafe {
+            while slot >= SLOTS {
+                block = (*block).next;
+                slot -= SLOTS;
+            }
+            (&raw mut (*block).slots).cast::<Slot<T>>().add(slot)
+        }
     }
 
     #[inline(always)]
@@ -326,13 +401,38 @@ mod tests {
     }
 
     #[test]
-    fn messages_without_size() {
-        let mut buffer = Buffer::ring(usize::MAX);
-        push(&mut buffer, ());
-        push(&mut buffer, ());
-        assert_eq!(
-            [pop(&mut buffer), pop(&mut buffer), pop(&mut buffer)],
-            [Some(()), Some(()), None]
-        );
+    fn messages_change_places() {
+        for mut buffer in [Buffer::ring(100), Buffer::blocks()] {
+            for message in 0..2 {
+                push(&mut buffer, message);
+                assert_eq!(pop(&mut buffer), Some(message));
+            }
+            let mut queue: Vec<_> = (0..SLOTS + 9).collect();
+            for message in &queue {
+                push(&mut buffer, *message);
+            }
+            for (before, later) in [(3, 7), (0, 5), (SLOTS - 2, SLOTS + 4), (2, 2)] {
+                // SAFETY: there are more.
+                unsafe {
+                    buffer.send_back(before, later);
+                    buffer.bring_to_front(later);
+                }
+                let message = queue.remove(before);
+                queue.insert(0, message);
+            }
+            // SAFETY: as above.
+            unsafe {
+                (0..4).for_each(|i| buffer.set_ticket(i, 10 * i));
+                assert_eq!(buffer.find(30, 4), Some(3));
+                assert_eq!(buffer.find(30, 3), None);
+                buffer.bring_to_front(3);
+                assert_eq!(buffer.find(0, 4), Some(1));
+            }
+            let message = queue.remove(3);
+            queue.insert(0, message);
+            for message in queue {
+                assert_eq!(pop(&mut buffer), Some(message));
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | right | to send | to receive |
 //! |---|---|---|
-//! | `Counted` | one of the `reserved` places | one of the `promised` messages |
+//! | `Counted` | one of the `reserved` places | the `promised` message with that ticket |
 //! | `Peer`, plain | its place is for the message | its place has the message |
 //! | `Peer`, in a select | the message is buffered and promised to it | it is told where the message goes to, and woken to send it there |
 //! | `Made` | | the message itself (`timer`) |
@@ -32,8 +32,9 @@ use crate::wait::list::Chain;
 pub(super) enum Right {
     /// To find the channel disconnected.
     Disconnected,
-    /// To one of the `promised` messages, or the `reserved` places.
-    Counted,
+    /// To the promised message with this ticket; or to one of the `reserved` places: then it means
+    /// nothing.
+    Counted(usize),
     /// To the peer.
     Peer(Claimed),
     /// To a message that was made for it: see `timer`.
@@ -82,7 +83,7 @@ impl<T> State<T> {
             Some(Right::Disconnected)
         } else if self.has_place() {
             self.reserved += 1;
-            Some(Right::Counted)
+            Some(Right::Counted(0))
         } else if self.capacity == 0 {
             let peer = self.receivers.pop_where(|node| is_peer(node, own));
             peer.map(Right::Peer)
@@ -94,8 +95,7 @@ impl<T> State<T> {
     /// The right to receive, as [`State::grant_send`].
     pub(super) fn grant_receive(&mut self, own: *const Wait) -> Option<Right> {
         if self.has_message() {
-            self.promised += 1;
-            return Some(Right::Counted);
+            return Some(Right::Counted(self.promise()));
         }
         if self.capacity == 0 {
             let peer = self.senders.pop_where(|node| is_peer(node, own));
@@ -129,30 +129,33 @@ impl<T> State<T> {
         offer
     }
 
-    /// Takes a promised message.
+    /// Takes the promised message with that ticket.
     ///
     /// # Safety
     /// `into` is a place for it; the caller has a [`Right::Counted`] to receive, and no longer.
     pub(super) unsafe fn take_promised(
         &mut self,
+        ticket: usize,
         into: *mut T,
         spare: &mut Spare<T>,
         woken: &mut Chain,
     ) {
-        self.promised -= 1;
-        // SAFETY: invariant 1: there is one.
-        let _received = unsafe { self.take(into, spare, woken) };
+        // SAFETY: the caller's promise.
+        unsafe { self.pop_promised(ticket, into, spare) };
+        if !self.senders.is_empty() {
+            self.settle(spare, woken);
+        }
     }
 
     /// A [`Right::Counted`] to send is given back, and passed on if somebody waits.
-    pub(super) fn unreserve(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
+    pub(super) fn unreserve(&mut self, _: usize, spare: &mut Spare<T>, woken: &mut Chain) {
         self.reserved -= 1;
         self.settle(spare, woken);
     }
 
     /// A [`Right::Counted`] to receive is given back, and passed on if somebody waits.
-    pub(super) fn unpromise(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
-        self.promised -= 1;
+    pub(super) fn unpromise(&mut self, ticket: usize, spare: &mut Spare<T>, woken: &mut Chain) {
+        self.break_promise(ticket);
         self.settle(spare, woken);
     }
 }
@@ -220,7 +223,7 @@ impl<T> Shared<T> {
                 Right::Disconnected | Right::Made(_) => {
                     return Err(ManuallyDrop::into_inner(message));
                 }
-                Right::Counted => {
+                Right::Counted(_) => {
                     let mut state = self.lock();
                     // SAFETY: the message is not used any more if it was sent.
                     let offer = unsafe {
@@ -266,11 +269,12 @@ impl<T> Shared<T> {
         let mut message = MaybeUninit::uninit();
         match right {
             Right::Disconnected | Right::Made(_) => return Err(Failed::Disconnected),
-            Right::Counted => {
+            Right::Counted(ticket) => {
                 let (mut spare, mut woken) = (None, Chain::new());
+                let into = message.as_mut_ptr();
                 let mut state = self.lock();
                 // SAFETY: a place for a message, and a right to one.
-                unsafe { state.take_promised(message.as_mut_ptr(), &mut spare, &mut woken) };
+                unsafe { state.take_promised(ticket, into, &mut spare, &mut woken) };
                 drop(state);
                 woken.wake();
             }
@@ -300,12 +304,12 @@ impl<T> Shared<T> {
         self.give_back(right, State::unpromise);
     }
 
-    fn give_back(&self, right: Right, count: fn(&mut State<T>, &mut Spare<T>, &mut Chain)) {
+    fn give_back(&self, right: Right, count: fn(&mut State<T>, usize, &mut Spare<T>, &mut Chain)) {
         match right {
             Right::Disconnected | Right::Made(_) => {}
-            Right::Counted => {
+            Right::Counted(ticket) => {
                 let (mut spare, mut woken) = (None, Chain::new());
-                count(&mut self.lock(), &mut spare, &mut woken);
+                count(&mut self.lock(), ticket, &mut spare, &mut woken);
                 woken.wake();
             }
             Right::Peer(peer) => {

@@ -218,7 +218,7 @@ impl<'a> Operation<'a> {
     /// What it got, after its node was taken.
     fn outcome(&self) -> Option<Right> {
         match self.node.outcome.get() {
-            GRANTED => Some(Right::Counted),
+            GRANTED => Some(Right::Counted(self.node.place.get().addr())),
             // SAFETY: the node of a receiver that waits for this operation's sender only.
             PAIRED => Some(Right::Peer(unsafe {
                 Claimed::from_raw(self.node.place.get().cast())

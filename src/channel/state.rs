@@ -13,9 +13,10 @@
 //! | **plain receiver** | capacity 0: takes the message from its place; else takes the first message and buffers this one in its stead | capacity 0: claims it and waits for the message; else takes the first message and reserves the place for it |
 //! | **receiver in a select** | capacity 0: claims it, and does the same when completed; else is promised the first message | capacity 0: claims it, and does the same when completed; else is promised the first message |
 //!
-//! A select first gets the right to an operation and completes it later. With a buffer that right is a
-//! count, not a slot: `promised` messages are not there for others, `reserved` places neither. Which
-//! message or place it will be is settled at completion, in the buffer's order. Without a buffer the
+//! A select first gets the right to an operation and completes it later. With a buffer that is the right
+//! to one of the `reserved` places, whichever is free when it comes; or to a certain message, the first
+//! that was there: it is `promised`, stays at the front with a ticket, and is passed over by others.
+//! (Were it any message, a receiver could get a sender's second message before its first.) Without a buffer the
 //! right is the claimed peer itself, which waits.
 //!
 //! A channel of capacity 0 has a buffer nonetheless, empty and without memory until a message is sent
@@ -76,6 +77,8 @@ pub(super) struct State<T> {
     pub(super) capacity: usize,
     pub(super) promised: usize,
     pub(super) reserved: usize,
+    /// The last ticket given to a promised message.
+    tickets: usize,
     pub(super) senders_gone: bool,
     pub(super) receivers_gone: bool,
 }
@@ -113,6 +116,7 @@ impl<T> State<T> {
             capacity,
             promised: 0,
             reserved: 0,
+            tickets: 0,
             senders_gone: false,
             receivers_gone: false,
         }
@@ -229,8 +233,73 @@ impl<T> State<T> {
         } else {
             // SAFETY: the caller's promise.
             unsafe { self.buffer.push(message) };
-            self.promised += 1;
-            node.outcome.set(GRANTED);
+            self.promise_to(node);
+        }
+    }
+
+    /// Promises the first message that is not promised, which there is: its ticket.
+    pub(super) fn promise(&mut self) -> usize {
+        self.tickets += 1;
+        // SAFETY: there is one behind those that are promised.
+        unsafe { self.buffer.set_ticket(self.promised, self.tickets) };
+        self.promised += 1;
+        self.tickets
+    }
+
+    /// [`State::promise`], to a receiver in a select that is claimed.
+    fn promise_to(&mut self, receiver: &Node) {
+        let ticket = self.promise();
+        receiver.place.set(ptr::without_provenance_mut(ticket));
+        receiver.outcome.set(GRANTED);
+    }
+
+    /// Moves the first message out that is not promised.
+    ///
+    /// # Safety
+    /// There is one, and `into` is a place for it.
+    #[inline(always)]
+    unsafe fn pop(&mut self, into: *mut T, spare: &mut Spare<T>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.promised != 0 {
+                self.buffer.bring_to_front(self.promised);
+            }
+            self.buffer.pop(into, spare);
+        }
+    }
+
+    /// Moves a promised message out, to who has its ticket.
+    ///
+    /// # Safety
+    /// It is promised, and `into` is a place for it.
+    pub(super) unsafe fn pop_promised(
+        &mut self,
+        ticket: usize,
+        into: *mut T,
+        spare: &mut Spare<T>,
+    ) {
+        // SAFETY: the caller's promise; invariant 1.
+        unsafe {
+            let before = self.find(ticket);
+            self.buffer.bring_to_front(before);
+            self.buffer.pop(into, spare);
+        }
+        self.promised -= 1;
+    }
+
+    /// A promised message is one for anybody again, before those that came later.
+    pub(super) fn break_promise(&mut self, ticket: usize) {
+        let before = self.find(ticket);
+        self.promised -= 1;
+        // SAFETY: as many were promised.
+        unsafe { self.buffer.send_back(before, self.promised) };
+    }
+
+    fn find(&mut self, ticket: usize) -> usize {
+        // SAFETY: invariant 1.
+        match unsafe { self.buffer.find(ticket, self.promised) } {
+            Some(before) => before,
+            None => crate::sys::die("a promised message is not in its channel"),
         }
     }
 
@@ -247,7 +316,7 @@ impl<T> State<T> {
     ) -> Take {
         if self.has_message() {
             // SAFETY: there is one, and a place for it.
-            unsafe { self.buffer.pop(into, spare) };
+            unsafe { self.pop(into, spare) };
             if !self.senders.is_empty() {
                 self.settle(spare, woken);
             }
@@ -311,11 +380,10 @@ impl<T> State<T> {
             let node = receiver.node();
             if node.tag.get() == PLAIN {
                 // SAFETY: there is a message, and a plain receiver's place is for one.
-                unsafe { self.buffer.pop(node.place.get().cast(), spare) };
+                unsafe { self.pop(node.place.get().cast(), spare) };
                 node.outcome.set(DONE);
             } else {
-                self.promised += 1;
-                node.outcome.set(GRANTED);
+                self.promise_to(node);
             }
             woken.push(receiver);
         }
