@@ -405,3 +405,43 @@ fn rings_of_selects() {
         }
     });
 }
+
+/// One of two channels always has a message. A select that looked at one after the other would
+/// sometimes find neither, when the message goes from one to the other in between.
+#[test]
+fn a_default_is_taken_only_if_nothing_was_ready_at_one_moment() {
+    const ROUNDS: usize = if cfg!(debug_assertions) {
+        20_000
+    } else {
+        100_000
+    };
+    both(|| {
+        for capacity in [1, 2] {
+            let [(s1, r1), (s2, r2), (start, started), (end, ended)] =
+                std::array::from_fn(|_| bounded::<()>(capacity));
+            let other = {
+                let (r1, s2) = (r1.clone(), s2.clone());
+                thread::spawn(move || {
+                    for () in started {
+                        s2.send(()).unwrap();
+                        let _ = r1.try_recv();
+                        end.send(()).unwrap();
+                    }
+                })
+            };
+            for _ in 0..ROUNDS {
+                s1.send(()).unwrap();
+                start.send(()).unwrap();
+                select! {
+                    recv(r1) -> message => message.unwrap(),
+                    recv(r2) -> message => message.unwrap(),
+                    default => panic!("neither was ready"),
+                }
+                ended.recv().unwrap();
+                let _ = (r1.try_recv(), r2.try_recv());
+            }
+            drop(start);
+            other.join().unwrap();
+        }
+    });
+}

@@ -83,6 +83,7 @@ mod sender;
 mod shared;
 mod state;
 mod timer;
+mod turn;
 
 use std::time::{Duration, Instant};
 

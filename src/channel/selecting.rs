@@ -3,10 +3,12 @@
 //! Each [`Operation`] has a handle (a sender or receiver, whatever its messages) and a node. They are
 //! looked at in random order, or as they stand if the select is biased, in rounds:
 //!
-//! 1. Look at all of them without queueing. One that would not block is selected.
+//! 1. Look at all of them, one after the other, without queueing. One that would not block is selected.
 //! 2. With a fresh [`Wait`], look at each again under its channel's lock, and queue its node in the
 //!    same critical section if it would block.
-//! 3. Wait, until one of the nodes is taken, the time is up, or a timer's message is due.
+//! 3. Wait, until one of the nodes is taken, the time is up, or a timer's message is due. If it is up
+//!    already (a select with a default), just look whether a node was taken: then all would have
+//!    blocked at one moment, which the looks of step 1 cannot tell.
 //! 4. Take all nodes out of their queues. If one was taken with something, that is selected; else go
 //!    round again.
 //!
@@ -39,6 +41,7 @@ use super::rights::{Attempt, Right};
 use super::shared::Until;
 use super::state::{DONE, GRANTED, OBSERVER, PAIRED, SELECT, TRY_AGAIN};
 use super::timer::sleep_until;
+use super::turn::{InTurn, in_turn};
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
 use crate::sys::clock;
 use crate::wait::claim::{Claimed, Ended, Node, Wait};
@@ -48,7 +51,7 @@ pub struct Operation<'a> {
     handle: &'a dyn Handle,
     node: Node,
     /// The position of the operation to be looked at when this one's turn would be.
-    turn: Cell<usize>,
+    pub(super) turn: Cell<usize>,
     /// What the user calls it by.
     pub(super) index: usize,
 }
@@ -138,11 +141,13 @@ pub(super) fn select_until<'a>(
                 return Some(operation.selected(right));
             }
         }
-        if limit.is_over(operations.is_empty()) {
-            return None;
+        if operations.is_empty() {
+            return limit.pass();
         }
-        if let Some((operation, Some(right))) = wait(&operations, SELECT, limit.deadline) {
-            return Some(operation.selected(right));
+        match round(&operations, SELECT, &mut limit) {
+            Round::Ready(operation, Some(right)) => return Some(operation.selected(right)),
+            Round::Over => return None,
+            Round::Ready(..) | Round::Again => {}
         }
     }
 }
@@ -161,11 +166,13 @@ pub(super) fn ready_until(
         if let Some(operation) = operations.clone().find(ready) {
             return Some(operation.index);
         }
-        if limit.is_over(operations.is_empty()) {
-            return None;
+        if operations.is_empty() {
+            return limit.pass();
         }
-        if let Some((operation, _)) = wait(&operations, OBSERVER, limit.deadline) {
-            return Some(operation.index);
+        match round(&operations, OBSERVER, &mut limit) {
+            Round::Ready(operation, _) => return Some(operation.index),
+            Round::Over => return None,
+            Round::Again => {}
         }
     }
 }
@@ -186,23 +193,27 @@ impl Limit {
         }
     }
 
-    /// All operations would block: whether the select is over. If there are none, it just sleeps.
-    fn is_over(&mut self, nothing: bool) -> bool {
-        if matches!(self.until, Until::Now) {
-            return true;
-        }
+    fn deadline(&mut self) -> Option<Instant> {
         if !self.known {
             self.deadline = self.until.instant();
             self.known = true;
         }
-        if nothing {
-            if self.deadline.is_some() {
-                sleep_until(self.deadline);
-            }
-            return true;
-        }
         self.deadline
-            .is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    fn is_over(&mut self) -> bool {
+        matches!(self.until, Until::Now)
+            || self
+                .deadline()
+                .is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// There is nothing else to wait for. (Where there is no limit either the caller has seen to it.)
+    fn pass<R>(&mut self) -> Option<R> {
+        if !self.is_over() && self.deadline().is_some() {
+            sleep_until(self.deadline());
+        }
+        None
     }
 }
 
@@ -231,17 +242,27 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// Steps 2 to 4. `None`: go round again.
-fn wait<'o, 'a>(
-    operations: &InTurn<'o, 'a>,
-    tag: usize,
-    deadline: Option<Instant>,
-) -> Option<(&'o Operation<'a>, Option<Right>)> {
+/// What a round has led to.
+enum Round<'o, 'a> {
+    /// This operation; an observer has no right to it.
+    Ready(&'o Operation<'a>, Option<Right>),
+    /// The time is up. At one moment, when all were queued, all of them would have blocked.
+    Over,
+    Again,
+}
+
+/// Steps 2 to 4.
+fn round<'o, 'a>(operations: &InTurn<'o, 'a>, tag: usize, limit: &mut Limit) -> Round<'o, 'a> {
+    let is_over = limit.is_over();
+    if is_over && operations.len() == 1 {
+        // Step 1 was that moment.
+        return Round::Over;
+    }
     let wait = Wait::new();
     let mut queued = 0;
     let mut selected = None;
     let mut taken = false;
-    let mut earliest = deadline;
+    let mut earliest = limit.deadline();
     for operation in operations.clone() {
         operation.node.set_wait(&wait);
         operation.node.tag.set(tag);
@@ -262,88 +283,33 @@ fn wait<'o, 'a>(
         }
         break;
     }
-    let ended = if queued == operations.len() {
+    let blocked = queued == operations.len();
+    let ended = if blocked && is_over && wait.give_up() {
+        Some(Ended::TimedOut)
+    } else if blocked && !is_over {
         Some(wait.wait(earliest.map(clock::at)))
     } else {
-        // The claim is not ours: the wake-up is on its way.
-        taken.then(|| wait.wait(None))
+        // If the claim is not ours, the wake-up is on its way.
+        (blocked || taken).then(|| wait.wait(None))
     };
     for operation in operations.clone().take(queued) {
         operation.handle.leave(&operation.node);
     }
-    let Some(Ended::Taken(node)) = ended else {
-        return selected;
-    };
-    let operation = operations
-        .clone()
-        .find(|operation| ptr::eq(&operation.node, node))?;
-    let right = operation.outcome();
-    (tag == OBSERVER || right.is_some()).then_some((operation, right))
-}
-
-/// Operations in the order in which they are to be looked at.
-#[derive(Clone)]
-struct InTurn<'o, 'a> {
-    operations: &'o [Operation<'a>],
-    next: usize,
-}
-
-/// In order if biased; else shuffled (Fisher and Yates).
-fn in_turn<'o, 'a>(operations: &'o mut [Operation<'a>], biased: bool) -> InTurn<'o, 'a> {
-    let operations: &'o [Operation<'a>] = operations;
-    for (position, operation) in operations.iter().enumerate() {
-        operation.turn.set(position);
-        if !biased && position > 0 {
-            let other = random(position + 1);
-            operation.turn.swap(&operations[other].turn);
+    match (ended, selected) {
+        (Some(Ended::Taken(node)), _) => {
+            let mut all = operations.clone();
+            let taken = all.find(|operation| ptr::eq(&operation.node, node));
+            match taken.map(|operation| (operation, operation.outcome())) {
+                Some((operation, right)) if tag == OBSERVER || right.is_some() => {
+                    Round::Ready(operation, right)
+                }
+                _ => Round::Again,
+            }
         }
+        (None, Some((operation, right))) => Round::Ready(operation, right),
+        (Some(Ended::TimedOut), _) if is_over => Round::Over,
+        _ => Round::Again,
     }
-    InTurn {
-        operations,
-        next: 0,
-    }
-}
-
-impl InTurn<'_, '_> {
-    fn is_empty(&self) -> bool {
-        self.operations.is_empty()
-    }
-}
-
-impl<'o, 'a> Iterator for InTurn<'o, 'a> {
-    type Item = &'o Operation<'a>;
-
-    fn next(&mut self) -> Option<&'o Operation<'a>> {
-        let turn = self.operations.get(self.next)?.turn.get();
-        self.next += 1;
-        Some(&self.operations[turn])
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.operations.len() - self.next;
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for InTurn<'_, '_> {}
-
-/// A number below `limit`: xorshift64* (Marsaglia, Vigna), one sequence a thread.
-fn random(limit: usize) -> usize {
-    thread_local! {
-        static STATE: Cell<u64> = const { Cell::new(0) };
-    }
-    let mut x = STATE.get();
-    if x == 0 {
-        // A thread has its own address for it, and its own time of coming here first.
-        x = (STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now()) | 1;
-    }
-    x ^= x >> 12;
-    x ^= x << 25;
-    x ^= x >> 27;
-    STATE.set(x);
-    let bits = x.wrapping_mul(0x2545_F491_4F6C_DD1D);
-    // The upper half of a product scales without division; its bias is below limit in 2^64.
-    ((u128::from(bits) * limit as u128) >> 64) as usize
 }
 
 /// An operation that was selected, and must be completed.

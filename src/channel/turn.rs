@@ -1,0 +1,73 @@
+//! In which order a select looks at its operations: shuffled, so that none is preferred however often
+//! several are ready; as they stand if it is biased. The order lies in the operations themselves.
+
+use core::cell::Cell;
+use core::ptr;
+
+use super::selecting::Operation;
+use crate::sys::clock;
+
+/// Operations in the order in which they are to be looked at.
+#[derive(Clone)]
+pub(super) struct InTurn<'o, 'a> {
+    operations: &'o [Operation<'a>],
+    next: usize,
+}
+
+/// In order if biased; else shuffled (Fisher and Yates).
+pub(super) fn in_turn<'o, 'a>(operations: &'o mut [Operation<'a>], biased: bool) -> InTurn<'o, 'a> {
+    let operations: &'o [Operation<'a>] = operations;
+    for (position, operation) in operations.iter().enumerate() {
+        operation.turn.set(position);
+        if !biased && position > 0 {
+            let other = random(position + 1);
+            operation.turn.swap(&operations[other].turn);
+        }
+    }
+    InTurn {
+        operations,
+        next: 0,
+    }
+}
+
+impl InTurn<'_, '_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+}
+
+impl<'o, 'a> Iterator for InTurn<'o, 'a> {
+    type Item = &'o Operation<'a>;
+
+    fn next(&mut self) -> Option<&'o Operation<'a>> {
+        let turn = self.operations.get(self.next)?.turn.get();
+        self.next += 1;
+        Some(&self.operations[turn])
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.operations.len() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for InTurn<'_, '_> {}
+
+/// A number below `limit`: xorshift64* (Marsaglia, Vigna), one sequence a thread.
+fn random(limit: usize) -> usize {
+    thread_local! {
+        static STATE: Cell<u64> = const { Cell::new(0) };
+    }
+    let mut x = STATE.get();
+    if x == 0 {
+        // A thread has its own address for it, and its own time of coming here first.
+        x = (STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now()) | 1;
+    }
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    STATE.set(x);
+    let bits = x.wrapping_mul(0x2545_F491_4F6C_DD1D);
+    // The upper half of a product scales without division; its bias is below limit in 2^64.
+    ((u128::from(bits) * limit as u128) >> 64) as usize
+}
