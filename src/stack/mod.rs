@@ -386,7 +386,9 @@ impl Cache {
             let batch = slots
                 .by_ref()
                 .filter(|slot| slot.dirty.swap(false, Relaxed));
-            let trimmed = batch.take(Self::BATCH).map(trim).count();
+            // No more than there are: the dirty ones are at the front, and the list is long.
+            let few = Self::BATCH.min(self.dirty);
+            let trimmed = batch.take(few).map(trim).count();
             self.dirty -= trimmed;
         }
     }
