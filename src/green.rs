@@ -203,6 +203,12 @@ impl Green {
         unsafe { self.context.prepare(self.stack, main) }
     }
 
+    /// The name of the thread that asks, which is this one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        // SAFETY: the thread keeps its `Shared` while it runs.
+        unsafe { self.shared.load(Ordering::Relaxed).as_ref() }.and_then(Shared::name)
+    }
+
     /// The stack: from the lowest usable address up.
     pub(crate) fn stack(&self) -> Bounds {
         self.stack

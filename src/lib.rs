@@ -26,12 +26,15 @@
 #[path = "../arch/mod.rs"]
 mod arch;
 mod atomic;
+#[allow(unsafe_code, reason = "messages behind locks and on stacks")]
+pub mod channel;
 #[allow(unsafe_code, reason = "stacks that change hands")]
 mod context;
 #[allow(unsafe_code, reason = "records that change hands")]
 mod current;
 #[allow(unsafe_code, reason = "intrusive timers")]
 mod driver;
+pub mod future;
 #[allow(unsafe_code, reason = "records at the top of stacks")]
 mod green;
 #[allow(unsafe_code, reason = "queues of records")]
@@ -47,16 +50,22 @@ pub mod sync;
 mod sys;
 #[allow(unsafe_code, reason = "closures and results that cross stacks")]
 mod thread;
+pub mod time;
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
 mod wait;
 
+pub use std::thread::{AccessError, LocalKey};
+
+pub use crate::future::block_on;
 pub use crate::thread::{
     Builder, JoinHandle, KernelThreadLock, Result, Scope, ScopedJoinHandle, Thread, ThreadId,
     available_parallelism, blocking, current, lock_kernel_thread, panicking, park, park_timeout,
-    scope, sleep, sleep_until, spawn, yield_now,
+    park_until, scope, sleep, sleep_until, spawn, yield_now,
 };
+#[allow(deprecated)]
+pub use crate::thread::{park_timeout_ms, sleep_ms};
 
 /// For tests: whether the code that asks runs with preemption off, where it must not allocate.
 #[doc(hidden)]

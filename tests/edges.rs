@@ -8,15 +8,18 @@
 
 mod common;
 
+use common::checking_allocator::{HELD_SIZE, HOLDS};
 use common::*;
 use greenthread as thread;
 use greenthread::Builder;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::fmt::Write as _;
 use std::hint::black_box;
+use std::io::Write as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -39,15 +42,25 @@ fn getpid() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// Forks; the child runs `part` and exits with its code, without unwinding into the test.
+/// How many seconds a child has before it counts as hanging. Each generation has less than the one
+/// that waits for it: so the first to stop is the one that hangs.
+static PATIENCE: AtomicU32 = AtomicU32::new(30);
+
+/// Forks; the child runs `part` and exits with its code, without unwinding into the test. If it
+/// hangs, it stops, for `wait` to look at it.
 fn fork(part: impl FnOnce() -> i32) -> i32 {
+    unsafe extern "C" fn stop(_: i32) {
+        // SAFETY: both are async-signal-safe.
+        unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+    }
     // SAFETY: the child only uses what must work after a fork, and leaves by `_exit` or `exit`.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid == 0 {
-        // SAFETY: plain calls. The alarm ends a child that hangs.
+        // SAFETY: plain calls, and a handler of the right type.
         unsafe {
-            libc::alarm(30);
+            libc::signal(libc::SIGALRM, stop as *const () as libc::sighandler_t);
+            libc::alarm(PATIENCE.fetch_sub(10, Relaxed));
             libc::_exit(part())
         }
     }
@@ -57,13 +70,43 @@ fn fork(part: impl FnOnce() -> i32) -> i32 {
 fn wait(pid: i32) -> ExitStatus {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
-    while unsafe { libc::waitpid(pid, &mut status, 0) } < 0 {
+    while unsafe { libc::waitpid(pid, &mut status, libc::WUNTRACED) } < 0 {
         assert_eq!(
             std::io::Error::last_os_error().raw_os_error(),
             Some(libc::EINTR)
         );
     }
-    ExitStatus::from_raw(status)
+    let status = ExitStatus::from_raw(status);
+    if status.stopped_signal().is_none() {
+        return status;
+    }
+    // SAFETY: a plain call. We may be a child ourselves, and are not to be stopped over this.
+    unsafe { libc::alarm(0) };
+    // Past the test's capture, which a forked child does not have.
+    let _ = std::io::stderr().write_all(state_of(pid).as_bytes());
+    // SAFETY: a plain call, about our own child.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    wait(pid)
+}
+
+/// What the threads of a stopped child are at: for whoever reads why a test failed.
+fn state_of(pid: i32) -> String {
+    let mut text = format!("child {pid} hangs:\n");
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    for task in tasks.into_iter().flatten().flatten() {
+        let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        let (name, call) = (read("comm"), read("syscall"));
+        let _ = writeln!(text, "{name:?} in system call {call:?}");
+    }
+    let backtraces = Command::new("gdb")
+        .args(["-batch", "-ex", "thread apply all backtrace", "-p"])
+        .arg(pid.to_string())
+        .stdin(Stdio::null())
+        .output();
+    match backtraces {
+        Ok(output) => text + &String::from_utf8_lossy(&output.stdout),
+        Err(error) => text + &format!("no backtraces, for there is no gdb: {error}\n"),
+    }
 }
 
 /// What a forked child must still be able to do; returns a code that says how far it came.
@@ -111,7 +154,9 @@ fn life_of_a_child(generation: usize) -> i32 {
         return 8;
     }
     if generation == 2 {
-        std::process::exit(7) // with all that runs at exit
+        // With all that runs at exit, but for std's part, which takes the lock that its threads take.
+        // SAFETY: no other thread runs any more.
+        unsafe { libc::exit(7) }
     }
     7
 }
@@ -180,6 +225,44 @@ fn a_fork_in_a_kernel_thread_takes_no_green_ones() {
             assert_life(wait(fork(|| life_of_a_child(1))));
         }
     });
+}
+
+/// std takes a lock of the whole process at the start and at the end of each of its threads. If
+/// one of them holds it at the fork, the child inherits a lock that nobody will release.
+#[test]
+fn a_fork_while_a_kernel_thread_ends_can_spawn() {
+    const SIZE: usize = 98_765;
+    let _w = watchdog("a_fork_while_a_kernel_thread_ends_can_spawn");
+    let (go, id) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicI32::new(0)),
+    );
+    // Started before and joined after: in kernel-thread mode it needs the lock itself.
+    let forker = thread::spawn({
+        let go = go.clone();
+        move || {
+            wait_until(|| go.load(Relaxed));
+            wait(fork(|| life_of_a_child(1)))
+        }
+    });
+    HELD_SIZE.store(SIZE, Relaxed);
+    // std keeps a copy of the name, and releases it under that lock.
+    let builder = std::thread::Builder::new().name("x".repeat(SIZE));
+    let its_id = id.clone();
+    let ending = builder
+        .spawn(move || its_id.store(gettid(), Relaxed))
+        .unwrap();
+    wait_until(|| {
+        let started = id.load(Relaxed) != 0;
+        let lives = || std::fs::exists(format!("/proc/self/task/{}", id.load(Relaxed))).unwrap();
+        HOLDS.load(Relaxed) || started && !lives()
+    });
+    println!("a kernel thread is held: {}", HOLDS.load(Relaxed));
+    go.store(true, Relaxed);
+    wait_until(|| forker.is_finished());
+    HELD_SIZE.store(0, Relaxed);
+    ending.join().unwrap();
+    assert_life(forker.join().unwrap());
 }
 
 #[test]

@@ -372,3 +372,18 @@ fn a_thread_starts_with_its_creators_signal_mask() {
         "the others' masks are their own"
     );
 }
+
+#[test]
+fn libc_knows_the_name_of_a_green_thread() {
+    let asked = thread::Builder::new()
+        .name("a name longer than libc keeps".into())
+        .spawn(|| {
+            let mut name = [0u8; 16];
+            // SAFETY: a buffer of that length.
+            let error = unsafe {
+                libc::pthread_getname_np(libc::pthread_self(), name.as_mut_ptr().cast(), name.len())
+            };
+            (error, name)
+        });
+    assert_eq!(asked.unwrap().join().unwrap(), (0, *b"a name longer t\0"));
+}

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "no bench uses all of it")]
 
+pub mod blocking;
+
 use std::sync::LazyLock;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::config::{self, MAX_PROCESSORS, invalid};
 use super::{Backend, KernelBackend, Mode, Runtime, prepare};
 use crate::sched::machine;
-use crate::sched::{Cluster, Config, interpose, preempt};
+use crate::sched::{Cluster, Config, fork, interpose, preempt};
 use crate::thread::builder::check_stack_size;
 
 const DEFAULT_STACK_SIZE: usize = 1 << 20;
@@ -156,6 +156,8 @@ impl Builder {
                 }
             },
         };
+        KernelBackend::prepare_forked_child(asked_stack, processors);
+        fork::register();
         let backend = match mode {
             Mode::Kernel => Backend::Kernel(KernelBackend::start(asked_stack, processors)),
             Mode::Green => {

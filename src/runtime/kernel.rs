@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::wait::Waiter;
 
+static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
+
 pub(crate) struct KernelBackend {
     pub(crate) stack_size: Option<usize>,
     pub(crate) processors: usize,
@@ -27,10 +29,18 @@ impl KernelBackend {
         }))
     }
 
+    /// Makes what a forked child would spawn on, as the process's first runtime is. Now: in the
+    /// child it might find itself half made by a thread that is not there.
+    pub(crate) fn prepare_forked_child(stack_size: Option<usize>, processors: usize) {
+        CHILD.get_or_init(|| KernelBackend::start(stack_size, processors));
+    }
+
     /// What a forked child spawns on.
     pub(crate) fn of_forked_child() -> &'static KernelBackend {
-        static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
-        CHILD.get_or_init(|| KernelBackend::start(None, 1))
+        match CHILD.get() {
+            Some(backend) => backend,
+            None => crate::sys::die("a child was forked from a process without a runtime"),
+        }
     }
 
     /// A thread is about to start.

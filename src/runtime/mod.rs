@@ -197,7 +197,6 @@ fn prepare(default_stack: usize) -> io::Result<&'static Result<(), String>> {
         }
         stack::init(crate::green::reserve(), default_stack).map_err(|error| error.to_string())?;
         stack::overflow::install(crate::green::name_of);
-        sched::fork::register();
         sched::setxid::wrap();
         thread::install_panic_hook();
         Ok(())

@@ -6,8 +6,13 @@
 //! from now on (it parks on futexes), nothing preempts it, new threads are kernel threads, and the
 //! queues are dropped as they are, without their locks. When the thread that forked returns, the
 //! process ends, as it would with a pthread.
+//!
+//! Invariant: the child takes no lock that a thread of the parent's may have held at the fork,
+//! unless libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads).
+//! That rules out the scheduler's locks, whatever is made at its first use, and std's threads
+//! (`thread::bare`).
 
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use crate::atomic::{AtomicBool, Ordering};
 use crate::thread::handle;
@@ -18,8 +23,14 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// registered one.
 static RSEQ: OnceLock<Option<isize>> = OnceLock::new();
 
-/// Registers the handler. Once per process.
+/// Registers the handler, once per process, and makes what the child will use.
 pub(crate) fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(register_first);
+}
+
+fn register_first() {
+    handle::make_key();
     RSEQ.get_or_init(|| {
         // SAFETY: names of glibc's two constants; what is found has these types.
         unsafe {

@@ -7,6 +7,7 @@
 //! | `sigaction`, `signal` | a handler must not move to another kernel thread half way: while it runs the mask differs and preemption declines; the preemption signal is added to its mask for those that run with an unchanged one (SA_NODEFER). And it is noted that the program has handlers |
 //! | `sigaltstack` | a green thread keeps its kernel thread's alternate stack: its own would stay behind when it moves |
 //! | `pthread_getattr_np` | a green thread's stack is its own; libc would ask the kernel about a thread id that is not one |
+//! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's |
 //!
 //! The real functions are found by `dlsym(RTLD_NEXT)`. In a shared library ours are not found before
 //! libc's, and in a static program there is no `dlsym`, but no green threads either.
@@ -32,6 +33,7 @@ pub(crate) fn reserve(signal: i32) {
         &SIGNAL,
         &SIGALTSTACK,
         &GETATTR,
+        &GETNAME,
     ] {
         real.address();
     }
@@ -61,6 +63,7 @@ static SIGACTION: Real = Real::new(c"sigaction");
 static SIGNAL: Real = Real::new(c"signal");
 static SIGALTSTACK: Real = Real::new(c"sigaltstack");
 static GETATTR: Real = Real::new(c"pthread_getattr_np");
+static GETNAME: Real = Real::new(c"pthread_getname_np");
 
 impl Real {
     const fn new(name: &'static CStr) -> Real {
@@ -87,7 +90,7 @@ impl Real {
 
 #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
 mod functions {
-    use core::ffi::c_int;
+    use core::ffi::{c_char, c_int};
     use core::mem::transmute;
 
     use super::*;
@@ -101,6 +104,7 @@ mod functions {
         unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
     type SetHandler = unsafe extern "C" fn(c_int, libc::sighandler_t) -> libc::sighandler_t;
     type SetStack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
+    type GetName = unsafe extern "C" fn(libc::pthread_t, *mut c_char, usize) -> c_int;
     type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
 
     /// Calls the real function, and marks the thread if it asked for a change.
@@ -204,6 +208,31 @@ mod functions {
                     libc::pthread_attr_setstack(attributes, bottom, bounds.top - bounds.bottom)
                 }
                 _ => transmute::<usize, GetAttributes>(GETATTR.address())(thread, attributes),
+            }
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pthread_getname_np(
+        thread: libc::pthread_t,
+        buffer: *mut c_char,
+        length: usize,
+    ) -> c_int {
+        /// As much of a name as the kernel keeps.
+        const KEPT: usize = 15;
+        // SAFETY: the caller's arguments: `buffer` has `length` bytes.
+        unsafe {
+            match current::green().and_then(|green| green.name()) {
+                Some(name) if thread == libc::pthread_self() => {
+                    if length <= KEPT {
+                        return libc::ERANGE;
+                    }
+                    let kept = name.len().min(KEPT);
+                    buffer.copy_from_nonoverlapping(name.as_ptr().cast(), kept);
+                    buffer.add(kept).write(0);
+                    0
+                }
+                _ => transmute::<usize, GetName>(GETNAME.address())(thread, buffer, length),
             }
         }
     }

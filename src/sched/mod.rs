@@ -306,6 +306,8 @@ pub(crate) fn ready(green: &'static Green) {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
             ready_from(&entered, green);
         }
+        // It waits in the parent, and cannot run here.
+        None if fork::is_child() => {}
         _ => {
             let _off = current::preemption_off();
             ready_globally(green);

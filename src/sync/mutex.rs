@@ -15,8 +15,9 @@ use crate::sys::clock;
 /// Protects data from being used by several threads at once: [`std::sync::Mutex`], which blocks
 /// only the green thread.
 ///
-/// It is fair in the long run: a thread that waits for more than a millisecond is handed the mutex
-/// as soon as it is unlocked. It takes eight bytes beside the data, and no allocation.
+/// It is fair in the long run: others may be faster than the first that waits. But if it has waited for
+/// a millisecond when that happens, the mutex is handed to it, and on in order, as long as those
+/// next in the queue have waited so long too. It takes eight bytes beside the data, and no allocation.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -185,7 +186,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
         match self.try_lock() {
             Ok(guard) => d.field("data", &&*guard),
             Err(TryLockError::Poisoned(error)) => d.field("data", &&**error.get_ref()),
-            Err(TryLockError::WouldBlock) => d.field("data", &format_args!("<locked>")),
+            Err(TryLockError::WouldBlock) => d.field("data", &"<locked>"),
         };
         d.field("poisoned", &self.is_poisoned());
         d.finish_non_exhaustive()

@@ -221,12 +221,9 @@ struct Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let mut locked = self.once.queue.lock();
-        let waiters = locked.pop_all();
         // A Release: pairs with the Acquires above.
-        let released = locked.release_if(|state| Some(state.without(RUNNING).with(self.leaves)));
-        drop(released);
-        waiters.wake();
+        let done = |state: State| state.without(RUNNING).with(self.leaves);
+        self.once.queue.lock().wake_all(done);
     }
 }
 

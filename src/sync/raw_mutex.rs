@@ -28,8 +28,8 @@
 //!    waiter; and whoever leaves with `WOKEN` either takes the mutex or gives `WOKEN` back in one
 //!    step with seeing that it is held.
 //!
-//! Orderings: setting `HELD` is Acquire and clearing it Release; a mutex that is handed over is published
-//! by the wake-up.
+//! Orderings: setting `HELD` is Acquire and clearing it Release. A mutex that is handed over is acquired by
+//! who hands it over, in the waiter's name, and published by the wake-up.
 
 use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
@@ -89,7 +89,8 @@ impl RawMutex {
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<u64>) -> bool {
         let mut spins = SPINS;
-        let mut since = 0;
+        let mut since = None;
+        let mut position = Position::Back;
         // As long as it was woken and has not queued again, `WOKEN` means this thread.
         let mut woken = 0;
         let mut starving = 0;
@@ -108,12 +109,7 @@ impl RawMutex {
                 core::hint::spin_loop();
                 continue;
             }
-            let position = if since == 0 {
-                since = clock::now();
-                Position::Back
-            } else {
-                Position::Front
-            };
+            let since = *since.get_or_insert_with(clock::now);
             let waited = self.queue.wait(position, 0, deadline, |state| {
                 (!is_free(state)).then(|| state.without(woken).with(starving))
             });
@@ -128,6 +124,7 @@ impl RawMutex {
                         }
                         return true;
                     }
+                    position = Position::Front;
                     woken = WOKEN;
                     starving = if late { STARVING } else { 0 };
                 }
@@ -152,7 +149,9 @@ impl RawMutex {
     #[inline(never)]
     fn unlock_contended(&self) {
         let mut locked = self.queue.lock();
-        let state = locked.state();
+        // Acquire: pairs with the Release in `unlock`, perhaps of one who has held it since the caller did
+        // and has still to come here: what he did is handed over too.
+        let state = locked.state(Acquire);
         let starving = state.has(STARVING);
         if state.has(HELD) || !starving && state.has(WOKEN) {
             // Who has taken it since, or who was woken since, goes on from here.

@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::io;
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use super::handle::Thread;
 use super::scope::{Scope, ScopedJoinHandle};
 use super::spawn::{self, Joiner, Result};
 use crate::runtime::{Backend, Runtime};
 use crate::stack;
+use crate::sys::clock;
 
 /// Configures a new thread, as [`std::thread::Builder`].
 ///
@@ -166,6 +169,56 @@ impl<T> JoinHandle<T> {
     /// The payload with which the thread panicked.
     pub fn join(self) -> Result<T> {
         self.0.join()
+    }
+
+    /// Waits until the thread has ended, for `timeout` at most. std has no such thing.
+    ///
+    /// # Errors
+    /// The handle itself, if the time was up first: the thread goes on and can still be joined.
+    /// What the thread panicked with is in the inner result.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let parked = greenthread::spawn(greenthread::park);
+    /// let parked = parked.join_timeout(Duration::from_millis(1)).unwrap_err();
+    /// parked.thread().unpark();
+    /// assert!(parked.join_timeout(Duration::MAX).unwrap().is_ok());
+    /// ```
+    ///
+    /// # Panics
+    /// If a thread waits for itself.
+    pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::after(timeout))
+    }
+
+    /// [`JoinHandle::join_timeout`] with a point in time.
+    ///
+    /// # Errors
+    /// As [`JoinHandle::join_timeout`].
+    ///
+    /// # Panics
+    /// If a thread waits for itself.
+    pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::at(deadline))
+    }
+
+    fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
+        self.0.join_by(deadline).map_err(JoinHandle)
+    }
+
+    /// For the future: see [`Joiner::poll`].
+    pub(crate) fn poll_end(&self, waker: &Waker) -> bool {
+        self.0.poll(waker)
+    }
+
+    /// For the future: what [`JoinHandle::join`] returns, after a yes of `poll_end`.
+    pub(crate) fn after_end(self) -> Result<T> {
+        self.0.after_end()
+    }
+
+    /// For the future: takes back the waker of a `poll_end`.
+    pub(crate) fn forget_waker(&self) {
+        self.0.forget_waker();
     }
 
     /// Whether the thread's closure has returned; it may still be running thread-local destructors.

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use super::end::End;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::current as me;
 use crate::wait::Waiter;
@@ -29,8 +30,7 @@ pub(crate) struct Shared {
     name: Option<Box<str>>,
     /// The token of `park` and `unpark`.
     token: Waiter,
-    /// Woken when the thread has run its last destructor; `join` waits for it.
-    pub(crate) ended: Waiter,
+    pub(super) end: End,
 }
 
 impl Shared {
@@ -39,7 +39,7 @@ impl Shared {
             id: AtomicU64::new(0),
             name,
             token: Waiter::new(),
-            ended: Waiter::new(),
+            end: End::new(),
         })
     }
 
@@ -127,22 +127,26 @@ fn unknown_kernel_thread() -> Thread {
     Thread(Shared::new(std::thread::current().name().map(Into::into)))
 }
 
-/// Makes `thread` the handle of this kernel thread, which has none yet.
-pub(crate) fn set_kernel_thread(thread: Thread) {
+/// The key whose destructor drops a kernel thread's count; `None` if the system has none left.
+pub(crate) fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
         KERNEL_THREAD.set(core::ptr::null());
-        // SAFETY: the count below.
+        // SAFETY: the count that `set_kernel_thread` left.
         drop(unsafe { Arc::from_raw(shared.cast::<Shared>()) });
     }
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
-    let key = KEY.get_or_init(|| {
+    *KEY.get_or_init(|| {
         let mut key = 0;
         // SAFETY: a valid place and a destructor of the right type.
         (unsafe { libc::pthread_key_create(&mut key, Some(forget)) } == 0).then_some(key)
-    });
+    })
+}
+
+/// Makes `thread` the handle of this kernel thread, which has none yet.
+pub(crate) fn set_kernel_thread(thread: Thread) {
     let shared = Arc::into_raw(thread.0);
     KERNEL_THREAD.set(shared);
-    if let Some(key) = *key {
+    if let Some(key) = make_key() {
         // SAFETY: a valid key. If it fails, or there is none, one record is not freed.
         unsafe { libc::pthread_setspecific(key, shared.cast()) };
     }

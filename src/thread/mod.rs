@@ -4,7 +4,9 @@
 //! A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
 //! `spawn`.
 
+mod bare;
 pub(crate) mod builder;
+mod end;
 pub(crate) mod handle;
 mod panic_hook;
 mod scope;
@@ -65,6 +67,17 @@ pub fn park_timeout(duration: Duration) {
     handle::with_token(|token| token.wait(Some(deadline)));
 }
 
+/// [`park`], until `deadline` at most.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// greenthread::park_until(Instant::now() + Duration::from_millis(1)); // nobody unparks us
+/// ```
+pub fn park_until(deadline: Instant) {
+    let deadline = clock::at(deadline);
+    handle::with_token(|token| token.wait(Some(deadline)));
+}
+
 /// Blocks for at least `duration`; other threads run meanwhile.
 ///
 /// ```
@@ -75,6 +88,18 @@ pub fn park_timeout(duration: Duration) {
 /// ```
 pub fn sleep(duration: Duration) {
     sleep_to(clock::after(duration));
+}
+
+/// [`sleep`], for so many milliseconds.
+#[deprecated(note = "as in std: use `sleep`")]
+pub fn sleep_ms(ms: u32) {
+    sleep(Duration::from_millis(u64::from(ms)));
+}
+
+/// [`park_timeout`], for so many milliseconds.
+#[deprecated(note = "as in std: use `park_timeout`")]
+pub fn park_timeout_ms(ms: u32) {
+    park_timeout(Duration::from_millis(u64::from(ms)));
 }
 
 /// Blocks until `deadline`; returns at once if it has passed.

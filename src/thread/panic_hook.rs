@@ -1,5 +1,5 @@
 //! std's panic message names the thread by what std knows of it, and std knows no names of green
-//! threads.
+//! threads, nor of those of a forked child.
 //!
 //! So if the program has std's own hook when the runtime starts, a hook takes its place that prints
 //! the same message with the green thread's name, and leaves everything else to std's. A program's
@@ -40,7 +40,7 @@ fn is_same(a: &Hook, b: &Hook) -> bool {
 }
 
 fn message(info: &PanicHookInfo<'_>, default: &Hook) {
-    if crate::current::green().is_none() {
+    if crate::current::green().is_none() && !crate::sched::fork::is_child() {
         return default(info);
     }
     let thread = super::current();

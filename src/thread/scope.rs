@@ -8,11 +8,13 @@ use core::marker::PhantomData;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::builder::Builder;
 use super::handle::Thread;
 use super::spawn::{Joiner, Result};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sys::clock;
 use crate::wait::Waiter;
 
 /// What a scope and its threads share.
@@ -139,6 +141,32 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     /// The payload with which the thread panicked; the scope then does not report it.
     pub fn join(self) -> Result<T> {
         self.joiner.join()
+    }
+
+    /// Waits for `timeout` at most; see [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout).
+    ///
+    /// # Errors
+    /// The handle itself, if the time was up first.
+    ///
+    /// # Panics
+    /// If a thread waits for itself.
+    pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::after(timeout))
+    }
+
+    /// [`ScopedJoinHandle::join_timeout`] with a point in time.
+    ///
+    /// # Errors
+    /// The handle itself, if the time was up first.
+    ///
+    /// # Panics
+    /// If a thread waits for itself.
+    pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
+        self.join_by(clock::at(deadline))
+    }
+
+    fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
+        self.joiner.join_by(deadline).map_err(Self::new)
     }
 
     /// Whether the thread's closure has returned.

@@ -2,7 +2,7 @@
 //!
 //! `spawn` takes a stack, lays [`body`] on it, and makes the thread ready. `body` runs the closure,
 //! leaves its result in the packet, runs the thread-local destructors, and says that the thread has
-//! ended; the run loop buries it.
+//! ended (`end`); the run loop buries it.
 //!
 //! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with
 //! preemption on, before it leaves its stack for the last time.
@@ -12,7 +12,10 @@ use core::marker::PhantomData;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 
+use super::bare;
+use super::end::End;
 use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
 use crate::atomic::Ordering;
@@ -54,7 +57,13 @@ pub(super) struct Joiner<T> {
     thread: Thread,
     packet: Arc<Packet<T>>,
     /// In kernel-thread mode: joined, so that the thread is over with all that C does at its end.
-    kernel: Option<std::thread::JoinHandle<()>>,
+    kernel: Option<Kernel>,
+}
+
+/// A kernel thread: std's, or, in a forked child, one without std.
+enum Kernel {
+    Std(std::thread::JoinHandle<()>),
+    Bare(bare::Handle),
 }
 
 impl<T> Joiner<T> {
@@ -66,14 +75,52 @@ impl<T> Joiner<T> {
         Arc::strong_count(&self.packet) == 1
     }
 
-    pub(super) fn join(mut self) -> Result<T> {
+    fn end(&self) -> &End {
+        &self.thread.shared().end
+    }
+
+    fn forbid_self(&self) {
         assert!(
             !handle::is_current(self.thread.shared()),
             "failed to join thread: it would wait for itself"
         );
+    }
+
+    pub(super) fn join(self) -> Result<T> {
+        self.forbid_self();
+        if self.kernel.is_none() {
+            self.end().wait(None);
+        }
+        self.after_end()
+    }
+
+    /// Gives itself back if the thread has not ended by `deadline` (monotonic nanoseconds).
+    pub(super) fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
+        self.forbid_self();
+        if self.end().wait(Some(deadline)) {
+            Ok(self.after_end())
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Whether the thread has ended; if not, `waker` is called when it has. After a yes,
+    /// [`Joiner::after_end`] does not wait.
+    pub(super) fn poll(&self, waker: &Waker) -> bool {
+        self.end().poll(waker)
+    }
+
+    pub(super) fn forget_waker(&self) {
+        self.end().forget_waker();
+    }
+
+    /// The result; the thread has ended. In kernel-thread mode it may still have C's destructors to
+    /// run (pthread keys'): those are waited for.
+    pub(super) fn after_end(mut self) -> Result<T> {
         match self.kernel.take() {
-            Some(kernel) => drop(kernel.join()),
-            None => drop(self.thread.shared().ended.wait(None)),
+            Some(Kernel::Std(kernel)) => drop(kernel.join()),
+            Some(Kernel::Bare(kernel)) => kernel.join(),
+            None => {}
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
@@ -223,14 +270,19 @@ fn body<F: FnOnce() -> T, T>(green: &'static Green, work: Work<F, T>) {
     // SAFETY: the thread's own block, at the end of its life.
     unsafe { tls::exit() };
     if sched::fork::is_child() && current::green().is_none() {
-        // The thread that forked has returned in the child: nobody else is there.
-        std::process::exit(0);
+        // The thread that forked has returned in the child: nobody else is there. As libc does when
+        // the last pthread ends; std's `exit` takes a lock that may be held for ever (`bare`).
+        // SAFETY: no other thread runs, or else it is as in any C program.
+        unsafe { libc::exit(0) };
     }
-    // SAFETY: the count that `start_green` gave to the thread.
-    let shared =
-        unsafe { Arc::from_raw(green.shared.swap(core::ptr::null_mut(), Ordering::Relaxed)) };
-    shared.ended.wake();
-    drop(shared);
+    // SAFETY: the count that `start_green` gave to the thread, which gives it up below.
+    let shared = unsafe { &*green.shared.load(Ordering::Relaxed) };
+    if shared.end.come() {
+        // SAFETY: the thread's own block, at the end of its life again.
+        unsafe { tls::exit() };
+    }
+    // SAFETY: as above; whoever asks for the current thread has done so.
+    drop(unsafe { Arc::from_raw(green.shared.swap(core::ptr::null_mut(), Ordering::Relaxed)) });
     current::forbid_preemption(green);
 }
 
@@ -241,38 +293,47 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
     shared: Arc<Shared>,
     stack_size: Option<usize>,
     work: Work<F, T>,
-) -> io::Result<std::thread::JoinHandle<()>> {
-    let mut builder = std::thread::Builder::new();
-    if let Some(name) = shared.name() {
-        builder = builder.name(name.into());
-    }
-    if let Some(size) = stack_size.or(backend.stack_size) {
+) -> io::Result<Kernel> {
+    let stack_size = stack_size.or(backend.stack_size);
+    if let Some(size) = stack_size {
         crate::stack::check_size(size)?;
-        builder = builder.stack_size(size);
     }
     backend.enter();
+    let (forked, named) = (sched::fork::is_child(), shared.clone());
     let main = move || {
-        /// Counts the thread out, after every other thread-local destructor that was
-        /// registered later.
-        struct End(&'static KernelBackend);
-        impl Drop for End {
+        /// Says that the thread has ended, and counts it out, after every other thread-local
+        /// destructor that was registered later. (What a waker registers now runs after this.)
+        struct Last(&'static KernelBackend, Thread);
+        impl Drop for Last {
             fn drop(&mut self) {
+                let _ = self.1.shared().end.come();
                 self.0.leave();
             }
         }
         thread_local! {
-            static END: std::cell::RefCell<Option<End>> = const { std::cell::RefCell::new(None) };
+            static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) };
         }
-        END.with(|end| *end.borrow_mut() = Some(End(backend)));
-        handle::set_kernel_thread(Thread::new(shared));
+        if let (true, Some(name)) = (forked, shared.name()) {
+            bare::set_name(name);
+        }
+        let thread = Thread::new(shared);
+        LAST.set(Some(Last(backend, thread.clone())));
+        handle::set_kernel_thread(thread);
         work.run();
     };
-    // SAFETY: lifetimes are the caller's promise.
-    match unsafe { builder.spawn_unchecked(main) } {
-        Ok(handle) => Ok(handle),
-        Err(error) => {
-            backend.leave();
-            Err(error)
+    let started = if forked {
+        // SAFETY: lifetimes are the caller's promise; `run` catches panics.
+        unsafe { bare::spawn(stack_size, main) }.map(Kernel::Bare)
+    } else {
+        let mut builder = std::thread::Builder::new();
+        if let Some(name) = named.name() {
+            builder = builder.name(name.into());
         }
-    }
+        if let Some(size) = stack_size {
+            builder = builder.stack_size(size);
+        }
+        // SAFETY: lifetimes are the caller's promise.
+        unsafe { builder.spawn_unchecked(main) }.map(Kernel::Std)
+    };
+    started.inspect_err(|_| backend.leave())
 }

@@ -108,8 +108,8 @@ pub(crate) unsafe fn enter() {
 /// Preemptible.
 ///
 /// # Safety
-/// Runs on the green thread, once; after it the thread runs no code that uses a thread-local with a
-/// destructor.
+/// Runs on the green thread. After it the thread runs no code that uses a thread-local with a
+/// destructor, unless this is then called again.
 pub(crate) unsafe fn exit() {
     const ITERATIONS: usize = 4; // PTHREAD_DESTRUCTOR_ITERATIONS
     let layout = layout();

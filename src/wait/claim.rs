@@ -109,8 +109,15 @@ impl Node {
         self.wait.set(wait);
     }
 
-    pub(crate) fn is_linked(&self) -> bool {
-        !self.next.get().is_null()
+    /// The wait that it belongs to.
+    pub(crate) fn wait(&self) -> *const Wait {
+        self.wait.get()
+    }
+
+    /// [`Wait::give_up`] of its wait, called by the waiting thread.
+    pub(crate) fn give_up(&self) -> bool {
+        // SAFETY: the caller is the thread that keeps it.
+        unsafe { &*self.wait.get() }.give_up()
     }
 
     /// Ends the wait in the name of this node. True: the caller must hand over, then wake.

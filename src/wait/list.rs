@@ -14,6 +14,7 @@
 use core::ptr;
 
 use super::claim::{Claimed, Node};
+use crate::atomic::Cell;
 
 pub(crate) struct List {
     head: *const Node,
@@ -99,30 +100,139 @@ impl List {
     }
 
     /// Claims the first that can be claimed, and takes it out.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
+        self.pop_if(|_| true)
+    }
+
+    /// [`List::pop`], as far as the nodes at the front fit.
+    #[inline]
+    pub(crate) fn pop_if(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
         loop {
-            let node = self.head;
-            if node.is_null() {
-                return None;
-            }
-            // SAFETY: invariant 2; once claimed, its thread waits for us.
-            unsafe {
-                let claimed = (*node).claim();
-                self.remove(node);
-                if claimed {
-                    return Some(Claimed::new(node));
-                }
+            let node: *const Node = self.first().filter(|node| fits(node))?;
+            // SAFETY: in this list.
+            if let Some(claimed) = unsafe { self.take(node) } {
+                return Some(claimed);
             }
         }
     }
 
-    /// Claims all that can be claimed, and takes them out, in order.
-    pub(crate) fn pop_all(&mut self) -> Chain {
+    /// The first that is like that.
+    #[inline]
+    pub(crate) fn first_where(&self, like: impl Fn(&Node) -> bool) -> Option<&Node> {
+        let mut node = self.head;
+        while !node.is_null() {
+            // SAFETY: invariant 2.
+            let this = unsafe { &*node };
+            if like(this) {
+                return Some(this);
+            }
+            node = this.next.get();
+            if node == self.head {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Takes a node out. `None`: its claim was lost.
+    ///
+    /// # Safety
+    /// It is in this list.
+    pub(crate) unsafe fn take(&mut self, node: *const Node) -> Option<Claimed> {
+        // SAFETY: invariant 2; once claimed, its thread waits for us.
+        unsafe {
+            let claimed = (*node).claim();
+            self.remove(node);
+            claimed.then(|| Claimed::new(node))
+        }
+    }
+
+    /// Claims the first that is like that and can be claimed, and takes it out.
+    #[inline]
+    pub(crate) fn pop_where(&mut self, like: impl Fn(&Node) -> bool) -> Option<Claimed> {
+        loop {
+            let node: *const Node = self.first_where(&like)?;
+            // SAFETY: in this list.
+            if let Some(claimed) = unsafe { self.take(node) } {
+                return Some(claimed);
+            }
+        }
+    }
+
+    /// Claims the first few that can be claimed and takes them out, in order; the rest, if there
+    /// is one, goes to `crowd`.
+    ///
+    /// # Safety
+    /// `crowd` is new, stays where it is, and is told to wake its members after the list's lock is
+    /// released.
+    pub(crate) unsafe fn pop_all(&mut self, crowd: &Crowd) -> Chain {
         let mut chain = Chain::new();
-        while let Some(claimed) = self.pop() {
-            chain.push(claimed);
+        while !chain.is_long() {
+            match self.pop() {
+                Some(claimed) => chain.push(claimed),
+                None => return chain,
+            }
+        }
+        if !self.is_empty() {
+            // SAFETY: the crowd's promise is the caller's. Before the first is behind the last.
+            unsafe { self.push_back(&crowd.sentinel) };
+            self.head = ptr::null();
+            crowd.is_used.set(true);
         }
         chain
+    }
+}
+
+/// Waits that stood in a list at one moment and are to be woken, a few at a time: so neither is the
+/// list locked nor preemption off for as long as it takes to wake many.
+///
+/// They form a circle without a head, closed by a node that is nobody's. A wait that is over before it
+/// is claimed takes its node out as ever: that concerns the neighbours only.
+pub(crate) struct Crowd {
+    sentinel: Node,
+    /// Whether anybody ever was in it: known without the lock.
+    is_used: Cell<bool>,
+}
+
+impl Crowd {
+    pub(crate) fn new() -> Crowd {
+        Crowd {
+            sentinel: Node::new(ptr::null()),
+            is_used: Cell::new(false),
+        }
+    }
+
+    /// Wakes all, each few under `lock`, which is that of the list where they were.
+    #[inline]
+    pub(crate) fn wake<G>(&self, lock: impl Fn() -> G) {
+        if self.is_used.get() {
+            self.wake_few_at_a_time(lock);
+        }
+    }
+
+    #[cold]
+    fn wake_few_at_a_time<G>(&self, lock: impl Fn() -> G) {
+        let mut any = true;
+        while any {
+            let mut chain = Chain::new();
+            let guard = lock();
+            while !chain.is_long() && any {
+                let node = self.sentinel.next.get();
+                any = !ptr::eq(node, &self.sentinel);
+                // SAFETY: in the circle, so it is alive, or the sentinel, which is nobody's: then it
+                // is taken out and not claimed.
+                unsafe {
+                    let claimed = any && (*node).claim();
+                    List::new().remove(node);
+                    if claimed {
+                        chain.push(Claimed::new(node));
+                    }
+                }
+            }
+            drop(guard);
+            chain.wake();
+        }
     }
 }
 
@@ -131,18 +241,24 @@ impl List {
 pub(crate) struct Chain {
     first: *const Node,
     last: *const Node,
+    length: usize,
 }
+
+/// So many are claimed under one lock.
+const FEW: usize = if cfg!(greenthread_model) { 1 } else { 64 };
 
 impl Chain {
     pub(crate) const fn new() -> Chain {
         Chain {
             first: ptr::null(),
             last: ptr::null(),
+            length: 0,
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_null()
+    /// Whether it is time to release the lock and wake these.
+    pub(crate) fn is_long(&self) -> bool {
+        self.length >= FEW
     }
 
     pub(crate) fn push(&mut self, claimed: Claimed) {
@@ -156,6 +272,7 @@ impl Chain {
             }
         }
         self.last = node;
+        self.length += 1;
     }
 
     /// Lets them all go on. Call it without a lock that others may want.

@@ -72,6 +72,12 @@ impl Waiter {
         }
     }
 
+    /// For who would wait: whether the wait would end at once. Whoever wakes after a no sees what the
+    /// caller did before it asked.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.ticket.is_notified()
+    }
+
     fn wait_on_kernel_thread(&self, deadline: Option<u64>) -> Outcome {
         match self.ticket.commit(By::Kernel) {
             Commit::Notified => return Outcome::Notified,

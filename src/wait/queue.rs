@@ -25,7 +25,7 @@
 use core::ptr;
 
 use super::claim::{Claimed, Ended, Node, Wait};
-use super::list::{Chain, List};
+use super::list::{Crowd, List};
 use crate::atomic::{AtomicUsize, Ordering, const_fn};
 use crate::current::{self, PreemptionOff};
 use crate::sys;
@@ -176,33 +176,9 @@ impl WaitQueue {
         deadline: Option<u64>,
         decide: impl FnMut(State) -> Option<State>,
     ) -> Waited {
-        let wait = Wait::new();
-        let node = Node::new(&wait);
-        node.tag.set(tag);
-        {
-            let mut locked = self.lock();
-            // SAFETY: `wait` and `node` stay where they are until the node was taken or removed.
-            unsafe {
-                match position {
-                    Position::Front => locked.list.push_front(&node),
-                    Position::Back => locked.list.push_back(&node),
-                }
-            }
-            if let Err(mut locked) = locked.release_if(decide) {
-                // SAFETY: queued above, in this list.
-                unsafe { locked.list.remove(&node) };
-                return Waited::Refused;
-            }
-        }
-        match wait.wait(deadline) {
-            Ended::Taken(_) => Waited::Woken(node.outcome.get()),
-            Ended::TimedOut => {
-                let mut locked = self.lock();
-                // SAFETY: in this list, or taken out of it by who lost the claim.
-                unsafe { locked.list.remove(&node) };
-                Waited::TimedOut
-            }
-        }
+        self.lock()
+            .wait(position, tag, deadline, decide, || ())
+            .unwrap_or(Waited::Refused)
     }
 }
 
@@ -216,8 +192,8 @@ pub(crate) struct Locked<'a> {
 
 impl Locked<'_> {
     /// The owner's flags now; they may change any time.
-    pub(crate) fn state(&self) -> State {
-        self.queue.state(Ordering::Relaxed)
+    pub(crate) fn state(&self, order: Ordering) -> State {
+        self.queue.state(order)
     }
 
     /// What the first in the queue waits for.
@@ -227,14 +203,71 @@ impl Locked<'_> {
 
     /// Takes the first, whose wait ends with `outcome` when it is woken.
     pub(crate) fn pop(&mut self, outcome: usize) -> Option<Claimed> {
+        self.pop_if(outcome, |_| true)
+    }
+
+    /// [`Locked::pop`], as far as the tags at the front fit. `None` does not say that the first, if
+    /// there is one, does not fit: those that left by themselves are passed over.
+    pub(crate) fn pop_if(
+        &mut self,
+        outcome: usize,
+        fits: impl Fn(usize) -> bool,
+    ) -> Option<Claimed> {
         self.list
-            .pop()
+            .pop_if(|node| fits(node.tag.get()))
             .inspect(|claimed| claimed.node().outcome.set(outcome))
     }
 
-    /// Takes all; their waits end with outcome 0.
-    pub(crate) fn pop_all(&mut self) -> Chain {
-        self.list.pop_all()
+    /// Wakes all that wait now, after the list was given back with the flags that `decide` makes of
+    /// those it is told. Their waits end with outcome 0.
+    pub(crate) fn wake_all(mut self, mut decide: impl FnMut(State) -> State) {
+        let queue = self.queue;
+        let crowd = Crowd::new();
+        // SAFETY: it is woken below.
+        let first = unsafe { self.list.pop_all(&crowd) };
+        let released = self.release_if(|state| Some(decide(state)));
+        drop(released);
+        first.wake();
+        crowd.wake(|| queue.lock());
+    }
+
+    /// [`WaitQueue::wait`] for who has the list already, and gets it back if it need not wait.
+    /// `then` is done while the thread is queued, before it blocks, with preemption as it was
+    /// before the list was taken; it must not panic.
+    pub(crate) fn wait(
+        mut self,
+        position: Position,
+        tag: usize,
+        deadline: Option<u64>,
+        decide: impl FnMut(State) -> Option<State>,
+        then: impl FnOnce(),
+    ) -> Result<Waited, Self> {
+        let queue = self.queue;
+        let wait = Wait::new();
+        let node = Node::new(&wait);
+        node.tag.set(tag);
+        // SAFETY: `wait` and `node` stay where they are until the node was taken or removed.
+        unsafe {
+            match position {
+                Position::Front => self.list.push_front(&node),
+                Position::Back => self.list.push_back(&node),
+            }
+        }
+        if let Err(mut locked) = self.release_if(decide) {
+            // SAFETY: queued above, in this list.
+            unsafe { locked.list.remove(&node) };
+            return Err(locked);
+        }
+        then();
+        match wait.wait(deadline) {
+            Ended::Taken(_) => Ok(Waited::Woken(node.outcome.get())),
+            Ended::TimedOut => {
+                let mut locked = queue.lock();
+                // SAFETY: in this list, or taken out of it by who lost the claim.
+                unsafe { locked.list.remove(&node) };
+                Ok(Waited::TimedOut)
+            }
+        }
     }
 
     /// Gives the list back together with the flags that `decide` makes of those it is told, in one

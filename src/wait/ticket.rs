@@ -12,9 +12,12 @@
 //! | `PARKED`   | (never)     | (never)             | `NOTIFIED`, **resume**          | `EXPIRED`, **resume** | (never) |
 //! | `ASLEEP`   | (never)     | (never)             | `NOTIFIED`, **futex wake**      | `EXPIRED`             | (never) |
 //!
-//! `consume`, `commit` and `resumed` belong to the waiter (`commit`, for a green thread, to the
-//! scheduler that has just left its stack); `notify` and `expire` to anybody, but only a kernel
-//! thread itself expires its own sleep.
+//! `is_notified` looks, changes nothing, and is a read-modify-write all the same: of two that write
+//! something, change the word, and look at what the other wrote, one sees it (`thread::end`).
+//!
+//! `consume`, `commit`, `is_notified` and `resumed` belong to the waiter (`commit`, for a green
+//! thread, to the scheduler that has just left its stack); `notify` and `expire` to anybody, but only
+//! a kernel thread itself expires its own sleep.
 //!
 //! # Invariants
 //!
@@ -42,8 +45,8 @@
 //! - context → resumer: Release in `commit`, Acquire in `notify` and `expire` where they leave
 //!   `PARKED`.
 //! - what the notifier wrote → waiter: Release in `notify`, Acquire in `consume`, `commit` (when it
-//!   fails) and `resumed`. Every change is a read-modify-write, so a later notification or expiry
-//!   does not hide an earlier one (they continue its release sequence).
+//!   fails), `is_notified` and `resumed`. Every change is a read-modify-write, so a later
+//!   notification or expiry does not hide an earlier one (they continue its release sequence).
 //! - what the timer did with its entry → waiter: Release in `expire`, the same Acquires.
 
 use crate::atomic::{
@@ -133,6 +136,14 @@ impl Ticket {
             && self.word.swap(EMPTY, Acquire) == NOTIFIED
     }
 
+    /// The waiter looks whether there is a token, and leaves it. If there is none, whoever leaves one
+    /// later sees what the waiter did before.
+    pub(crate) fn is_notified(&self) -> bool {
+        // Acquire: what the notifier wrote; partner: Release in `notify`.
+        // Release: what the waiter did; partner: Acquire in `notify`.
+        self.word.fetch_or(0, AcqRel) == NOTIFIED
+    }
+
     /// Parks the waiter, whose context is saved, unless a notification or the timer came first.
     #[inline]
     pub(crate) fn commit(&self, by: By) -> Commit {
@@ -159,9 +170,10 @@ impl Ticket {
     /// Leaves a token, and says whom the caller must now resume.
     #[inline]
     pub(crate) fn notify(&self) -> Found {
-        // Acquire: the saved context; partner: Release in `commit`.
+        // Acquire: the saved context; partner: Release in `commit`. Or what the waiter did before it
+        // looked; partner: Release in `is_notified`.
         // Release: what the caller wrote for the waiter; partners: Acquire in `consume`, `commit`,
-        // `resumed`.
+        // `is_notified`, `resumed`.
         match self.word.swap(NOTIFIED, AcqRel) {
             PARKED => Found::Green,
             ASLEEP => Found::Kernel,

@@ -13,7 +13,7 @@
 #![allow(dead_code)] // every test file uses its own part of this
 
 #[path = "../support/checking_allocator.rs"]
-mod checking_allocator;
+pub mod checking_allocator;
 
 use greenthread::runtime::{Mode, Runtime};
 use std::os::unix::process::ExitStatusExt;

@@ -16,7 +16,8 @@
 //!    the least that stands in for it.
 //! 3. Write `<protocol>.rs`: small executions, first with a bound of 2. Data that the protocol
 //!    protects are `loom::cell::UnsafeCell`s; who is never woken is a deadlock, which the checker
-//!    reports. Threads that wait are spawned, and do not wait for anything of the checker's.
+//!    reports. Threads that wait are spawned, and do not wait for anything of the checker's. Where
+//!    `check` takes too long, `check_newest` affords a higher bound; do both.
 //! 4. List the models below, and in `build.rs` the sources and the mutants: for each ordering, and for
 //!    each thing that the header's invariants say, one that lacks it.
 //!
@@ -105,11 +106,11 @@ macro_rules! models {
 }
 
 models! {
-    ticket: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out;
+    ticket: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out one_sees_the_other;
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
     idle: one_readier two_readiers;
     claim: two_lists two_lists_and_a_deadline;
-    queue: gate tokens tokens_and_a_deadline;
+    queue: gate baton baton_and_a_deadline;
     mutex: excludes barging with_a_deadline starving starving_at_times;
     once: runs_once panics_once waits;
 }

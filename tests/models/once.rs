@@ -57,6 +57,8 @@ pub(crate) fn runs_once() {
     });
 }
 
+struct OnPurpose;
+
 impl World {
     /// A call whose closure panics if it is the first. True: it returned.
     fn call(&self) -> bool {
@@ -64,15 +66,18 @@ impl World {
             self.once.call_once_force(|state| {
                 self.run();
                 if !state.is_poisoned() {
-                    resume_unwind(Box::new("on purpose"));
+                    resume_unwind(Box::new(OnPurpose));
                 }
             });
         };
-        let returned = catch_unwind(AssertUnwindSafe(call)).is_ok();
-        if returned {
-            self.see(2);
+        match catch_unwind(AssertUnwindSafe(call)) {
+            Ok(()) => {
+                self.see(2);
+                true
+            }
+            Err(payload) if payload.is::<OnPurpose>() => false,
+            Err(found) => resume_unwind(found),
         }
-        returned
     }
 }
 

@@ -3,6 +3,13 @@
 //! a thread that it is to run itself.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+/// A release of so many bytes waits for as long as this says so: for a test that needs somebody to
+/// stand still in the middle of what he does. 0 holds nobody.
+pub static HELD_SIZE: AtomicUsize = AtomicUsize::new(0);
+/// Whether somebody is held.
+pub static HOLDS: AtomicBool = AtomicBool::new(false);
 
 struct Checking;
 
@@ -26,6 +33,11 @@ unsafe impl GlobalAlloc for Checking {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         check("release");
+        while layout.size() == HELD_SIZE.load(Relaxed) {
+            HOLDS.store(true, Relaxed);
+            // SAFETY: takes nothing and cannot fail.
+            unsafe { libc::sched_yield() };
+        }
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(pointer, layout) }
     }

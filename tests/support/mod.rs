@@ -7,6 +7,9 @@
 #![allow(dead_code)] // each test file uses its own part
 
 mod checking_allocator;
+pub mod ledger;
+pub mod line;
+pub mod storm;
 
 use greenthread::runtime::{Mode, Runtime};
 use std::process::Command;
@@ -39,13 +42,18 @@ impl Rng {
 
     /// `GT_SEED`, else one from the clock; printed either way, so that a run can be repeated.
     pub fn from_env() -> Rng {
+        Rng::from_env_with_seed().0
+    }
+
+    /// The same, with the seed.
+    pub fn from_env_with_seed() -> (Rng, u64) {
         let given = std::env::var("GT_SEED")
             .ok()
             .map(|seed| seed.parse().expect("GT_SEED"));
         let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
         let seed = given.unwrap_or_else(clock);
         eprintln!("seed: GT_SEED={seed}");
-        Rng::new(seed)
+        (Rng::new(seed), seed)
     }
 
     pub fn next(&mut self) -> u64 {

@@ -1,5 +1,5 @@
 // The work in Go, with the command line of the Rust program:
-// run NAME KIND THREADS WORKERS OPS prints NAME ns_per_op.
+// run NAME KIND N WORKERS OPS prints NAME ns_per_op.
 package main
 
 import (
@@ -14,18 +14,19 @@ import (
 
 func main() {
 	if len(os.Args) != 7 {
-		fmt.Fprintln(os.Stderr, "usage: run NAME KIND THREADS WORKERS OPS")
+		fmt.Fprintln(os.Stderr, "usage: run NAME KIND N WORKERS OPS")
 		os.Exit(1)
 	}
 	name, kind := os.Args[2], os.Args[3]
-	threads, workers, ops := number(os.Args[4]), number(os.Args[5]), number(os.Args[6])
+	n, workers, ops := number(os.Args[4]), number(os.Args[5]), number(os.Args[6])
 	runtime.GOMAXPROCS(workers)
 
-	once := map[string]func(threads, ops int) time.Duration{
+	once := map[string]func(n, ops int) time.Duration{
 		"spawn": spawn, "yield": yield, "wake": wake,
+		"ping-pong": pingPong, "stream": stream, "mutex": mutex,
 	}[kind]
-	once(threads, ops/5)
-	elapsed := once(threads, ops)
+	once(n, ops/5)
+	elapsed := once(n, ops)
 	fmt.Printf("%s %.2f\n", name, float64(elapsed.Nanoseconds())/float64(ops))
 }
 
@@ -92,4 +93,76 @@ func wake(_, ops int) time.Duration {
 		<-mine
 	}
 	return time.Since(start)
+}
+
+func pingPong(capacity, ops int) time.Duration {
+	there, back := make(chan int, capacity), make(chan int, capacity)
+	go func() {
+		for range ops {
+			back <- <-there
+		}
+	}()
+	start := time.Now()
+	for trip := range ops {
+		there <- trip
+		if <-back != trip {
+			panic("not what was sent")
+		}
+	}
+	return time.Since(start)
+}
+
+func stream(pairs, ops int) time.Duration {
+	channel := make(chan int, 100)
+	var all sync.WaitGroup
+	all.Add(2 * pairs)
+	start := time.Now()
+	for range pairs {
+		go func() {
+			for range ops / pairs {
+				<-channel
+			}
+			all.Done()
+		}()
+		go func() {
+			for message := range ops / pairs {
+				channel <- message
+			}
+			all.Done()
+		}()
+	}
+	all.Wait()
+	return time.Since(start)
+}
+
+// The lock is held until all have come to it.
+func mutex(threads, ops int) time.Duration {
+	var count int
+	var lock sync.Mutex
+	var arrived atomic.Int64
+	var all sync.WaitGroup
+	all.Add(threads)
+	lock.Lock()
+	for range threads {
+		go func() {
+			arrived.Add(1)
+			for range ops / threads {
+				lock.Lock()
+				count++
+				lock.Unlock()
+			}
+			all.Done()
+		}()
+	}
+	for arrived.Load() < int64(threads) {
+		runtime.Gosched()
+	}
+	start := time.Now()
+	lock.Unlock()
+	all.Wait()
+	elapsed := time.Since(start)
+	if count != ops/threads*threads {
+		panic("an increment was lost")
+	}
+	return elapsed
 }

@@ -9,10 +9,13 @@
 //! 1. All contenders of a row do the same number of operations with the same number of workers.
 //! 2. All work is done and timed inside the runtime measured, after a warm-up of the same kind,
 //!    in a process that has started no other runtime.
-//! 3. A contender that fails or hangs shows as such in its row and disturbs no other.
+//! 3. A contender that lacks what a row needs takes no part in it; one that fails or hangs shows as such in its row and disturbs no other.
 
+#[path = "../../support/blocking.rs"]
+mod blocking;
 mod on_greenthread;
 mod on_may;
+mod on_std;
 mod on_tokio;
 mod table;
 mod work;
@@ -28,19 +31,27 @@ use table::Row;
 use work::Work;
 
 /// What is measured, and how many operations a measurement takes.
-const WORKS: [(Work, u64); 6] = [
+const WORKS: [(Work, u64); 13] = [
     (Work::Spawn(1), 100_000),
     (Work::Spawn(1000), 100_000),
     (Work::Yield(2), 1_000_000),
     (Work::Yield(10), 1_000_000),
     (Work::Yield(1000), 1_000_000),
     (Work::Wake, 400_000),
+    (Work::PingPong(1), 200_000),
+    (Work::PingPong(0), 200_000),
+    (Work::Stream(1), 1_000_000),
+    (Work::Stream(4), 1_000_000),
+    (Work::Mutex(2), 1_000_000),
+    (Work::Mutex(100), 1_000_000),
+    (Work::Mutex(1000), 1_000_000),
 ];
 
 /// Far beyond what any measurement takes: who is not done by then hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-const USAGE: &str = "usage: greenthread-peers [--rounds N] [spawn|yield|wake]...";
+const USAGE: &str = "usage: greenthread-peers [--rounds N] [--workers N] [WORD]...
+  WORD: part of a row's name, or its kind: spawn, yield, wake, ping-pong, stream or mutex";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -66,6 +77,8 @@ fn run(args: &[String]) -> Option<()> {
         "greenthread" => on_greenthread::measure,
         "tokio" => on_tokio::measure,
         "may" => on_may::measure,
+        "std" => on_std::measure,
+        "crossbeam" => on_std::measure_crossbeam,
         _ => return None,
     };
     let work = Work::parse(kind, n.parse().ok()?)?;
@@ -75,45 +88,54 @@ fn run(args: &[String]) -> Option<()> {
     Some(())
 }
 
-/// All rows, as a markdown table.
+/// The rows asked for, as a markdown table.
 fn compare(args: &[String]) -> Option<()> {
-    let (mut rounds, mut kinds) = (7, Vec::new());
+    let (mut rounds, mut workers, mut words) = (7, vec![2, 1], Vec::new());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
+        let mut number = || args.next()?.parse().ok().filter(|&n: &usize| n > 0);
         match arg.as_str() {
-            "--rounds" => rounds = args.next()?.parse().ok().filter(|&rounds| rounds > 0)?,
-            "spawn" | "yield" | "wake" => kinds.push(arg.as_str()),
-            _ => return None,
+            "--rounds" => rounds = number()?,
+            "--workers" => workers = vec![number()?],
+            option if option.starts_with('-') => return None,
+            word => words.push(word),
         }
     }
+    let asked_for = |work: Work| words.is_empty() || words.iter().any(|word| work.matches(word));
+    let rows: Vec<(Work, u64, usize)> = workers
+        .into_iter()
+        .flat_map(|workers| WORKS.map(|(work, ops)| (work, ops, workers)))
+        .filter(|&(work, ..)| asked_for(work))
+        .collect();
 
     let me = env::current_exe().expect("no path to this program");
-    let mut contenders = ["greenthread", "tokio", "may"]
+    let mut contenders = ["greenthread", "tokio", "may", "std", "crossbeam"]
         .map(|name| (name, me.clone()))
         .to_vec();
     match build_go(me.parent().expect("a program lies in a directory")) {
         Some(go) => contenders.push(("Go", go)),
         None => eprintln!("no `go` on PATH, or it fails to build: going on without Go"),
     }
+    contenders.retain(|(name, _)| {
+        rows.iter()
+            .any(|(work, _, workers)| work.is_for(name, *workers))
+    });
 
     let names: Vec<&str> = contenders.iter().map(|&(name, _)| name).collect();
     println!("Nanoseconds an operation: median (best) of {rounds} interleaved rounds.\n");
     println!("{}", table::head(&names));
-    for workers in [2, 1] {
-        for (work, ops) in WORKS {
-            if !kinds.is_empty() && !kinds.contains(&work.kind()) {
-                continue;
-            }
-            let mut row = Row::new(contenders.len());
-            for round in 0..rounds {
-                for turn in 0..contenders.len() {
-                    let i = (round + turn) % contenders.len();
-                    let (name, program) = &contenders[i];
+    for (work, ops, workers) in rows {
+        let mut row = Row::new(contenders.len());
+        for round in 0..rounds {
+            for turn in 0..contenders.len() {
+                let i = (round + turn) % contenders.len();
+                let (name, program) = &contenders[i];
+                if work.is_for(name, workers) {
                     row.add(i, in_a_process(program, name, work, workers, ops));
                 }
             }
-            println!("{}", row.show(&names, &work.to_string(), workers));
         }
+        println!("{}", row.show(&names, &work.to_string(), workers));
     }
     Some(())
 }
@@ -122,7 +144,7 @@ fn compare(args: &[String]) -> Option<()> {
 fn in_a_process(program: &Path, name: &str, work: Work, workers: usize, ops: u64) -> Option<f64> {
     let mut child = Command::new(program)
         .args(["run", name, work.kind()])
-        .args([work.threads() as u64, workers as u64, ops].map(|n| n.to_string()))
+        .args([work.n() as u64, workers as u64, ops].map(|n| n.to_string()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

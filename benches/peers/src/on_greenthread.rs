@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
+use greenthread::channel::{Receiver, Sender, bounded};
 use greenthread::runtime::{Mode, Runtime};
+use greenthread::sync::Mutex;
 
-use crate::work::Work;
+use crate::blocking::{self, Green};
+use crate::work::{CAPACITY, Work};
 
 /// The time `ops` operations take, after a warm-up.
 pub fn measure(work: Work, workers: usize, ops: u64) -> Duration {
@@ -19,6 +22,18 @@ pub fn measure(work: Work, workers: usize, ops: u64) -> Duration {
         Work::Spawn(threads) => spawn(threads, ops),
         Work::Yield(threads) => yields(threads, ops),
         Work::Wake => wake(ops),
+        Work::PingPong(capacity) => {
+            let channel = || ends(bounded(capacity));
+            blocking::ping_pong::<Green>(ops, channel(), channel())
+        }
+        Work::Stream(pairs) => {
+            let (send, receive) = ends(bounded(CAPACITY));
+            blocking::stream::<Green>(ops, vec![send; pairs], vec![receive; pairs])
+        }
+        Work::Mutex(threads) => {
+            static COUNT: Mutex<u64> = Mutex::new(0);
+            blocking::mutex::<Green, _>(threads as u64, ops, || COUNT.lock().unwrap())
+        }
     };
     let both = move || {
         once(ops / 5);
@@ -96,4 +111,14 @@ fn wake(ops: u64) -> Duration {
     let elapsed = start.elapsed();
     partner.join().unwrap();
     elapsed
+}
+
+/// A channel's send and receive operations.
+fn ends(
+    (sender, receiver): (Sender<u64>, Receiver<u64>),
+) -> (impl Fn(u64) + Clone, impl Fn() -> u64 + Clone) {
+    (
+        move |message| sender.send(message).unwrap(),
+        move || receiver.recv().unwrap(),
+    )
 }

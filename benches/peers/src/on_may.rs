@@ -1,12 +1,15 @@
 //! The work on may, with its default stacks (32 KiB) and pool. Its API is nearly std's, but its
-//! `spawn` is unsafe: a coroutine must not touch thread-locals across a switch.
+//! `spawn` is unsafe: a coroutine must not touch thread-locals across a switch. All its channels
+//! are unbounded, so its senders never wait.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use may::coroutine::{self, JoinHandle};
+use may::sync::{Mutex, mpmc, mpsc};
 
+use crate::blocking::{self, Threads};
 use crate::work::Work;
 
 /// The time `ops` operations take, after a warm-up.
@@ -16,6 +19,22 @@ pub fn measure(work: Work, workers: usize, ops: u64) -> Duration {
         Work::Spawn(threads) => spawn(threads, ops),
         Work::Yield(threads) => yields(threads, ops),
         Work::Wake => wake(ops),
+        Work::PingPong(_) => {
+            let channel = || mpsc_ends(mpsc::channel());
+            blocking::ping_pong::<Coroutines>(ops, channel(), channel())
+        }
+        Work::Stream(1) => {
+            let (send, receive) = mpsc_ends(mpsc::channel());
+            blocking::stream::<Coroutines>(ops, vec![send], vec![receive])
+        }
+        Work::Stream(pairs) => {
+            let (send, receive) = mpmc_ends(mpmc::channel());
+            blocking::stream::<Coroutines>(ops, vec![send; pairs], vec![receive; pairs])
+        }
+        Work::Mutex(threads) => {
+            static COUNT: LazyLock<Mutex<u64>> = LazyLock::new(Mutex::default);
+            blocking::mutex::<Coroutines, _>(threads as u64, ops, || COUNT.lock().unwrap())
+        }
     };
     let both = move || {
         once(ops / 5);
@@ -100,4 +119,38 @@ fn wake(ops: u64) -> Duration {
     let elapsed = begin.elapsed();
     partner.join().unwrap();
     elapsed
+}
+
+/// may's coroutines.
+struct Coroutines;
+
+impl Threads for Coroutines {
+    fn spawn(f: impl FnOnce() + Send + 'static) -> impl FnOnce() {
+        let handle = start(f);
+        || handle.join().unwrap()
+    }
+
+    fn nap() {
+        coroutine::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The send and receive operations of a channel with one receiver.
+fn mpsc_ends(
+    (sender, receiver): (mpsc::Sender<u64>, mpsc::Receiver<u64>),
+) -> (impl Fn(u64), impl Fn() -> u64) {
+    (
+        move |message| sender.send(message).unwrap(),
+        move || receiver.recv().unwrap(),
+    )
+}
+
+/// The send and receive operations of a channel with many receivers.
+fn mpmc_ends(
+    (sender, receiver): (mpmc::Sender<u64>, mpmc::Receiver<u64>),
+) -> (impl Fn(u64) + Clone, impl Fn() -> u64 + Clone) {
+    (
+        move |message| sender.send(message).unwrap(),
+        move || receiver.recv().unwrap(),
+    )
 }

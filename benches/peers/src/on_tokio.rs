@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
 use tokio::task;
 
-use crate::work::Work;
+use crate::work::{CAPACITY, Work};
 
 /// The time `ops` operations take, after a warm-up.
 pub fn measure(work: Work, workers: usize, ops: u64) -> Duration {
@@ -20,6 +20,12 @@ pub fn measure(work: Work, workers: usize, ops: u64) -> Duration {
         Work::Spawn(threads) => spawn(threads, ops).await,
         Work::Yield(threads) => yields(threads, ops).await,
         Work::Wake => wake(ops).await,
+        Work::PingPong(capacity) => ping_pong(capacity, ops).await,
+        Work::Stream(pairs) => {
+            assert_eq!(pairs, 1, "tokio's receivers cannot be cloned");
+            stream(ops).await
+        }
+        Work::Mutex(threads) => mutex(threads, ops).await,
     };
     let both = async move {
         once(ops / 5).await;
@@ -86,5 +92,68 @@ async fn wake(ops: u64) -> Duration {
     }
     let elapsed = start.elapsed();
     partner.await.unwrap();
+    elapsed
+}
+
+async fn ping_pong(capacity: usize, ops: u64) -> Duration {
+    let (there, mut theirs) = mpsc::channel(capacity);
+    let (back, mut mine) = mpsc::channel(capacity);
+    let partner = task::spawn(async move {
+        for _ in 0..ops {
+            back.send(theirs.recv().await.unwrap()).await.unwrap();
+        }
+    });
+    let start = Instant::now();
+    for trip in 0..ops {
+        there.send(trip).await.unwrap();
+        assert_eq!(mine.recv().await, Some(trip));
+    }
+    let elapsed = start.elapsed();
+    partner.await.unwrap();
+    elapsed
+}
+
+async fn stream(ops: u64) -> Duration {
+    let start = Instant::now();
+    let (sender, mut receiver) = mpsc::channel(CAPACITY);
+    let receiver = task::spawn(async move {
+        for _ in 0..ops {
+            receiver.recv().await.unwrap();
+        }
+    });
+    let sender = task::spawn(async move {
+        for message in 0..ops {
+            sender.send(message).await.unwrap();
+        }
+    });
+    sender.await.unwrap();
+    receiver.await.unwrap();
+    start.elapsed()
+}
+
+/// The lock is held until all have come to it.
+async fn mutex(threads: usize, ops: u64) -> Duration {
+    let share = ops / threads as u64;
+    let all = Arc::new((AtomicUsize::new(0), Mutex::new(0)));
+    let held = all.1.lock().await;
+    let runner = |all: Arc<(AtomicUsize, Mutex<u64>)>| async move {
+        all.0.fetch_add(1, Relaxed);
+        for _ in 0..share {
+            *all.1.lock().await += 1;
+        }
+    };
+    let handles: Vec<_> = (0..threads)
+        .map(|_| task::spawn(runner(all.clone())))
+        .collect();
+    while all.0.load(Relaxed) < threads {
+        task::yield_now().await;
+    }
+    let start = Instant::now();
+    drop(held);
+    for handle in handles {
+        handle.await.unwrap();
+    }
+    let elapsed = start.elapsed();
+    assert_eq!(*all.1.lock().await, share * threads as u64);
     elapsed
 }

@@ -1,6 +1,7 @@
 //! The markdown table: one row per work and number of workers; first contender against the rest.
 
-/// The measurements of one row: for each contender its rounds, or `None` once one has failed.
+/// The measurements of one row: for each contender its rounds, or `None` once one has failed. Who
+/// takes no part has no rounds.
 pub struct Row(Vec<Option<Vec<f64>>>);
 
 impl Row {
@@ -23,6 +24,7 @@ impl Row {
         let mut line = format!("| {work} | {workers} |");
         for rounds in &mut self.0 {
             line += &match rounds {
+                Some(rounds) if rounds.is_empty() => " – |".to_string(),
                 Some(rounds) => {
                     rounds.sort_by(f64::total_cmp);
                     format!(" {:.1} ({:.1}) |", median(rounds), rounds[0])
@@ -35,7 +37,10 @@ impl Row {
 
     /// The first contender's `figure` as a share of the lowest of its peers'.
     fn ratio(&self, names: &[&str], figure: impl Fn(&[f64]) -> f64) -> String {
-        let mut figures = self.0.iter().map(|rounds| rounds.as_deref().map(&figure));
+        let mut figures = self.0.iter().map(|rounds| {
+            let rounds = rounds.as_deref().filter(|rounds| !rounds.is_empty());
+            rounds.map(&figure)
+        });
         let ours = figures.next().flatten();
         let best = figures
             .zip(&names[1..])

@@ -132,30 +132,18 @@ macro_rules! shadowed {
     )*};
 }
 
+macro_rules! fetches {
+    ($value:ty: $($name:ident)*) => {$(
+        pub(crate) fn $name(&self, value: $value, order: Ordering) -> $value {
+            self.modify(|atomic| atomic.$name(value, order))
+        }
+    )*};
+}
+
 shadowed! {
-    AtomicU32 of u32 = 0, {}
-    AtomicUsize of usize = 0, {
-        pub(crate) fn fetch_sub(&self, value: usize, order: Ordering) -> usize {
-            self.modify(|atomic| atomic.fetch_sub(value, order))
-        }
-
-        pub(crate) fn fetch_or(&self, value: usize, order: Ordering) -> usize {
-            self.modify(|atomic| atomic.fetch_or(value, order))
-        }
-
-        pub(crate) fn fetch_and(&self, value: usize, order: Ordering) -> usize {
-            self.modify(|atomic| atomic.fetch_and(value, order))
-        }
-    }
-    AtomicU64 of u64 = 0, {
-        pub(crate) fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-            self.modify(|atomic| atomic.fetch_add(value, order))
-        }
-
-        pub(crate) fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
-            self.modify(|atomic| atomic.fetch_sub(value, order))
-        }
-    }
+    AtomicU32 of u32 = 0, { fetches! { u32: fetch_or } }
+    AtomicUsize of usize = 0, { fetches! { usize: fetch_sub fetch_or fetch_and } }
+    AtomicU64 of u64 = 0, { fetches! { u64: fetch_add fetch_sub } }
     AtomicPtr<P> of *mut P = std::ptr::null_mut(), {}
 }
 

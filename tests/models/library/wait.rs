@@ -4,6 +4,7 @@ use loom::{
     cell::UnsafeCell,
     thread::{self, Thread},
 };
+use std::thread::panicking;
 
 use crate::atomic::Ordering::Relaxed;
 
@@ -78,6 +79,9 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.alive.with_mut(|_| ());
+        // A model that failed has no threads any more.
+        if !panicking() {
+            self.alive.with_mut(|_| ());
+        }
     }
 }

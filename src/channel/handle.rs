@@ -1,0 +1,26 @@
+//! What a select needs of a sender or receiver, whatever its messages are.
+
+use std::time::Instant;
+
+use super::rights::{Attempt, Right};
+use crate::wait::claim::Node;
+
+pub(super) trait Handle {
+    /// Selects the operation if it would not block. Else, if there is a node, queues it.
+    ///
+    /// # Safety
+    /// The node and its wait stay where they are until [`Handle::leave`].
+    unsafe fn attempt(&self, node: Option<&Node>) -> Attempt;
+
+    /// Takes the node out of the queue that `attempt` has put it in, if it is still there.
+    fn leave(&self, node: &Node);
+
+    /// The operation, which was selected, is not completed.
+    fn give_back(&self, right: Right);
+
+    /// Whether the operation would not block.
+    fn is_ready(&self) -> bool;
+
+    /// When it will be ready by itself.
+    fn deadline(&self) -> Option<Instant>;
+}

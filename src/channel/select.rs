@@ -1,0 +1,404 @@
+//! [`Select`]: the first of several operations.
+//!
+//! The work is in `selecting`; this is what a user sees of it.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::selecting::{self, Operation, SelectedOperation};
+use super::{
+    ReadyTimeoutError, Receiver, SelectTimeoutError, Sender, TryReadyError, TrySelectError,
+};
+use crate::channel::shared::Until;
+
+/// Waits for the first of a number of operations that need not be known when the program is written.
+///
+/// Operations are added by [`Select::send`] and [`Select::recv`], each of which gives an index. Then
+///
+/// - [`select`](Select::select) and its kin choose one that does not block, and the
+///   [`SelectedOperation`] must be completed;
+/// - [`ready`](Select::ready) and its kin only say which one would not block, maybe wrongly: others
+///   may be faster.
+///
+/// Not blocking includes failing, because the channel is disconnected. If several operations
+/// are ready, a random one is chosen, unless the select is [biased](Select::new_biased).
+///
+/// Where the operations are known, the macro [`select!`](crate::select) is easier.
+///
+/// # Examples
+///
+/// The first message of any of a list of receivers:
+///
+/// ```
+/// use greenthread::channel::{Receiver, RecvError, Select, unbounded};
+///
+/// fn recv_any<T>(receivers: &[Receiver<T>]) -> Result<T, RecvError> {
+///     let mut select = Select::new();
+///     for receiver in receivers {
+///         select.recv(receiver);
+///     }
+///     let operation = select.select();
+///     let index = operation.index();
+///     operation.recv(&receivers[index])
+/// }
+///
+/// let (s1, r1) = unbounded();
+/// let (_s2, r2) = unbounded();
+/// greenthread::spawn(move || s1.send(7).unwrap());
+/// assert_eq!(recv_any(&[r1, r2]), Ok(7));
+/// ```
+pub struct Select<'a> {
+    operations: Vec<Operation<'a>>,
+    next_index: usize,
+    biased: bool,
+}
+
+// SAFETY: the nodes in the operations are used only as long as one of the methods blocks, and those
+// need it exclusively; the handles are only used to look for peers and to queue, under their channels'
+// locks. A message is moved out only by the handle that is passed to `SelectedOperation`.
+unsafe impl Send for Select<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Select<'_> {}
+
+impl<'a> Select<'a> {
+    /// Without operations.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let select = greenthread::channel::Select::new();
+    /// # drop(select);
+    /// ```
+    pub fn new() -> Select<'a> {
+        Select {
+            operations: Vec::new(),
+            next_index: 0,
+            biased: false,
+        }
+    }
+
+    /// Without operations. Of those that are ready, the first that was added will be chosen.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    ///
+    /// let ((s1, r1), (s2, r2)) = (unbounded(), unbounded());
+    /// s1.send(1).unwrap();
+    /// s2.send(2).unwrap();
+    /// let mut select = Select::new_biased();
+    /// select.recv(&r2);
+    /// select.recv(&r1);
+    /// assert_eq!(select.ready(), 0);
+    /// ```
+    pub fn new_biased() -> Select<'a> {
+        Select {
+            biased: true,
+            ..Select::new()
+        }
+    }
+
+    /// Adds sending; the index of the operation.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    ///
+    /// let (s, r) = unbounded();
+    /// let mut select = Select::new();
+    /// let sending = select.send(&s);
+    /// let operation = select.select();
+    /// assert_eq!(operation.index(), sending);
+    /// operation.send(&s, 1).unwrap();
+    /// assert_eq!(r.recv(), Ok(1));
+    /// ```
+    pub fn send<T>(&mut self, s: &'a Sender<T>) -> usize {
+        self.add(Operation::send(s))
+    }
+
+    /// Adds receiving; the index of the operation.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    ///
+    /// let (s, r) = unbounded();
+    /// s.send(1).unwrap();
+    /// let mut select = Select::new();
+    /// let receiving = select.recv(&r);
+    /// let operation = select.select();
+    /// assert_eq!(operation.index(), receiving);
+    /// assert_eq!(operation.recv(&r), Ok(1));
+    /// ```
+    pub fn recv<T>(&mut self, r: &'a Receiver<T>) -> usize {
+        self.add(Operation::recv(r))
+    }
+
+    fn add(&mut self, mut operation: Operation<'a>) -> usize {
+        let index = self.next_index;
+        operation.index = index;
+        self.operations.push(operation);
+        self.next_index += 1;
+        index
+    }
+
+    /// Removes an operation. The indices of the others stay, and this one is not used again.
+    ///
+    /// # Panics
+    ///
+    /// There is no operation with this index.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    ///
+    /// let ((_s1, r1), (_s2, r2)) = (unbounded::<u8>(), unbounded::<u8>());
+    /// let mut select = Select::new();
+    /// let first = select.recv(&r1);
+    /// select.recv(&r2);
+    /// select.remove(first);
+    /// assert!(select.try_select().is_err());
+    /// ```
+    pub fn remove(&mut self, index: usize) {
+        assert!(
+            index < self.next_index,
+            "index out of bounds; {} >= {}",
+            index,
+            self.next_index
+        );
+        let position = self
+            .operations
+            .iter()
+            .position(|operation| operation.index == index)
+            .expect("no operation with this index");
+        self.operations.remove(position);
+    }
+
+    /// Selects an operation if one does not block.
+    ///
+    /// # Errors
+    ///
+    /// All of them would block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    ///
+    /// let (s, r) = unbounded();
+    /// let mut select = Select::new();
+    /// select.recv(&r);
+    /// assert!(select.try_select().is_err());
+    /// s.send(1).unwrap();
+    /// let operation = select.try_select().unwrap();
+    /// assert_eq!(operation.recv(&r), Ok(1));
+    /// ```
+    pub fn try_select(&mut self) -> Result<SelectedOperation<'a>, TrySelectError> {
+        self.select_until(Until::Now).ok_or(TrySelectError)
+    }
+
+    /// Selects the first operation that does not block, and blocks until then.
+    ///
+    /// # Panics
+    ///
+    /// There are no operations.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    ///
+    /// let (s, r) = unbounded();
+    /// greenthread::spawn(move || s.send(1).unwrap());
+    /// let mut select = Select::new();
+    /// select.recv(&r);
+    /// assert_eq!(select.select().recv(&r), Ok(1));
+    /// ```
+    pub fn select(&mut self) -> SelectedOperation<'a> {
+        match self.select_until(Until::Never) {
+            Some(operation) => operation,
+            None => selecting::without_operations(),
+        }
+    }
+
+    /// Selects the first operation that does not block, blocking for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// All of them would have blocked all the time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    /// use std::time::Duration;
+    ///
+    /// let (_s, r) = unbounded::<u8>();
+    /// let mut select = Select::new();
+    /// select.recv(&r);
+    /// assert!(select.select_timeout(Duration::from_millis(1)).is_err());
+    /// ```
+    pub fn select_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
+        self.select_until(Until::After(timeout))
+            .ok_or(SelectTimeoutError)
+    }
+
+    /// Selects the first operation that does not block, blocking until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// All of them would have blocked all the time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (_s, r) = unbounded::<u8>();
+    /// let mut select = Select::new();
+    /// select.recv(&r);
+    /// let deadline = Instant::now() + Duration::from_millis(1);
+    /// assert!(select.select_deadline(deadline).is_err());
+    /// ```
+    pub fn select_deadline(
+        &mut self,
+        deadline: Instant,
+    ) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
+        self.select_until(Until::At(deadline))
+            .ok_or(SelectTimeoutError)
+    }
+
+    fn select_until(&mut self, until: Until) -> Option<SelectedOperation<'a>> {
+        selecting::select_until(&mut self.operations, until, self.biased)
+    }
+
+    /// An operation that would not block, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// All of them would block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    ///
+    /// let (s, r) = unbounded();
+    /// let mut select = Select::new();
+    /// let receiving = select.recv(&r);
+    /// assert!(select.try_ready().is_err());
+    /// s.send(1).unwrap();
+    /// assert_eq!(select.try_ready(), Ok(receiving));
+    /// ```
+    pub fn try_ready(&mut self) -> Result<usize, TryReadyError> {
+        self.ready_until(Until::Now).ok_or(TryReadyError)
+    }
+
+    /// The first operation that would not block; blocks until there is one.
+    ///
+    /// It may be wrong when it returns, or even have been wrong before: others may be faster. Use the
+    /// non-blocking forms.
+    ///
+    /// # Panics
+    ///
+    /// There are no operations.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    ///
+    /// let (s, r) = unbounded();
+    /// greenthread::spawn(move || s.send(1).unwrap());
+    /// let mut select = Select::new();
+    /// select.recv(&r);
+    /// assert_eq!(select.ready(), 0);
+    /// assert_eq!(r.try_recv(), Ok(1));
+    /// ```
+    pub fn ready(&mut self) -> usize {
+        match self.ready_until(Until::Never) {
+            Some(index) => index,
+            None => selecting::without_operations(),
+        }
+    }
+
+    /// The first operation that would not block; blocks for at most `timeout`. See
+    /// [`Select::ready`].
+    ///
+    /// # Errors
+    ///
+    /// All of them would have blocked all the time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    /// use std::time::Duration;
+    ///
+    /// let (_s, r) = unbounded::<u8>();
+    /// let mut select = Select::new();
+    /// select.recv(&r);
+    /// assert!(select.ready_timeout(Duration::from_millis(1)).is_err());
+    /// ```
+    pub fn ready_timeout(&mut self, timeout: Duration) -> Result<usize, ReadyTimeoutError> {
+        self.ready_until(Until::After(timeout))
+            .ok_or(ReadyTimeoutError)
+    }
+
+    /// The first operation that would not block; blocks until `deadline` at most. See
+    /// [`Select::ready`].
+    ///
+    /// # Errors
+    ///
+    /// All of them would have blocked all the time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, unbounded};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (_s, r) = unbounded::<u8>();
+    /// let mut select = Select::new();
+    /// select.recv(&r);
+    /// let deadline = Instant::now() + Duration::from_millis(1);
+    /// assert!(select.ready_deadline(deadline).is_err());
+    /// ```
+    pub fn ready_deadline(&mut self, deadline: Instant) -> Result<usize, ReadyTimeoutError> {
+        self.ready_until(Until::At(deadline))
+            .ok_or(ReadyTimeoutError)
+    }
+
+    fn ready_until(&mut self, until: Until) -> Option<usize> {
+        selecting::ready_until(&mut self.operations, until, self.biased)
+    }
+}
+
+impl<'a> Clone for Select<'a> {
+    fn clone(&self) -> Select<'a> {
+        Select {
+            operations: self.operations.clone(),
+            ..*self
+        }
+    }
+}
+
+impl Default for Select<'_> {
+    fn default() -> Self {
+        Select::new()
+    }
+}
+
+impl fmt::Debug for Select<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("Select { .. }")
+    }
+}

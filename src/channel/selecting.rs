@@ -1,0 +1,474 @@
+//! How the first of several operations is found, for `Select` and `select!`.
+//!
+//! Each [`Operation`] has a handle (a sender or receiver, whatever its messages) and a node. They are
+//! looked at in random order, or as they stand if the select is biased, in rounds:
+//!
+//! 1. Look at all of them without queueing. One that would not block is selected.
+//! 2. With a fresh [`Wait`], look at each again under its channel's lock, and queue its node in the
+//!    same critical section if it would block.
+//! 3. Wait, until one of the nodes is taken, the time is up, or a timer's message is due.
+//! 4. Take all nodes out of their queues. If one was taken with something, that is selected; else go
+//!    round again.
+//!
+//! | in step 2 an operation | and the own wait | then |
+//! |---|---|---|
+//! | would block | | is queued |
+//! | would not block | could be given up | is selected (an observer: is the answer) |
+//! | would not block | was claimed: a queued node was taken | step 3 tells which one |
+//! | has a peer | could be given up, but the peer is going | next round |
+//!
+//! Giving up the own wait before claiming a peer is what keeps two selects that find each other
+//! on two channels from both having, or both being, a peer. In that case both may miss; they go
+//! round again in another order.
+//!
+//! What is selected is a [`Right`], which [`SelectedOperation`] completes or gives back: exactly one
+//! of the two, since it is taken out of the option that holds it.
+//!
+//! Invariants:
+//! 1. Nodes are queued in step 2 and out of all queues after step 4. In between only shared references
+//!    to the operations are used, and no user code runs.
+//! 2. A select is never its own peer: channels skip nodes of the same wait.
+
+use core::cell::Cell;
+use core::ptr;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::handle::Handle;
+use super::rights::{Attempt, Right};
+use super::shared::Until;
+use super::state::{DONE, GRANTED, OBSERVER, PAIRED, SELECT, TRY_AGAIN};
+use super::timer::sleep_until;
+use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
+use crate::sys::clock;
+use crate::wait::claim::{Claimed, Ended, Node, Wait};
+
+/// An operation that may be selected.
+pub struct Operation<'a> {
+    handle: &'a dyn Handle,
+    node: Node,
+    /// The position of the operation to be looked at when this one's turn would be.
+    turn: Cell<usize>,
+    /// What the user calls it by.
+    pub(super) index: usize,
+}
+
+impl<'a> Operation<'a> {
+    /// Sends.
+    pub fn send<T>(sender: &'a Sender<T>) -> Operation<'a> {
+        Operation::new(sender)
+    }
+
+    /// Receives.
+    pub fn recv<T>(receiver: &'a Receiver<T>) -> Operation<'a> {
+        Operation::new(receiver)
+    }
+
+    fn new(handle: &'a dyn Handle) -> Operation<'a> {
+        Operation {
+            handle,
+            node: Node::new(ptr::null()),
+            turn: Cell::new(0),
+            index: 0,
+        }
+    }
+}
+
+impl<'a> Clone for Operation<'a> {
+    fn clone(&self) -> Operation<'a> {
+        Operation {
+            index: self.index,
+            ..Operation::new(self.handle)
+        }
+    }
+}
+
+/// [`Select::select`](super::Select::select), for the macro: operations are numbered as they stand.
+pub fn select<'a>(operations: &mut [Operation<'a>], biased: bool) -> SelectedOperation<'a> {
+    number(operations);
+    match select_until(operations, Until::Never, biased) {
+        Some(operation) => operation,
+        None => without_operations(),
+    }
+}
+
+/// [`Select::try_select`](super::Select::try_select), for the macro.
+pub fn try_select<'a>(
+    operations: &mut [Operation<'a>],
+    biased: bool,
+) -> Result<SelectedOperation<'a>, TrySelectError> {
+    number(operations);
+    select_until(operations, Until::Now, biased).ok_or(TrySelectError)
+}
+
+/// [`Select::select_timeout`](super::Select::select_timeout), for the macro.
+pub fn select_timeout<'a>(
+    operations: &mut [Operation<'a>],
+    biased: bool,
+    timeout: Duration,
+) -> Result<SelectedOperation<'a>, SelectTimeoutError> {
+    number(operations);
+    select_until(operations, Until::After(timeout), biased).ok_or(SelectTimeoutError)
+}
+
+fn number(operations: &mut [Operation<'_>]) {
+    for (index, operation) in operations.iter_mut().enumerate() {
+        operation.index = index;
+    }
+}
+
+/// It would block for ever.
+#[cold]
+pub(super) fn without_operations() -> ! {
+    panic!("no operations have been added to `Select`")
+}
+
+/// `None`: the time is up, or there is nothing to wait for.
+pub(super) fn select_until<'a>(
+    operations: &mut [Operation<'a>],
+    until: Until,
+    biased: bool,
+) -> Option<SelectedOperation<'a>> {
+    let mut limit = Limit::new(until);
+    let operations = in_turn(operations, biased);
+    loop {
+        for operation in operations.clone() {
+            // SAFETY: there is no node.
+            if let Attempt::Selected(Some(right)) = unsafe { operation.handle.attempt(None) } {
+                return Some(operation.selected(right));
+            }
+        }
+        if limit.is_over(operations.is_empty()) {
+            return None;
+        }
+        if let Some((operation, Some(right))) = wait(&operations, SELECT, limit.deadline) {
+            return Some(operation.selected(right));
+        }
+    }
+}
+
+/// The index of an operation that does not block. `None`: the time is up, or there is nothing to wait
+/// for.
+pub(super) fn ready_until(
+    operations: &mut [Operation<'_>],
+    until: Until,
+    biased: bool,
+) -> Option<usize> {
+    let mut limit = Limit::new(until);
+    let operations = in_turn(operations, biased);
+    loop {
+        let ready = |operation: &&Operation<'_>| operation.handle.is_ready();
+        if let Some(operation) = operations.clone().find(ready) {
+            return Some(operation.index);
+        }
+        if limit.is_over(operations.is_empty()) {
+            return None;
+        }
+        if let Some((operation, _)) = wait(&operations, OBSERVER, limit.deadline) {
+            return Some(operation.index);
+        }
+    }
+}
+
+/// Until when a select may wait.
+struct Limit {
+    until: Until,
+    deadline: Option<Instant>,
+    known: bool,
+}
+
+impl Limit {
+    fn new(until: Until) -> Limit {
+        Limit {
+            until,
+            deadline: None,
+            known: false,
+        }
+    }
+
+    /// All operations would block: whether the select is over. If there are none, it just sleeps.
+    fn is_over(&mut self, nothing: bool) -> bool {
+        if matches!(self.until, Until::Now) {
+            return true;
+        }
+        if !self.known {
+            self.deadline = self.until.instant();
+            self.known = true;
+        }
+        if nothing {
+            if self.deadline.is_some() {
+                sleep_until(self.deadline);
+            }
+            return true;
+        }
+        self.deadline
+            .is_some_and(|deadline| deadline <= Instant::now())
+    }
+}
+
+impl<'a> Operation<'a> {
+    fn selected(&self, right: Right) -> SelectedOperation<'a> {
+        SelectedOperation {
+            handle: self.handle,
+            right: Some(right),
+            index: self.index,
+        }
+    }
+
+    /// What it got, after its node was taken.
+    fn outcome(&self) -> Option<Right> {
+        match self.node.outcome.get() {
+            GRANTED => Some(Right::Counted(self.node.place.get().addr())),
+            // SAFETY: the node of a receiver that waits for this operation's sender only.
+            PAIRED => Some(Right::Peer(unsafe {
+                Claimed::from_raw(self.node.place.get().cast())
+            })),
+            outcome => {
+                debug_assert!(outcome != DONE, "a select does not say where messages go");
+                None
+            }
+        }
+    }
+}
+
+/// Steps 2 to 4. `None`: go round again.
+fn wait<'o, 'a>(
+    operations: &InTurn<'o, 'a>,
+    tag: usize,
+    deadline: Option<Instant>,
+) -> Option<(&'o Operation<'a>, Option<Right>)> {
+    let wait = Wait::new();
+    let mut queued = 0;
+    let mut selected = None;
+    let mut taken = false;
+    let mut earliest = deadline;
+    for operation in operations.clone() {
+        operation.node.set_wait(&wait);
+        operation.node.tag.set(tag);
+        operation.node.outcome.set(TRY_AGAIN);
+        // SAFETY: both stay where they are; the node leaves below.
+        match unsafe { operation.handle.attempt(Some(&operation.node)) } {
+            Attempt::Blocked => {
+                queued += 1;
+                earliest = match (earliest, operation.handle.deadline()) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+                continue;
+            }
+            Attempt::Selected(right) => selected = Some((operation, right)),
+            Attempt::Taken => taken = true,
+            Attempt::Missed => {}
+        }
+        break;
+    }
+    let ended = if queued == operations.len() {
+        Some(wait.wait(earliest.map(clock::at)))
+    } else {
+        // The claim is not ours: the wake-up is on its way.
+        taken.then(|| wait.wait(None))
+    };
+    for operation in operations.clone().take(queued) {
+        operation.handle.leave(&operation.node);
+    }
+    let Some(Ended::Taken(node)) = ended else {
+        return selected;
+    };
+    let operation = operations
+        .clone()
+        .find(|operation| ptr::eq(&operation.node, node))?;
+    let right = operation.outcome();
+    (tag == OBSERVER || right.is_some()).then_some((operation, right))
+}
+
+/// Operations in the order in which they are to be looked at.
+#[derive(Clone)]
+struct InTurn<'o, 'a> {
+    operations: &'o [Operation<'a>],
+    next: usize,
+}
+
+/// In order if biased; else shuffled (Fisher and Yates).
+fn in_turn<'o, 'a>(operations: &'o mut [Operation<'a>], biased: bool) -> InTurn<'o, 'a> {
+    let operations: &'o [Operation<'a>] = operations;
+    for (position, operation) in operations.iter().enumerate() {
+        operation.turn.set(position);
+        if !biased && position > 0 {
+            let other = random(position + 1);
+            operation.turn.swap(&operations[other].turn);
+        }
+    }
+    InTurn {
+        operations,
+        next: 0,
+    }
+}
+
+impl InTurn<'_, '_> {
+    fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+}
+
+impl<'o, 'a> Iterator for InTurn<'o, 'a> {
+    type Item = &'o Operation<'a>;
+
+    fn next(&mut self) -> Option<&'o Operation<'a>> {
+        let turn = self.operations.get(self.next)?.turn.get();
+        self.next += 1;
+        Some(&self.operations[turn])
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.operations.len() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for InTurn<'_, '_> {}
+
+/// A number below `limit`: xorshift64* (Marsaglia, Vigna), one sequence a thread.
+fn random(limit: usize) -> usize {
+    thread_local! {
+        static STATE: Cell<u64> = const { Cell::new(0) };
+    }
+    let mut x = STATE.get();
+    if x == 0 {
+        // A thread has its own address for it, and its own time of coming here first.
+        x = (STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now()) | 1;
+    }
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    STATE.set(x);
+    let bits = x.wrapping_mul(0x2545_F491_4F6C_DD1D);
+    // The upper half of a product scales without division; its bias is below limit in 2^64.
+    ((u128::from(bits) * limit as u128) >> 64) as usize
+}
+
+/// An operation that was selected, and must be completed.
+///
+/// # Panics
+///
+/// It panics when it is dropped without completion. The operation is given back before: whoever was
+/// chosen as its peer looks for another.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::channel::{Select, bounded};
+///
+/// let (s, r) = bounded(1);
+/// let mut select = Select::new();
+/// select.send(&s);
+/// select.select().send(&s, 1).unwrap();
+/// assert_eq!(r.recv(), Ok(1));
+/// ```
+#[must_use]
+pub struct SelectedOperation<'a> {
+    handle: &'a dyn Handle,
+    right: Option<Right>,
+    index: usize,
+}
+
+impl SelectedOperation<'_> {
+    /// The index that [`Select::send`](super::Select::send) or [`Select::recv`](super::Select::recv)
+    /// gave.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, bounded};
+    ///
+    /// let (s, r) = bounded::<u8>(1);
+    /// let mut select = Select::new();
+    /// select.recv(&r);
+    /// let sending = select.send(&s);
+    /// let operation = select.select();
+    /// assert_eq!(operation.index(), sending);
+    /// operation.send(&s, 1).unwrap();
+    /// ```
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Sends.
+    ///
+    /// # Errors
+    ///
+    /// All receivers are gone. The error gives the message back.
+    ///
+    /// # Panics
+    ///
+    /// `s` is not the sender that was given to [`Select::send`](super::Select::send).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{Select, SendError, bounded};
+    ///
+    /// let (s, r) = bounded(0);
+    /// drop(r);
+    /// let mut select = Select::new();
+    /// select.send(&s);
+    /// assert_eq!(select.select().send(&s, 1), Err(SendError(1)));
+    /// ```
+    pub fn send<T>(mut self, s: &Sender<T>, msg: T) -> Result<(), SendError<T>> {
+        assert!(self.is_of(s), "passed a sender that wasn't selected");
+        match self.right.take() {
+            Some(right) => s.complete(right, msg),
+            None => Err(SendError(msg)),
+        }
+    }
+
+    /// Receives.
+    ///
+    /// # Errors
+    ///
+    /// The channel is empty and all senders are gone.
+    ///
+    /// # Panics
+    ///
+    /// `r` is not the receiver that was given to [`Select::recv`](super::Select::recv).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{RecvError, Select, bounded};
+    ///
+    /// let (s, r) = bounded::<u8>(0);
+    /// drop(s);
+    /// let mut select = Select::new();
+    /// select.recv(&r);
+    /// assert_eq!(select.select().recv(&r), Err(RecvError));
+    /// ```
+    pub fn recv<T>(mut self, r: &Receiver<T>) -> Result<T, RecvError> {
+        assert!(self.is_of(r), "passed a receiver that wasn't selected");
+        match self.right.take() {
+            Some(right) => r.complete(right),
+            None => Err(RecvError),
+        }
+    }
+
+    /// Two handles that live at one address are one, of one type.
+    fn is_of<H>(&self, handle: &H) -> bool {
+        ptr::addr_eq(self.handle, handle)
+    }
+}
+
+impl Drop for SelectedOperation<'_> {
+    fn drop(&mut self) {
+        if let Some(right) = self.right.take() {
+            self.handle.give_back(right);
+            if !std::thread::panicking() {
+                panic!("dropped `SelectedOperation` without completing the operation");
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SelectedOperation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("SelectedOperation { .. }")
+    }
+}

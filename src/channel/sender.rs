@@ -1,0 +1,283 @@
+//! The sending half: a reference to the channel.
+//!
+//! Invariant: a [`Sender`] is one of the senders that its channel counts.
+
+use core::ptr::NonNull;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::{Duration, Instant};
+
+use super::handle::Handle;
+use super::rights::{Attempt, Right};
+use super::shared::{Failed, Shared, Until};
+use super::state::State;
+use super::{SendError, SendTimeoutError, TrySendError};
+use crate::wait::claim::Node;
+
+/// The sending half of a channel.
+///
+/// It can be cloned and shared. When the last one is gone the channel is disconnected: receivers get
+/// what is left, and then an error.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::channel::unbounded;
+///
+/// let (s1, r) = unbounded();
+/// let s2 = s1.clone();
+/// greenthread::spawn(move || s1.send(1).unwrap());
+/// greenthread::spawn(move || s2.send(2).unwrap());
+/// assert_eq!(r.recv().unwrap() + r.recv().unwrap(), 3);
+/// ```
+pub struct Sender<T> {
+    shared: NonNull<Shared<T>>,
+}
+
+// SAFETY: messages go from thread to thread, which their type allows; the state is under a lock.
+unsafe impl<T: Send> Send for Sender<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Sender<T> {}
+
+// A panic leaves the channel as it was: no user code runs while it changes.
+impl<T> UnwindSafe for Sender<T> {}
+impl<T> RefUnwindSafe for Sender<T> {}
+
+impl<T> Sender<T> {
+    /// # Safety
+    /// The channel counts it.
+    pub(super) unsafe fn new(shared: NonNull<Shared<T>>) -> Sender<T> {
+        Sender { shared }
+    }
+
+    #[inline(always)]
+    fn shared(&self) -> &Shared<T> {
+        // SAFETY: it lives as long as a sender is counted.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// Sends a message, blocking while the channel is full.
+    ///
+    /// With capacity 0 it blocks until somebody receives the message.
+    ///
+    /// # Errors
+    ///
+    /// All receivers are gone. The error gives the message back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{SendError, bounded};
+    ///
+    /// let (s, r) = bounded(1);
+    /// assert_eq!(s.send(1), Ok(()));
+    /// greenthread::spawn(move || drop(r));
+    /// assert_eq!(s.send(2), Err(SendError(2))); // once `r` is gone
+    /// ```
+    #[inline]
+    pub fn send(&self, msg: T) -> Result<(), SendError<T>> {
+        self.shared()
+            .send(msg, Until::Never)
+            .map_err(|(msg, _)| SendError(msg))
+    }
+
+    /// Sends a message if that can be done without blocking.
+    ///
+    /// With capacity 0 that takes a receiver that waits.
+    ///
+    /// # Errors
+    ///
+    /// The channel is full, or all receivers are gone. The error gives the message back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{TrySendError, bounded};
+    ///
+    /// let (s, r) = bounded(1);
+    /// assert_eq!(s.try_send(1), Ok(()));
+    /// assert_eq!(s.try_send(2), Err(TrySendError::Full(2)));
+    /// drop(r);
+    /// assert_eq!(s.try_send(3), Err(TrySendError::Disconnected(3)));
+    /// ```
+    #[inline]
+    pub fn try_send(&self, msg: T) -> Result<(), TrySendError<T>> {
+        self.shared()
+            .send(msg, Until::Now)
+            .map_err(|(msg, failed)| match failed {
+                Failed::TimedOut => TrySendError::Full(msg),
+                Failed::Disconnected => TrySendError::Disconnected(msg),
+            })
+    }
+
+    /// Sends a message, blocking for at most `timeout` while the channel is full.
+    ///
+    /// # Errors
+    ///
+    /// The time is up, or all receivers are gone. The error gives the message back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{SendTimeoutError, bounded};
+    /// use std::time::Duration;
+    ///
+    /// let (s, _r) = bounded(0);
+    /// let sent = s.send_timeout(1, Duration::from_millis(1));
+    /// assert_eq!(sent, Err(SendTimeoutError::Timeout(1)));
+    /// ```
+    pub fn send_timeout(&self, msg: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
+        self.send_until(msg, Until::After(timeout))
+    }
+
+    /// Sends a message, blocking until `deadline` at most while the channel is full.
+    ///
+    /// # Errors
+    ///
+    /// The time is up, or all receivers are gone. The error gives the message back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{SendTimeoutError, bounded};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (s, _r) = bounded(0);
+    /// let sent = s.send_deadline(1, Instant::now() + Duration::from_millis(1));
+    /// assert_eq!(sent, Err(SendTimeoutError::Timeout(1)));
+    /// ```
+    pub fn send_deadline(&self, msg: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
+        self.send_until(msg, Until::At(deadline))
+    }
+
+    fn send_until(&self, msg: T, until: Until) -> Result<(), SendTimeoutError<T>> {
+        self.shared()
+            .send(msg, until)
+            .map_err(|(msg, failed)| match failed {
+                Failed::TimedOut => SendTimeoutError::Timeout(msg),
+                Failed::Disconnected => SendTimeoutError::Disconnected(msg),
+            })
+    }
+
+    /// Whether the channel is empty. With capacity 0 it always is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (s, _r) = greenthread::channel::unbounded();
+    /// assert!(s.is_empty());
+    /// s.send(0).unwrap();
+    /// assert!(!s.is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the channel is full. With capacity 0 it always is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (s, _r) = greenthread::channel::bounded(1);
+    /// assert!(!s.is_full());
+    /// s.send(0).unwrap();
+    /// assert!(s.is_full());
+    /// ```
+    pub fn is_full(&self) -> bool {
+        self.shared().look(State::is_full)
+    }
+
+    /// The number of messages in the channel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (s, _r) = greenthread::channel::unbounded();
+    /// s.send(1).unwrap();
+    /// s.send(2).unwrap();
+    /// assert_eq!(s.len(), 2);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.shared().look(State::len)
+    }
+
+    /// The number of messages that the channel can hold; `None`: any.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::{bounded, unbounded};
+    ///
+    /// assert_eq!(unbounded::<u8>().0.capacity(), None);
+    /// assert_eq!(bounded::<u8>(5).0.capacity(), Some(5));
+    /// ```
+    pub fn capacity(&self) -> Option<usize> {
+        self.shared().look(State::capacity)
+    }
+
+    /// Whether both are senders of the same channel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::unbounded;
+    ///
+    /// let (s, _r) = unbounded::<u8>();
+    /// assert!(s.same_channel(&s.clone()));
+    /// assert!(!s.same_channel(&unbounded().0));
+    /// ```
+    pub fn same_channel(&self, other: &Sender<T>) -> bool {
+        self.shared == other.shared
+    }
+
+    /// Completes a send that a select has selected.
+    pub(super) fn complete(&self, right: Right, msg: T) -> Result<(), SendError<T>> {
+        self.shared().complete_send(right, msg).map_err(SendError)
+    }
+}
+
+impl<T> Handle for Sender<T> {
+    unsafe fn attempt(&self, node: Option<&Node>) -> Attempt {
+        // SAFETY: the caller's promise.
+        unsafe { self.shared().attempt_send(node) }
+    }
+
+    fn leave(&self, node: &Node) {
+        self.shared().leave_senders(node);
+    }
+
+    fn give_back(&self, right: Right) {
+        self.shared().give_back_send(right);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.shared()
+            .look(|state| state.can_send(core::ptr::null()))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Sender<T> {
+        self.shared().add_sender();
+        Sender {
+            shared: self.shared,
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        // SAFETY: this is it.
+        unsafe { Shared::remove_sender(self.shared) };
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("Sender { .. }")
+    }
+}

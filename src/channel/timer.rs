@@ -1,0 +1,118 @@
+//! Channels that make their messages themselves: `after`, `at`, `tick`.
+//!
+//! There is no buffer and no helper thread. A timer knows when its next message is due; who receives
+//! waits until then by its own time-out, and a select waits no longer than that.
+//!
+//! | `next` (nanoseconds after `start`) | means |
+//! |---|---|
+//! | `NEVER` | there will be no message any more |
+//! | else | the next message is there from then on |
+//!
+//! Invariants:
+//! 1. A message belongs to who moves `next` on: past the only message of `at`, or by one period. One
+//!    who may wait long enough does so before the message is due, and then waits alone.
+//! 2. Messages that nobody received do not pile up: the period counts from the time of receiving.
+//!
+//! Ordering: all Relaxed. Nothing is handed over but the number itself.
+
+use std::time::{Duration, Instant};
+
+use super::shared::Failed;
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sys::clock;
+use crate::wait::claim::Wait;
+
+const NEVER: u64 = u64::MAX;
+
+pub(super) struct Timer {
+    start: Instant,
+    next: AtomicU64,
+    /// `NEVER`: there is one message only.
+    period: u64,
+}
+
+impl Timer {
+    pub(super) fn once(when: Instant) -> Timer {
+        Timer {
+            start: when,
+            next: AtomicU64::new(0),
+            period: NEVER,
+        }
+    }
+
+    pub(super) fn periodic(first: Instant, period: Duration) -> Timer {
+        Timer {
+            start: first,
+            next: AtomicU64::new(0),
+            period: nanos(period),
+        }
+    }
+
+    fn due(&self, next: u64) -> Option<Instant> {
+        (next != NEVER)
+            .then(|| self.start.checked_add(Duration::from_nanos(next)))
+            .flatten()
+    }
+
+    /// When the next message is due.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.due(self.next.load(Relaxed))
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.next().is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Claims the message after `next`, if that is still the next.
+    fn claim(&self, next: u64, due: Instant, now: Instant) -> bool {
+        let after = nanos(due.max(now) - self.start).saturating_add(self.period);
+        self.next
+            .compare_exchange(next, after, Relaxed, Relaxed)
+            .is_ok()
+    }
+
+    /// The message, if it is due.
+    pub(super) fn take(&self) -> Option<Instant> {
+        loop {
+            let next = self.next.load(Relaxed);
+            let due = self.due(next)?;
+            let now = Instant::now();
+            if now < due {
+                return None;
+            }
+            if self.claim(next, due, now) {
+                return Some(due);
+            }
+        }
+    }
+
+    /// The message; waits for it until `deadline`.
+    pub(super) fn receive(&self, deadline: Option<Instant>) -> Result<Instant, Failed> {
+        loop {
+            let next = self.next.load(Relaxed);
+            let due = self
+                .due(next)
+                .filter(|&due| deadline.is_none_or(|deadline| due <= deadline));
+            let Some(due) = due else {
+                sleep_until(deadline);
+                return Err(Failed::TimedOut);
+            };
+            if self.claim(next, due, Instant::now()) {
+                sleep_until(Some(due));
+                return Ok(due);
+            }
+        }
+    }
+}
+
+/// Blocks the thread; `None`: for ever.
+pub(super) fn sleep_until(when: Option<Instant>) {
+    if when.is_none_or(|when| when > Instant::now()) {
+        // Nobody else knows the wait, so it ends by time-out.
+        let _timed_out = Wait::new().wait(when.map(clock::at));
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
+}

@@ -1,0 +1,64 @@
+//! [`block_on`]: the waker is a count of a [`Waiter`], on which the thread waits between polls.
+//!
+//! Invariants:
+//! 1. One thread waits on it: each call makes its own. So calls nest, and a wake-up meant for an
+//!    outer call stays there until that waits.
+//! 2. A wake-up that comes while the future is being polled ends the next wait at once (`wait`).
+//! 3. The waiter lives as long as its last waker, which may be longer than the call; waking it then
+//!    does nothing.
+//!
+//! Ordering: what a waker's caller wrote is seen by the poll after it (Release in `wake`, Acquire in
+//! `wait`).
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::wait::Waiter;
+
+struct Signal(Waiter);
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.0.wake();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.wake();
+    }
+}
+
+/// Runs `future` until it is ready, and gives its output. While it waits only this thread waits,
+/// green or kernel.
+///
+/// It drives this one future, nothing else: it has no timers and no I/O of its own. What needs a
+/// runtime finds it as usual, for example by tokio's `Handle::enter`, which is a thread's own, also
+/// a green thread's.
+///
+/// ```
+/// use std::future::poll_fn;
+/// use std::task::Poll;
+/// let mut polls = 0;
+/// let future = poll_fn(|cx| {
+///     polls += 1;
+///     let waker = cx.waker().clone();
+///     greenthread::spawn(move || waker.wake());
+///     if polls == 3 { Poll::Ready(polls) } else { Poll::Pending }
+/// });
+/// assert_eq!(greenthread::block_on(future), 3);
+/// ```
+///
+/// # Panics
+/// If the future does.
+pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
+    let mut future = pin!(future.into_future());
+    let signal = Arc::new(Signal(Waiter::new()));
+    let waker = Waker::from(signal.clone());
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        signal.0.wait(None);
+    }
+}

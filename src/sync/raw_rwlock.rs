@@ -1,0 +1,474 @@
+//! The reader-writer lock's protocol, without the data: a state word, and a wait queue whose lock
+//! guards the way from the queue into the lock.
+//!
+//! ```text
+//!   | since: 30 bits | readers: 31 bits | WOKEN | QUEUED | WRITER |
+//! ```
+//!
+//! | part | meaning |
+//! |---|---|
+//! | `WRITER` | a writer holds the lock |
+//! | `QUEUED` | somebody may be in the queue; `since` tells when the first of them came |
+//! | `WOKEN` | a writer was taken out of the queue and will try again |
+//! | `readers` | so many readers hold the lock |
+//!
+//! Who comes by while others wait may overtake them ("barging"): it is running, they are not. But
+//! once the first of them has waited for [`PATIENCE`], nobody overtakes it any more, and the lock is
+//! handed to it. (A writer that was woken is no longer in the queue. While it is on its way others
+//! overtake; if it is late it queues again in front of all, and reminds them since when it waits.)
+//!
+//! | thread | finds | does |
+//! |---|---|---|
+//! | reader | no `WRITER`, and may overtake | `readers` + 1 |
+//! | writer | no holder, and may overtake or is the woken one | sets `WRITER`, clears its `WOKEN` |
+//! | both | else | spin a little, queue: set `QUEUED` in one step with seeing that; clear their `WOKEN` |
+//! | leaving | it is the last; `QUEUED`, no `WOKEN` | gives its hold back, then [`RawRwLock::pass_on`] |
+//! | leaving | else | gives its hold back, done |
+//! | who gave up waiting, or downgraded | `QUEUED` | `pass_on`: others may be let in now |
+//!
+//! `pass_on` holds the list. It takes the lock as anybody would, in the name of the first in the queue,
+//! and then takes the first out:
+//!
+//! | first in the queue | lock | it is given |
+//! |---|---|---|
+//! | reader | held by readers, or free and no `WOKEN` | a reader's hold; and again for the next |
+//! | writer that waited long | free, no `WOKEN` | the writer's hold |
+//! | writer | free, no `WOKEN` | `WOKEN`: it must try like anybody |
+//! | nobody, or none of these | | `QUEUED` and `since` are made true |
+//!
+//! Invariants:
+//! 1. While nobody holds the list: if somebody is in the queue, `QUEUED` is set. It is set by who
+//!    queues and cleared by `pass_on`, both with the list in hand.
+//! 2. Free, `QUEUED` and no `WOKEN`: somebody is on the way into `pass_on` or in it. For this begins
+//!    only with a hold given back (its owner sees the two flags in the very step), and ends only
+//!    with the last step of `pass_on`, a compare-and-swap that fails if it began again. Who queues
+//!    in the meantime holds the list, so that `pass_on` finds it later.
+//! 3. `WOKEN` has one owner, who clears it: by taking the lock, or in one step with seeing that it
+//!    is held.
+//!
+//! So no wake-up is lost: who queues has seen a holder, or the case of invariant 2. If a holder, it
+//! has set `QUEUED` in the word that the last holder leaves: that one sees it, and goes to `pass_on`,
+//! unless there is `WOKEN`; then the woken writer takes the lock, and sees `QUEUED` when it leaves,
+//! or clears `WOKEN` under the eyes of the next holder. Somebody who cannot be let in because of
+//! another in front of it is let in when that one leaves: the lock, or the queue.
+//!
+//! Orderings: a hold is taken with Acquire and given back with Release. All changes of the state are
+//! read-modify-writes, so a writer sees what every reader before it did. A hold that is handed over
+//! is published by the wake-up.
+
+use crate::atomic::AtomicU64;
+use crate::atomic::Ordering::{self, Acquire, Relaxed, Release};
+use crate::sys::clock;
+use crate::wait::list::Chain;
+use crate::wait::queue::{Position, WaitQueue, Waited};
+
+const WRITER: u64 = 1;
+const QUEUED: u64 = 1 << 1;
+const WOKEN: u64 = 1 << 2;
+const READER: u64 = 1 << 3;
+const READERS: u64 = SINCE - READER;
+const SINCE: u64 = 1 << 34;
+
+/// So many may read at once: std's figure. Who is let in from the queue is not counted against it,
+/// so the field is wider.
+const MAX_READERS: u64 = (1 << 30) - 2;
+
+/// Ticks of 2^16 ns, about 1 ms in all, after which a waiter is not overtaken any more.
+const PATIENCE: u32 = 16;
+const TICK_SHIFT: u32 = 16;
+const TICKS: u32 = (u64::MAX / SINCE) as u32;
+/// Looks at a held lock before queueing, as in `raw_mutex`.
+const SPINS: u32 = 40;
+
+/// A flag of the queue's: a writer panicked. The protocol ignores it.
+const POISONED: usize = WaitQueue::flag(0);
+
+/// A waiter's wait ended because it should try again.
+const TRY_AGAIN: usize = 0;
+/// A waiter's wait ended because it holds the lock now.
+const HANDED: usize = 1;
+
+pub(crate) struct RawRwLock {
+    state: AtomicU64,
+    queue: WaitQueue,
+}
+
+#[derive(Clone, Copy)]
+struct State(u64);
+
+impl State {
+    #[inline(always)]
+    fn has(self, parts: u64) -> bool {
+        self.0 & parts != 0
+    }
+
+    fn readers(self) -> u64 {
+        (self.0 & READERS) / READER
+    }
+
+    fn is_free(self) -> bool {
+        !self.has(WRITER | READERS)
+    }
+
+    #[inline(always)]
+    fn may_overtake(self) -> bool {
+        !self.has(QUEUED) || self.may_overtake_waiters()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn may_overtake_waiters(self) -> bool {
+        self.has(WOKEN) || !is_late((self.0 / SINCE) as u32)
+    }
+
+    #[inline(always)]
+    fn may_read(self) -> bool {
+        !self.has(WRITER) && self.may_overtake()
+    }
+
+    #[inline(always)]
+    fn may_write(self) -> bool {
+        self.is_free() && self.may_overtake()
+    }
+
+    /// The first in the queue waits since then.
+    fn queued(self, since: u32) -> State {
+        State(self.0 & (SINCE - 1) | (u64::from(since) * SINCE) | QUEUED)
+    }
+}
+
+/// What somebody waits for, and since when: a tag in the queue.
+#[derive(Clone, Copy)]
+struct Wish {
+    to_write: bool,
+    since: u32,
+}
+
+impl Wish {
+    fn new(to_write: bool) -> Wish {
+        let since = now();
+        Wish { to_write, since }
+    }
+
+    fn tag(self) -> usize {
+        (self.since as usize) << 1 | usize::from(self.to_write)
+    }
+
+    fn from_tag(tag: usize) -> Wish {
+        Wish {
+            to_write: tag & 1 != 0,
+            since: (tag >> 1) as u32,
+        }
+    }
+}
+
+/// In ticks, as far as there is room: it wraps after some hours.
+fn now() -> u32 {
+    (clock::now() >> TICK_SHIFT) as u32 & TICKS
+}
+
+fn is_late(since: u32) -> bool {
+    now().wrapping_sub(since) & TICKS >= PATIENCE
+}
+
+impl RawRwLock {
+    pub(crate) const fn new() -> RawRwLock {
+        RawRwLock {
+            state: AtomicU64::new(0),
+            queue: WaitQueue::new(0),
+        }
+    }
+
+    #[inline(always)]
+    fn state(&self) -> State {
+        State(self.state.load(Relaxed))
+    }
+
+    #[inline(always)]
+    fn change(&self, from: State, to: State, order: Ordering) -> Result<(), State> {
+        self.state
+            .compare_exchange_weak(from.0, to.0, order, Relaxed)
+            .map_or_else(|now| Err(State(now)), |_| Ok(()))
+    }
+
+    #[inline]
+    pub(crate) fn try_read(&self) -> bool {
+        let mut state = self.state();
+        while state.may_read() && state.readers() < MAX_READERS {
+            // Acquire: pairs with the Release in `unlock_write` and `downgrade`.
+            match self.change(state, State(state.0 + READER), Acquire) {
+                Ok(()) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    pub(crate) fn try_write(&self) -> bool {
+        let mut state = self.state();
+        while state.may_write() {
+            // Acquire: pairs with the Release in `unlock_read` and `unlock_write`.
+            match self.change(state, State(state.0 | WRITER), Acquire) {
+                Ok(()) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    /// Blocks until the caller may read, or until `deadline` (monotonic nanoseconds): false.
+    ///
+    /// # Panics
+    /// If too many read already.
+    #[inline]
+    pub(crate) fn read(&self, deadline: Option<u64>) -> bool {
+        self.try_read() || self.read_contended(deadline)
+    }
+
+    /// Blocks until the caller may write, or until `deadline` (monotonic nanoseconds): false.
+    #[inline]
+    pub(crate) fn write(&self, deadline: Option<u64>) -> bool {
+        self.try_write() || self.write_contended(deadline)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_contended(&self, deadline: Option<u64>) -> bool {
+        for _ in 0..SPINS {
+            core::hint::spin_loop();
+            if self.try_read() {
+                return true;
+            }
+        }
+        let wish = Wish::new(false);
+        loop {
+            match self.wait(Position::Back, wish, deadline, &mut 0) {
+                Waited::Woken(_) => return true,
+                Waited::TimedOut => return false,
+                Waited::Refused => {}
+            }
+            if self.try_read() {
+                return true;
+            }
+            let readers = self.state().readers();
+            assert!(
+                readers < MAX_READERS,
+                "a RwLock has {readers} readers: too many for another"
+            );
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_contended(&self, deadline: Option<u64>) -> bool {
+        for _ in 0..SPINS {
+            core::hint::spin_loop();
+            if self.try_write() {
+                return true;
+            }
+        }
+        let wish = Wish::new(true);
+        let mut position = Position::Back;
+        // `WOKEN` while it means this thread.
+        let mut woken = 0;
+        loop {
+            match self.wait(position, wish, deadline, &mut woken) {
+                Waited::Woken(HANDED) => return true,
+                Waited::Woken(_) => {
+                    position = Position::Front;
+                    woken = WOKEN;
+                }
+                Waited::TimedOut => return false,
+                Waited::Refused => {}
+            }
+            let mut state = self.state();
+            while state.may_write() || woken != 0 && state.is_free() {
+                // Acquire: as in `try_write`.
+                match self.change(state, State(state.0 & !woken | WRITER), Acquire) {
+                    Ok(()) => return true,
+                    Err(now) => state = now,
+                }
+            }
+        }
+    }
+
+    /// Queues the caller, unless it may take the lock, and blocks it.
+    fn wait(
+        &self,
+        position: Position,
+        wish: Wish,
+        deadline: Option<u64>,
+        woken: &mut u64,
+    ) -> Waited {
+        let waited = self.queue.wait(position, wish.tag(), deadline, |flags| {
+            let mut state = self.state();
+            loop {
+                let may_take = match wish.to_write {
+                    false => state.may_read(),
+                    true => state.may_write() || *woken != 0 && state.is_free(),
+                };
+                if may_take {
+                    return None;
+                }
+                let without = State(state.0 & !*woken | QUEUED);
+                let queued = if position == Position::Front || !state.has(QUEUED) {
+                    without.queued(wish.since)
+                } else {
+                    without
+                };
+                match self.change(state, queued, Relaxed) {
+                    Ok(()) => break,
+                    Err(now) => state = now,
+                }
+            }
+            *woken = 0;
+            Some(flags)
+        });
+        if waited == Waited::TimedOut {
+            // Whoever waited for this one to go first need not any more.
+            self.pass_on();
+        }
+        waited
+    }
+
+    /// Gives a reader's hold back.
+    ///
+    /// # Safety
+    /// The caller has one.
+    #[inline]
+    pub(crate) unsafe fn unlock_read(&self) {
+        // Release: pairs with the Acquire of the next writer.
+        let before = State(self.state.fetch_sub(READER, Release));
+        if before.has(QUEUED) && before.readers() == 1 && !before.has(WOKEN) {
+            self.pass_on();
+        }
+    }
+
+    /// Gives the writer's hold back.
+    ///
+    /// # Safety
+    /// The caller has it.
+    #[inline]
+    pub(crate) unsafe fn unlock_write(&self) {
+        // Release: pairs with the Acquire of whoever takes the lock next.
+        let before = State(self.state.fetch_sub(WRITER, Release));
+        if before.has(QUEUED) && !before.has(WOKEN) {
+            self.pass_on();
+        }
+    }
+
+    /// Makes a reader of the writer, and lets in those that wait to read.
+    ///
+    /// # Safety
+    /// The caller holds the lock as the writer.
+    pub(crate) unsafe fn downgrade(&self) {
+        // Release: pairs with the Acquire of the readers that come now.
+        let before = State(self.state.fetch_add(READER - WRITER, Release));
+        if before.has(QUEUED) {
+            self.pass_on();
+        }
+    }
+
+    /// Lets those in who are at the front of the queue, as far as they can be. See the header.
+    #[cold]
+    #[inline(never)]
+    fn pass_on(&self) {
+        let mut entering = Chain::new();
+        let mut locked = self.queue.lock();
+        loop {
+            let state = self.state();
+            let first = locked.first_tag().map(Wish::from_tag);
+            let free = state.is_free() && !state.has(WOKEN);
+            let (hold, outcome) = match first {
+                Some(first) if !first.to_write && (free || state.has(READERS)) => (READER, HANDED),
+                Some(first) if first.to_write && free && is_late(first.since) => (WRITER, HANDED),
+                Some(first) if first.to_write && free => (WOKEN, TRY_AGAIN),
+                _ => {
+                    let to = match first {
+                        Some(first) => state.queued(first.since),
+                        None => State(state.0 & !QUEUED),
+                    };
+                    if self.change(state, to, Relaxed).is_ok() {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            // Acquire: as in `try_read` and `try_write`, in the other's name.
+            if self.change(state, State(state.0 + hold), Acquire).is_err() {
+                continue;
+            }
+            let to_write = hold != READER;
+            match locked.pop_if(outcome, |tag| Wish::from_tag(tag).to_write == to_write) {
+                Some(first) => {
+                    entering.push(first);
+                    if entering.is_long() {
+                        drop(locked);
+                        entering.wake();
+                        entering = Chain::new();
+                        locked = self.queue.lock();
+                    }
+                }
+                // It has just given up. Nobody depends on what was done under this hold; what it
+                // kept others from, the next round sees to.
+                None => {
+                    self.state.fetch_sub(hold, Relaxed);
+                }
+            }
+        }
+        drop(locked);
+        entering.wake();
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.queue.state(Relaxed).has(POISONED)
+    }
+
+    /// The writer panicked. Published by its `unlock_write`.
+    pub(crate) fn poison(&self) {
+        self.queue.set(POISONED, Relaxed);
+    }
+
+    pub(crate) fn clear_poison(&self) {
+        self.queue.clear(POISONED, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_readers() {
+        let lock = RawRwLock::new();
+        lock.state.store((MAX_READERS - 1) * READER, Relaxed);
+        assert!(lock.try_read());
+        assert!(!lock.try_read());
+        assert!(!lock.try_write());
+        let panic = std::panic::catch_unwind(|| lock.read(None)).unwrap_err();
+        let message = panic.downcast::<String>().unwrap();
+        assert!(message.contains("1073741822 readers"), "{message}");
+        // SAFETY: the hold taken above.
+        unsafe { lock.unlock_read() };
+        assert!(lock.read(None));
+    }
+
+    #[test]
+    fn nobody_overtakes_who_has_waited_long() {
+        let long_ago = now().wrapping_sub(PATIENCE) & TICKS;
+        for readers in [0, READER] {
+            let fresh = State(readers).queued(now());
+            assert!(fresh.may_read());
+            assert_eq!(fresh.may_write(), readers == 0);
+            let late = State(readers).queued(long_ago);
+            assert!(!late.may_read() && !late.may_write());
+            let woken = State(late.0 | WOKEN);
+            assert!(woken.may_read());
+        }
+        // The clock's upper half wraps; the distance does not mind.
+        assert!(is_late(now().wrapping_sub(u32::MAX / 2)));
+        assert!(State(0).queued(TICKS).has(QUEUED));
+        assert!(!State(0).queued(TICKS).has(WRITER | READERS | WOKEN));
+    }
+}

@@ -1,0 +1,87 @@
+//! Kernel threads made without std, for a forked child.
+//!
+//! Every thread of std's takes, at its start and at its end, a lock of the whole process (so does
+//! `std::process::exit`): under it std notes where the thread's guard page lies. A kernel thread of the parent's that is there at
+//! the fork leaves the lock held in the child, where nobody will ever release it. That is not as
+//! rare as the lock is short: memory is allocated under it, and while a `fork` is under way
+//! malloc makes everybody wait. A plain std program has the same trouble; it is why POSIX allows a
+//! child so little.
+//!
+//! libc's own locks are put right in the child by libc, so a pthread can be had there. What such a
+//! thread lacks is what std did under the lock: the message when its stack overflows.
+
+use core::ffi::CStr;
+use std::ffi::c_void;
+use std::io;
+use std::mem::MaybeUninit;
+
+/// std's default.
+const STACK_SIZE: usize = 2 << 20;
+/// For what libc puts onto a thread's stack: guard, control block and thread-locals.
+const EXTRA: usize = 64 << 10;
+const PAGE: usize = 4096;
+
+/// The right to wait for a thread. Dropping it detaches the thread.
+pub(super) struct Handle(libc::pthread_t);
+
+impl Handle {
+    /// Waits until the thread is over.
+    pub(super) fn join(self) {
+        let thread = self.0;
+        core::mem::forget(self);
+        // SAFETY: the thread is neither joined nor detached yet: the handle was there.
+        unsafe { libc::pthread_join(thread, core::ptr::null_mut()) };
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: as in `join`.
+        unsafe { libc::pthread_detach(self.0) };
+    }
+}
+
+/// Starts a thread that runs `main`, which does not unwind.
+///
+/// # Safety
+/// What `main` borrows outlives the thread.
+pub(super) unsafe fn spawn<F: FnOnce() + Send>(
+    stack_size: Option<usize>,
+    main: F,
+) -> io::Result<Handle> {
+    extern "C" fn start<F: FnOnce()>(main: *mut c_void) -> *mut c_void {
+        // SAFETY: the box from below, given to this thread alone.
+        unsafe { Box::from_raw(main.cast::<F>())() };
+        core::ptr::null_mut()
+    }
+    let size = stack_size.unwrap_or(STACK_SIZE).saturating_add(EXTRA);
+    let main = Box::into_raw(Box::new(main));
+    let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the attributes are initialised first and destroyed last; `start` gets what it expects;
+    // if there is no thread to own the box, it is ours again.
+    unsafe {
+        libc::pthread_attr_init(attributes.as_mut_ptr());
+        // Refused if it is absurd, and then there is the default.
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), size.next_multiple_of(PAGE));
+        let (place, attributes) = (thread.as_mut_ptr(), attributes.as_mut_ptr());
+        let error = libc::pthread_create(place, attributes, start::<F>, main.cast());
+        libc::pthread_attr_destroy(attributes);
+        if error != 0 {
+            drop(Box::from_raw(main));
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        Ok(Handle(thread.assume_init()))
+    }
+}
+
+/// Gives the calling kernel thread as much of `name` as the system keeps.
+pub(super) fn set_name(name: &str) {
+    const KEPT: usize = 15;
+    let mut text = [0; KEPT + 1];
+    let length = name.len().min(KEPT);
+    text[..length].copy_from_slice(&name.as_bytes()[..length]);
+    if let Ok(text) = CStr::from_bytes_until_nul(&text) {
+        // SAFETY: the calling thread, and a string of the length allowed.
+        unsafe { libc::pthread_setname_np(libc::pthread_self(), text.as_ptr()) };
+    }
+}

@@ -1,0 +1,225 @@
+//! `greenthread::time`, and sleeping on a large scale: a million threads with random wake times. No
+//! timer is early, and the 99th percentile of how late they are is compared with that of a few
+//! sleepers in the same run.
+//!
+//! The million are a hundred thousand in debug builds, and fewer where memory is short or the
+//! kernel cannot install guards without a mapping each; the run says so.
+
+mod support;
+
+use greenthread::runtime::Runtime;
+use greenthread::time::{self, Duration, Elapsed, Instant, Interval};
+use std::panic::{catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::mpsc;
+use support::*;
+
+/// What a sleeping thread may take of memory, with all that belongs to it, and some to spare.
+const PER_THREAD: usize = 12 * 1024;
+/// How many wake up in a second, at first: each costs tens of microseconds, cold as its stack is by
+/// then. A round that fails is followed by a slower one: the claim is about how many sleep, not
+/// about how much a machine that is busy with others can run.
+const WAKE_RATE: u32 = 25_000;
+/// How much later a million may be than a few.
+const BOUND: Duration = Duration::from_millis(2);
+
+/// Sleepers with wake times at random in a span, and how late each was.
+struct Sleepers {
+    late_micros: Vec<AtomicU32>,
+    awake: AtomicUsize,
+    early: AtomicUsize,
+}
+
+impl Sleepers {
+    /// Starts `n` of them, and waits for all; the first are due after `lead`. `Err`: spawning them
+    /// took longer, so this proves nothing.
+    fn run(
+        runtime: &Runtime,
+        n: usize,
+        (lead, span): (Duration, Duration),
+        rng: &mut Rng,
+        dog: &Watchdog,
+    ) -> Result<Samples, Duration> {
+        let all = Arc::new(Sleepers {
+            late_micros: (0..n).map(|_| AtomicU32::new(0)).collect(),
+            awake: AtomicUsize::new(0),
+            early: AtomicUsize::new(0),
+        });
+        let start = Instant::now();
+        let base = start + lead;
+        for i in 0..n {
+            let (all, due) = (
+                all.clone(),
+                base + rng.micros_below(span.as_micros() as u64),
+            );
+            runtime.spawn(move || {
+                greenthread::sleep_until(due);
+                all.note(i, due);
+            });
+            if i % 10_000 == 0 {
+                dog.progress();
+            }
+        }
+        let spawning = start.elapsed();
+        let mut awake = 0;
+        while awake < n {
+            std::thread::sleep(Duration::from_millis(20));
+            let now = all.awake.load(Acquire); // pairs with `note`
+            if now > awake || Instant::now() < base {
+                dog.progress();
+            }
+            awake = now;
+        }
+        assert_eq!(all.early.load(Relaxed), 0, "timers fired early");
+        let late = all.late_micros.iter().map(|late| late.load(Relaxed));
+        let late = late.map(|late| Duration::from_micros(late.into()));
+        (spawning < lead).then(|| late.collect()).ok_or(spawning)
+    }
+
+    fn note(&self, i: usize, due: Instant) {
+        match Instant::now().checked_duration_since(due) {
+            Some(late) => self.late_micros[i].store(late.as_micros() as u32, Relaxed),
+            None => drop(self.early.fetch_add(1, Relaxed)),
+        }
+        self.awake.fetch_add(1, Release);
+    }
+}
+
+#[test]
+fn a_million_sleepers_wake_in_time() {
+    let _alone = alone();
+    let dog = Watchdog::new("a million sleepers");
+    let (runtime, green) = runtime(2);
+    let wanted = if cfg!(debug_assertions) {
+        100_000
+    } else {
+        1_000_000
+    };
+    let n = match green {
+        false => 200,
+        true if !guards_are_free() => 10_000,
+        true => wanted.min(available_bytes() / 10 * 8 / PER_THREAD),
+    };
+    if n < wanted {
+        eprintln!("only {n} threads: kernel-thread mode, an old kernel, or too little memory");
+    }
+    let mut rng = Rng::from_env();
+    let few = (Duration::from_millis(200), Duration::from_secs(2));
+    let mut many = (
+        Duration::from_micros(8 * n as u64),
+        Duration::from_secs(1) * n as u32 / WAKE_RATE,
+    );
+    best_of(5, "the million woke as promptly as a few", || {
+        let late = match Sleepers::run(&runtime, n, many, &mut rng, &dog) {
+            Ok(late) => late,
+            Err(spawning) => {
+                eprintln!("spawning took {spawning:.1?}, so some were due too soon: again");
+                many.0 = spawning * 2;
+                return false;
+            }
+        };
+        let Ok(quiet) = Sleepers::run(&runtime, 500.min(n), few, &mut rng, &dog) else {
+            return false;
+        };
+        eprintln!("late, {n} sleepers: {late}; a few: {quiet}");
+        many.1 *= 2;
+        !green || late.quantile(0.99) <= quiet.quantile(0.99) + BOUND
+    });
+    runtime.shutdown();
+}
+
+fn available_bytes() -> usize {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let line = meminfo
+        .lines()
+        .find(|line| line.starts_with("MemAvailable:"))
+        .unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
+
+/// Linux 6.13 and later make a page a guard without a mapping of its own; older ones do not know
+/// the advice.
+fn guards_are_free() -> bool {
+    const MADV_GUARD_INSTALL: i32 = 102;
+    // SAFETY: no memory at all is advised about.
+    unsafe { libc::madvise(std::ptr::null_mut(), 0, MADV_GUARD_INSTALL) == 0 }
+}
+
+#[test]
+fn a_call_may_take_only_so_long() {
+    let _alone = alone();
+    let _dog = Watchdog::new("a_call_may_take_only_so_long");
+    assert_eq!(time::timeout(Duration::MAX, || 42), Ok(42));
+    let panics = || time::timeout(Duration::MAX, || resume_unwind(Box::new(7u8)));
+    let payload: Result<Result<(), Elapsed>, _> = catch_unwind(panics);
+    assert_eq!(*payload.unwrap_err().downcast::<u8>().unwrap(), 7);
+    // If the time is up the call goes on, and comes to its end.
+    let (go, told) = mpsc::channel::<()>();
+    let (say, heard) = mpsc::channel();
+    let slow = move || {
+        told.recv().unwrap();
+        say.send("ended").unwrap();
+    };
+    let start = Instant::now();
+    assert_eq!(time::timeout(Duration::from_millis(3), slow), Err(Elapsed));
+    assert!(start.elapsed() >= Duration::from_millis(3));
+    go.send(()).unwrap();
+    assert_eq!(heard.recv().unwrap(), "ended");
+    assert!(Elapsed.to_string().contains("time"));
+}
+
+#[test]
+fn an_interval_keeps_its_grid() {
+    let _alone = alone();
+    let _dog = Watchdog::new("an_interval_keeps_its_grid");
+    let body = || {
+        let (start, period) = (Instant::now(), Duration::from_micros(700));
+        let mut interval = Interval::starting_at(start, period);
+        let (mut last, mut rng) = (start, Rng::new(1));
+        for i in 0..200 {
+            if i % 10 == 0 {
+                greenthread::sleep(rng.micros_below(5_000)); // ticks are missed
+            }
+            let asked = Instant::now();
+            let tick = interval.tick();
+            let now = Instant::now();
+            assert!(tick <= now, "early");
+            assert!(tick >= last + period, "a tick twice");
+            let on_grid = (tick - start).as_nanos().is_multiple_of(period.as_nanos());
+            assert!(on_grid, "off the grid");
+            // Of missed ticks only the latest is left.
+            assert!(tick + period > asked, "a missed tick was made up");
+            last = tick;
+        }
+        assert_eq!(interval.period(), period);
+        // Long ago, and for ever.
+        if let Some(past) = start.checked_sub(Duration::from_secs(1)) {
+            let mut interval = Interval::starting_at(past, Duration::from_nanos(1));
+            assert!(interval.tick() >= start);
+        }
+        assert_eq!(Interval::new(period).take(3).count(), 3);
+        let _never = Interval::new(Duration::MAX);
+        catch_unwind(|| Interval::new(Duration::ZERO)).unwrap_err();
+    };
+    body();
+    greenthread::spawn(body).join().unwrap();
+}
+
+#[test]
+fn a_park_may_end_at_a_point_in_time() {
+    let _alone = alone();
+    let _dog = Watchdog::new("a_park_may_end_at_a_point_in_time");
+    let body = || {
+        let until = Instant::now() + Duration::from_millis(3);
+        while Instant::now() < until {
+            greenthread::park_until(until); // may wake early, must wake
+        }
+        greenthread::current().unpark();
+        greenthread::park_until(Instant::now() + Duration::from_secs(1 << 33));
+        greenthread::park_until(until); // past: returns
+    };
+    body();
+    greenthread::spawn(body).join().unwrap();
+}
