@@ -43,7 +43,7 @@
 use crate::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
-    fence,
+    const_fn, fence,
 };
 
 /// One sleeping processor: the low half counts them.
@@ -58,19 +58,12 @@ pub(crate) struct IdleWord {
 }
 
 impl IdleWord {
-    /// Nobody sleeps, nobody searches.
-    #[cfg(not(greenthread_model))]
-    pub(crate) const fn new() -> Self {
-        Self {
-            word: AtomicU64::new(0),
-        }
-    }
-
-    /// Nobody sleeps, nobody searches; the model's atomics cannot be made in a constant.
-    #[cfg(greenthread_model)]
-    pub(crate) fn new() -> Self {
-        Self {
-            word: AtomicU64::new(0),
+    const_fn! {
+        /// Nobody sleeps, nobody searches.
+        pub(crate) const fn new() -> Self {
+            Self {
+                word: AtomicU64::new(0),
+            }
         }
     }
 

@@ -87,7 +87,7 @@ use core::{
 use crate::atomic::{
     AtomicPtr,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
-    compiler_fence,
+    compiler_fence, const_fn,
 };
 
 /// Which processor a kernel thread owns. See the file's header.
@@ -110,19 +110,12 @@ impl<P> Ownership<P> {
         ptr::without_provenance_mut(1)
     };
 
-    /// Of a kernel thread without a processor.
-    #[cfg(not(greenthread_model))]
-    pub(crate) const fn new() -> Self {
-        Self {
-            word: AtomicPtr::new(Self::DETACHED),
-        }
-    }
-
-    /// Of a kernel thread without a processor; the model's atomics cannot be made in a constant.
-    #[cfg(greenthread_model)]
-    pub(crate) fn new() -> Self {
-        Self {
-            word: AtomicPtr::new(Self::DETACHED),
+    const_fn! {
+        /// Of a kernel thread without a processor.
+        pub(crate) const fn new() -> Self {
+            Self {
+                word: AtomicPtr::new(Self::DETACHED),
+            }
         }
     }
 

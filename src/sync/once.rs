@@ -30,7 +30,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::atomic::Ordering::Acquire;
+use crate::atomic::{Ordering::Acquire, const_fn};
 use crate::wait::queue::{Position, State, WaitQueue};
 
 const RUNNING: usize = WaitQueue::flag(0);
@@ -70,22 +70,15 @@ pub struct OnceState {
 }
 
 impl Once {
-    /// Nothing has run yet.
-    #[inline]
-    #[must_use]
-    #[allow(clippy::new_without_default, reason = "std's has no Default")]
-    #[cfg(not(greenthread_model))]
-    pub const fn new() -> Once {
-        Once {
-            queue: WaitQueue::new(0),
-        }
-    }
-
-    /// The model's atomics cannot be made in a constant.
-    #[cfg(greenthread_model)]
-    pub(crate) fn new() -> Once {
-        Once {
-            queue: WaitQueue::new(0),
+    const_fn! {
+        /// Nothing has run yet.
+        #[inline]
+        #[must_use]
+        #[allow(clippy::new_without_default, reason = "std's has no Default")]
+        pub const fn new() -> Once {
+            Once {
+                queue: WaitQueue::new(0),
+            }
         }
     }
 

@@ -31,7 +31,10 @@
 //! Orderings: setting `HELD` is Acquire and clearing it Release. A mutex that is handed over is acquired by
 //! who hands it over, in the waiter's name, and published by the wake-up.
 
-use crate::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::atomic::{
+    Ordering::{Acquire, Relaxed, Release},
+    const_fn,
+};
 use crate::sys::clock;
 use crate::wait::queue::{Position, State, WaitQueue, Waited};
 
@@ -43,7 +46,7 @@ const POISONED: usize = WaitQueue::flag(3);
 /// Nanoseconds after which a waiter is handed the mutex: Go's figure.
 const PATIENCE: u64 = 1_000_000;
 /// Looks at a held mutex before queueing: about the time that a short critical section takes.
-const SPINS: u32 = 40;
+const SPINS: u32 = if cfg!(greenthread_model) { 0 } else { 40 };
 
 /// A waiter's wait ended because it should try again.
 const TRY_AGAIN: usize = 0;
@@ -55,9 +58,11 @@ pub(crate) struct RawMutex {
 }
 
 impl RawMutex {
-    pub(crate) const fn new() -> RawMutex {
-        RawMutex {
-            queue: WaitQueue::new(0),
+    const_fn! {
+        pub(crate) const fn new() -> RawMutex {
+            RawMutex {
+                queue: WaitQueue::new(0),
+            }
         }
     }
 
@@ -164,6 +169,12 @@ impl RawMutex {
         if let Some(first) = first {
             first.wake();
         }
+    }
+
+    /// Nobody holds it, waits or is about to.
+    #[cfg(greenthread_model)]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.queue.is_at_rest(0)
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {

@@ -21,11 +21,10 @@
 //!
 //! Ordering: all of it is Relaxed. Lists are under locks, and a wake-up publishes (`ticket`).
 
-use core::cell::Cell;
 use core::ptr;
 
 use super::{Outcome, Waiter};
-use crate::atomic::{AtomicPtr, Ordering::Relaxed};
+use crate::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
 
 /// A thread that waits, and how its wait ended.
 pub(crate) struct Wait {

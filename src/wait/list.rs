@@ -11,10 +11,10 @@
 //! 3. A node is taken by who claims it. One whose claim is lost is dropped from the list on the
 //!    way: its thread is going already.
 
-use core::cell::Cell;
 use core::ptr;
 
 use super::claim::{Claimed, Node};
+use crate::atomic::Cell;
 
 pub(crate) struct List {
     head: *const Node,
@@ -245,7 +245,7 @@ pub(crate) struct Chain {
 }
 
 /// So many are claimed under one lock.
-const FEW: usize = 64;
+const FEW: usize = if cfg!(greenthread_model) { 1 } else { 64 };
 
 impl Chain {
     pub(crate) const fn new() -> Chain {

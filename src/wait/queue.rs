@@ -26,7 +26,7 @@ use core::ptr;
 
 use super::claim::{Claimed, Ended, Node, Wait};
 use super::list::{Crowd, List};
-use crate::atomic::{AtomicUsize, Ordering};
+use crate::atomic::{AtomicUsize, Ordering, const_fn};
 use crate::current::{self, PreemptionOff};
 use crate::sys;
 
@@ -97,11 +97,19 @@ impl WaitQueue {
         2 << number
     }
 
-    /// Empty, with these flags.
-    pub(crate) const fn new(flags: usize) -> WaitQueue {
-        WaitQueue {
-            word: AtomicUsize::new(flags),
+    const_fn! {
+        /// Empty, with these flags.
+        pub(crate) const fn new(flags: usize) -> WaitQueue {
+            WaitQueue {
+                word: AtomicUsize::new(flags),
+            }
         }
+    }
+
+    /// Nobody waits, and of the flags these are set.
+    #[cfg(greenthread_model)]
+    pub(crate) fn is_at_rest(&self, flags: usize) -> bool {
+        self.word.load(Ordering::Relaxed) == flags
     }
 
     #[inline(always)]

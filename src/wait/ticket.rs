@@ -52,6 +52,7 @@
 use crate::atomic::{
     AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
+    const_fn,
 };
 
 /// No token, nobody parked.
@@ -117,19 +118,12 @@ impl Ticket {
     /// The value to futex-wait on.
     pub(crate) const ASLEEP: u32 = ASLEEP;
 
-    /// Without a token.
-    #[cfg(not(greenthread_model))]
-    pub(crate) const fn new() -> Self {
-        Self {
-            word: AtomicU32::new(EMPTY),
-        }
-    }
-
-    /// Without a token; the model's atomics cannot be made in a constant.
-    #[cfg(greenthread_model)]
-    pub(crate) fn new() -> Self {
-        Self {
-            word: AtomicU32::new(EMPTY),
+    const_fn! {
+        /// Without a token.
+        pub(crate) const fn new() -> Self {
+            Self {
+                word: AtomicU32::new(EMPTY),
+            }
         }
     }
 

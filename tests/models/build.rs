@@ -1,21 +1,35 @@
 //! Writes the mutants: copies of a protocol's source, or of its model where an obligation lies with
 //! the user, with one thing weakened; and a test for each that says how it must fail.
 
-use std::{env, fmt::Write as _, fs, path::Path};
+use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 
-/// Which file of the pair is changed.
-#[derive(Clone, Copy, PartialEq)]
-enum In {
-    Protocol,
-    Model,
-}
-use In::{Model, Protocol};
+/// For each protocol, the sources that a mutant of it is made of: all that stand on one another.
+const PROTOCOLS: &[(&str, &[&str])] = &[
+    ("ticket", &[TICKET]),
+    ("ownership", &[OWNERSHIP]),
+    ("idle", &[IDLE]),
+    ("claim", &[CLAIM, LIST]),
+    ("queue", &[CLAIM, LIST, QUEUE]),
+    ("mutex", &[CLAIM, LIST, QUEUE, RAW_MUTEX]),
+    ("once", &[CLAIM, LIST, QUEUE, ONCE]),
+];
+
+const TICKET: &str = "wait/ticket.rs";
+const OWNERSHIP: &str = "sched/ownership.rs";
+const IDLE: &str = "sched/idle.rs";
+const CLAIM: &str = "wait/claim.rs";
+const LIST: &str = "wait/list.rs";
+const QUEUE: &str = "wait/queue.rs";
+const RAW_MUTEX: &str = "sync/raw_mutex.rs";
+const ONCE: &str = "sync/once.rs";
+/// The model's own file.
+const MODEL: &str = "model";
 
 struct Mutant {
     protocol: &'static str,
     name: &'static str,
     /// In which file, what is replaced (it must be there exactly once), and by what.
-    edits: &'static [(In, &'static str, &'static str)],
+    edits: &'static [(&'static str, &'static str, &'static str)],
     /// The model that must fail, and a part of its message.
     model: &'static str,
     fails: &'static str,
@@ -30,85 +44,166 @@ const WAITS: &str = "a job waits while a processor sleeps";
 const MUTANTS: &[Mutant] = &[
     // ---- ticket: orderings ----
     Mutant { protocol: "ticket", name: "notify_does_not_acquire", model: "wait_for_two", fails: RACE,
-        edits: &[(Protocol, "swap(NOTIFIED, AcqRel)", "swap(NOTIFIED, Release)")] },
+        edits: &[(TICKET, "swap(NOTIFIED, AcqRel)", "swap(NOTIFIED, Release)")] },
     Mutant { protocol: "ticket", name: "notify_does_not_release", model: "wait_for_two", fails: LOST,
-        edits: &[(Protocol, "swap(NOTIFIED, AcqRel)", "swap(NOTIFIED, Acquire)")] },
+        edits: &[(TICKET, "swap(NOTIFIED, AcqRel)", "swap(NOTIFIED, Acquire)")] },
     Mutant { protocol: "ticket", name: "commit_does_not_release", model: "wait_for_two", fails: RACE,
-        edits: &[(Protocol, "EMPTY, PARKED, Release", "EMPTY, PARKED, Relaxed")] },
+        edits: &[(TICKET, "EMPTY, parked, Release", "EMPTY, parked, Relaxed")] },
     Mutant { protocol: "ticket", name: "refused_commit_does_not_acquire", model: "wait_with_timeout", fails: RACE,
-        edits: &[(Protocol, "match self.word.swap(EMPTY, Acquire) {\n            NOTIFIED => Commit", "match self.word.swap(EMPTY, Relaxed) {\n            NOTIFIED => Commit")] },
+        edits: &[(TICKET, "match self.word.swap(EMPTY, Acquire) {\n            NOTIFIED => Commit", "match self.word.swap(EMPTY, Relaxed) {\n            NOTIFIED => Commit")] },
     Mutant { protocol: "ticket", name: "resumed_does_not_acquire", model: "wait_with_timeout", fails: RACE,
-        edits: &[(Protocol, "match self.word.swap(EMPTY, Acquire) {\n            NOTIFIED => Outcome", "match self.word.swap(EMPTY, Relaxed) {\n            NOTIFIED => Outcome")] },
-    Mutant { protocol: "ticket", name: "resumed_kernel_thread_does_not_acquire", model: "kernel_thread_waits", fails: RACE,
-        edits: &[(Protocol, "match self.word.swap(EMPTY, Acquire) {\n            NOTIFIED => Outcome", "match self.word.swap(EMPTY, Relaxed) {\n            NOTIFIED => Outcome")] },
+        edits: &[(TICKET, "match self.word.swap(EMPTY, Acquire) {\n            NOTIFIED => Outcome", "match self.word.swap(EMPTY, Relaxed) {\n            NOTIFIED => Outcome")] },
+    Mutant { protocol: "ticket", name: "resumed_kernel_thread_does_not_acquire", model: "kernel_thread_times_out", fails: RACE,
+        edits: &[(TICKET, "match self.word.swap(EMPTY, Acquire) {\n            NOTIFIED => Outcome", "match self.word.swap(EMPTY, Relaxed) {\n            NOTIFIED => Outcome")] },
     Mutant { protocol: "ticket", name: "consume_does_not_acquire", model: "wait_for_two", fails: LOST,
-        edits: &[(Protocol, "self.word.swap(EMPTY, Acquire) == NOTIFIED", "self.word.swap(EMPTY, Relaxed) == NOTIFIED")] },
+        edits: &[(TICKET, "self.word.swap(EMPTY, Acquire) == NOTIFIED", "self.word.swap(EMPTY, Relaxed) == NOTIFIED")] },
     Mutant { protocol: "ticket", name: "expire_does_not_acquire", model: "wait_with_timeout", fails: RACE,
-        edits: &[(Protocol, "seen, EXPIRED, AcqRel", "seen, EXPIRED, Release")] },
+        edits: &[(TICKET, "seen, EXPIRED, AcqRel", "seen, EXPIRED, Release")] },
     Mutant { protocol: "ticket", name: "expire_does_not_release", model: "wait_with_timeout", fails: RACE,
-        edits: &[(Protocol, "seen, EXPIRED, AcqRel", "seen, EXPIRED, Acquire")] },
+        edits: &[(TICKET, "seen, EXPIRED, AcqRel", "seen, EXPIRED, Acquire")] },
     // ---- ticket: transitions ----
     Mutant { protocol: "ticket", name: "notify_resumes_who_is_not_parked", model: "wait_for_two", fails: RACE,
-        edits: &[(Protocol, "swap(NOTIFIED, AcqRel) == PARKED", "swap(NOTIFIED, AcqRel) != NOTIFIED")] },
+        edits: &[(TICKET, "            _ => Found::Nobody,", "            NOTIFIED => Found::Nobody,\n            _ => Found::Green,")] },
     Mutant { protocol: "ticket", name: "expire_overwrites_a_notification", model: "wait_with_timeout", fails: LOST,
-        edits: &[(Protocol, "while seen == EMPTY || seen == PARKED", "while seen != EXPIRED")] },
+        edits: &[(TICKET, "while seen != NOTIFIED && seen != EXPIRED", "while seen != EXPIRED")] },
     Mutant { protocol: "ticket", name: "commit_parks_over_a_notification", model: "wait_for_two", fails: LOST,
-        edits: &[(Protocol, "// Release: the saved context; partners: Acquire in `notify` and `expire`.\n",
-            "if self.word.swap(PARKED, Release) != PARKED { return Commit::Parked; }\n")] },
+        edits: &[(TICKET, "// Release: the saved context; partners: Acquire in `notify` and `expire`.\n",
+            "if self.word.swap(parked, Release) != parked { return Commit::Parked; }\n")] },
+    Mutant { protocol: "ticket", name: "is_notified_only_looks", model: "one_sees_the_other", fails: LOST,
+        edits: &[(TICKET, "self.word.fetch_or(0, AcqRel) == NOTIFIED", "self.word.load(Acquire) == NOTIFIED")] },
     Mutant { protocol: "ticket", name: "kernel_thread_blocks_without_comparing", model: "kernel_thread_waits", fails: "deadlock",
-        edits: &[(Model, "            if self.ticket.as_futex().load(Relaxed) == Ticket::PARKED {", "            {")] },
+        edits: &[(MODEL, "            if self.ticket.as_futex().load(Relaxed) == Ticket::ASLEEP {\n                drop", "            {\n                drop")] },
+    Mutant { protocol: "ticket", name: "kernel_thread_is_parked_like_a_green_one", model: "kernel_thread_waits", fails: RACE,
+        edits: &[(TICKET, "const ASLEEP: u32 = 4;", "const ASLEEP: u32 = PARKED;")] },
+    Mutant { protocol: "ticket", name: "notifier_looks_at_a_kernel_thread_again", model: "kernel_thread_waits", fails: RACE,
+        edits: &[(MODEL, "Found::Kernel => self.futex_wake(),", "Found::Kernel => { self.futex_wake(); self.beside.with(|_| ()) }")] },
+    Mutant { protocol: "ticket", name: "asleep_is_not_woken", model: "kernel_thread_waits", fails: "deadlock",
+        edits: &[(TICKET, "            ASLEEP => Found::Kernel,\n", "")] },
 
     // ---- ownership: the asymmetric fence and the second look ----
     Mutant { protocol: "ownership", name: "entry_without_fence", model: "enter_twice", fails: RACE,
-        edits: &[(Protocol, "    compiler_fence(SeqCst);\n", "")] },
+        edits: &[(OWNERSHIP, "    compiler_fence(SeqCst);\n", "")] },
     Mutant { protocol: "ownership", name: "retake_without_barrier", model: "enter_twice", fails: RACE,
-        edits: &[(Protocol, "        barrier();\n", "")] },
+        edits: &[(OWNERSHIP, "        barrier();\n", "")] },
     Mutant { protocol: "ownership", name: "retake_without_second_look", model: "enter_twice", fails: RACE,
-        edits: &[(Protocol, "unchanged() || !self.give_back(p)", "true")] },
+        edits: &[(OWNERSHIP, "unchanged() || !self.give_back(p)", "true")] },
     Mutant { protocol: "ownership", name: "second_look_at_off_only", model: "migrate_away", fails: RACE,
-        edits: &[(Model, "off == 0 && current == GREEN && now == tick", "off == 0")] },
+        edits: &[(MODEL, "off == 0 && current == GREEN && now == tick", "off == 0")] },
     Mutant { protocol: "ownership", name: "second_look_without_tick", model: "migrate_and_return", fails: RACE,
-        edits: &[(Model, "off == 0 && current == GREEN && now == tick", "off == 0 && current == GREEN")] },
+        edits: &[(MODEL, "off == 0 && current == GREEN && now == tick", "off == 0 && current == GREEN")] },
     Mutant { protocol: "ownership", name: "second_look_in_another_order", model: "migrate_away", fails: RACE,
-        edits: &[(Model, "            let off = self.off.load(Acquire);\n", ""),
-                 (Model, "            off == 0 && current", "            let off = self.off.load(Acquire);\n            off == 0 && current")] },
+        edits: &[(MODEL, "            let off = self.off.load(Acquire);\n", ""),
+                 (MODEL, "            off == 0 && current", "            let off = self.off.load(Acquire);\n            off == 0 && current")] },
     Mutant { protocol: "ownership", name: "second_look_at_off_does_not_acquire", model: "enter_twice", fails: RACE,
-        edits: &[(Model, "self.off.load(Acquire)", "self.off.load(Relaxed)")] },
+        edits: &[(MODEL, "self.off.load(Acquire)", "self.off.load(Relaxed)")] },
     Mutant { protocol: "ownership", name: "tick_does_not_release", model: "migrate_and_return", fails: RACE,
-        edits: &[(Model, "first.tick.store(1, Release)", "first.tick.store(1, Relaxed)")] },
+        edits: &[(MODEL, "first.tick.store(1, Release)", "first.tick.store(1, Relaxed)")] },
     Mutant { protocol: "ownership", name: "exit_does_not_release", model: "enter_twice", fails: RACE,
-        edits: &[(Model, "self.off.store(0, Release)", "self.off.store(0, Relaxed)")] },
+        edits: &[(MODEL, "self.off.store(0, Release)", "self.off.store(0, Relaxed)")] },
     // ---- ownership: three states ----
     Mutant { protocol: "ownership", name: "given_back_to_who_has_left", model: "enter_twice", fails: LOST,
-        edits: &[(Protocol, "!self.give_back(p)", "{ self.assign(p); false }")] },
+        edits: &[(OWNERSHIP, "!self.give_back(p)", "{ self.assign(p); false }")] },
     Mutant { protocol: "ownership", name: "settle_overwrites", model: "enter_twice", fails: LOST,
-        edits: &[(Protocol, "        while word.is_null() {", "        if word.is_null() { self.word.store(Self::DETACHED, Release); return None; }\n        while word.is_null() {")] },
+        edits: &[(OWNERSHIP, "        while word.is_null() {", "        if word.is_null() { self.word.store(Self::DETACHED, Release); return None; }\n        while word.is_null() {")] },
     Mutant { protocol: "ownership", name: "surrender_overwrites", model: "surrender", fails: LOST,
-        edits: &[(Protocol, "let p = self.settle()?;", "let p = self.settle()?;\n            if true { self.word.store(Self::DETACHED, Release); return Some(p); }")] },
+        edits: &[(OWNERSHIP, "let p = self.settle()?;", "let p = self.settle()?;\n            if true { self.word.store(Self::DETACHED, Release); return Some(p); }")] },
     // ---- ownership: orderings ----
     Mutant { protocol: "ownership", name: "settle_does_not_release", model: "surrender", fails: RACE,
-        edits: &[(Protocol, "Self::DETACHED, Release, Acquire", "Self::DETACHED, Relaxed, Acquire")] },
+        edits: &[(OWNERSHIP, "Self::DETACHED, Release, Acquire", "Self::DETACHED, Relaxed, Acquire")] },
     Mutant { protocol: "ownership", name: "give_back_does_not_acquire", model: "enter_twice", fails: RACE,
-        edits: &[(Protocol, "p.as_ptr(), Relaxed, Acquire", "p.as_ptr(), Relaxed, Relaxed")] },
+        edits: &[(OWNERSHIP, "p.as_ptr(), Relaxed, Acquire", "p.as_ptr(), Relaxed, Relaxed")] },
     Mutant { protocol: "ownership", name: "assign_does_not_release", model: "assigned", fails: RACE,
-        edits: &[(Protocol, "store(p.as_ptr(), Release)", "store(p.as_ptr(), Relaxed)")] },
+        edits: &[(OWNERSHIP, "store(p.as_ptr(), Release)", "store(p.as_ptr(), Relaxed)")] },
     Mutant { protocol: "ownership", name: "settle_does_not_acquire", model: "assigned", fails: RACE,
-        edits: &[(Protocol, "let mut word = self.word.load(Acquire)", "let mut word = self.word.load(Relaxed)")] },
+        edits: &[(OWNERSHIP, "let mut word = self.word.load(Acquire)", "let mut word = self.word.load(Relaxed)")] },
 
     // ---- idle ----
     Mutant { protocol: "idle", name: "no_fence_before_looking_for_sleepers", model: "one_readier", fails: WAITS,
-        edits: &[(Protocol, "        // Partner: the fence in `announce_sleep`.\n        fence(SeqCst);\n", "")] },
+        edits: &[(IDLE, "        // Partner: the fence in `announce_sleep`.\n        fence(SeqCst);\n", "")] },
     Mutant { protocol: "idle", name: "no_fence_after_announcing", model: "one_readier", fails: WAITS,
-        edits: &[(Protocol, "        // Partner: the fence in `claim_wake`.\n        fence(SeqCst);\n", "")] },
+        edits: &[(IDLE, "        // Partner: the fence in `claim_wake`.\n        fence(SeqCst);\n", "")] },
     Mutant { protocol: "idle", name: "no_second_look_before_sleeping", model: "one_readier", fails: WAITS,
-        edits: &[(Model, "self.is_work() && self.get_up(me)", "false")] },
+        edits: &[(MODEL, "self.is_work() && self.get_up(me)", "false")] },
     Mutant { protocol: "idle", name: "no_ramp", model: "one_readier", fails: WAITS,
-        edits: &[(Protocol, "fetch_sub(SEARCHER, Relaxed)) == 1", "fetch_sub(SEARCHER, Relaxed)) == 0")] },
+        edits: &[(IDLE, "fetch_sub(SEARCHER, Relaxed)) == 1", "fetch_sub(SEARCHER, Relaxed)) == 0")] },
     Mutant { protocol: "idle", name: "gets_up_as_no_searcher", model: "one_readier", fails: WAITS,
-        edits: &[(Protocol, "self.sleeper_to_searcher(|_| true)", "self.word.fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER)).is_ok()"),
-                 (Model, "                searcher = true;\n                continue;\n", "                if self.take() { return; }\n                searcher = false;\n                continue;\n")] },
+        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "self.word.fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER)).is_ok()"),
+                 (MODEL, "                searcher = true;\n                continue;\n", "                if self.take() { return; }\n                searcher = false;\n                continue;\n")] },
     Mutant { protocol: "idle", name: "cancel_is_never_refused", model: "one_readier", fails: "a claim without a sleeper",
-        edits: &[(Protocol, "self.sleeper_to_searcher(|_| true)", "{ self.word.fetch_add(SEARCHER - SLEEPER, Relaxed); true }")] },
+        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "{ self.word.fetch_add(SEARCHER - SLEEPER, Relaxed); true }")] },
+
+    // ---- claim: once, and who loses it waits for the winner ----
+    Mutant { protocol: "claim", name: "claim_is_not_exclusive", model: "two_lists", fails: LOST,
+        edits: &[(CLAIM, ".compare_exchange(ptr::null_mut(), name, Relaxed, Relaxed)\n            .is_ok()", ".swap(name, Relaxed).is_null() || true")] },
+    Mutant { protocol: "claim", name: "time_out_without_claim", model: "two_lists_and_a_deadline", fails: LOST,
+        edits: &[(CLAIM, "Outcome::Expired if self.give_up() =>", "Outcome::Expired if { self.give_up(); true } =>")] },
+    Mutant { protocol: "claim", name: "lost_claim_does_not_wait_for_the_winner", model: "two_lists_and_a_deadline", fails: RACE,
+        edits: &[(CLAIM, "Outcome::Expired => deadline = None,", "Outcome::Expired => { deadline = None; return Ended::Taken(self.claim.load(Relaxed).cast()) }")] },
+    Mutant { protocol: "claim", name: "found_itself_without_claim", model: "two_lists", fails: LOST,
+        edits: &[(MODEL, "Some(_) if wait.give_up() =>", "Some(_) =>")] },
+    Mutant { protocol: "claim", name: "handed_over_after_waking", model: "two_lists", fails: RACE,
+        edits: &[(MODEL, "            receiver.node().outcome.set(1);\n            receiver.wake();", "            let node: *const Node = receiver.node();\n            receiver.wake();\n            unsafe { (*node).outcome.set(1) };")] },
+
+    // ---- queue: orderings ----
+    Mutant { protocol: "queue", name: "lock_does_not_acquire", model: "baton", fails: RACE,
+        edits: &[(QUEUE, "word | GUARDED, Ordering::Acquire", "word | GUARDED, Ordering::Relaxed")] },
+    Mutant { protocol: "queue", name: "release_does_not_release", model: "baton", fails: RACE,
+        edits: &[(QUEUE, "flags & FLAGS | first,\n                Ordering::Release,", "flags & FLAGS | first,\n                Ordering::Relaxed,")] },
+    // ---- queue: one step ----
+    Mutant { protocol: "queue", name: "decide_is_not_asked_again", model: "gate", fails: "deadlock",
+        edits: &[(QUEUE, "        loop {\n            let Some(State(flags)) = decide(State(word & FLAGS | first)) else {\n                return false;\n            };\n", "        let Some(_) = decide(State(word & FLAGS | first)) else { return false };\n        loop {\n            let flags = word;\n")] },
+    Mutant { protocol: "queue", name: "flags_of_others_are_overwritten", model: "gate", fails: "deadlock",
+        edits: &[(QUEUE, "                Err(now) => word = now,", "                Err(_) => { self.queue.word.store(flags & FLAGS | first, Ordering::Release); return true }")] },
+    Mutant { protocol: "queue", name: "not_all_are_woken", model: "gate", fails: "deadlock",
+        edits: &[(QUEUE, "        crowd.wake(|| queue.lock());\n", "")] },
+    Mutant { protocol: "queue", name: "who_gave_up_ends_the_search", model: "baton_and_a_deadline", fails: "deadlock",
+        edits: &[(LIST, "            let node: *const Node = self.first().filter(|node| fits(node))?;\n            // SAFETY: in this list.\n            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }", "            let node: *const Node = self.first().filter(|node| fits(node))?;\n            return unsafe { self.take(node) };")] },
+
+    // ---- mutex: orderings ----
+    Mutant { protocol: "mutex", name: "try_lock_does_not_acquire", model: "excludes", fails: RACE,
+        edits: &[(RAW_MUTEX, "state.with(HELD), Acquire", "state.with(HELD), Relaxed")] },
+    Mutant { protocol: "mutex", name: "lock_contended_does_not_acquire", model: "excludes", fails: RACE,
+        edits: &[(RAW_MUTEX, "self.queue.change(state, mine, Acquire)", "self.queue.change(state, mine, Relaxed)")] },
+    Mutant { protocol: "mutex", name: "unlock_does_not_release", model: "excludes", fails: RACE,
+        edits: &[(RAW_MUTEX, "clear_known(HELD, Release)", "clear_known(HELD, Relaxed)")] },
+    Mutant { protocol: "mutex", name: "hand_over_does_not_acquire", model: "starving", fails: RACE,
+        edits: &[(RAW_MUTEX, "locked.state(Acquire)", "locked.state(Relaxed)")] },
+    // ---- mutex: no wake-up is lost ----
+    Mutant { protocol: "mutex", name: "queues_though_it_is_free", model: "excludes", fails: "deadlock",
+        edits: &[(RAW_MUTEX, "(!is_free(state)).then(|| ", "Some(")] },
+    Mutant { protocol: "mutex", name: "unlock_looks_for_waiters_first", model: "excludes", fails: "deadlock",
+        edits: &[(RAW_MUTEX, "let before = self.queue.clear_known(HELD, Release);", "let before = self.queue.state(Relaxed); self.queue.clear_known(HELD, Release);")] },
+    Mutant { protocol: "mutex", name: "woken_is_not_cleared_by_who_locks", model: "excludes", fails: LOST,
+        edits: &[(RAW_MUTEX, "let mine = state.with(HELD).without(woken);", "let mine = state.with(HELD);")] },
+    Mutant { protocol: "mutex", name: "woken_is_not_given_back", model: "barging", fails: "deadlock",
+        edits: &[(RAW_MUTEX, "state.without(woken).with(starving)", "state.with(starving)")] },
+    // ---- mutex: hand-over ----
+    Mutant { protocol: "mutex", name: "handed_over_without_held", model: "starving", fails: "deadlock",
+        edits: &[(RAW_MUTEX, "let sign = if starving { HELD } else { WOKEN };", "let sign = if starving { 0 } else { WOKEN };")] },
+    Mutant { protocol: "mutex", name: "barging_while_starving", model: "starving", fails: RACE,
+        edits: &[(RAW_MUTEX, "!state.has(HELD | STARVING)", "!state.has(HELD)")] },
+    Mutant { protocol: "mutex", name: "who_was_handed_it_tries_again", model: "starving", fails: "deadlock",
+        edits: &[(RAW_MUTEX, "if outcome == HANDED {", "if outcome == HANDED && false {")] },
+    Mutant { protocol: "mutex", name: "nobody_is_left_and_still_starving", model: "starving_at_times", fails: LOST,
+        edits: &[(RAW_MUTEX, "None => state.without(STARVING),", "None => state,")] },
+
+    // ---- once ----
+    Mutant { protocol: "once", name: "completion_is_not_acquired", model: "runs_once", fails: RACE,
+        edits: &[(ONCE, "self.queue.state(Acquire).has(COMPLETE)", "self.queue.state(crate::atomic::Ordering::Relaxed).has(COMPLETE)")] },
+    Mutant { protocol: "once", name: "poison_is_not_acquired", model: "panics_once", fails: RACE,
+        edits: &[(ONCE, "            let state = self.queue.state(Acquire);", "            let state = self.queue.state(crate::atomic::Ordering::Relaxed);"),
+                 (ONCE, "self.queue.change(state, running, Acquire)", "self.queue.change(state, running, crate::atomic::Ordering::Relaxed)"),
+                 (ONCE, "while unfinished(self.queue.state(Acquire))", "while unfinished(self.queue.state(crate::atomic::Ordering::Relaxed))")] },
+    Mutant { protocol: "once", name: "runs_beside_another", model: "runs_once", fails: RACE,
+        edits: &[(ONCE, "if !state.has(RUNNING) && self.queue.change(state, running, Acquire).is_ok() {", "self.queue.set(RUNNING, Acquire);\n            {")] },
+    Mutant { protocol: "once", name: "waits_for_nobody", model: "runs_once", fails: "deadlock",
+        edits: &[(ONCE, "unfinished(state).then_some(state)", "Some(state)")] },
+    Mutant { protocol: "once", name: "completed_before_it_is", model: "runs_once", fails: RACE,
+        edits: &[(ONCE, "let running = state.without(POISONED).with(RUNNING);", "let running = state.without(POISONED).with(COMPLETE);")] },
+    Mutant { protocol: "once", name: "a_panic_completes", model: "panics_once", fails: LOST,
+        edits: &[(ONCE, "leaves: POISONED,", "leaves: COMPLETE,")] },
+    Mutant { protocol: "once", name: "poison_wakes_nobody", model: "panics_once", fails: "deadlock",
+        edits: &[(ONCE, "self.once.queue.lock().wake_all(done);", "if self.leaves == POISONED { self.once.queue.set(POISONED, Acquire); self.once.queue.clear(RUNNING, crate::atomic::Ordering::Release); } else { self.once.queue.lock().wake_all(done); }")] },
 ];
 
 fn main() {
@@ -120,39 +215,53 @@ fn main() {
     let out = env::var("OUT_DIR").unwrap();
     let mut index = String::new();
     for mutant in MUTANTS {
-        let Mutant {
+        let &Mutant {
             protocol,
             name,
             edits,
             model,
             fails,
         } = mutant;
-        let source = match *protocol {
-            "ticket" => "wait/ticket.rs",
-            "ownership" => "sched/ownership.rs",
-            "idle" => "sched/idle.rs",
-            other => panic!("no protocol {other}"),
-        };
-        writeln!(index, "mod {name} {{ #![allow(unused)]").unwrap();
-        for (kind, module, original) in [
-            (Protocol, "protocol", format!("{here}/../../src/{source}")),
-            (Model, "model", format!("{here}/{protocol}/model.rs")),
-        ] {
+        let (_, sources) = PROTOCOLS
+            .iter()
+            .find(|known| known.0 == protocol)
+            .expect(protocol);
+        let mut edited = edits.iter().map(|edit| edit.0);
+        assert!(
+            edited.all(|file| file == MODEL || sources.contains(&file)),
+            "{name}"
+        );
+        // A copy of a file in which the mutant takes the place of the crate; else the original.
+        let copy = |file: &str, original: String| {
             println!("cargo::rerun-if-changed={original}");
             let mut text = fs::read_to_string(&original).unwrap();
-            for (_, from, to) in edits.iter().filter(|edit| edit.0 == kind) {
+            for (_, from, to) in edits.iter().filter(|edit| edit.0 == file) {
                 // A mutant that does not mutate would prove nothing.
-                assert_eq!(
-                    text.matches(from).count(),
-                    1,
-                    "{name}: {from:?} in {original}"
-                );
+                let found = text.matches(from).count();
+                assert_eq!(found, 1, "{name}: {from:?} in {original}");
                 text = text.replace(from, to);
             }
-            let copy = Path::new(&out).join(format!("{name}_{module}.rs"));
+            let text = text.replace("crate::", &format!("crate::{name}::"));
+            let copy = Path::new(&out).join(format!("{name}_{}", file.replace('/', "_")));
             fs::write(&copy, text).unwrap();
-            writeln!(index, "    #[path = {copy:?}] pub(crate) mod {module};").unwrap();
+            let module = Path::new(file).file_stem().unwrap().to_str().unwrap();
+            format!("#[path = {copy:?}] pub(crate) mod {module};")
+        };
+        let mut folders = BTreeMap::<_, String>::new();
+        for file in *sources {
+            let (folder, _) = file.split_once('/').unwrap();
+            *folders.entry(folder).or_default() += &copy(file, format!("{here}/../../src/{file}"));
         }
+        let model_file = copy(MODEL, format!("{here}/{protocol}.rs"));
+        writeln!(index, "mod {name} {{ #![allow(unused)] use crate::*;").unwrap();
+        for (folder, files) in folders {
+            writeln!(
+                index,
+                "    pub(crate) mod {folder} {{ use crate::{folder}::*; {files} }}"
+            )
+            .unwrap();
+        }
+        writeln!(index, "    {model_file}").unwrap();
         writeln!(
             index,
             "    #[test] fn is_caught() {{ crate::must_fail(model::{model}, {fails:?}) }}\n}}"

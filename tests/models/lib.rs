@@ -1,11 +1,25 @@
 //! Models of the library's protocols, checked exhaustively up to a stated bound.
 //!
-//! For each protocol file (the library's own source, compiled here with the model checker's
-//! atomics):
-//! - the *model* is a handful of threads that use it as the library does, and say what must hold;
-//! - the *mutants* (listed in `build.rs`) are copies of the source, or of the model where an
+//! - `library/` is what the protocol files (the library's own sources, compiled here with the model
+//!   checker's atomics) find where the library's modules would be;
+//! - a *model* is a handful of threads that use a protocol as the library does, and say what must
+//!   hold: one file a protocol;
+//! - the *mutants* (listed in `build.rs`) are copies of the sources, or of the model where an
 //!   obligation lies with the protocol's user, with one thing weakened. Each must fail, in the way
 //!   predicted: that shows that the model can see the error, and that the thing is needed.
+//!
+//! To add a protocol:
+//! 1. In its source take atomics and cells from `crate::atomic`, wrap a constructor in `const_fn!`,
+//!    and set constants that multiply states (spins) by `cfg!(greenthread_model)`. What it keeps in no
+//!    atomic and no `Cell` the checker does not see: data belong to the model.
+//! 2. Name the source in `library/` (`sync.rs`, say). If it imports something that is not there, add
+//!    the least that stands in for it.
+//! 3. Write `<protocol>.rs`: small executions, first with a bound of 2. Data that the protocol
+//!    protects are `loom::cell::UnsafeCell`s; who is never woken is a deadlock, which the checker
+//!    reports. Threads that wait are spawned, and do not wait for anything of the checker's. Where
+//!    `check` takes too long, `check_newest` affords a higher bound; do both.
+//! 4. List the models below, and in `build.rs` the sources and the mutants: for each ordering, and for
+//!    each thing that the header's invariants say, one that lacks it.
 //!
 //! The bound is the number of preemptions (switches away from a thread that could go on) in one
 //! execution; None is no bound. It stands beside each model; `MODEL_PREEMPTIONS=n` in the
@@ -18,37 +32,57 @@
 #![cfg(test)]
 #![allow(dead_code)]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
+// The library's modules, as far as its protocol files name them.
+#[path = "library/atomic.rs"]
 mod atomic;
-
-mod ticket {
-    pub(crate) mod model;
-    #[path = "../../../src/wait/ticket.rs"]
-    pub(crate) mod protocol;
-}
-
-mod ownership {
-    pub(crate) mod model;
-    #[path = "../../../src/sched/ownership.rs"]
-    pub(crate) mod protocol;
-}
-
-mod idle {
-    pub(crate) mod model;
-    #[path = "../../../src/sched/idle.rs"]
-    pub(crate) mod protocol;
-}
+#[path = "library/current.rs"]
+mod current;
+#[path = "library/sched.rs"]
+mod sched;
+#[path = "library/sync.rs"]
+mod sync;
+#[path = "library/sys.rs"]
+mod sys;
+#[path = "library/wait.rs"]
+mod wait;
 
 /// Runs `model` in every interleaving with at most `bound` preemptions, or as many as the
 /// environment says.
 fn check(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+    explore(false, bound, model);
+}
+
+/// The same, but a load sees only the newest value, never an older one that the memory model allows:
+/// far fewer executions, so that more preemptions can be afforded. Orderings count as before.
+fn check_newest(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+    explore(true, bound, model);
+}
+
+fn explore(newest: bool, bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     let asked = std::env::var("MODEL_PREEMPTIONS").ok();
     builder.preemption_bound = asked
         .map(|n| n.parse().expect("MODEL_PREEMPTIONS: a number"))
         .or(bound);
-    builder.check(model);
+    builder.max_branches = 10_000; // of one execution
+    atomic::NEWEST.set(newest);
+    let executions = Arc::new(AtomicUsize::new(0));
+    let count = executions.clone();
+    builder.check(move || {
+        count.fetch_add(1, Relaxed);
+        sys::begin();
+        model();
+    });
+    let bound = builder.preemption_bound;
+    eprintln!("{executions:?} executions with at most {bound:?} preemptions");
 }
 
 /// Checks that `model` fails, and with a message that contains `how`.
@@ -65,15 +99,20 @@ fn must_fail(model: fn(), how: &str) {
 }
 
 macro_rules! models {
-    ($($protocol:ident: $($model:ident)*;)*) => {
-        $($(#[test] fn $model() { $protocol::model::$model() })*)*
-    };
+    ($($protocol:ident: $($model:ident)*;)*) => {$(
+        mod $protocol;
+        $(#[test] fn $model() { $protocol::$model() })*
+    )*};
 }
 
 models! {
-    ticket: wait_for_two wait_with_timeout kernel_thread_waits;
+    ticket: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out one_sees_the_other;
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
     idle: one_readier two_readiers;
+    claim: two_lists two_lists_and_a_deadline;
+    queue: gate baton baton_and_a_deadline;
+    mutex: excludes barging with_a_deadline starving starving_at_times;
+    once: runs_once panics_once waits;
 }
 
 // The mutants, one module and one test each.

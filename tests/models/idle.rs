@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use loom::{sync::Mutex, thread};
 
-use super::protocol::IdleWord;
 use crate::{
     atomic::{AtomicU32, Ordering::Relaxed},
-    ticket::protocol::{Commit, Ticket},
+    sched::idle::IdleWord,
+    wait::ticket::{By, Commit, Found, Ticket},
 };
 
 /// Processors, and at most so many jobs.
@@ -54,7 +54,7 @@ impl World {
             .unwrap()
             .pop()
             .expect("a claim without a sleeper");
-        if self.tickets[sleeper].notify() {
+        if self.tickets[sleeper].notify() != Found::Nobody {
             self.tickets[sleeper].resumed();
             self.processor(sleeper, true);
         }
@@ -89,7 +89,7 @@ impl World {
                 continue;
             }
             // Block.
-            if self.tickets[me].commit() == Commit::Parked {
+            if self.tickets[me].commit(By::Kernel) == Commit::Parked {
                 return;
             }
             searcher = true;

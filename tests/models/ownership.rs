@@ -5,12 +5,12 @@ use std::{ptr::NonNull, sync::Arc};
 
 use loom::{cell::UnsafeCell, thread};
 
-use super::protocol::{Ownership, entry_fence};
 use crate::atomic::{
     AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
+use crate::sched::ownership::{Ownership, entry_fence};
 
 /// What only the owner may touch: a run queue, say.
 struct Processor {

@@ -11,8 +11,10 @@ use loom::{
     thread,
 };
 
-use super::protocol::{Commit, Outcome, Ticket};
-use crate::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::{
+    atomic::{AtomicU32, Ordering::Relaxed},
+    wait::ticket::{By, Commit, Found, Outcome, Ticket},
+};
 
 /// Waits, in a loop as every waiter does, until two notifiers are through. At most 3 preemptions.
 pub(crate) fn wait_for_two() {
@@ -41,7 +43,7 @@ pub(crate) fn wait_for_two() {
                     continue;
                 }
                 // Its context is saved: we are the scheduler now.
-                if self.ticket.commit() == Commit::Parked {
+                if self.ticket.commit(By::Green) == Commit::Parked {
                     return;
                 }
             }
@@ -57,7 +59,7 @@ pub(crate) fn wait_for_two() {
 
         fn send(&self, i: usize) {
             self.sent[i].store(1, Relaxed);
-            if self.ticket.notify() {
+            if self.ticket.notify() == Found::Green {
                 self.resume();
             }
         }
@@ -137,7 +139,7 @@ pub(crate) fn wait_with_timeout() {
             move || {
                 // SAFETY: written before it is sent.
                 green.message.with_mut(|message| unsafe { *message = 1 });
-                if green.ticket.notify() {
+                if green.ticket.notify() == Found::Green {
                     green.resume();
                 }
             }
@@ -157,7 +159,7 @@ pub(crate) fn wait_with_timeout() {
         if green.ticket.consume() {
             green.went_on(Outcome::Notified);
         } else {
-            match green.ticket.commit() {
+            match green.ticket.commit(By::Green) {
                 Commit::Parked => {}
                 Commit::Notified => green.went_on(Outcome::Notified),
                 Commit::Expired => green.went_on(Outcome::Expired),
@@ -173,19 +175,33 @@ pub(crate) fn wait_with_timeout() {
     });
 }
 
-/// A kernel thread waits on the word itself; a notifier and a timer. At most 3 preemptions.
+/// A kernel thread waits on the word itself until it is notified, and its waiter is gone afterwards.
+/// At most 4 preemptions.
 pub(crate) fn kernel_thread_waits() {
+    kernel_thread(false);
+}
+
+/// As before, but its time is up: it ends its sleep itself unless the notification came first. At
+/// most 4 preemptions.
+pub(crate) fn kernel_thread_times_out() {
+    kernel_thread(true);
+}
+
+fn kernel_thread(times_out: bool) {
     struct Kernel {
         ticket: Ticket,
+        /// All that lies beside the ticket, such as the name of a green thread. Written when the
+        /// waiter goes.
+        beside: UnsafeCell<u32>,
         message: UnsafeCell<u32>,
-        /// The kernel's side of a futex: compare and block under a lock.
+        /// The kernel's side of a futex: compare and block under a lock. It knows addresses only.
         futex: (Mutex<()>, Condvar),
     }
 
     impl Kernel {
         fn futex_wait(&self) {
             let guard = self.futex.0.lock().unwrap();
-            if self.ticket.as_futex().load(Relaxed) == Ticket::PARKED {
+            if self.ticket.as_futex().load(Relaxed) == Ticket::ASLEEP {
                 drop(self.futex.1.wait(guard).unwrap());
             }
         }
@@ -195,16 +211,43 @@ pub(crate) fn kernel_thread_waits() {
             self.futex.1.notify_all();
         }
 
-        fn read_message(&self) {
-            // SAFETY: what the model checks.
-            self.message
-                .with(|message| assert_eq!(unsafe { *message }, 1));
+        fn notify(&self) {
+            match self.ticket.notify() {
+                Found::Nobody => {}
+                // Who is it? Nobody, but a kernel thread.
+                Found::Green => {
+                    self.beside.with(|_| ());
+                    self.futex_wake();
+                }
+                Found::Kernel => self.futex_wake(),
+            }
+        }
+
+        fn wait(&self, times_out: bool) -> Outcome {
+            if self.ticket.consume() {
+                return Outcome::Notified;
+            }
+            match self.ticket.commit(By::Kernel) {
+                Commit::Notified => Outcome::Notified,
+                Commit::Expired => Outcome::Expired,
+                Commit::Parked => {
+                    while self.ticket.as_futex().load(Relaxed) == Ticket::ASLEEP {
+                        if times_out {
+                            assert!(!self.ticket.expire(), "a green thread");
+                        } else {
+                            self.futex_wait();
+                        }
+                    }
+                    self.ticket.resumed()
+                }
+            }
         }
     }
 
-    crate::check(Some(3), || {
+    crate::check(Some(4), move || {
         let kernel = Arc::new(Kernel {
             ticket: Ticket::new(),
+            beside: UnsafeCell::new(0),
             message: UnsafeCell::new(0),
             futex: (Mutex::new(()), Condvar::new()),
         });
@@ -213,35 +256,40 @@ pub(crate) fn kernel_thread_waits() {
             move || {
                 // SAFETY: written before it is sent.
                 kernel.message.with_mut(|message| unsafe { *message = 1 });
-                if kernel.ticket.notify() {
-                    kernel.futex_wake();
-                }
+                kernel.notify();
             }
         });
-        let timer = thread::spawn({
-            let kernel = kernel.clone();
-            move || {
-                if kernel.ticket.expire() {
-                    kernel.futex_wake();
-                }
-            }
-        });
-        let notified = kernel.ticket.consume()
-            || match kernel.ticket.commit() {
-                Commit::Notified => true,
-                Commit::Expired => false,
-                Commit::Parked => {
-                    while kernel.ticket.as_futex().load(Relaxed) == Ticket::PARKED {
-                        kernel.futex_wait();
-                    }
-                    kernel.ticket.resumed() == Outcome::Notified
-                }
-            };
-        if notified {
-            kernel.read_message();
+        let outcome = kernel.wait(times_out);
+        if outcome == Outcome::Notified {
+            // SAFETY: what the model checks.
+            kernel
+                .message
+                .with(|message| assert_eq!(unsafe { *message }, 1));
+            // Nobody else has a reason to look at the waiter now. SAFETY: what the model checks.
+            kernel.beside.with_mut(|beside| unsafe { *beside = 1 });
         }
         notifier.join().unwrap();
-        timer.join().unwrap();
-        assert!(notified || kernel.ticket.consume(), "lost or doubled");
+        let notified = outcome == Outcome::Notified || kernel.ticket.consume();
+        assert!(notified, "lost or doubled");
+        assert!(times_out || outcome == Outcome::Notified, "lost or doubled");
+    });
+}
+
+/// The waiter says something and looks for a token; the notifier leaves one and looks whether
+/// something was said: one hears of the other. Full exploration.
+pub(crate) fn one_sees_the_other() {
+    crate::check(None, || {
+        let shared = Arc::new((Ticket::new(), AtomicU32::new(0)));
+        let notifier = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                assert_eq!(shared.0.notify(), Found::Nobody);
+                shared.1.load(Relaxed) == 1
+            }
+        });
+        shared.1.store(1, Relaxed);
+        let notified = shared.0.is_notified();
+        let heard = notifier.join().unwrap();
+        assert!(notified || heard, "lost or doubled");
     });
 }

@@ -1,0 +1,174 @@
+//! Stands in for the library's `atomic`: the checker's atomics, each with a shadow, and its cells.
+//!
+//! The checker skips interleavings that it believes equal, and remembers only the last access to
+//! each atomic for it. When a thread loads and then stores, it therefore misses that the store
+//! could come before another thread's load. Here each access first touches the shadow with a
+//! Relaxed read-modify-write, which is never skipped. It orders nothing else, and loads still
+//! return every value that the memory model allows.
+
+use std::cell::Cell as StdCell;
+
+use Ordering::Relaxed;
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{self, AtomicUsize as Shadow};
+pub(crate) use loom::sync::atomic::{Ordering, fence};
+
+macro_rules! const_fn {
+    ($(#[$attribute:meta])* $visibility:vis const fn $($rest:tt)*) => {
+        $(#[$attribute])* $visibility fn $($rest)*
+    };
+}
+pub(crate) use const_fn;
+
+/// Both halves of the asymmetric fence are real fences here.
+pub(crate) fn compiler_fence(order: Ordering) {
+    fence(order);
+}
+
+// One model runs on one kernel thread, all its threads included.
+std::thread_local! {
+    /// Loads see the newest value only.
+    pub(crate) static NEWEST: StdCell<bool> = const { StdCell::new(false) };
+}
+
+macro_rules! shadowed {
+    ($($name:ident$(<$t:ident>)? of $value:ty = $any:expr, { $($extra:tt)* })*) => {$(
+        #[derive(Debug)]
+        pub(crate) struct $name$(<$t>)? {
+            value: atomic::$name$(<$t>)?,
+            shadow: Shadow,
+            /// Written by a plain store, after which a read-modify-write may have a choice.
+            stored: StdCell<bool>,
+        }
+
+        impl$(<$t>)? $name$(<$t>)? {
+            pub(crate) fn new(value: $value) -> Self {
+                Self {
+                    value: atomic::$name::new(value),
+                    shadow: Shadow::new(0),
+                    stored: StdCell::new(false),
+                }
+            }
+
+            fn touched(&self) -> &atomic::$name$(<$t>)? {
+                self.shadow.fetch_add(1, Relaxed);
+                &self.value
+            }
+
+            /// An access without a choice: nobody comes between it and the shadow's.
+            fn at_once<R>(&self, access: impl FnOnce(&atomic::$name$(<$t>)?) -> R) -> R {
+                self.shadow.fetch_add(1, Relaxed);
+                loom::stop_exploring();
+                let result = access(&self.value);
+                loom::explore();
+                result
+            }
+
+            fn modify<R>(&self, access: impl FnOnce(&atomic::$name$(<$t>)?) -> R) -> R {
+                if self.stored.get() {
+                    access(self.touched())
+                } else {
+                    self.at_once(access)
+                }
+            }
+
+            pub(crate) fn load(&self, order: Ordering) -> $value {
+                if NEWEST.get() {
+                    // Fails, or changes nothing; and a read-modify-write sees the newest.
+                    let seen = self.compare_exchange($any, $any, order, order);
+                    return seen.unwrap_or_else(|newest| newest);
+                }
+                self.touched().load(order)
+            }
+
+            pub(crate) fn store(&self, value: $value, order: Ordering) {
+                self.stored.set(true);
+                self.at_once(|atomic| atomic.store(value, order));
+            }
+
+            pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.modify(|atomic| atomic.swap(value, order))
+            }
+
+            pub(crate) fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.modify(|atomic| atomic.compare_exchange(current, new, success, failure))
+            }
+
+            /// Never fails without reason here: in a loop that would be one round more.
+            pub(crate) fn compare_exchange_weak(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+
+            pub(crate) fn fetch_update(
+                &self,
+                success: Ordering,
+                failure: Ordering,
+                mut next: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                let mut seen = self.load(failure);
+                while let Some(new) = next(seen) {
+                    match self.compare_exchange(seen, new, success, failure) {
+                        Ok(_) => return Ok(seen),
+                        Err(now) => seen = now,
+                    }
+                }
+                Err(seen)
+            }
+
+            $($extra)*
+        }
+    )*};
+}
+
+macro_rules! fetches {
+    ($value:ty: $($name:ident)*) => {$(
+        pub(crate) fn $name(&self, value: $value, order: Ordering) -> $value {
+            self.modify(|atomic| atomic.$name(value, order))
+        }
+    )*};
+}
+
+shadowed! {
+    AtomicU32 of u32 = 0, { fetches! { u32: fetch_or } }
+    AtomicUsize of usize = 0, { fetches! { usize: fetch_sub fetch_or fetch_and } }
+    AtomicU64 of u64 = 0, { fetches! { u64: fetch_add fetch_sub } }
+    AtomicPtr<P> of *mut P = std::ptr::null_mut(), {}
+}
+
+/// A cell that one thread at a time may use: what else happens is a race, and found.
+pub(crate) struct Cell<T>(UnsafeCell<T>);
+
+impl<T> Cell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    pub(crate) fn replace(&self, value: T) -> T {
+        // SAFETY: what the model checks.
+        self.0
+            .with_mut(|cell| unsafe { std::mem::replace(&mut *cell, value) })
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        self.replace(value);
+    }
+}
+
+impl<T: Copy> Cell<T> {
+    pub(crate) fn get(&self) -> T {
+        // SAFETY: what the model checks.
+        self.0.with(|cell| unsafe { *cell })
+    }
+}
