@@ -344,7 +344,7 @@ impl<T> Drop for Blocks<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(greenthread_model)))]
 mod tests {
     use super::{Block, Buffer, SLOTS};
     use core::mem::{ManuallyDrop, MaybeUninit};

@@ -326,7 +326,7 @@ display! {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(greenthread_model)))]
 mod tests {
     use super::*;
 

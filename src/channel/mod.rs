@@ -77,6 +77,7 @@ mod iter;
 mod receiver;
 mod rights;
 mod select;
+#[cfg(not(greenthread_model))]
 mod select_macro;
 mod selecting;
 mod sender;
@@ -96,6 +97,7 @@ pub use self::receiver::Receiver;
 pub use self::select::Select;
 pub use self::selecting::SelectedOperation;
 pub use self::sender::Sender;
+#[cfg(not(greenthread_model))]
 pub use crate::{select, select_biased};
 
 use self::shared::Shared;

@@ -20,7 +20,7 @@ use core::time::Duration;
 
 use super::mutex::MutexGuard;
 use super::poison::{self, LockResult, PoisonError};
-use crate::atomic::Ordering::Relaxed;
+use crate::atomic::{Ordering::Relaxed, const_fn};
 use crate::sys::clock;
 use crate::wait::queue::{Position, WaitQueue, Waited};
 
@@ -63,12 +63,14 @@ impl WaitTimeoutResult {
 }
 
 impl Condvar {
-    /// A condition variable that nobody waits for.
-    #[must_use]
-    #[inline]
-    pub const fn new() -> Condvar {
-        Condvar {
-            queue: WaitQueue::new(0),
+    const_fn! {
+        /// A condition variable that nobody waits for.
+        #[must_use]
+        #[inline]
+        pub const fn new() -> Condvar {
+            Condvar {
+                queue: WaitQueue::new(0),
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
 use super::raw_mutex::RawMutex;
+use crate::atomic::const_fn;
 use crate::sys::clock;
 
 /// Protects data from being used by several threads at once: [`std::sync::Mutex`], which blocks
@@ -58,12 +59,14 @@ pub struct MutexGuard<'a, T: ?Sized> {
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
-    /// A mutex that is not locked.
-    #[inline]
-    pub const fn new(value: T) -> Mutex<T> {
-        Mutex {
-            raw: RawMutex::new(),
-            data: UnsafeCell::new(value),
+    const_fn! {
+        /// A mutex that is not locked.
+        #[inline]
+        pub const fn new(value: T) -> Mutex<T> {
+            Mutex {
+                raw: RawMutex::new(),
+                data: UnsafeCell::new(value),
+            }
         }
     }
 

@@ -56,8 +56,11 @@
 //! read-modify-writes, so a writer sees what every reader before it did. A hold that is handed over
 //! is published by the wake-up.
 
-use crate::atomic::AtomicU64;
-use crate::atomic::Ordering::{self, Acquire, Relaxed, Release};
+use crate::atomic::{
+    AtomicU64,
+    Ordering::{self, Acquire, Relaxed, Release},
+    const_fn,
+};
 use crate::sys::clock;
 use crate::wait::list::Chain;
 use crate::wait::queue::{Position, WaitQueue, Waited};
@@ -78,7 +81,7 @@ const PATIENCE: u32 = 16;
 const TICK_SHIFT: u32 = 16;
 const TICKS: u32 = (u64::MAX / SINCE) as u32;
 /// Looks at a held lock before queueing, as in `raw_mutex`.
-const SPINS: u32 = 40;
+const SPINS: u32 = if cfg!(greenthread_model) { 0 } else { 40 };
 
 /// A flag of the queue's: a writer panicked. The protocol ignores it.
 const POISONED: usize = WaitQueue::flag(0);
@@ -172,10 +175,12 @@ fn is_late(since: u32) -> bool {
 }
 
 impl RawRwLock {
-    pub(crate) const fn new() -> RawRwLock {
-        RawRwLock {
-            state: AtomicU64::new(0),
-            queue: WaitQueue::new(0),
+    const_fn! {
+        pub(crate) const fn new() -> RawRwLock {
+            RawRwLock {
+                state: AtomicU64::new(0),
+                queue: WaitQueue::new(0),
+            }
         }
     }
 
@@ -421,6 +426,13 @@ impl RawRwLock {
         entering.wake();
     }
 
+    /// Nobody holds it, waits or is about to.
+    #[cfg(greenthread_model)]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let state = self.state();
+        state.is_free() && !state.has(QUEUED | WOKEN) && self.queue.is_at_rest(0)
+    }
+
     pub(crate) fn is_poisoned(&self) -> bool {
         self.queue.state(Relaxed).has(POISONED)
     }
@@ -435,7 +447,7 @@ impl RawRwLock {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(greenthread_model)))]
 mod tests {
     use super::*;
 

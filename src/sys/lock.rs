@@ -16,12 +16,12 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 
 use super::futex;
-use crate::atomic::{AtomicU32, Ordering};
+use crate::atomic::{AtomicU32, Ordering, const_fn};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
-const SPINS: u32 = 100;
+const SPINS: u32 = if cfg!(greenthread_model) { 0 } else { 100 };
 
 pub(crate) struct Lock<T> {
     word: AtomicU32,
@@ -32,10 +32,12 @@ pub(crate) struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Lock<T> {
-        Lock {
-            word: AtomicU32::new(FREE),
-            value: UnsafeCell::new(value),
+    const_fn! {
+        pub(crate) const fn new(value: T) -> Lock<T> {
+            Lock {
+                word: AtomicU32::new(FREE),
+                value: UnsafeCell::new(value),
+            }
         }
     }
 
@@ -103,7 +105,7 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(greenthread_model)))]
 mod tests {
     use super::Lock;
 

@@ -12,6 +12,33 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("queue", &[CLAIM, LIST, QUEUE]),
     ("mutex", &[CLAIM, LIST, QUEUE, RAW_MUTEX]),
     ("once", &[CLAIM, LIST, QUEUE, ONCE]),
+    ("rwlock", &[RAW_RWLOCK]),
+    ("lock", &[LOCK]),
+    (
+        "channels",
+        &[
+            CLAIM,
+            LIST,
+            "channel/mod.rs",
+            "channel/buffer.rs",
+            "channel/error.rs",
+            "channel/handle.rs",
+            "channel/iter.rs",
+            "channel/receiver.rs",
+            RIGHTS,
+            "channel/select.rs",
+            SELECTING,
+            "channel/sender.rs",
+            SHARED,
+            STATE,
+            "channel/timer.rs",
+            "channel/turn.rs",
+        ],
+    ),
+    (
+        "condvar",
+        &[CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
+    ),
 ];
 
 const TICKET: &str = "wait/ticket.rs";
@@ -22,6 +49,15 @@ const LIST: &str = "wait/list.rs";
 const QUEUE: &str = "wait/queue.rs";
 const RAW_MUTEX: &str = "sync/raw_mutex.rs";
 const ONCE: &str = "sync/once.rs";
+const RAW_RWLOCK: &str = "sync/raw_rwlock.rs";
+const POISON: &str = "sync/poison.rs";
+const MUTEX: &str = "sync/mutex.rs";
+const CONDVAR: &str = "sync/condvar.rs";
+const LOCK: &str = "sys/lock.rs";
+const RIGHTS: &str = "channel/rights.rs";
+const SELECTING: &str = "channel/selecting.rs";
+const SHARED: &str = "channel/shared.rs";
+const STATE: &str = "channel/state.rs";
 /// The model's own file.
 const MODEL: &str = "model";
 
@@ -132,6 +168,64 @@ const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "idle", name: "cancel_is_never_refused", model: "one_readier", fails: "a claim without a sleeper",
         edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "{ self.word.fetch_add(SEARCHER - SLEEPER, Relaxed); true }")] },
 
+    // ---- rwlock: transitions ----
+    Mutant { protocol: "rwlock", name: "who_gives_up_passes_nothing_on", model: "behind_who_gives_up", fails: "deadlock",
+        edits: &[(RAW_RWLOCK, "if waited == Waited::TimedOut {", "if false {")] },
+    Mutant { protocol: "rwlock", name: "downgrade_passes_nothing_on", model: "behind_who_downgrades", fails: "deadlock",
+        edits: &[(RAW_RWLOCK, "        if before.has(QUEUED) {", "        if false {")] },
+    Mutant { protocol: "rwlock", name: "queued_is_cleared_without_the_list", model: "behind_who_gives_up", fails: "deadlock",
+        edits: &[(RAW_RWLOCK, "                _ => {\n                    let to", "                None => {\n                    drop(locked);\n                    self.state.fetch_and(!QUEUED, Relaxed);\n                    return entering.wake();\n                }\n                _ => {\n                    let to")] },
+    Mutant { protocol: "rwlock", name: "queued_is_never_cleared", model: "two_readers", fails: LOST,
+        edits: &[(RAW_RWLOCK, "None => State(state.0 & !QUEUED)", "None => state")] },
+    Mutant { protocol: "rwlock", name: "queues_without_saying_so", model: "two_writers", fails: "deadlock",
+        edits: &[(RAW_RWLOCK, "let without = State(state.0 & !*woken | QUEUED);", "let without = State(state.0 & !*woken);"),
+                 (RAW_RWLOCK, "                    without.queued(wish.since)\n", "                    without\n")] },
+    Mutant { protocol: "rwlock", name: "woken_writer_keeps_it_in_the_queue", model: "two_writers", fails: "deadlock",
+        edits: &[(RAW_RWLOCK, "State(state.0 & !*woken | QUEUED)", "State(state.0 | QUEUED)")] },
+    Mutant { protocol: "rwlock", name: "woken_is_kept_with_the_lock", model: "two_writers", fails: LOST,
+        edits: &[(RAW_RWLOCK, "State(state.0 & !woken | WRITER)", "State(state.0 | WRITER)")] },
+    Mutant { protocol: "rwlock", name: "woken_does_not_stop_the_next", model: "two_writers", fails: "deadlock",
+        edits: &[(RAW_RWLOCK, "let free = state.is_free() && !state.has(WOKEN);", "let free = state.is_free();")] },
+    Mutant { protocol: "rwlock", name: "writer_leaves_in_two_steps", model: "two_writers", fails: "deadlock",
+        edits: &[(RAW_RWLOCK, "let before = State(self.state.fetch_sub(WRITER, Release));", "let before = self.state();\n        self.state.fetch_sub(WRITER, Release);")] },
+    Mutant { protocol: "rwlock", name: "reader_leaves_in_two_steps", model: "two_readers", fails: "deadlock",
+        edits: &[(RAW_RWLOCK, "let before = State(self.state.fetch_sub(READER, Release));", "let before = self.state();\n        self.state.fetch_sub(READER, Release);")] },
+    Mutant { protocol: "rwlock", name: "handed_over_while_it_is_held", model: "late", fails: RACE,
+        edits: &[(RAW_RWLOCK, "if first.to_write && free && is_late", "if first.to_write && is_late")] },
+    Mutant { protocol: "rwlock", name: "hold_of_who_is_gone_stays", model: "late_at_times", fails: LOST,
+        edits: &[(RAW_RWLOCK, "self.state.fetch_sub(hold, Relaxed);", "")] },
+    Mutant { protocol: "rwlock", name: "handed_to_whoever_is_first", model: "late_at_times", fails: LOST,
+        edits: &[(RAW_RWLOCK, "|tag| Wish::from_tag(tag).to_write == to_write", "|_| true")] },
+    // ---- rwlock: orderings ----
+    Mutant { protocol: "rwlock", name: "read_does_not_acquire", model: "two_readers", fails: RACE,
+        edits: &[(RAW_RWLOCK, "match self.change(state, State(state.0 + READER), Acquire)", "match self.change(state, State(state.0 + READER), Relaxed)")] },
+    Mutant { protocol: "rwlock", name: "write_does_not_acquire", model: "two_writers", fails: RACE,
+        edits: &[(RAW_RWLOCK, "match self.change(state, State(state.0 | WRITER), Acquire)", "match self.change(state, State(state.0 | WRITER), Relaxed)")] },
+    Mutant { protocol: "rwlock", name: "woken_writer_does_not_acquire", model: "two_writers", fails: RACE,
+        edits: &[(RAW_RWLOCK, "State(state.0 & !woken | WRITER), Acquire", "State(state.0 & !woken | WRITER), Relaxed")] },
+    Mutant { protocol: "rwlock", name: "handing_over_does_not_acquire", model: "two_writers", fails: RACE,
+        edits: &[(RAW_RWLOCK, "State(state.0 + hold), Acquire", "State(state.0 + hold), Relaxed")] },
+    Mutant { protocol: "rwlock", name: "reader_does_not_release", model: "two_readers", fails: RACE,
+        edits: &[(RAW_RWLOCK, "fetch_sub(READER, Release)", "fetch_sub(READER, Relaxed)")] },
+    Mutant { protocol: "rwlock", name: "writer_does_not_release", model: "two_writers", fails: RACE,
+        edits: &[(RAW_RWLOCK, "fetch_sub(WRITER, Release)", "fetch_sub(WRITER, Relaxed)")] },
+    Mutant { protocol: "rwlock", name: "downgrade_does_not_release", model: "downgrades", fails: RACE,
+        edits: &[(RAW_RWLOCK, "fetch_add(READER - WRITER, Release)", "fetch_add(READER - WRITER, Relaxed)")] },
+
+    // ---- condvar ----
+    Mutant { protocol: "condvar", name: "unlocks_before_it_queues", model: "one_waits", fails: "deadlock",
+        edits: &[(CONDVAR, "let locked = self.queue.lock();\n", "unsafe { mutex.unlock() };\n        let locked = self.queue.lock();\n"),
+                 (CONDVAR, "let unlock = || unsafe { mutex.unlock() };", "let unlock = || ();")] },
+    Mutant { protocol: "condvar", name: "unlocks_before_its_place_is_public", model: "one_waits", fails: "deadlock",
+        edits: &[(QUEUE, "        if let Err(mut locked) = self.release_if(decide) {", "        then();\n        if let Err(mut locked) = self.release_if(decide) {"),
+                 (QUEUE, "        then();\n        match wait.wait", "        match wait.wait")] },
+    Mutant { protocol: "condvar", name: "notification_is_called_a_time_out", model: "one_gives_up", fails: "deadlock",
+        edits: &[(CONDVAR, "matches!(waited, Ok(Waited::TimedOut))", "deadline.is_some()")] },
+    Mutant { protocol: "condvar", name: "notifies_who_is_gone", model: "one_gives_up", fails: "deadlock",
+        edits: &[(LIST, "if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n        }\n    }\n\n    /// The first that is like that.",
+                        "return unsafe { self.take(node) };\n        }\n    }\n\n    /// The first that is like that.")] },
+    Mutant { protocol: "condvar", name: "all_is_one", model: "all_are_notified", fails: "deadlock",
+        edits: &[(CONDVAR, "self.queue.lock().wake_all(|flags| flags);", "self.wake_one();")] },
     // ---- claim: once, and who loses it waits for the winner ----
     Mutant { protocol: "claim", name: "claim_is_not_exclusive", model: "two_lists", fails: LOST,
         edits: &[(CLAIM, ".compare_exchange(ptr::null_mut(), name, Relaxed, Relaxed)\n            .is_ok()", ".swap(name, Relaxed).is_null() || true")] },
@@ -204,6 +298,63 @@ const MUTANTS: &[Mutant] = &[
         edits: &[(ONCE, "leaves: POISONED,", "leaves: COMPLETE,")] },
     Mutant { protocol: "once", name: "poison_wakes_nobody", model: "panics_once", fails: "deadlock",
         edits: &[(ONCE, "self.once.queue.lock().wake_all(done);", "if self.leaves == POISONED { self.once.queue.set(POISONED, Acquire); self.once.queue.clear(RUNNING, crate::atomic::Ordering::Release); } else { self.once.queue.lock().wake_all(done); }")] },
+
+    // ---- the scheduler's lock ----
+    Mutant { protocol: "lock", name: "unlock_wakes_nobody", model: "three_lock", fails: "deadlock",
+        edits: &[(LOCK, "            futex::wake(&self.lock.word, 1);\n", "")] },
+    Mutant { protocol: "lock", name: "sleeps_without_saying_so", model: "three_lock", fails: "deadlock",
+        edits: &[(LOCK, "while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {\n            futex::wait(&self.word, CONTENDED, None);", "while self.word.swap(HELD, Ordering::Acquire) != FREE {\n            futex::wait(&self.word, HELD, None);")] },
+    Mutant { protocol: "lock", name: "locking_does_not_acquire", model: "three_lock", fails: RACE,
+        edits: &[(LOCK, "            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)\n            .is_err()", "            .compare_exchange(FREE, HELD, Ordering::Relaxed, Ordering::Relaxed)\n            .is_err()")] },
+    Mutant { protocol: "lock", name: "locking_late_does_not_acquire", model: "three_lock", fails: RACE,
+        edits: &[(LOCK, "swap(CONTENDED, Ordering::Acquire)", "swap(CONTENDED, Ordering::Relaxed)")] },
+    Mutant { protocol: "lock", name: "unlocking_does_not_release", model: "three_lock", fails: RACE,
+        edits: &[(LOCK, "swap(FREE, Ordering::Release)", "swap(FREE, Ordering::Relaxed)")] },
+
+    // ---- channels: nobody waits for ever ----
+    Mutant { protocol: "channels", name: "place_goes_to_nobody", model: "bounded", fails: "deadlock",
+        edits: &[(STATE, "            if !self.senders.is_empty() {\n                self.settle(spare, woken);\n            }\n            return Take::Received;", "            return Take::Received;")] },
+    Mutant { protocol: "channels", name: "sender_queues_under_another_lock", model: "bounded", fails: "deadlock",
+        edits: &[(SHARED, "            if queued {\n", "            if queued {\n                drop(state);\n                state = self.lock();\n")] },
+    Mutant { protocol: "channels", name: "receiver_queues_under_another_lock", model: "unbounded", fails: "deadlock",
+        edits: &[(SHARED, "                Take::Empty if !matches!(until, Until::Now) => {\n", "                Take::Empty if !matches!(until, Until::Now) => {\n                    drop(state);\n                    state = self.lock();\n")] },
+    Mutant { protocol: "channels", name: "last_sender_wakes_nobody", model: "unbounded", fails: "deadlock",
+        edits: &[(SHARED, "disconnect_senders(&crowd) };\n            first.wake();\n            crowd.wake(|| this.lock());", "disconnect_senders(&crowd) };\n            let _ = first;")] },
+    Mutant { protocol: "channels", name: "last_receiver_wakes_nobody", model: "last_receiver_goes", fails: "deadlock",
+        edits: &[(SHARED, "disconnect_receivers(&crowd) };\n            first.wake();\n            crowd.wake(|| this.lock());", "disconnect_receivers(&crowd) };\n            let _ = first;")] },
+    Mutant { protocol: "channels", name: "reserved_place_goes_to_nobody", model: "sent_right_is_given_back", fails: "deadlock",
+        edits: &[(RIGHTS, "        self.reserved -= 1;\n        self.settle(spare, woken);", "        self.reserved -= 1;")] },
+    Mutant { protocol: "channels", name: "promised_message_goes_to_nobody", model: "received_right_is_given_back", fails: "deadlock",
+        edits: &[(RIGHTS, "        self.break_promise(ticket);\n        self.settle(spare, woken);", "        self.break_promise(ticket);")] },
+    Mutant { protocol: "channels", name: "peer_is_not_sent_away", model: "received_right_is_given_back_at_zero", fails: "deadlock",
+        edits: &[(RIGHTS, "                peer.node().outcome.set(TRY_AGAIN);\n                peer.wake();", "                let _ = peer;")] },
+    Mutant { protocol: "channels", name: "observers_are_not_told_of_a_peer", model: "observers_at_zero", fails: "deadlock",
+        edits: &[(STATE, "    if !is_taker(waiting) || list.is_empty() {", "    if true {")] },
+    Mutant { protocol: "channels", name: "observer_takes_the_only_wake_up", model: "observers", fails: LOST,
+        edits: &[(STATE, "let Some(receiver) = self.receivers.first_where(is_taker)", "let Some(receiver) = self.receivers.first_where(|_| true)")] },
+    // ---- channels: each message once ----
+    Mutant { protocol: "channels", name: "claim_is_not_looked_at", model: "bounded_with_deadlines", fails: RACE,
+        edits: &[(LIST, "claimed.then(|| Claimed::new(node))", "{ let _ = claimed; Some(Claimed::new(node)) }")] },
+    Mutant { protocol: "channels", name: "outcome_after_the_wake_up", model: "received_right_is_given_back_at_zero", fails: RACE,
+        edits: &[(RIGHTS, "                peer.node().outcome.set(TRY_AGAIN);\n                peer.wake();", "                let node: *const Node = peer.node();\n                peer.wake();\n                unsafe { (*node).outcome.set(TRY_AGAIN) };")] },
+    Mutant { protocol: "channels", name: "sent_though_sent_away", model: "last_receiver_goes", fails: LOST,
+        edits: &[(SHARED, "                        Ended::Taken(_) if node.outcome.get() == DONE => return Ok(()),\n                        Ended::Taken(_) => {}", "                        Ended::Taken(_) => return Ok(()),")] },
+    Mutant { protocol: "channels", name: "promised_is_not_counted", model: "select_beside_another", fails: "a promised message is not in its channel",
+        edits: &[(STATE, "        self.promised += 1;\n        self.tickets\n", "        self.tickets\n"),
+                 (STATE, "            self.buffer.pop(into, spare);\n        }\n        self.promised -= 1;\n", "            self.buffer.pop(into, spare);\n        }\n"),
+                 (STATE, "self.buffer.find(ticket, self.promised)", "self.buffer.find(ticket, self.buffer.len())")] },
+    Mutant { protocol: "channels", name: "reserved_is_not_counted", model: "select_beside_another", fails: LOST,
+        edits: &[(STATE, "self.buffer.len() + self.reserved < self.capacity", "self.buffer.len() < self.capacity")] },
+    // ---- select ----
+    Mutant { protocol: "channels", name: "peer_before_the_own_wait", model: "select_meets_select", fails: "deadlock",
+        edits: &[(RIGHTS, "    if !node.give_up() {\n        Attempt::Taken", "    let mut right = None;\n    if node.tag.get() != OBSERVER && { right = grant(); false } || !node.give_up() {\n        Attempt::Taken"),
+                 (RIGHTS, "        granted(grant())\n", "        granted(right)\n")] },
+    Mutant { protocol: "channels", name: "select_meets_itself", model: "select_is_not_its_own_peer", fails: "maximum number of branches",
+        edits: &[(RIGHTS, "is_taker(node) && !ptr::eq(node.wait(), own)", "is_taker(node)")] },
+    Mutant { protocol: "channels", name: "taken_and_still_selected", model: "select_receives", fails: RACE,
+        edits: &[(SELECTING, "            Attempt::Taken => taken = true,", "            Attempt::Taken => {}")] },
+    Mutant { protocol: "channels", name: "default_looks_at_two_moments", model: "default_looks_at_one_moment", fails: LOST,
+        edits: &[(SELECTING, "if is_over && operations.len() == 1 {", "if is_over {")] },
 ];
 
 fn main() {
@@ -242,15 +393,23 @@ fn main() {
                 text = text.replace(from, to);
             }
             let text = text.replace("crate::", &format!("crate::{name}::"));
-            let copy = Path::new(&out).join(format!("{name}_{}", file.replace('/', "_")));
+            let copy = Path::new(&out).join(name).join(file);
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
             fs::write(&copy, text).unwrap();
             let module = Path::new(file).file_stem().unwrap().to_str().unwrap();
             format!("#[path = {copy:?}] pub(crate) mod {module};")
         };
+        let mut root = String::new();
         let mut folders = BTreeMap::<_, String>::new();
         for file in *sources {
             let (folder, _) = file.split_once('/').unwrap();
-            *folders.entry(folder).or_default() += &copy(file, format!("{here}/../../src/{file}"));
+            let copied = copy(file, format!("{here}/../../src/{file}"));
+            // A folder's own file declares the others.
+            if !sources.contains(&&*format!("{folder}/mod.rs")) {
+                *folders.entry(folder).or_default() += &copied;
+            } else if file.ends_with("/mod.rs") {
+                root = copied.replace(" mod mod;", &format!(" mod {folder};"));
+            }
         }
         let model_file = copy(MODEL, format!("{here}/{protocol}.rs"));
         writeln!(index, "mod {name} {{ #![allow(unused)] use crate::*;").unwrap();
@@ -261,10 +420,10 @@ fn main() {
             )
             .unwrap();
         }
-        writeln!(index, "    {model_file}").unwrap();
+        writeln!(index, "    {root} {model_file}").unwrap();
         writeln!(
             index,
-            "    #[test] fn is_caught() {{ crate::must_fail(model::{model}, {fails:?}) }}\n}}"
+            "    #[test] fn is_caught() {{ crate::must_fail(\"{name}::is_caught\", model::{model}, {fails:?}) }}\n}}"
         )
         .unwrap();
     }

@@ -142,8 +142,9 @@ macro_rules! fetches {
 
 shadowed! {
     AtomicU32 of u32 = 0, { fetches! { u32: fetch_or } }
-    AtomicUsize of usize = 0, { fetches! { usize: fetch_sub fetch_or fetch_and } }
-    AtomicU64 of u64 = 0, { fetches! { u64: fetch_add fetch_sub } }
+    AtomicBool of bool = false, {}
+    AtomicUsize of usize = 0, { fetches! { usize: fetch_add fetch_sub fetch_or fetch_and } }
+    AtomicU64 of u64 = 0, { fetches! { u64: fetch_add fetch_sub fetch_and } }
     AtomicPtr<P> of *mut P = std::ptr::null_mut(), {}
 }
 

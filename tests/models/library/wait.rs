@@ -6,7 +6,7 @@ use loom::{
 };
 use std::thread::panicking;
 
-use crate::atomic::Ordering::Relaxed;
+use crate::{atomic::Ordering::Relaxed, sys::clock};
 
 #[path = "../../../src/wait/claim.rs"]
 pub(crate) mod claim;
@@ -41,8 +41,8 @@ impl Waiter {
         }
     }
 
-    /// With a deadline, time is up as soon as the thread runs again; the checker lets others run
-    /// before, or not.
+    /// With a deadline of 0, time is up as soon as the thread runs again; the checker lets others
+    /// run before, or not. With another they do, until they wait.
     pub(crate) fn wait(&self, deadline: Option<u64>) -> Outcome {
         if self.ticket.consume() {
             return Outcome::Notified;
@@ -52,7 +52,10 @@ impl Waiter {
             Commit::Expired => return Outcome::Expired,
             Commit::Parked => {}
         }
-        if deadline.is_some() {
+        if let Some(deadline) = deadline.filter(|&deadline| deadline != clock::NEVER) {
+            if deadline != 0 {
+                thread::yield_now();
+            }
             let _ = self.ticket.expire();
         }
         while self.ticket.as_futex().load(Relaxed) == Ticket::ASLEEP {
