@@ -2,7 +2,8 @@
 //!
 //! The gaps that std and crossbeam leave: a call that may take only so long ([`timeout`]), and a
 //! loop that runs at a fixed rate ([`Interval`]). Waiting for a thread, a message or a lock for so
-//! long at most has forms of its own: [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout),
+//! long at most has forms of its own:
+//! [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout),
 //! `park_timeout`, `recv_timeout`, `wait_timeout`.
 
 use std::fmt;
@@ -26,8 +27,8 @@ impl std::error::Error for Elapsed {}
 
 /// Calls `f` in a thread of its own, and waits for it for `duration` at most.
 ///
-/// A thread cannot be stopped from outside: if the time is up, `f` **goes on** detached, and what it
-/// returns in the end is dropped. So `f` owns all that it uses. Where it can look whether it is
+/// A thread cannot be stopped from outside: if the time is up, `f` **goes on** detached, and what
+/// it returns in the end is dropped. So `f` owns all that it uses. Where it can look whether it is
 /// still wanted, let it, for example by a channel or a flag.
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! Channels: every capacity, from kernel threads and green ones.
 //!
-//! The idea: crossbeam-channel's documentation is the measure. Here are the things that could go wrong
-//! in our way of doing it: hand-over, disconnection, drops, panics, and many threads at once.
+//! The idea: crossbeam-channel's documentation is the measure. Here are the things that could go
+//! wrong in our way of doing it: hand-over, disconnection, drops, panics, and many threads at once.
 //! Messages are counted: each is received once or dropped once.
 
 mod common;

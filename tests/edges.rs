@@ -1,8 +1,9 @@
-//! Where green threads meet the process: fork, programs started, C's large frames, libraries loaded late.
+//! Where green threads meet the process: fork, programs started, C's large frames, libraries loaded
+//! late.
 //!
-//! The idea: a forked child consists of the thread that forked and of nothing else, and it can go on with the same API;
-//! a frame that jumps over a page still hits the guard; a library loaded while threads exist finds its thread-locals
-//! right in all of them.
+//! The idea: a forked child consists of the thread that forked and of nothing else, and it can go
+//! on with the same API; a frame that jumps over a page still hits the guard; a library loaded
+//! while threads exist finds its thread-locals right in all of them.
 //!
 //! The C library is compiled at test time with the `cc` that Rust links with.
 
@@ -154,8 +155,8 @@ fn life_of_a_child(generation: usize) -> i32 {
         return 8;
     }
     if generation == 2 {
-        // With all that runs at exit, but for std's part, which takes the lock that its threads take.
-        // SAFETY: no other thread runs any more.
+        // With all that runs at exit, but for std's part, which takes the lock that its threads
+        // take. SAFETY: no other thread runs any more.
         unsafe { libc::exit(7) }
     }
     7
@@ -166,7 +167,8 @@ fn assert_life(status: ExitStatus) {
     assert_eq!(status.code(), Some(7), "the child's end: {status}");
 }
 
-/// Sixteen threads, busy in different ways, that count every step one of them takes outside this process.
+/// Sixteen threads, busy in different ways, that count every step one of them takes outside this
+/// process.
 fn with_busy_threads(body: impl FnOnce()) {
     let (intruders, home) = (shared_counter(), getpid());
     let (stop, started) = (
@@ -274,7 +276,8 @@ fn green_threads_run_programs() {
                 for n in 0..5 {
                     let mut echo = Command::new("echo");
                     if n % 2 == 0 {
-                        // SAFETY: the closure only touches memory of its own. It makes std fork, not posix_spawn.
+                        // SAFETY: the closure only touches memory of its own. It makes std fork,
+                        // not posix_spawn.
                         unsafe {
                             echo.pre_exec(|| {
                                 drop(black_box(vec![1u8; 100]));
@@ -350,7 +353,8 @@ fn compile(name: &str, tls_model: &str) -> CString {
 }
 
 fn load(object: &CStr) -> Library {
-    // SAFETY: loading runs nothing but the loader; the symbols are those of `C_SOURCE`, never unloaded.
+    // SAFETY: loading runs nothing but the loader; the symbols are those of `C_SOURCE`, never
+    // unloaded.
     unsafe {
         let handle = libc::dlopen(object.as_ptr(), libc::RTLD_NOW);
         assert!(
@@ -460,8 +464,9 @@ fn a_library_loaded_late_has_its_thread_locals_everywhere() {
     std::thread::spawn(use_it(101)).join().unwrap();
 }
 
-/// Initial-exec thread-locals of a late library sit in every thread's static block, which the loader cannot find in green
-/// threads: the runtime brings them up to date, or says on stderr that it cannot.
+/// Initial-exec thread-locals of a late library sit in every thread's static block, which the
+/// loader cannot find in green threads: the runtime brings them up to date, or says on stderr that
+/// it cannot.
 #[test]
 fn a_library_with_static_thread_locals_is_served_or_reported() {
     const NAME: &str = "a_library_with_static_thread_locals_is_served_or_reported";

@@ -522,7 +522,8 @@ fn green_threads_beside_tokio() {
     assert_eq!(with_tokio::main(), std::process::ExitCode::SUCCESS);
 }
 
-/// tokio's own thread-locals, used by the wakers that ending threads call and by tasks that give up.
+/// tokio's own thread-locals, used by the wakers that ending threads call and by tasks that give
+/// up.
 #[test]
 fn tokio_tasks_await_many_threads() {
     let _w = watchdog("tokio_tasks_await_many_threads");

@@ -1,5 +1,5 @@
-//! What a panic under a lock, in a condition, or in what runs once, does to whoever comes next: it is
-//! told, if the dead could have left something half done.
+//! What a panic under a lock, in a condition, or in what runs once, does to whoever comes next: it
+//! is told, if the dead could have left something half done.
 
 mod common;
 

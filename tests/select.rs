@@ -164,8 +164,8 @@ fn a_right_given_back_goes_to_the_next() {
     });
 }
 
-/// A select has a place; senders wait for it, and then a receiver comes. The message goes straight to
-/// the receiver, so the place is free after all.
+/// A select has a place; senders wait for it, and then a receiver comes. The message goes straight
+/// to the receiver, so the place is free after all.
 #[test]
 fn a_place_that_was_not_needed_goes_to_the_next() {
     both(|| {

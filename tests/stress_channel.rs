@@ -1,5 +1,6 @@
-//! A storm for each flavour of channel (see `support/storm.rs`): every way to send against every way to receive, with time-outs on both sides, unparks that mean
-//! nothing, and preemption every 100 µs.
+//! A storm for each flavour of channel (see `support/storm.rs`): every way to send against every
+//! way to receive, with time-outs on both sides, unparks that mean nothing, and preemption every
+//! 100 µs.
 //!
 //! The books (`support/ledger.rs`) say that every message whose sender was told "sent" has arrived
 //! once and in its sender's order, and that every other came back. Afterwards the channel is empty,

@@ -1,6 +1,6 @@
-//! A storm for each thing that threads meet or pass at: barrier, once and its cells, semaphore, wait
-//! group (see `support/storm.rs`). Each counts what must not change: who leads, how often something
-//! ran, how many permits are out, how much is done. Afterwards each must be as new.
+//! A storm for each thing that threads meet or pass at: barrier, once and its cells, semaphore,
+//! wait group (see `support/storm.rs`). Each counts what must not change: who leads, how often
+//! something ran, how many permits are out, how much is done. Afterwards each must be as new.
 //!
 //! `GT_STRESS_SECS` seconds each (2 unless given). `GT_SEED` repeats a run's choices.
 

@@ -1,5 +1,6 @@
-//! Storms for `Select` and `select!` (see `support/storm.rs`): any set of operations on four channels,
-//! both sides of one among them, in every form of waiting. The books are as in `stress_channel.rs`.
+//! Storms for `Select` and `select!` (see `support/storm.rs`): any set of operations on four
+//! channels, both sides of one among them, in every form of waiting. The books are as in
+//! `stress_channel.rs`.
 //!
 //! `GT_STRESS_SECS` seconds each (2 unless given). `GT_SEED` repeats a run's choices.
 

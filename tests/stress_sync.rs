@@ -1,6 +1,7 @@
-//! A storm for each lock and for the condition variable (see `support/storm.rs`): 2 kernel threads, 200 green threads,
-//! preemption every 100 µs, time-outs, stray unparks. Each counts what must not change: how many
-//! are inside, what has been given and taken. Afterwards each is used once more, and must be as new.
+//! A storm for each lock and for the condition variable (see `support/storm.rs`): 2 kernel threads,
+//! 200 green threads, preemption every 100 µs, time-outs, stray unparks. Each counts what must not
+//! change: how many are inside, what has been given and taken. Afterwards each is used once more,
+//! and must be as new.
 //!
 //! `GT_STRESS_SECS` seconds each (2 unless given). `GT_SEED` repeats a run's choices.
 //! `stress_gates.rs` has what is not a lock, `stress_channel.rs` the channels.

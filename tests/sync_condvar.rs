@@ -1,7 +1,8 @@
-//! `sync::Condvar`: waits, notifications, time limits, and that no notification is lost between them.
+//! `sync::Condvar`: waits, notifications, time limits, and that no notification is lost between
+//! them.
 //!
-//! The idea: as in `sync_mutex.rs`. A waiter counts itself under the mutex, which it gives away only
-//! when it is in the queue; so the count is how many a notification can find.
+//! The idea: as in `sync_mutex.rs`. A waiter counts itself under the mutex, which it gives away
+//! only when it is in the queue; so the count is how many a notification can find.
 
 mod common;
 

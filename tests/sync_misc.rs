@@ -115,7 +115,8 @@ fn a_semaphore_has_time_limits() {
         assert!(Instant::now() >= deadline);
         assert!(semaphore.acquire_timeout(Duration::ZERO).is_some());
         assert!(semaphore.acquire_deadline(start).is_some());
-        // A small request waits behind a big one; the big one gives up, and the small one is served.
+        // A small request waits behind a big one; the big one gives up, and the small one is
+        // served.
         let theirs = semaphore.clone();
         let big = thread::spawn(move || {
             let limit = Duration::from_millis(10);

@@ -1,7 +1,7 @@
 //! `sync::Mutex`: exclusion, poisoning, time limits, and that nobody starves.
 //!
-//! The idea: std's documentation is the measure; asked from kernel threads and green ones, alone and
-//! mixed, with a preemption every 100 µs where many threads are at it.
+//! The idea: std's documentation is the measure; asked from kernel threads and green ones, alone
+//! and mixed, with a preemption every 100 µs where many threads are at it.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `Once`, `OnceLock`, `LazyLock`: std's documentation is the measure, asked from kernel threads, green
-//! threads, and both at once.
+//! `Once`, `OnceLock`, `LazyLock`: std's documentation is the measure, asked from kernel threads,
+//! green threads, and both at once.
 
 mod common;
 
@@ -109,8 +109,8 @@ fn poisoned_once() {
     });
 }
 
-/// All callers wait for the first closure, which gives way, parks and is preempted; then all see what
-/// it did.
+/// All callers wait for the first closure, which gives way, parks and is preempted; then all see
+/// what it did.
 #[test]
 fn all_wait_for_the_first() {
     let _w = watchdog("all_wait_for_the_first");

@@ -1,7 +1,8 @@
-//! The types of `greenthread::sync` have the auto traits that std's have, for every kind of content.
+//! The types of `greenthread::sync` have the auto traits that std's have, for every kind of
+//! content.
 //!
-//! The idea: whether a type has a trait is a constant (an inherent constant hides a trait's), so the
-//! two are compared while compiling.
+//! The idea: whether a type has a trait is a constant (an inherent constant hides a trait's), so
+//! the two are compared while compiling.
 
 #[path = "support/checking_allocator.rs"]
 mod checking_allocator;

@@ -17,8 +17,8 @@ use support::*;
 
 /// What a sleeping thread may take of memory, with all that belongs to it, and some to spare.
 const PER_THREAD: usize = 12 * 1024;
-/// How many wake up in a second: each costs microseconds, cold as its stack is by then, and the claim
-/// is about how many sleep, not about how much a machine can run.
+/// How many wake up in a second: each costs microseconds, cold as its stack is by then, and the
+/// claim is about how many sleep, not about how much a machine can run.
 const WAKE_RATE: u32 = 50_000;
 /// How much later a million may be than a few.
 const BOUND: Duration = Duration::from_millis(2);

@@ -6,13 +6,13 @@
 //! | blocks | no bound, and capacity 0 (see `state`) | blocks of [`SLOTS`] messages, as many as are in use and one spare |
 //!
 //! ```text
-//!   ring    [ . . . x x x x . . ]      blocks   [ . . x x ] → [ x x x x ] → [ x . . . ]   [ spare ]
-//!                   ▲ head                            ▲ first                   ▲ last
+//!   ring    [ . . . x x x x . . ]   blocks   [ . . x x ] → [ x x x x ] → [ x . . . ]   [ spare ]
+//!                   ▲ head                        ▲ first                   ▲ last
 //! ```
 //!
-//! Both start anew at their first place when they run empty. So a ring in which few messages lie at a
-//! time stays in few cache lines (and pages) however large it is, and a channel without backlog never
-//! needs a second block.
+//! Both start anew at their first place when they run empty. So a ring in which few messages lie at
+//! a time stays in few cache lines (and pages) however large it is, and a channel without backlog
+//! never needs a second block.
 //!
 //! A message that is promised to somebody has a ticket (`state`), which lies beside it in its slot.
 //! Promised messages are the first ones, in the order of their tickets. Any of the first few can be
@@ -121,8 +121,8 @@ impl<T> Buffer<T> {
         self.len
     }
 
-    /// Makes sure that there is a slot for one more message. False: it takes a block, and `block` is
-    /// none. In a ring that is not full there always is.
+    /// Makes sure that there is a slot for one more message. False: it takes a block, and `block`
+    /// is none. In a ring that is not full there always is.
     #[inline(always)]
     pub(super) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
         match &mut self.store {
@@ -226,7 +226,8 @@ impl<T> Buffer<T> {
 }
 
 impl<T> Drop for Buffer<T> {
-    /// Drops all messages. As in crossbeam-channel, if the destructor of one panics, the rest leaks.
+    /// Drops all messages. As in crossbeam-channel, if the destructor of one panics, the rest
+    /// leaks.
     fn drop(&mut self) {
         while mem::needs_drop::<T>() && self.len > 0 {
             let mut message = MaybeUninit::uninit();
@@ -319,8 +320,8 @@ impl<T> Blocks<T> {
     }
 
     fn leave_head(&mut self, block: &mut Option<Box<Block<T>>>) {
-        // SAFETY: made by `Box::into_raw` in `append`; messages are left, so there is a next one, and
-        // nothing points to this one any more.
+        // SAFETY: made by `Box::into_raw` in `append`; messages are left, so there is a next one,
+        // and nothing points to this one any more.
         let mut head = unsafe { Box::from_raw(self.head) };
         self.head = mem::replace(&mut head.next, ptr::null_mut());
         self.first = 0;

@@ -14,11 +14,11 @@
 //! A channel is disconnected when all its senders or all its receivers are gone. Receivers then get
 //! what is left, and senders their message back in an error.
 //!
-//! Messages from one sender arrive in order. Who waits is served in order: a message goes straight to
-//! the receiver that has waited longest. Waiting allocates nothing.
+//! Messages from one sender arrive in order. Who waits is served in order: a message goes straight
+//! to the receiver that has waited longest. Waiting allocates nothing.
 //!
-//! At capacity 0 a [`Select`] that has chosen an operation has chosen a peer too. The peer waits until the
-//! operation is completed or dropped, beyond its own time-out if need be.
+//! At capacity 0 a [`Select`] that has chosen an operation has chosen a peer too. The peer waits
+//! until the operation is completed or dropped, beyond its own time-out if need be.
 //!
 //! # Where things are
 //!

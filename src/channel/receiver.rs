@@ -6,7 +6,8 @@
 //! | `Timer` | `after`, `at`, `tick` | instants: there `T` is [`Instant`] |
 //! | `Never` | `never` | none |
 //!
-//! Invariants: a [`Receiver`] of flavour `Shared` is one of those that its channel counts; of flavour
+//! Invariants: a [`Receiver`] of flavour `Shared` is one of those that its channel counts; of
+//! flavour
 //! `Timer` it is a `Receiver<Instant>`.
 
 use core::mem::{ManuallyDrop, transmute_copy};
@@ -27,8 +28,8 @@ use crate::wait::claim::Node;
 
 /// The receiving half of a channel.
 ///
-/// It can be cloned and shared; each message is received by one of them. When the last one is gone the
-/// channel is disconnected, the messages that are left are dropped, and sending is an error.
+/// It can be cloned and shared; each message is received by one of them. When the last one is gone
+/// the channel is disconnected, the messages that are left are dropped, and sending is an error.
 ///
 /// # Examples
 ///

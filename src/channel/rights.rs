@@ -4,13 +4,13 @@
 //! |---|---|---|
 //! | `Counted` | one of the `reserved` places | the `promised` message with that ticket |
 //! | `Peer`, plain | its place is for the message | its place has the message |
-//! | `Peer`, in a select | the message is buffered and promised to it | it is told where the message goes to, and woken to send it there |
+//! | `Peer`, in a select | the message is buffered and promised to it | it is woken, to send it there |
 //! | `Made` | | the message itself (`timer`) |
 //! | `Disconnected` | an error | an error |
 //!
 //! Invariants:
-//! 1. A right is completed or given back, once: it cannot be copied, and [`SelectedOperation`] does one
-//!    of the two.
+//! 1. A right is completed or given back, once: it cannot be copied, and [`SelectedOperation`] does
+//!    one of the two.
 //! 2. A peer waits until then. Its time does not run out: it has been claimed.
 //! 3. The side that has a right is not gone: who has it keeps a sender, or a receiver, borrowed.
 //!
@@ -76,7 +76,8 @@ impl<T> State<T> {
                     .is_some()
     }
 
-    /// The right to send, for a select that has not queued or has given up its wait `own`. `None`: what
+    /// The right to send, for a select that has not queued or has given up its wait `own`. `None`:
+    /// what
     /// `can_send` saw was a peer that is going already.
     pub(super) fn grant_send(&mut self, own: *const Wait) -> Option<Right> {
         if self.receivers_gone {
@@ -109,8 +110,8 @@ impl<T> State<T> {
     /// Uses a reserved place: [`State::offer`], whose answer is never `Full`.
     ///
     /// # Safety
-    /// As [`State::offer`]; the caller has a [`Right::Counted`] to send, and no longer if the answer is
-    /// anything but `NeedsBlock`.
+    /// As [`State::offer`]; the caller has a [`Right::Counted`] to send, and no longer if the
+    /// answer is anything but `NeedsBlock`.
     pub(super) unsafe fn offer_reserved(
         &mut self,
         message: *const T,

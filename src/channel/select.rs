@@ -11,9 +11,11 @@ use super::{
 };
 use crate::channel::shared::Until;
 
-/// Waits for the first of a number of operations that need not be known when the program is written.
+/// Waits for the first of a number of operations that need not be known when the program is
+/// written.
 ///
-/// Operations are added by [`Select::send`] and [`Select::recv`], each of which gives an index. Then
+/// Operations are added by [`Select::send`] and [`Select::recv`], each of which gives an index.
+/// Then
 ///
 /// - [`select`](Select::select) and its kin choose one that does not block, and the
 ///   [`SelectedOperation`] must be completed;
@@ -54,8 +56,8 @@ pub struct Select<'a> {
 }
 
 // SAFETY: the nodes in the operations are used only as long as one of the methods blocks, and those
-// need it exclusively; the handles are only used to look for peers and to queue, under their channels'
-// locks. A message is moved out only by the handle that is passed to `SelectedOperation`.
+// need it exclusively; the handles are only used to look for peers and to queue, under their
+// channels' locks. A message is moved out only by the handle that is passed to `SelectedOperation`.
 unsafe impl Send for Select<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Select<'_> {}
@@ -304,8 +306,8 @@ impl<'a> Select<'a> {
 
     /// The first operation that would not block; blocks until there is one.
     ///
-    /// It may be wrong when it returns, or even have been wrong before: others may be faster. Use the
-    /// non-blocking forms.
+    /// It may be wrong when it returns, or even have been wrong before: others may be faster. Use
+    /// the non-blocking forms.
     ///
     /// # Panics
     ///

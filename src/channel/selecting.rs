@@ -1,16 +1,17 @@
 //! How the first of several operations is found, for `Select` and `select!`.
 //!
-//! Each [`Operation`] has a handle (a sender or receiver, whatever its messages) and a node. They are
-//! looked at in random order, or as they stand if the select is biased, in rounds:
+//! Each [`Operation`] has a handle (a sender or receiver, whatever its messages) and a node. They
+//! are looked at in random order, or as they stand if the select is biased, in rounds:
 //!
-//! 1. Look at all of them, one after the other, without queueing. One that would not block is selected.
+//! 1. Look at all of them, one after the other, without queueing. One that would not block is
+//!    selected.
 //! 2. With a fresh [`Wait`], look at each again under its channel's lock, and queue its node in the
 //!    same critical section if it would block.
-//! 3. Wait, until one of the nodes is taken, the time is up, or a timer's message is due. If it is up
-//!    already (a select with a default), just look whether a node was taken: then all would have
+//! 3. Wait, until one of the nodes is taken, the time is up, or a timer's message is due. If it is
+//!    up already (a select with a default), just look whether a node was taken: then all would have
 //!    blocked at one moment, which the looks of step 1 cannot tell.
-//! 4. Take all nodes out of their queues. If one was taken with something, that is selected; else go
-//!    round again.
+//! 4. Take all nodes out of their queues. If one was taken with something, that is selected; else
+//!    go round again.
 //!
 //! | in step 2 an operation | and the own wait | then |
 //! |---|---|---|
@@ -23,12 +24,12 @@
 //! on two channels from both having, or both being, a peer. In that case both may miss; they go
 //! round again in another order.
 //!
-//! What is selected is a [`Right`], which [`SelectedOperation`] completes or gives back: exactly one
-//! of the two, since it is taken out of the option that holds it.
+//! What is selected is a [`Right`], which [`SelectedOperation`] completes or gives back: exactly
+//! one of the two, since it is taken out of the option that holds it.
 //!
 //! Invariants:
-//! 1. Nodes are queued in step 2 and out of all queues after step 4. In between only shared references
-//!    to the operations are used, and no user code runs.
+//! 1. Nodes are queued in step 2 and out of all queues after step 4. In between only shared
+//!    references to the operations are used, and no user code runs.
 //! 2. A select is never its own peer: channels skip nodes of the same wait.
 
 use core::cell::Cell;
@@ -152,8 +153,8 @@ pub(super) fn select_until<'a>(
     }
 }
 
-/// The index of an operation that does not block. `None`: the time is up, or there is nothing to wait
-/// for.
+/// The index of an operation that does not block. `None`: the time is up, or there is nothing to
+/// wait for.
 pub(super) fn ready_until(
     operations: &mut [Operation<'_>],
     until: Until,
@@ -208,7 +209,8 @@ impl Limit {
                 .is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// There is nothing else to wait for. (Where there is no limit either the caller has seen to it.)
+    /// There is nothing else to wait for. (Where there is no limit either the caller has seen to
+    /// it.)
     fn pass<R>(&mut self) -> Option<R> {
         if !self.is_over() && self.deadline().is_some() {
             sleep_until(self.deadline());
@@ -338,8 +340,8 @@ pub struct SelectedOperation<'a> {
 }
 
 impl SelectedOperation<'_> {
-    /// The index that [`Select::send`](super::Select::send) or [`Select::recv`](super::Select::recv)
-    /// gave.
+    /// The index that [`Select::send`](super::Select::send) or
+    /// [`Select::recv`](super::Select::recv) gave.
     ///
     /// # Examples
     ///

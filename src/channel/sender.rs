@@ -16,8 +16,8 @@ use crate::wait::claim::Node;
 
 /// The sending half of a channel.
 ///
-/// It can be cloned and shared. When the last one is gone the channel is disconnected: receivers get
-/// what is left, and then an error.
+/// It can be cloned and shared. When the last one is gone the channel is disconnected: receivers
+/// get what is left, and then an error.
 ///
 /// # Examples
 ///

@@ -1,18 +1,21 @@
 //! The channel itself, which its senders and receivers share: two reference counts, and the state
 //! under its lock; and how a thread waits for it.
 //!
-//! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait it queues in the same critical
-//! section, with a node on its stack whose `place` is where its message is or goes to; the peer moves
-//! the message, so there is nothing to do after it was woken. Only `TRY_AGAIN` sends it round again.
+//! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait it
+//! queues in the same critical section, with a node on its stack whose `place` is where its message
+//! is or goes to; the peer moves the message, so there is nothing to do after it was woken. Only
+//! `TRY_AGAIN` sends it round again.
 //!
 //! Invariants:
-//! 1. Under the lock preemption is off. What must be woken, allocated or freed waits until after it.
-//! 2. The last of a side disconnects. Of the two last ones the later frees the channel: whoever finds
+//! 1. Under the lock preemption is off. What must be woken, allocated or freed waits until after
+//!    it.
+//! 2. The last of a side disconnects. Of the two last ones the later frees the channel: whoever
+//!    finds
 //!    `one_side_gone` set.
 //! 3. A node leaves its queue before the function that made it returns.
 //!
-//! Orderings: giving a reference up is AcqRel, so that what was done through any handle comes before
-//! the disconnection and the freeing. Cloning is Relaxed: who clones has a reference.
+//! Orderings: giving a reference up is AcqRel, so that what was done through any handle comes
+//! before the disconnection and the freeing. Cloning is Relaxed: who clones has a reference.
 
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};

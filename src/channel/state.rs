@@ -1,29 +1,28 @@
 //! What a channel is under its lock, and who hands what to whom.
 //!
-//! As in Go, one lock guards one buffer and two queues, of senders and of receivers that wait. Whoever
-//! comes serves those who wait: nobody is woken only to look again, and nobody overtakes.
+//! As in Go, one lock guards one buffer and two queues, of senders and of receivers that wait.
+//! Whoever comes serves those who wait: nobody is woken only to look again, and nobody overtakes.
 //!
-//! | arrives ╲ waits | plain receiver | receiver in a select |
-//! |---|---|---|
-//! | **plain sender** | puts the message into its place | buffers the message and promises it |
-//! | **sender in a select** | capacity 0: claims it, and does the same when it has the message; else reserves a place in the buffer | |
+//! | arrives | meets a waiting | with a buffer | at capacity 0 |
+//! |---|---|---|---|
+//! | sender | receiver | puts the message into its place | the same |
+//! | sender | receiver in a select | buffers the message, promises it | the same |
+//! | sender in a select | either | reserves a place in the buffer | claims it for when it has the message |
+//! | receiver | sender | takes the first message, buffers this one | takes the message from its place |
+//! | receiver | sender in a select | takes the first, reserves the place for it | claims it, waits for the message |
+//! | receiver in a select | either | is promised the first message | claims it for when it completes |
 //!
-//! | arrives ╲ waits | plain sender | sender in a select |
-//! |---|---|---|
-//! | **plain receiver** | capacity 0: takes the message from its place; else takes the first message and buffers this one in its stead | capacity 0: claims it and waits for the message; else takes the first message and reserves the place for it |
-//! | **receiver in a select** | capacity 0: claims it, and does the same when completed; else is promised the first message | capacity 0: claims it, and does the same when completed; else is promised the first message |
+//! A select first gets the right to an operation and completes it later. With a buffer that is the
+//! right to one of the `reserved` places, whichever is free when it comes; or to a certain message,
+//! the first that was there: it is `promised`, stays at the front with a ticket, and is passed over
+//! by others. (Were it any message, a receiver could get a sender's second message before its
+//! first.) Without a buffer the right is the claimed peer itself, which waits.
 //!
-//! A select first gets the right to an operation and completes it later. With a buffer that is the right
-//! to one of the `reserved` places, whichever is free when it comes; or to a certain message, the first
-//! that was there: it is `promised`, stays at the front with a ticket, and is passed over by others.
-//! (Were it any message, a receiver could get a sender's second message before its first.) Without a buffer the
-//! right is the claimed peer itself, which waits.
-//!
-//! A channel of capacity 0 has a buffer nonetheless, empty and without memory until a message is sent
-//! to a receiver in a select. That receiver has no place for it yet, so the message is kept, promised,
-//! until the operation is completed. It is the one case in which such a channel holds a message,
-//! and its send has met a receiver. If the receiver gives its right back after all, the message is
-//! there for the next.
+//! A channel of capacity 0 has a buffer nonetheless, empty and without memory until a message is
+//! sent to a receiver in a select. That receiver has no place for it yet, so the message is kept,
+//! promised, until the operation is completed. It is the one case in which such a channel holds a
+//! message, and its send has met a receiver. If the receiver gives its right back after all, the
+//! message is there for the next.
 //!
 //! | outcome | told to | means |
 //! |---|---|---|
@@ -32,23 +31,26 @@
 //! | [`GRANTED`] | select | a message is promised, or a place reserved |
 //! | [`PAIRED`] | sender in a select | `place` is the node of a receiver that waits for the message |
 //!
-//! Observers ([`OBSERVER`]: `Select::ready`) queue too but take nothing. They are passed over as long as
-//! somebody else waits, and are woken, all of them, when something is there that stays.
+//! Observers ([`OBSERVER`]: `Select::ready`) queue too but take nothing. They are passed over as
+//! long as somebody else waits, and are woken, all of them, when something is there that stays.
 //!
 //! Invariants, whenever the lock is free:
-//! 1. `promised` ≤ messages in the buffer; with a capacity from 1, messages + `reserved` ≤ capacity.
-//! 2. Nobody waits for what is there. If a message is not promised, no receiver waits. If a place is
-//!    free, no sender waits. With capacity 0 senders and receivers of different waits never wait both.
+//! 1. `promised` ≤ messages in the buffer; with a capacity from 1, messages + `reserved` ≤
+//!    capacity.
+//! 2. Nobody waits for what is there. If a message is not promised, no receiver waits. If a place
+//!    is free, no sender waits. With capacity 0 senders and receivers of different waits never wait
+//!    both.
 //! 3. After the last sender is gone no receiver waits, and vice versa.
 //! 4. A message is at one place at a time: its sender's, the buffer, its receiver's. It is moved as
 //!    bytes, by who holds the lock or has claimed one side.
 //!
 //! No wake-up is lost. A thread queues under the lock that it has just looked under, finding (2)
-//! nothing for it. Whatever comes later comes under the same lock: a message, a place, a right given
-//! back and a disconnection all end in serving the queue (`offer`, `take`, `settle`, `disconnect_*`)
-//! as far as it goes, so (2) and (3) hold again. Who is taken from a queue is claimed, and is woken by
-//! who claimed it, after the lock; before that he is told what became of it. If a claim is lost, the
-//! thread has been served by another channel, or its time is up, and nothing was given to it.
+//! nothing for it. Whatever comes later comes under the same lock: a message, a place, a right
+//! given back and a disconnection all end in serving the queue (`offer`, `take`, `settle`,
+//! `disconnect_*`) as far as it goes, so (2) and (3) hold again. Who is taken from a queue is
+//! claimed, and is woken by who claimed it, after the lock; before that he is told what became of
+//! it. If a claim is lost, the thread has been served by another channel, or its time is up, and
+//! nothing was given to it.
 //!
 //! Under the lock preemption is off: nothing is allocated, freed or dropped, no user code runs.
 
@@ -222,8 +224,8 @@ impl<T> State<T> {
     /// Gives a message to a receiver that is claimed, and is to be woken then.
     ///
     /// # Safety
-    /// `message` is one, and the caller's no more. The receiver waits in this channel; if it does in
-    /// a select, there is room in the buffer.
+    /// `message` is one, and the caller's no more. The receiver waits in this channel; if it does
+    /// in a select, there is room in the buffer.
     #[inline(always)]
     pub(super) unsafe fn give(&mut self, receiver: &Claimed, message: *const T) {
         let node = receiver.node();
@@ -349,8 +351,8 @@ impl<T> State<T> {
         Some(Take::Received)
     }
 
-    /// Gives places that are free to senders that wait, and messages to receivers, until invariant 2
-    /// holds.
+    /// Gives places that are free to senders that wait, and messages to receivers, until invariant
+    /// 2 holds.
     #[inline(never)]
     pub(super) fn settle(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
         loop {

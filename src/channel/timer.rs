@@ -1,7 +1,7 @@
 //! Channels that make their messages themselves: `after`, `at`, `tick`.
 //!
-//! There is no buffer and no helper thread. A timer knows when its next message is due; who receives
-//! waits until then by its own time-out, and a select waits no longer than that.
+//! There is no buffer and no helper thread. A timer knows when its next message is due; who
+//! receives waits until then by its own time-out, and a select waits no longer than that.
 //!
 //! | `next` (nanoseconds after `start`) | means |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | else | the next message is there from then on |
 //!
 //! Invariants:
-//! 1. A message belongs to who moves `next` on: past the only message of `at`, or by one period. One
-//!    who may wait long enough does so before the message is due, and then waits alone.
+//! 1. A message belongs to who moves `next` on: past the only message of `at`, or by one period.
+//!    One who may wait long enough does so before the message is due, and then waits alone.
 //! 2. Messages that nobody received do not pile up: the period counts from the time of receiving.
 //!
 //! Ordering: all Relaxed. Nothing is handed over but the number itself.

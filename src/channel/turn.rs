@@ -1,5 +1,6 @@
-//! In which order a select looks at its operations: shuffled, so that none is preferred however often
-//! several are ready; as they stand if it is biased. The order lies in the operations themselves.
+//! In which order a select looks at its operations: shuffled, so that none is preferred however
+//! often several are ready; as they stand if it is biased. The order lies in the operations
+//! themselves.
 
 use core::cell::Cell;
 use core::ptr;

@@ -7,7 +7,8 @@
 //! 3. The waiter lives as long as its last waker, which may be longer than the call; waking it then
 //!    does nothing.
 //!
-//! Ordering: what a waker's caller wrote is seen by the poll after it (Release in `wake`, Acquire in
+//! Ordering: what a waker's caller wrote is seen by the poll after it (Release in `wake`, Acquire
+//! in
 //! `wait`).
 
 use std::pin::pin;

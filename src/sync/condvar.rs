@@ -9,9 +9,9 @@
 //! 1. A waiter is in the queue before it unlocks the mutex. So whoever changes under the mutex what
 //!    the waiter looked at, finds it there: the mutex orders the two, which is why the notifier's
 //!    load may be Relaxed.
-//! 2. A notification is never lost. `notify_one` ends the wait of one whose claim it wins; one whose
-//!    time is up at this moment has either lost its claim, and reports no time-out, or is passed
-//!    over, and another is taken.
+//! 2. A notification is never lost. `notify_one` ends the wait of one whose claim it wins; one
+//!    whose time is up at this moment has either lost its claim, and reports no time-out, or is
+//!    passed over, and another is taken.
 //!
 //! Orderings: the mutex's, and the queue's own.
 
@@ -209,8 +209,8 @@ impl Condvar {
     fn wait_by<T: ?Sized>(&self, guard: &MutexGuard<'_, T>, deadline: Option<u64>) -> bool {
         let mutex = guard.mutex().raw();
         let locked = self.queue.lock();
-        // SAFETY: the guard is the proof that this thread holds the mutex; it is not used before the
-        // mutex is locked again.
+        // SAFETY: the guard is the proof that this thread holds the mutex; it is not used before
+        // the mutex is locked again.
         let unlock = || unsafe { mutex.unlock() };
         let waited = locked.wait(Position::Back, 0, deadline, Some, unlock);
         mutex.lock(None);

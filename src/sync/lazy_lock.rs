@@ -31,8 +31,8 @@ use super::Once;
 /// ```
 ///
 /// # Panics
-/// If the closure panics, its panic goes to who asked, and everybody who asks later gets a panic too.
-/// A closure that asks for its own value waits for itself, for ever.
+/// If the closure panics, its panic goes to who asked, and everybody who asks later gets a panic
+/// too. A closure that asks for its own value waits for itself, for ever.
 pub struct LazyLock<T, F = fn() -> T> {
     once: Once,
     state: UnsafeCell<Lazy<T, F>>,
@@ -44,8 +44,8 @@ enum Lazy<T, F> {
     Nothing,
 }
 
-// SAFETY: the closure runs in, and is dropped by, whichever thread, hence `F: Send`; the value may be
-// dropped by another, hence `T: Send`; all get shared references to it, hence `T: Sync`.
+// SAFETY: the closure runs in, and is dropped by, whichever thread, hence `F: Send`; the value may
+// be dropped by another, hence `T: Send`; all get shared references to it, hence `T: Sync`.
 unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
@@ -60,8 +60,8 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         }
     }
 
-    /// The value, made if it is not there yet; the same as dereferencing. Blocks while another thread
-    /// makes it.
+    /// The value, made if it is not there yet; the same as dereferencing. Blocks while another
+    /// thread makes it.
     ///
     /// # Panics
     /// If the closure panics, now or earlier.

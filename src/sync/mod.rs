@@ -1,12 +1,12 @@
 //! Everything in [`std::sync`] that blocks, blocking only the green thread; and a few things more.
 //!
 //! Replace `std::sync` by `greenthread::sync` in the imports and nothing else. What does not block
-//! (`Arc`, `atomic`, the error types) is std's own, re-exported. Kernel threads and green threads mix
-//! freely on one object. Waiting allocates nothing, and a waiter that is preempted, times out or
-//! unwinds leaves nothing behind.
+//! (`Arc`, `atomic`, the error types) is std's own, re-exported. Kernel threads and green threads
+//! mix freely on one object. Waiting allocates nothing, and a waiter that is preempted, times out
+//! or unwinds leaves nothing behind.
 //!
-//! Names of what std lacks are those of where people know it from: `try_lock_for` and `try_lock_until`
-//! (parking_lot), `acquire` and its forms (tokio), `WaitGroup` (crossbeam).
+//! Names of what std lacks are those of where people know it from: `try_lock_for` and
+//! `try_lock_until` (parking_lot), `acquire` and its forms (tokio), `WaitGroup` (crossbeam).
 //!
 //! All of it stands on one wait queue (`wait::queue`) and one claim (`wait::claim`):
 //!

@@ -16,9 +16,10 @@ use crate::sys::clock;
 /// Protects data from being used by several threads at once: [`std::sync::Mutex`], which blocks
 /// only the green thread.
 ///
-/// It is fair in the long run: others may be faster than the first that waits. But if it has waited for
-/// a millisecond when that happens, the mutex is handed to it, and on in order, as long as those
-/// next in the queue have waited so long too. It takes eight bytes beside the data, and no allocation.
+/// It is fair in the long run: others may be faster than the first that waits. But if it has waited
+/// for a millisecond when that happens, the mutex is handed to it, and on in order, as long as
+/// those next in the queue have waited so long too. It takes eight bytes beside the data, and no
+/// allocation.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -197,7 +198,8 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// For a condition variable, which unlocks the mutex behind the guard's back and locks it again.
+    /// For a condition variable, which unlocks the mutex behind the guard's back and locks it
+    /// again.
     pub(super) fn mutex(&self) -> &'a Mutex<T> {
         self.mutex
     }

@@ -14,16 +14,17 @@
 //! | finisher | | sets `COMPLETE` or `POISONED` instead and takes all waiters, in one step; wakes them |
 //! | who waits only | neither `COMPLETE` nor `POISONED` | queues as above |
 //!
-//! The closure is user code: it runs with preemption on, may park, may panic. A guard finishes for it.
+//! The closure is user code: it runs with preemption on, may park, may panic. A guard finishes for
+//! it.
 //!
 //! Invariants:
 //! 1. Who set `RUNNING` clears it, and nobody else does. So closures do not overlap.
 //! 2. `COMPLETE` stays. So no closure runs after one that has returned.
-//! 3. Who queues has seen in the word it replaced what it waits for the end of; and every change of the
-//!    flags that ends something takes the whole queue. So nobody is left behind.
+//! 3. Who queues has seen in the word it replaced what it waits for the end of; and every change of
+//!    the flags that ends something takes the whole queue. So nobody is left behind.
 //!
-//! Orderings: finishing is a Release. Seeing `COMPLETE` is an Acquire, and so is setting `RUNNING`: a
-//! closure sees what an earlier one did before it panicked.
+//! Orderings: finishing is a Release. Seeing `COMPLETE` is an Acquire, and so is setting `RUNNING`:
+//! a closure sees what an earlier one did before it panicked.
 
 use core::cell::Cell;
 use core::fmt;
@@ -113,8 +114,8 @@ impl Once {
         }
     }
 
-    /// [`call_once`](Once::call_once), but an earlier closure that panicked is no hindrance: `f` then
-    /// runs, and is told.
+    /// [`call_once`](Once::call_once), but an earlier closure that panicked is no hindrance: `f`
+    /// then runs, and is told.
     ///
     /// # Panics
     /// If `f` panics.

@@ -6,8 +6,8 @@
 //! | completed | `Some`, and shared by all |
 //! | else | `None`, and nobody's: a closure that panics leaves nothing |
 //!
-//! An `Option` and not a `MaybeUninit`: it drops itself, so that there is no `Drop` to write, and a cell
-//! may hold a reference to something that is dropped before it, as std's.
+//! An `Option` and not a `MaybeUninit`: it drops itself, so that there is no `Drop` to write, and a
+//! cell may hold a reference to something that is dropped before it, as std's.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -32,8 +32,8 @@ pub struct OnceLock<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: a value may be made by one thread and dropped by another, hence `Send`; all others get shared
-// references, hence `Sync`.
+// SAFETY: a value may be made by one thread and dropped by another, hence `Send`; all others get
+// shared references, hence `Sync`.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}

@@ -7,10 +7,10 @@
 //! | `STARVING` | a waiter waited too long: nobody barges, each unlock hands the lock over |
 //! | `POISONED` | a holder panicked; the protocol ignores it |
 //!
-//! As in Go's `sync.Mutex` a thread that comes by takes a free mutex at once ("barging"), though others
-//! wait: it is running, they are not. The first of those, woken, must try again like anybody, and queues
-//! at the front if it is late. Once it has waited for [`PATIENCE`] the mutex is handed from holder to
-//! waiter, until one comes that has not waited so long, or nobody waits.
+//! As in Go's `sync.Mutex` a thread that comes by takes a free mutex at once ("barging"), though
+//! others wait: it is running, they are not. The first of those, woken, must try again like
+//! anybody, and queues at the front if it is late. Once it has waited for [`PATIENCE`] the mutex is
+//! handed from holder to waiter, until one comes that has not waited so long, or nobody waits.
 //!
 //! | thread | finds | does |
 //! |---|---|---|
@@ -23,13 +23,13 @@
 //! Invariants:
 //! 1. Not `HELD` and `STARVING`: the unlocker is about to hand over. Nobody else sets `HELD`, and
 //!    `STARVING` stays; so what it sees with the list in hand stays true.
-//! 2. Waiters and not `HELD` and not `WOKEN`: somebody is in `unlock_contended`. So no wake-up is lost:
-//!    who queues has seen `HELD` in the word that it replaced, hence that holder's unlock sees the
-//!    waiter; and whoever leaves with `WOKEN` either takes the mutex or gives `WOKEN` back in one
-//!    step with seeing that it is held.
+//! 2. Waiters and not `HELD` and not `WOKEN`: somebody is in `unlock_contended`. So no wake-up is
+//!    lost: who queues has seen `HELD` in the word that it replaced, hence that holder's unlock
+//!    sees the waiter; and whoever leaves with `WOKEN` either takes the mutex or gives `WOKEN` back
+//!    in one step with seeing that it is held.
 //!
-//! Orderings: setting `HELD` is Acquire and clearing it Release. A mutex that is handed over is acquired by
-//! who hands it over, in the waiter's name, and published by the wake-up.
+//! Orderings: setting `HELD` is Acquire and clearing it Release. A mutex that is handed over is
+//! acquired by who hands it over, in the waiter's name, and published by the wake-up.
 
 use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
@@ -149,8 +149,8 @@ impl RawMutex {
     #[inline(never)]
     fn unlock_contended(&self) {
         let mut locked = self.queue.lock();
-        // Acquire: pairs with the Release in `unlock`, perhaps of one who has held it since the caller did
-        // and has still to come here: what he did is handed over too.
+        // Acquire: pairs with the Release in `unlock`, perhaps of one who has held it since the
+        // caller did and has still to come here: what he did is handed over too.
         let state = locked.state(Acquire);
         let starving = state.has(STARVING);
         if state.has(HELD) || !starving && state.has(WOKEN) {

@@ -13,9 +13,10 @@
 //! | `readers` | so many readers hold the lock |
 //!
 //! Who comes by while others wait may overtake them ("barging"): it is running, they are not. But
-//! once the first of them has waited for [`PATIENCE`], nobody overtakes it any more, and the lock is
-//! handed to it. (A writer that was woken is no longer in the queue. While it is on its way others
-//! overtake; if it is late it queues again in front of all, and reminds them since when it waits.)
+//! once the first of them has waited for [`PATIENCE`], nobody overtakes it any more, and the lock
+//! is handed to it. (A writer that was woken is no longer in the queue. While it is on its way
+//! others overtake; if it is late it queues again in front of all, and reminds them since when it
+//! waits.)
 //!
 //! | thread | finds | does |
 //! |---|---|---|
@@ -26,8 +27,8 @@
 //! | leaving | else | gives its hold back, done |
 //! | who gave up waiting, or downgraded | `QUEUED` | `pass_on`: others may be let in now |
 //!
-//! `pass_on` holds the list. It takes the lock as anybody would, in the name of the first in the queue,
-//! and then takes the first out:
+//! `pass_on` holds the list. It takes the lock as anybody would, in the name of the first in the
+//! queue, and then takes the first out:
 //!
 //! | first in the queue | lock | it is given |
 //! |---|---|---|
@@ -39,22 +40,22 @@
 //! Invariants:
 //! 1. While nobody holds the list: if somebody is in the queue, `QUEUED` is set. It is set by who
 //!    queues and cleared by `pass_on`, both with the list in hand.
-//! 2. Free, `QUEUED` and no `WOKEN`: somebody is on the way into `pass_on` or in it. For this begins
-//!    only with a hold given back (its owner sees the two flags in the very step), and ends only
-//!    with the last step of `pass_on`, a compare-and-swap that fails if it began again. Who queues
-//!    in the meantime holds the list, so that `pass_on` finds it later.
+//! 2. Free, `QUEUED` and no `WOKEN`: somebody is on the way into `pass_on` or in it. For this
+//!    begins only with a hold given back (its owner sees the two flags in the very step), and ends
+//!    only with the last step of `pass_on`, a compare-and-swap that fails if it began again. Who
+//!    queues in the meantime holds the list, so that `pass_on` finds it later.
 //! 3. `WOKEN` has one owner, who clears it: by taking the lock, or in one step with seeing that it
 //!    is held.
 //!
 //! So no wake-up is lost: who queues has seen a holder, or the case of invariant 2. If a holder, it
-//! has set `QUEUED` in the word that the last holder leaves: that one sees it, and goes to `pass_on`,
-//! unless there is `WOKEN`; then the woken writer takes the lock, and sees `QUEUED` when it leaves,
-//! or clears `WOKEN` under the eyes of the next holder. Somebody who cannot be let in because of
-//! another in front of it is let in when that one leaves: the lock, or the queue.
+//! has set `QUEUED` in the word that the last holder leaves: that one sees it, and goes to
+//! `pass_on`, unless there is `WOKEN`; then the woken writer takes the lock, and sees `QUEUED` when
+//! it leaves, or clears `WOKEN` under the eyes of the next holder. Somebody who cannot be let in
+//! because of another in front of it is let in when that one leaves: the lock, or the queue.
 //!
-//! Orderings: a hold is taken with Acquire and given back with Release. All changes of the state are
-//! read-modify-writes, so a writer sees what every reader before it did. A hold that is handed over
-//! is published by the wake-up.
+//! Orderings: a hold is taken with Acquire and given back with Release. All changes of the state
+//! are read-modify-writes, so a writer sees what every reader before it did. A hold that is handed
+//! over is published by the wake-up.
 
 use crate::atomic::{
     AtomicU64,

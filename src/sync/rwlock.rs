@@ -93,8 +93,8 @@ impl<T: ?Sized> RwLock<T> {
     /// Blocks until nobody writes and locks for reading.
     ///
     /// # Errors
-    /// A thread panicked while it held the lock for writing. It is locked all the same, by the guard
-    /// in the error.
+    /// A thread panicked while it held the lock for writing. It is locked all the same, by the
+    /// guard in the error.
     ///
     /// # Panics
     /// If 2^30 − 2 threads read already.

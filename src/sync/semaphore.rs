@@ -19,8 +19,8 @@
 //!    queues and cleared by `pass_on`, both with the list in hand.
 //! 2. While `QUEUED` is set only `pass_on` takes permits. So what it saw it can take.
 //! 3. No wake-up is lost: a giver sees `QUEUED` in the step that adds the permits, or comes before
-//!    the step that set it, which then saw the permits. And `pass_on` leaves only in a step in which
-//!    the permits are still too few for the first.
+//!    the step that set it, which then saw the permits. And `pass_on` leaves only in a step in
+//!    which the permits are still too few for the first.
 //!
 //! Orderings: giving is Release, taking Acquire; permits handed over are published by the wake-up.
 
@@ -114,8 +114,8 @@ impl Semaphore {
     /// Adds permits that nobody took.
     ///
     /// # Panics
-    /// If there would be more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS). The same may then happen
-    /// when a permit is dropped: the semaphore does not count those that are taken.
+    /// If there would be more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS). The same may then
+    /// happen when a permit is dropped: the semaphore does not count those that are taken.
     pub fn add_permits(&self, n: usize) {
         let mut state = self.state.load(Relaxed);
         loop {
@@ -187,7 +187,8 @@ impl Semaphore {
         taken.then(|| self.permit(n))
     }
 
-    /// [`acquire_many`](Semaphore::acquire_many), until `deadline` at most; `None` if the time is up.
+    /// [`acquire_many`](Semaphore::acquire_many), until `deadline` at most; `None` if the time is
+    /// up.
     pub fn acquire_many_deadline(
         &self,
         n: usize,

@@ -2,9 +2,9 @@
 //!
 //! Invariants:
 //! 1. The count never rises from zero: a clone is made from a handle, which counts.
-//! 2. No wake-up is lost: who waits looks at the count with the queue's list in hand, and who brings
-//!    it to zero then takes the list. One of the two is first; either the waiter is found, or it
-//!    sees zero.
+//! 2. No wake-up is lost: who waits looks at the count with the queue's list in hand, and who
+//!    brings it to zero then takes the list. One of the two is first; either the waiter is found,
+//!    or it sees zero.
 //!
 //! Orderings: leaving is Release and seeing zero Acquire, so that what each did before it left is
 //! seen by whoever waited.
@@ -115,8 +115,8 @@ impl Clone for WaitGroup {
 
 impl Drop for WaitGroup {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire in `Inner::wait`. Acquire: pairs with this same Release of
-        // those who left before, for those who are woken here.
+        // Release: pairs with the Acquire in `Inner::wait`. Acquire: pairs with this same Release
+        // of those who left before, for those who are woken here.
         if self.inner.count.fetch_sub(1, AcqRel) == 1 {
             self.inner.queue.lock().wake_all(|flags| flags);
         }

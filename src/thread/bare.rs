@@ -1,11 +1,11 @@
 //! Kernel threads made without std, for a forked child.
 //!
 //! Every thread of std's takes, at its start and at its end, a lock of the whole process (so does
-//! `std::process::exit`): under it std notes where the thread's guard page lies. A kernel thread of the parent's that is there at
-//! the fork leaves the lock held in the child, where nobody will ever release it. That is not as
-//! rare as the lock is short: memory is allocated under it, and while a `fork` is under way
-//! malloc makes everybody wait. A plain std program has the same trouble; it is why POSIX allows a
-//! child so little.
+//! `std::process::exit`): under it std notes where the thread's guard page lies. A kernel thread of
+//! the parent's that is there at the fork leaves the lock held in the child, where nobody will ever
+//! release it. That is not as rare as the lock is short: memory is allocated under it, and while a
+//! `fork` is under way malloc makes everybody wait. A plain std program has the same trouble; it is
+//! why POSIX allows a child so little.
 //!
 //! libc's own locks are put right in the child by libc, so a pthread can be had there. What such a
 //! thread lacks is what std did under the lock: the message when its stack overflows.
@@ -57,8 +57,8 @@ pub(super) unsafe fn spawn<F: FnOnce() + Send>(
     let size = stack_size.unwrap_or(STACK_SIZE).saturating_add(EXTRA);
     let main = Box::into_raw(Box::new(main));
     let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: the attributes are initialised first and destroyed last; `start` gets what it expects;
-    // if there is no thread to own the box, it is ours again.
+    // SAFETY: the attributes are initialised first and destroyed last; `start` gets what it
+    // expects; if there is no thread to own the box, it is ours again.
     unsafe {
         libc::pthread_attr_init(attributes.as_mut_ptr());
         // Refused if it is absurd, and then there is the default.

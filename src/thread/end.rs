@@ -8,11 +8,12 @@
 //!
 //! A waker is anybody's code: it may block, panic, use thread-locals, ask who the current thread
 //! is. So the ending thread calls it while it is still a whole thread, with preemption on and its
-//! handle in place. But after it has said that it ended, or the future could look too early and hear
-//! no more; so its thread-locals have been destroyed by then. Those of the waker are made anew or,
-//! where Rust remembers the destruction, cannot be had (`try_with` fails, as in any destructor of a
-//! thread-local; executors are ready for that, since wakers are called there too). What it made anew
-//! must not be found by the next thread on this block: the thread runs its destructors again.
+//! handle in place. But after it has said that it ended, or the future could look too early and
+//! hear no more; so its thread-locals have been destroyed by then. Those of the waker are made anew
+//! or, where Rust remembers the destruction, cannot be had (`try_with` fails, as in any destructor
+//! of a thread-local; executors are ready for that, since wakers are called there too). What it
+//! made anew must not be found by the next thread on this block: the thread runs its destructors
+//! again.
 //!
 //! The other order, the waker first and then the destructors, would have the future either look
 //! too early or block its executor until somebody else's destructors are done.
@@ -34,9 +35,10 @@
 //!
 //! Both change one word, so one comes first in its order. The future's: then the thread's change
 //! acquires what the future's released (nobody else's comes between but continues its release
-//! sequence), and finds the waker made and registered. The thread's: then the future sees the token.
-//! For the thread's load of `waker` Relaxed would do to see that it was made; that it is an Acquire
-//! (in `OnceLock`) costs nothing. Between a registration that is under way and the thread's taking,
+//! sequence), and finds the waker made and registered. The thread's: then the future sees the
+//! token. For the thread's load of `waker` Relaxed would do to see that it was made; that it is an
+//! Acquire (in `OnceLock`) costs nothing. Between a registration that is under way and the thread's
+//! taking,
 //! `AtomicWaker` decides: who comes second calls the newer waker.
 
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};

@@ -113,12 +113,14 @@ impl fmt::Debug for Thread {
 }
 
 thread_local! {
-    /// A kernel thread's own count of its `Shared`, made when it is first asked for; null before. It has
-    /// no destructor: other thread-locals' destructors may ask. A pthread key's drops it, after them.
+    /// A kernel thread's own count of its `Shared`, made when it is first asked for; null before.
+    /// It has no destructor: other thread-locals' destructors may ask. A pthread key's drops it,
+    /// after them.
     static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
 }
 
-/// In a forked child: this kernel thread goes on as the thread behind `shared`, which is never freed.
+/// In a forked child: this kernel thread goes on as the thread behind `shared`, which is never
+/// freed.
 pub(crate) fn go_on_as(shared: *const Shared) {
     KERNEL_THREAD.set(shared);
 }
@@ -171,7 +173,8 @@ pub fn current() -> Thread {
         return unsafe { another(known) };
     };
     let shared = green.shared.load(Ordering::Relaxed);
-    // SAFETY: the thread owns one count of it from before its first instruction until after its last.
+    // SAFETY: the thread owns one count of it from before its first instruction until after its
+    // last.
     unsafe { another(shared) }
 }
 

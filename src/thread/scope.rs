@@ -143,7 +143,8 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         self.joiner.join()
     }
 
-    /// Waits for `timeout` at most; see [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout).
+    /// Waits for `timeout` at most; see
+    /// [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout).
     ///
     /// # Errors
     /// The handle itself, if the time was up first.

@@ -13,8 +13,8 @@
 //! Invariants:
 //! 1. The claim changes once. So a wait is ended once, and what is handed over goes to one thread,
 //!    which takes it: a time-out that loses the claim waits for the winner.
-//! 2. A node is in a list, or was taken out of it by its claimer or by its own thread, always under the
-//!    list's lock. A thread does not leave its wait before all its nodes are out.
+//! 2. A node is in a list, or was taken out of it by its claimer or by its own thread, always under
+//!    the list's lock. A thread does not leave its wait before all its nodes are out.
 //! 3. What the claimer writes to the node (`outcome`, and what `place` points to) is seen by the
 //!    waiter: written before `wake`, read after it.
 //! 4. After `wake` nothing of the wait or its nodes may be touched.

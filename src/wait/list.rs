@@ -187,8 +187,8 @@ impl List {
 /// Waits that stood in a list at one moment and are to be woken, a few at a time: so neither is the
 /// list locked nor preemption off for as long as it takes to wake many.
 ///
-/// They form a circle without a head, closed by a node that is nobody's. A wait that is over before it
-/// is claimed takes its node out as ever: that concerns the neighbours only.
+/// They form a circle without a head, closed by a node that is nobody's. A wait that is over before
+/// it is claimed takes its node out as ever: that concerns the neighbours only.
 pub(crate) struct Crowd {
     sentinel: Node,
     /// Whether anybody ever was in it: known without the lock.
@@ -220,8 +220,8 @@ impl Crowd {
             while !chain.is_long() && any {
                 let node = self.sentinel.next.get();
                 any = !ptr::eq(node, &self.sentinel);
-                // SAFETY: in the circle, so it is alive, or the sentinel, which is nobody's: then it
-                // is taken out and not claimed.
+                // SAFETY: in the circle, so it is alive, or the sentinel, which is nobody's: then
+                // it is taken out and not claimed.
                 unsafe {
                     let claimed = any && (*node).claim();
                     List::new().remove(node);
@@ -263,8 +263,8 @@ impl Chain {
 
     pub(crate) fn push(&mut self, claimed: Claimed) {
         let node = claimed.into_raw();
-        // SAFETY: all nodes here are claimed: their threads wait for us, and the links, which no list
-        // uses any more, are ours.
+        // SAFETY: all nodes here are claimed: their threads wait for us, and the links, which no
+        // list uses any more, are ours.
         unsafe {
             match self.last.as_ref() {
                 Some(last) => last.next.set(node),

@@ -72,8 +72,8 @@ impl Waiter {
         }
     }
 
-    /// For who would wait: whether the wait would end at once. Whoever wakes after a no sees what the
-    /// caller did before it asked.
+    /// For who would wait: whether the wait would end at once. Whoever wakes after a no sees what
+    /// the caller did before it asked.
     pub(crate) fn is_notified(&self) -> bool {
         self.ticket.is_notified()
     }

@@ -4,10 +4,10 @@
 //!   | address of the first node | owner's flags: 5 bits | GUARDED |
 //! ```
 //!
-//! What makes it one word: a primitive can look at its own flags and at "does anybody wait" with one
-//! load, and change both with one compare-and-swap. A waiter therefore queues itself and publishes
-//! what it relies on ("it is held, and I wait") in one step; whoever changes the flags later sees that
-//! somebody waits. No wake-up can fall between.
+//! What makes it one word: a primitive can look at its own flags and at "does anybody wait" with
+//! one load, and change both with one compare-and-swap. A waiter therefore queues itself and
+//! publishes what it relies on ("it is held, and I wait") in one step; whoever changes the flags
+//! later sees that somebody waits. No wake-up can fall between.
 //!
 //! | who | may change |
 //! |---|---|
@@ -15,12 +15,12 @@
 //! | who holds `GUARDED` | the address too |
 //!
 //! Invariants:
-//! 1. `GUARDED` is held with preemption off and for a few instructions, so its holder is running, or
-//!    its kernel thread will be soon.
+//! 1. `GUARDED` is held with preemption off and for a few instructions, so its holder is running,
+//!    or its kernel thread will be soon.
 //! 2. What is claimed under the guard is woken after it.
 //!
-//! Orderings: taking `GUARDED` is Acquire and releasing it Release, for the nodes' links. Flags have
-//! the orderings that their owner asks for.
+//! Orderings: taking `GUARDED` is Acquire and releasing it Release, for the nodes' links. Flags
+//! have the orderings that their owner asks for.
 
 use core::ptr;
 
@@ -166,9 +166,9 @@ impl WaitQueue {
     /// Queues the calling thread and blocks it until it is taken and woken, or until `deadline`
     /// (monotonic nanoseconds).
     ///
-    /// `decide` is asked what the flags shall be while it waits; `None`: it need not wait. Its answer
-    /// and the longer queue are published in one step, and only if the flags were still what it was
-    /// told: else it is asked again. It runs with preemption off.
+    /// `decide` is asked what the flags shall be while it waits; `None`: it need not wait. Its
+    /// answer and the longer queue are published in one step, and only if the flags were still what
+    /// it was told: else it is asked again. It runs with preemption off.
     pub(crate) fn wait(
         &self,
         position: Position,
@@ -291,8 +291,8 @@ impl Locked<'_> {
             let Some(State(flags)) = decide(State(word & FLAGS | first)) else {
                 return false;
             };
-            // Release: pairs with the Acquire in `WaitQueue::lock`, and with that of whoever looks at
-            // the flags.
+            // Release: pairs with the Acquire in `WaitQueue::lock`, and with that of whoever looks
+            // at the flags.
             match self.queue.word.compare_exchange_weak(
                 word,
                 flags & FLAGS | first,

@@ -16,8 +16,8 @@
 //! something, change the word, and look at what the other wrote, one sees it (`thread::end`).
 //!
 //! `consume`, `commit`, `is_notified` and `resumed` belong to the waiter (`commit`, for a green
-//! thread, to the scheduler that has just left its stack); `notify` and `expire` to anybody, but only
-//! a kernel thread itself expires its own sleep.
+//! thread, to the scheduler that has just left its stack); `notify` and `expire` to anybody, but
+//! only a kernel thread itself expires its own sleep.
 //!
 //! # Invariants
 //!
@@ -32,10 +32,12 @@
 //!    elsewhere.
 //! 5. An expiry has no generation. Before the waiter waits again its timer must be cancelled, or be
 //!    known to have fired; otherwise a late one ends the next wait early, as a spurious wake-up.
-//! 6. `notify` is the notifier's last look at the ticket and all that lies beside it, unless it left
+//! 6. `notify` is the notifier's last look at the ticket and all that lies beside it, unless it
+//!    left
 //!    `PARKED`: only then does the waiter wait for the notifier.
 //!
-//! A kernel thread's state is `ASLEEP`, which it leaves at any notification or by itself: it waits in
+//! A kernel thread's state is `ASLEEP`, which it leaves at any notification or by itself: it waits
+//! in
 //! `futex_wait(as_futex(), ASLEEP)` while the word is that, then says `resumed`. The notifier's
 //! `futex_wake` uses the word's address only; the ticket may be gone by then, and the wake wakes
 //! nobody, or somebody spuriously: every futex wait must be a loop.
@@ -136,8 +138,8 @@ impl Ticket {
             && self.word.swap(EMPTY, Acquire) == NOTIFIED
     }
 
-    /// The waiter looks whether there is a token, and leaves it. If there is none, whoever leaves one
-    /// later sees what the waiter did before.
+    /// The waiter looks whether there is a token, and leaves it. If there is none, whoever leaves
+    /// one later sees what the waiter did before.
     pub(crate) fn is_notified(&self) -> bool {
         // Acquire: what the notifier wrote; partner: Release in `notify`.
         // Release: what the waiter did; partner: Acquire in `notify`.
@@ -170,9 +172,9 @@ impl Ticket {
     /// Leaves a token, and says whom the caller must now resume.
     #[inline]
     pub(crate) fn notify(&self) -> Found {
-        // Acquire: the saved context; partner: Release in `commit`. Or what the waiter did before it
-        // looked; partner: Release in `is_notified`.
-        // Release: what the caller wrote for the waiter; partners: Acquire in `consume`, `commit`,
+        // Acquire: the saved context; partner: Release in `commit`. Or what the waiter did before
+        // it looked; partner: Release in `is_notified`. Release: what the caller wrote for the
+        // waiter; partners: Acquire in `consume`, `commit`,
         // `is_notified`, `resumed`.
         match self.word.swap(NOTIFIED, AcqRel) {
             PARKED => Found::Green,

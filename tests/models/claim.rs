@@ -1,4 +1,5 @@
-//! Models of the claim: one wait in two lists, as a select or a channel uses it, and a sender at each.
+//! Models of the claim: one wait in two lists, as a select or a channel uses it, and a sender at
+//! each.
 
 use std::sync::{Arc, OnceLock};
 

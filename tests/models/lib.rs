@@ -10,16 +10,16 @@
 //!
 //! To add a protocol:
 //! 1. In its source take atomics and cells from `crate::atomic`, wrap a constructor in `const_fn!`,
-//!    and set constants that multiply states (spins) by `cfg!(greenthread_model)`. What it keeps in no
-//!    atomic and no `Cell` the checker does not see: data belong to the model.
-//! 2. Name the source in `library/` (`sync.rs`, say). If it imports something that is not there, add
-//!    the least that stands in for it.
+//!    and set constants that multiply states (spins) by `cfg!(greenthread_model)`. What it keeps in
+//!    no atomic and no `Cell` the checker does not see: data belong to the model.
+//! 2. Name the source in `library/` (`sync.rs`, say). If it imports something that is not there,
+//!    add the least that stands in for it.
 //! 3. Write `<protocol>.rs`: small executions, first with a bound of 2. Data that the protocol
 //!    protects are `loom::cell::UnsafeCell`s; who is never woken is a deadlock, which the checker
 //!    reports. Threads that wait are spawned, and do not wait for anything of the checker's. Where
 //!    `check` takes too long, `check_newest` affords a higher bound; do both.
-//! 4. List the models below, and in `build.rs` the sources and the mutants: for each ordering, and for
-//!    each thing that the header's invariants say, one that lacks it.
+//! 4. List the models below, and in `build.rs` the sources and the mutants: for each ordering, and
+//!    for each thing that the header's invariants say, one that lacks it.
 //!
 //! The bound is the number of preemptions (switches away from a thread that could go on) in one
 //! execution; None is no bound. It stands beside each model; `MODEL_PREEMPTIONS=n` in the
@@ -63,8 +63,9 @@ fn check(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     explore(false, bound, model);
 }
 
-/// The same, but a load sees only the newest value, never an older one that the memory model allows:
-/// far fewer executions, so that more preemptions can be afforded. Orderings count as before.
+/// The same, but a load sees only the newest value, never an older one that the memory model
+/// allows: far fewer executions, so that more preemptions can be afforded. Orderings count as
+/// before.
 fn check_newest(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     explore(true, bound, model);
 }
@@ -88,9 +89,9 @@ fn explore(newest: bool, bound: Option<usize>, model: impl Fn() + Send + Sync + 
     eprintln!("{executions:?} executions with at most {bound:?} preemptions");
 }
 
-/// Checks that `model` fails, and with a message that contains `how`. It does so in a process of its
-/// own: what a weakened protocol does to memory is not to be foreseen, and a panic while the threads of
-/// a failed model are unwound ends the process. `test` is the test that calls this.
+/// Checks that `model` fails, and with a message that contains `how`. It does so in a process of
+/// its own: what a weakened protocol does to memory is not to be foreseen, and a panic while the
+/// threads of a failed model are unwound ends the process. `test` is the test that calls this.
 fn must_fail(test: &str, model: fn(), how: &str) {
     const CHILD: &str = "MODEL_IN_A_CHILD";
     if std::env::var_os(CHILD).is_some() {

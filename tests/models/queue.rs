@@ -1,4 +1,5 @@
-//! Models of the wait queue: a gate that lets all through, and a token that is handed from one to the next.
+//! Models of the wait queue: a gate that lets all through, and a token that is handed from one to
+//! the next.
 
 use std::sync::Arc;
 

@@ -111,8 +111,8 @@ pub(crate) fn late() {
     crate::check(Some(2), || RwLock::check(LONG, [Write(None), Write(None), Read(None)]));
 }
 
-/// Who looks has waited too long if another looked at the clock meanwhile; the time of one runs out.
-/// At most 2 preemptions.
+/// Who looks has waited too long if another looked at the clock meanwhile; the time of one runs
+/// out. At most 2 preemptions.
 pub(crate) fn late_at_times() {
     crate::check(Some(2), || RwLock::check(LONG / 2, [Write(None), Write(NOW), Read(None)]));
 }

@@ -175,8 +175,8 @@ pub(crate) fn wait_with_timeout() {
     });
 }
 
-/// A kernel thread waits on the word itself until it is notified, and its waiter is gone afterwards.
-/// At most 4 preemptions.
+/// A kernel thread waits on the word itself until it is notified, and its waiter is gone
+/// afterwards. At most 4 preemptions.
 pub(crate) fn kernel_thread_waits() {
     kernel_thread(false);
 }

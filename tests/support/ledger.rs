@@ -3,8 +3,8 @@
 //! 1. A sender numbers what it has sent, per ledger: 0, 1, 2, … without a gap, since the number is
 //!    used up only when the message is gone.
 //! 2. A receiver sees the numbers of each sender rise ([`Ledger::received`] with its own `last`).
-//! 3. In the end, of each sender, as many have arrived as were sent, and the hashes of their numbers
-//!    have the same sum: none twice, none instead of another ([`Ledger::balance`]).
+//! 3. In the end, of each sender, as many have arrived as were sent, and the hashes of their
+//!    numbers have the same sum: none twice, none instead of another ([`Ledger::balance`]).
 //! 4. Every message holds its ledger: once all are balanced, the ledger is held by nobody else
 //!    ([`Ledger::close`]), or a message has leaked. A message that is dropped twice is a use after
 //!    free, of `weight` as well.

@@ -4,8 +4,8 @@
 //!    runtime of their own with two processors and a time slice of 100 µs.
 //! 2. Beside them run two hogs that never give way for long, and a gadfly that unparks actors while
 //!    they wait for something else: no primitive may take that for its own wake-up.
-//! 3. It lasts `GT_STRESS_SECS` seconds (2 unless given). Then [`Actor::goes_on`] says no, and every
-//!    actor must come home by itself.
+//! 3. It lasts `GT_STRESS_SECS` seconds (2 unless given). Then [`Actor::goes_on`] says no, and
+//!    every actor must come home by itself.
 //! 4. The first actor that panics, and a minute without any actor's progress, end the process with
 //!    the seed and the line where each actor is: one that is missing would let the others hang.
 

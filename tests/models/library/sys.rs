@@ -4,8 +4,8 @@
 use std::cell::Cell;
 
 /// So many pauses in one execution are explored. A pause changes nothing, so that an execution with
-/// more of them differs from one with fewer in nothing that matters; and two threads could pause for
-/// each other for ever while the third, for which they wait, does not run.
+/// more of them differs from one with fewer in nothing that matters; and two threads could pause
+/// for each other for ever while the third, for which they wait, does not run.
 const PAUSES: u32 = 1;
 
 // One model runs on one kernel thread, all its threads included.

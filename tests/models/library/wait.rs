@@ -27,8 +27,8 @@ use self::ticket::{By, Commit, Found, Ticket};
 pub(crate) struct Waiter {
     ticket: Ticket,
     thread: Thread,
-    /// Read by who wakes before the notification, written when the waiter goes. So a waker that looks
-    /// at it when it may be gone is a race.
+    /// Read by who wakes before the notification, written when the waiter goes. So a waker that
+    /// looks at it when it may be gone is a race.
     alive: UnsafeCell<()>,
 }
 
