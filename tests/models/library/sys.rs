@@ -3,9 +3,9 @@
 
 use std::cell::Cell;
 
-/// So many pauses in one execution are explored. A pause changes nothing, so that an execution with
-/// more of them differs from one with fewer in nothing that matters; and two threads could pause for
-/// each other for ever while the third, for which they wait, does not run.
+/// So many pauses in one execution are explored, and what comes after them is not. A pause changes
+/// nothing: the same happens in an execution where the thread comes later. And two threads could pause
+/// for each other for ever while the third, for which they wait, does not run.
 const PAUSES: u32 = 1;
 
 // One model runs on one kernel thread, all its threads included.
