@@ -412,7 +412,7 @@ fn main() {
             }
         }
         let model_file = copy(MODEL, format!("{here}/{protocol}.rs"));
-        writeln!(index, "mod {name} {{ #![allow(unused)] use crate::*;").unwrap();
+        writeln!(index, "mod {name} {{ #![allow(unused, clippy::all, clippy::undocumented_unsafe_blocks)] use crate::*;").unwrap();
         for (folder, files) in folders {
             writeln!(
                 index,
