@@ -7,8 +7,7 @@
 //! | `Never` | `never` | none |
 //!
 //! Invariants: a [`Receiver`] of flavour `Shared` is one of those that its channel counts; of
-//! flavour
-//! `Timer` it is a `Receiver<Instant>`.
+//! flavour `Timer` it is a `Receiver<Instant>`.
 
 use core::mem::{ManuallyDrop, transmute_copy};
 use core::ptr::NonNull;

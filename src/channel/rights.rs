@@ -77,8 +77,7 @@ impl<T> State<T> {
     }
 
     /// The right to send, for a select that has not queued or has given up its wait `own`. `None`:
-    /// what
-    /// `can_send` saw was a peer that is going already.
+    /// what `can_send` saw was a peer that is going already.
     pub(super) fn grant_send(&mut self, own: *const Wait) -> Option<Right> {
         if self.receivers_gone {
             Some(Right::Disconnected)
