@@ -1,6 +1,6 @@
 //! `greenthread::time`, and sleeping on a large scale: a million threads with random wake times. No
 //! timer is early, and the 99th percentile of how late they are is compared with that of a few
-//! sleepers in the same run.
+//! sleepers that wake up as often, in the same run.
 //!
 //! The million are a hundred thousand in debug builds, and fewer where memory is short or the
 //! kernel cannot install guards without a mapping each; the run says so.
@@ -17,44 +17,51 @@ use support::*;
 
 /// What a sleeping thread may take of memory, with all that belongs to it, and some to spare.
 const PER_THREAD: usize = 12 * 1024;
-/// How many wake up in a second: each costs microseconds, cold as its stack is by then, and the
-/// claim is about how many sleep, not about how much a machine can run.
+/// How many wake up in a second: each costs microseconds, cold as its stack is by then, and the claim
+/// is about how many sleep, not about how much a machine can run.
 const WAKE_RATE: u32 = 50_000;
-/// How much later a million may be than a few.
+/// How much later a million may be than a few that wake up at the same rate.
 const BOUND: Duration = Duration::from_millis(2);
 
-/// Sleepers with wake times at random in a span, and how late each was.
+/// Threads that sleep, and how late each was each time.
+#[derive(Clone, Copy)]
 struct Sleepers {
+    threads: usize,
+    /// How often each sleeps.
+    times: usize,
+    /// When the first are due: after all were spawned.
+    lead: Duration,
+}
+
+struct Record {
     late_micros: Vec<AtomicU32>,
     awake: AtomicUsize,
     early: AtomicUsize,
 }
 
 impl Sleepers {
-    /// Starts `n` of them, and waits for all; the first are due after `lead`. `Err`: spawning them
-    /// took longer, so this proves nothing.
-    fn run(
-        runtime: &Runtime,
-        n: usize,
-        (lead, span): (Duration, Duration),
-        rng: &mut Rng,
-        dog: &Watchdog,
-    ) -> Result<Samples, Duration> {
-        let all = Arc::new(Sleepers {
+    /// Starts them all and waits for them. Wake times are at random in a span of time, or in as many
+    /// equal parts of it as each thread sleeps times. `Err`: spawning took longer than the lead, so
+    /// this proves nothing.
+    fn run(self, runtime: &Runtime, rng: &mut Rng, dog: &Watchdog) -> Result<Samples, Duration> {
+        let n = self.threads * self.times;
+        let part = Duration::from_secs(1) * n as u32 / WAKE_RATE / self.times as u32;
+        let record = Arc::new(Record {
             late_micros: (0..n).map(|_| AtomicU32::new(0)).collect(),
             awake: AtomicUsize::new(0),
             early: AtomicUsize::new(0),
         });
         let start = Instant::now();
-        let base = start + lead;
-        for i in 0..n {
-            let (all, due) = (
-                all.clone(),
-                base + rng.micros_below(span.as_micros() as u64),
-            );
+        let base = start + self.lead;
+        for i in 0..self.threads {
+            let (record, mut rng) = (record.clone(), Rng::new(rng.next()));
             runtime.spawn(move || {
-                greenthread::sleep_until(due);
-                all.note(i, due);
+                for time in 0..self.times {
+                    let from = base + part * time as u32;
+                    let due = from + rng.micros_below(part.as_micros() as u64);
+                    greenthread::sleep_until(due);
+                    record.note(i * self.times + time, due);
+                }
             });
             if i % 10_000 == 0 {
                 dog.progress();
@@ -64,18 +71,22 @@ impl Sleepers {
         let mut awake = 0;
         while awake < n {
             std::thread::sleep(Duration::from_millis(20));
-            let now = all.awake.load(Acquire); // pairs with `note`
+            let now = record.awake.load(Acquire); // pairs with `note`
             if now > awake || Instant::now() < base {
                 dog.progress();
             }
             awake = now;
         }
-        assert_eq!(all.early.load(Relaxed), 0, "timers fired early");
-        let late = all.late_micros.iter().map(|late| late.load(Relaxed));
+        assert_eq!(record.early.load(Relaxed), 0, "timers fired early");
+        let late = record.late_micros.iter().map(|late| late.load(Relaxed));
         let late = late.map(|late| Duration::from_micros(late.into()));
-        (spawning < lead).then(|| late.collect()).ok_or(spawning)
+        (spawning < self.lead)
+            .then(|| late.collect())
+            .ok_or(spawning)
     }
+}
 
+impl Record {
     fn note(&self, i: usize, due: Instant) {
         match Instant::now().checked_duration_since(due) {
             Some(late) => self.late_micros[i].store(late.as_micros() as u32, Relaxed),
@@ -104,28 +115,33 @@ fn a_million_sleepers_wake_in_time() {
         eprintln!("only {n} threads: kernel-thread mode, an old kernel, or too little memory");
     }
     let mut rng = Rng::from_env();
-    let few = (Duration::from_secs(1), Duration::from_secs(2));
-    let mut many = (
-        Duration::from_micros(12 * n as u64),
-        Duration::from_secs(1) * n as u32 / WAKE_RATE,
-    );
+    let few = Sleepers {
+        threads: 500.min(n),
+        times: if green { 200 } else { 1 },
+        lead: Duration::from_secs(1),
+    };
+    let mut many = Sleepers {
+        threads: n,
+        times: 1,
+        lead: Duration::from_micros(12 * n as u64),
+    };
     best_of(5, "the million woke as promptly as a few", || {
-        let late = match Sleepers::run(&runtime, n, many, &mut rng, &dog) {
+        let late = match many.run(&runtime, &mut rng, &dog) {
             Ok(late) => late,
             Err(spawning) => {
                 eprintln!("spawning took {spawning:.1?}, so some were due too soon: again");
-                many.0 = spawning * 2;
+                many.lead = spawning * 2;
                 return false;
             }
         };
-        let quiet = match Sleepers::run(&runtime, 500.min(n), few, &mut rng, &dog) {
+        let quiet = match few.run(&runtime, &mut rng, &dog) {
             Ok(late) => late,
             Err(spawning) => {
                 eprintln!("spawning a few took {spawning:.1?}: again");
                 return false;
             }
         };
-        eprintln!("late, {n} sleepers: {late}; a few: {quiet}");
+        eprintln!("late, {n} sleepers: {late}; a few, as often: {quiet}");
         !green || late.quantile(0.99) <= quiet.quantile(0.99) + BOUND
     });
     runtime.shutdown();
