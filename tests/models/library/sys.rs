@@ -3,9 +3,9 @@
 
 use std::cell::Cell;
 
-/// So many pauses in one execution are explored, and what comes after them is not. A pause changes
-/// nothing: the same happens in an execution where the thread comes later. And two threads could
-/// pause for each other for ever while the third, for which they wait, does not run.
+/// So many pauses in one execution are explored. A pause changes nothing, so that an execution with
+/// more of them differs from one with fewer in nothing that matters; and two threads could pause for
+/// each other for ever while the third, for which they wait, does not run.
 const PAUSES: u32 = 1;
 
 // One model runs on one kernel thread, all its threads included.
@@ -17,6 +17,7 @@ std::thread_local! {
 pub(crate) fn begin() {
     PAUSED.set(0);
     clock::each_look_takes(0);
+    futex::begin();
 }
 
 /// Lets the checker run another thread.
@@ -37,22 +38,90 @@ impl Patience {
     }
 }
 
+/// An invariant does not hold.
+pub(crate) fn die(message: &str) -> ! {
+    panic!("{message}");
+}
+
+#[path = "../../../src/sys/lock.rs"]
+pub(crate) mod lock;
+
+pub(crate) mod futex {
+    use std::{cell::RefCell, ptr};
+
+    use loom::thread::{self, Thread};
+
+    use crate::atomic::{AtomicU32, Ordering::Relaxed};
+
+    // In order; on a kernel thread that runs one model.
+    std::thread_local! {
+        static SLEEPERS: RefCell<Vec<(*const AtomicU32, Thread)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// It may return early, as the real one does.
+    pub(crate) fn wait(word: &AtomicU32, expected: u32, _deadline: Option<u64>) {
+        let this = thread::current();
+        let id = this.id();
+        SLEEPERS.with_borrow_mut(|all| all.push((word, this)));
+        if word.load(Relaxed) == expected {
+            thread::park();
+        }
+        SLEEPERS.with_borrow_mut(|all| all.retain(|(_, thread)| thread.id() != id));
+    }
+
+    pub(crate) fn wake(word: *const AtomicU32, count: u32) {
+        for _ in 0..count {
+            let sleeper = SLEEPERS.with_borrow_mut(|all| {
+                let position = all.iter().position(|(at, _)| ptr::eq(*at, word))?;
+                Some(all.remove(position))
+            });
+            if let Some((_, thread)) = sleeper {
+                thread.unpark();
+            }
+        }
+    }
+
+    /// After an execution that was cut short some may be left.
+    pub(super) fn begin() {
+        SLEEPERS.with_borrow_mut(Vec::clear);
+    }
+}
+
 pub(crate) mod clock {
-    use std::cell::Cell;
+    use std::{
+        cell::Cell,
+        time::{Duration, Instant},
+    };
+
+    /// A deadline that never comes.
+    pub(crate) const NEVER: u64 = u64::MAX;
 
     std::thread_local! {
         static TIME: Cell<u64> = const { Cell::new(0) };
         static STEP: Cell<u64> = const { Cell::new(0) };
+        static EARLY: Cell<bool> = const { Cell::new(false) };
     }
 
     /// From now on each look at the clock finds it `step` nanoseconds later than the one before.
     pub(crate) fn each_look_takes(step: u64) {
         TIME.set(0);
         STEP.set(step);
+        EARLY.set(false);
     }
 
     pub(crate) fn now() -> u64 {
         TIME.set(TIME.get() + STEP.get());
         TIME.get()
+    }
+
+    /// Now, or when nobody else can go on.
+    pub(crate) fn after(duration: Duration) -> u64 {
+        duration.as_nanos().min(1) as u64
+    }
+
+    /// The first time in an execution this is a deadline as any other, which comes too early. So a
+    /// select, which looks at the clock itself, goes round again; and then waits for good.
+    pub(crate) fn at(_: Instant) -> u64 {
+        if EARLY.replace(true) { NEVER } else { 0 }
     }
 }
