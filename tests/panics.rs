@@ -9,44 +9,18 @@
 //! Locks and panics: `poison.rs`.
 
 mod common;
+#[path = "common/dying.rs"]
+mod dying;
 
 use common::*;
+use dying::*;
 use greenthread as thread;
 use greenthread::channel::{Receiver, Select, Sender, bounded, never, unbounded};
 use greenthread::select;
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use std::time::Duration;
-
-/// A panic payload that the hook keeps quiet about.
-struct Killed;
-
-fn quietly() {
-    static HOOK: std::sync::Once = std::sync::Once::new();
-    HOOK.call_once(|| {
-        let loud = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if !info.payload().is::<Killed>() {
-                loud(info);
-            }
-        }));
-    });
-}
-
-fn die() -> ! {
-    panic_any(Killed)
-}
-
-/// Runs `body` and expects it to die.
-fn killed<T>(body: impl FnOnce() -> T) {
-    quietly();
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(_) => panic!("it lives"),
-        Err(payload) => assert!(payload.is::<Killed>(), "of something else"),
-    }
-    assert!(!thread::panicking() && !std::thread::panicking());
-}
 
 const SENT: u8 = 1;
 const RECEIVED: u8 = 2;

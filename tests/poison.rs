@@ -2,43 +2,17 @@
 //! is told, if the dead could have left something half done.
 
 mod common;
+#[path = "common/dying.rs"]
+mod dying;
 
 use common::*;
+use dying::*;
 use greenthread as thread;
 use greenthread::channel::bounded;
 use greenthread::sync::{Condvar, LazyLock, Mutex, Once, OnceLock, RwLock, TryLockError};
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A panic payload that the hook keeps quiet about.
-struct Killed;
-
-fn quietly() {
-    static HOOK: std::sync::Once = std::sync::Once::new();
-    HOOK.call_once(|| {
-        let loud = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if !info.payload().is::<Killed>() {
-                loud(info);
-            }
-        }));
-    });
-}
-
-fn die() -> ! {
-    panic_any(Killed)
-}
-
-/// Runs `body` and expects it to die.
-fn killed<T>(body: impl FnOnce() -> T) {
-    quietly();
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(_) => panic!("it lives"),
-        Err(payload) => assert!(payload.is::<Killed>(), "of something else"),
-    }
-    assert!(!thread::panicking() && !std::thread::panicking());
-}
 
 #[test]
 fn locks_report_the_death_of_their_holder() {

@@ -91,40 +91,6 @@ fn mappings() -> usize {
         .count()
 }
 
-fn available_bytes() -> usize {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
-    let line = meminfo
-        .lines()
-        .find(|line| line.starts_with("MemAvailable:"))
-        .unwrap();
-    line.split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse::<usize>()
-        .unwrap()
-        * 1024
-}
-
-/// Linux 6.13 and later make a page a guard without a mapping of its own.
-fn guards_are_free() -> bool {
-    const MADV_GUARD_INSTALL: i32 = 102;
-    // SAFETY: a fresh private page, in nobody's use, is mapped, advised about and unmapped.
-    unsafe {
-        let page = libc::mmap(
-            std::ptr::null_mut(),
-            PAGE,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        assert_ne!(page, libc::MAP_FAILED);
-        let free = libc::madvise(page, PAGE, MADV_GUARD_INSTALL) == 0;
-        libc::munmap(page, PAGE);
-        free
-    }
-}
-
 /// Asks the kernel, which answers with an error where a touch would be a fault.
 struct Probe {
     reader: std::io::PipeReader,
@@ -161,19 +127,7 @@ fn a_million_parked_threads() {
     let _alone = alone();
     let dog = Watchdog::new("a million threads");
     let (runtime, green) = runtime(2);
-    let wanted = if cfg!(debug_assertions) {
-        100_000
-    } else {
-        1_000_000
-    };
-    let n = match green {
-        false => 500,
-        true if !guards_are_free() => 10_000,
-        true => wanted.min(available_bytes() / 10 * 8 / PER_THREAD),
-    };
-    if n < wanted {
-        eprintln!("only {n} threads: kernel-thread mode, an old kernel, or too little memory");
-    }
+    let n = as_many_threads(green, 500, PER_THREAD);
     // The first threads pay for what the runtime sets up once.
     assert_eq!(Crowd::park(&runtime, 100, &dog).wake(&dog), 100);
 

@@ -101,19 +101,7 @@ fn a_million_sleepers_wake_in_time() {
     let _alone = alone();
     let dog = Watchdog::new("a million sleepers");
     let (runtime, green) = runtime(2);
-    let wanted = if cfg!(debug_assertions) {
-        100_000
-    } else {
-        1_000_000
-    };
-    let n = match green {
-        false => 200,
-        true if !guards_are_free() => 10_000,
-        true => wanted.min(available_bytes() / 10 * 8 / PER_THREAD),
-    };
-    if n < wanted {
-        eprintln!("only {n} threads: kernel-thread mode, an old kernel, or too little memory");
-    }
+    let n = as_many_threads(green, 200, PER_THREAD);
     let mut rng = Rng::from_env();
     let few = Sleepers {
         threads: 500.min(n),
@@ -145,24 +133,6 @@ fn a_million_sleepers_wake_in_time() {
         !green || late.quantile(0.99) <= quiet.quantile(0.99) + BOUND
     });
     runtime.shutdown();
-}
-
-fn available_bytes() -> usize {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
-    let line = meminfo
-        .lines()
-        .find(|line| line.starts_with("MemAvailable:"))
-        .unwrap();
-    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib * 1024
-}
-
-/// Linux 6.13 and later make a page a guard without a mapping of its own; older ones do not know
-/// the advice.
-fn guards_are_free() -> bool {
-    const MADV_GUARD_INSTALL: i32 = 102;
-    // SAFETY: no memory at all is advised about.
-    unsafe { libc::madvise(std::ptr::null_mut(), 0, MADV_GUARD_INSTALL) == 0 }
 }
 
 #[test]

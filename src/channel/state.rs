@@ -21,8 +21,8 @@
 //! A channel of capacity 0 has a buffer nonetheless, empty and without memory until a message is
 //! sent to a receiver in a select. That receiver has no place for it yet, so the message is kept,
 //! promised, until the operation is completed. It is the one case in which such a channel holds a
-//! message, and its send has met a receiver. If the receiver gives its right back after all, the
-//! message is there for the next.
+//! message, and its send has met a receiver. If the receiver gives its right back, the message is
+//! there for the next. (Who comes before that, when the senders are gone, finds it disconnected.)
 //!
 //! | outcome | told to | means |
 //! |---|---|---|

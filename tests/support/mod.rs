@@ -190,3 +190,56 @@ pub fn child(test: &str) -> Command {
 pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
+
+/// A million threads, or a hundred thousand in debug builds; fewer where memory is short or each guard
+/// is a mapping, and `kernel` in kernel-thread mode. Says so if it is fewer.
+pub fn as_many_threads(green: bool, kernel: usize, per_thread: usize) -> usize {
+    let wanted = if cfg!(debug_assertions) {
+        100_000
+    } else {
+        1_000_000
+    };
+    let n = match green {
+        false => kernel,
+        true if !guards_are_free() => 10_000,
+        true => wanted.min(available_bytes() / 10 * 8 / per_thread),
+    };
+    if n < wanted {
+        eprintln!("only {n} threads: kernel-thread mode, an old kernel, or too little memory");
+    }
+    n
+}
+
+fn available_bytes() -> usize {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let line = meminfo
+        .lines()
+        .find(|line| line.starts_with("MemAvailable:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+        * 1024
+}
+
+/// Linux 6.13 and later make a page a guard without a mapping of its own.
+pub fn guards_are_free() -> bool {
+    const MADV_GUARD_INSTALL: i32 = 102;
+    // SAFETY: a fresh private page, in nobody's use, is mapped, advised about and unmapped.
+    unsafe {
+        let page = libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        assert_ne!(page, libc::MAP_FAILED);
+        let free = libc::madvise(page, 4096, MADV_GUARD_INSTALL) == 0;
+        libc::munmap(page, 4096);
+        free
+    }
+}
