@@ -32,7 +32,7 @@ pub mod channel;
 mod context;
 #[allow(unsafe_code, reason = "records that change hands")]
 mod current;
-#[allow(unsafe_code, reason = "intrusive timers")]
+#[allow(unsafe_code, reason = "intrusive timers, system calls")]
 mod driver;
 pub mod future;
 #[allow(unsafe_code, reason = "records at the top of stacks")]
