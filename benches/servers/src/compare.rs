@@ -91,9 +91,11 @@ fn head(metrics: &[Metric]) -> String {
     format!("| | |{names}\n|---|---|{rule}")
 }
 
-/// A figure with three digits or all before the point, and its share of the best peer's.
+/// A figure with three digits or all before the point, and its share of the best peer's; a dash for
+/// one that is not a number.
 fn figure(figure: f64, best: Option<f64>) -> String {
     let digits = match figure {
+        _ if figure.is_nan() => return "–".to_string(),
         _ if figure.fract() == 0.0 => 0,
         100.0.. => 0,
         10.0.. => 1,

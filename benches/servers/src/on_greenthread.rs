@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::net;
 use std::os::unix::fs::FileExt;
 
 use greenthread as thread;
+use greenthread::net;
 
 #[allow(
     clippy::duplicate_mod,

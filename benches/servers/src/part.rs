@@ -253,14 +253,22 @@ fn load(
         micros(cpu) / outcome.requests as f64,
     ];
     if options.syscalls {
-        let replies = load.replies();
-        let trace = server.trace()?;
-        load.run(options.seconds / 4)?;
-        load.pause()?;
-        let replies = load.replies() - replies;
-        figures.push(trace.finish()? as f64 / replies as f64);
+        let calls = system_calls(&server, &mut load, options.seconds / 4);
+        figures.push(calls.unwrap_or_else(|error| {
+            eprintln!("system calls are not counted: {error}");
+            f64::NAN
+        }));
     }
     Ok(figures)
+}
+
+/// System calls a request, in a stretch of so long.
+fn system_calls(server: &Server, load: &mut Load, duration: Duration) -> io::Result<f64> {
+    let before = load.replies();
+    let trace = server.trace()?;
+    load.run(duration)?;
+    load.pause()?;
+    Ok(trace.finish()? as f64 / (load.replies() - before) as f64)
 }
 
 fn idle(contender: &Contender, connections: usize, options: &Options) -> io::Result<Vec<f64>> {
