@@ -20,6 +20,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::panic::resume_unwind;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::io::Write;
 use std::time::Duration;
 
 /// Aborts when it has not been dropped after a minute. Lives on a kernel thread, so that no bug of
@@ -30,7 +31,9 @@ pub fn watchdog(test: &'static str) -> Watchdog {
     let (alive, over) = channel();
     let dog = move || {
         if over.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("watchdog: test {test} hangs, aborting");
+            // Past the test's capture, which is lost when the process aborts.
+            let said = format!("watchdog: test {test} hangs, aborting\n");
+            let _ = std::io::stderr().write_all(said.as_bytes());
             std::process::abort();
         }
     };
