@@ -179,6 +179,8 @@ impl Cluster {
             self.emptied.wait(None);
         }
         let _off = crate::current::preemption_off();
+        // If it watched for events, somebody else must.
+        crate::sched::machine::all().for_each(Machine::kick_monitor);
         for processor in self.processors() {
             // SAFETY: no machine is left that could own it.
             unsafe { processor.stacks() }.drain();

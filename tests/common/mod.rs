@@ -16,11 +16,11 @@
 pub mod checking_allocator;
 
 use greenthread::runtime::{Mode, Runtime};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::resume_unwind;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::io::Write;
 use std::time::Duration;
 
 /// Aborts when it has not been dropped after a minute. Lives on a kernel thread, so that no bug of
