@@ -4,6 +4,11 @@ pub(crate) mod epoll;
 mod readiness;
 pub(crate) mod source;
 pub(crate) mod timer;
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "sockets and files come to use it")
+)]
+pub(crate) mod uring;
 
 pub(crate) use self::source::{Direction, Limit, Source};
 
