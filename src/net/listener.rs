@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use socket2::{SockAddr, SockAddrStorage, SockRef};
 
 use super::socket::{AsStd, Socket};
+use crate::driver::Source;
 
 #[derive(Debug)]
 pub(crate) struct Listener(Socket);
@@ -64,7 +65,11 @@ impl Listener {
         // SAFETY: the kernel writes an address and the length that it has.
         let accept = || unsafe { SockAddr::try_init(accept) };
         let (fd, address) = self.0.read_with(accept)?;
-        Ok((Socket::fresh(fd), address))
+        let source = match address.as_socket() {
+            Some(_) => Source::of_tcp_stream(fd),
+            None => Source::new(fd),
+        };
+        Ok((Socket::fresh(source), address))
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use io_uring::{opcode, types};
 
-use super::{length, perform};
+use super::perform;
 use crate::driver::Limit;
 
 /// As an offset: where the file's own position is, which moves on. Calls at the same time may then
@@ -76,4 +76,10 @@ pub(crate) fn statx(
         perform(entry.flags(flags).mask(mask).build(), Limit::Forever)?;
         Ok(answer.assume_init())
     }
+}
+
+/// A buffer's length as the ring has it: longer ones are used in part, as by system calls.
+fn length(length: usize) -> u32 {
+    const LONGEST: usize = 0x7fff_f000;
+    length.min(LONGEST) as u32
 }

@@ -17,6 +17,34 @@ use super::keeper::Keeper;
 use super::*;
 use crate::sys::clock;
 
+fn transfer(
+    fd: BorrowedFd<'_>,
+    mut transfer: Transfer<'_>,
+    flags: i32,
+    limit: Limit,
+) -> io::Result<usize> {
+    // SAFETY: what the entry points to is borrowed until this returns.
+    unsafe { perform(transfer.entry(fd.as_raw_fd(), flags), limit) }
+}
+
+fn recv(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [MaybeUninit<u8>],
+    flags: i32,
+    limit: Limit,
+) -> io::Result<usize> {
+    transfer(fd, Transfer::Recv(buffer), flags, limit)
+}
+
+fn send(fd: BorrowedFd<'_>, buffer: &[u8], flags: i32, limit: Limit) -> io::Result<usize> {
+    transfer(fd, Transfer::Send(buffer), flags, limit)
+}
+
+fn wait_ready(fd: BorrowedFd<'_>, direction: Direction, limit: Limit) -> io::Result<()> {
+    let source = Source::new(fd.try_clone_to_owned()?);
+    Uring.wait(&source, direction, limit)
+}
+
 /// Aborts if it is not dropped within a minute and a half.
 struct Watchdog(#[allow(dead_code)] mpsc::Sender<()>);
 
@@ -238,12 +266,22 @@ fn messages_carry_addresses() {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = parts.as_mut_ptr();
         message.msg_iovlen = parts.len();
-        let sent = send_message(here.as_fd(), &message, 0, Limit::Forever);
+        let sent = transfer(
+            here.as_fd(),
+            Transfer::SendMessage(&message),
+            0,
+            Limit::Forever,
+        );
         assert_eq!(sent.unwrap(), 5);
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut into_part;
         message.msg_iovlen = 1;
-        let got = recv_message(there.as_fd(), &mut message, libc::MSG_TRUNC, Limit::Forever);
+        let got = transfer(
+            there.as_fd(),
+            Transfer::RecvMessage(&mut message),
+            libc::MSG_TRUNC,
+            Limit::Forever,
+        );
         assert_eq!(got.unwrap(), 5);
         assert_ne!(message.msg_flags & libc::MSG_TRUNC, 0);
     }
@@ -662,7 +700,7 @@ fn measure_random_reads() {
         let (fd, place, length) = (fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len());
         // SAFETY: a buffer of that length.
         let read = || unsafe { libc::pread(fd, place.cast(), length, at as libc::off_t) };
-        crate::driver::source::answer(crate::blocking(read))
+        usize::try_from(crate::blocking(read)).map_err(|_| io::Error::last_os_error())
     };
     let only = std::env::var("GT_CASE").ok();
     let ways = [("ring", ring), ("blocking", blocking)];
