@@ -187,7 +187,7 @@ impl Socket {
     }
 
     /// The answer of `call`, or that the socket is closed.
-    fn unless_closed<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub(crate) fn unless_closed<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let closed = || {
             let message = "the socket was closed by another thread";
             io::Error::new(io::ErrorKind::NotConnected, message)
