@@ -102,8 +102,17 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Of a source that was just made: blocking, without time-outs.
-    pub(crate) fn fresh(source: Source) -> Socket {
+    /// Of a descriptor that was just made: blocking, without time-outs.
+    pub(crate) fn fresh(fd: OwnedFd) -> Socket {
+        Socket::of_fresh(Source::new(fd))
+    }
+
+    /// The same, of a TCP stream.
+    pub(crate) fn fresh_tcp_stream(fd: OwnedFd) -> Socket {
+        Socket::of_fresh(Source::of_tcp_stream(fd))
+    }
+
+    fn of_fresh(source: Source) -> Socket {
         Socket {
             source,
             settings: Arc::new(Settings::new(false, None, None)),
@@ -187,7 +196,7 @@ impl Socket {
     }
 
     /// The answer of `call`, or that the socket is closed.
-    fn unless_closed<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub(crate) fn unless_closed<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if self.is_closed() {
             return Err(closed());
         }
@@ -292,7 +301,7 @@ impl Socket {
     pub(crate) fn connect(address: &SocketAddr, limit: Limit) -> io::Result<Socket> {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = socket2::Socket::new_raw(Domain::for_address(*address), kind, None)?;
-        let socket = Socket::fresh(Source::of_tcp_stream(socket.into()));
+        let socket = Socket::fresh_tcp_stream(socket.into());
         let address = SockAddr::from(*address);
         // A call to connect while that is under way says how far it is.
         let connect = || match SockRef::from(&socket).connect(&address) {
