@@ -9,6 +9,7 @@ use core::mem::{self, ManuallyDrop, MaybeUninit};
 use core::ptr;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::readiness::Record;
 use super::{Direction, Driver, Limit, Transfer, epoll};
@@ -241,6 +242,10 @@ impl Source {
         }
     }
 }
+
+// What is shared through it is atomic or behind a lock, and no panic comes in between.
+impl UnwindSafe for Source {}
+impl RefUnwindSafe for Source {}
 
 impl Drop for Source {
     fn drop(&mut self) {
