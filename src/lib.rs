@@ -39,11 +39,14 @@ pub mod future;
 mod green;
 #[allow(unsafe_code, reason = "descriptors and messages")]
 pub mod net;
+pub mod os;
 #[allow(unsafe_code, reason = "queues of records")]
 mod policy;
 pub mod runtime;
 #[allow(unsafe_code, reason = "records that change hands, signals")]
 mod sched;
+#[allow(unsafe_code, reason = "signal handlers")]
+pub mod signal;
 #[allow(unsafe_code, reason = "memory for stacks")]
 mod stack;
 #[allow(unsafe_code, reason = "data behind locks")]
