@@ -1,6 +1,7 @@
 //! Drivers: what makes threads ready from outside. They return ready threads and decide nothing.
 
 pub(crate) mod epoll;
+pub(crate) mod file;
 mod readiness;
 pub(crate) mod source;
 pub(crate) mod timer;
