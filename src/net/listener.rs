@@ -66,7 +66,11 @@ impl Listener {
         // SAFETY: the kernel writes an address and the length that it has.
         let accept = || unsafe { SockAddr::try_init(accept) };
         let (fd, address) = self.0.read_with(accept)?;
-        Ok((Socket::fresh(fd), address))
+        let socket = match address.as_socket() {
+            Some(_) => Socket::fresh_tcp_stream(fd),
+            None => Socket::fresh(fd),
+        };
+        Ok((socket, address))
     }
 }
 
