@@ -280,9 +280,11 @@ fn a_full_receiver_makes_senders_wait() {
         connected.set_write_timeout(None).unwrap();
         let path = name.0.clone();
         let senders = [
-            thread::spawn(move || (0..50).for_each(|_| drop(connected.send(b"x").unwrap()))),
             thread::spawn(move || {
-                (0..50).for_each(|_| drop(unconnected.send_to(b"x", &path).unwrap()))
+                (0..50).for_each(|_| assert_eq!(connected.send(b"x").unwrap(), 1))
+            }),
+            thread::spawn(move || {
+                (0..50).for_each(|_| assert_eq!(unconnected.send_to(b"x", &path).unwrap(), 1))
             }),
         ];
         let_it_block();
