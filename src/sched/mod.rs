@@ -9,6 +9,7 @@
 //! | `ownership` | who owns a processor, and how the monitor takes it |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof) |
 //! | `timers` | deadlines |
+//! | `io` | who collects the driver's events, and when |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `recruiter` | makes kernel threads ahead of need |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
@@ -28,6 +29,7 @@ pub(crate) mod fork;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;
+mod io;
 pub(crate) mod machine;
 mod ownership;
 pub(crate) mod preempt;
@@ -43,7 +45,7 @@ use self::idlers::Rested;
 pub(crate) use self::machine::Machine;
 pub(crate) use self::ownership::entry_fence;
 pub(crate) use self::processor::Processor;
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, fence};
 use crate::context::Action;
 use crate::current::{self, Entered};
 use crate::green::{Green, Oddities};
@@ -87,10 +89,9 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
             return machine.cluster().wait_for_processor(machine);
         };
         processor.switches.add(1);
-        if processor.switches.get().is_multiple_of(TIMER_INTERVAL)
-            || processor.attention.load(Ordering::Relaxed)
-        {
-            fire_own_timers(processor);
+        let switches = processor.switches.get();
+        if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
+            look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
         }
         match own_queues(processor) {
             Some(following) => next = following,
@@ -192,25 +193,24 @@ fn say_drained(cluster: &'static Cluster) {
 #[inline(never)]
 fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, NothingFound> {
     let processor = owned(machine).ok_or(NothingFound { searching })?;
-    let idle = &machine.cluster().idle;
     fire_own_timers(processor);
     let found = handed(machine)
         .or_else(|| own_queues(processor))
-        .or_else(|| {
-            machine.come_home();
-            searching = searching || idle.start_search(machine.cluster().search_limit());
-            if searching {
-                steal(machine, processor)
-            } else {
-                None
-            }
-        });
-    let next = found.ok_or(NothingFound { searching })?;
-    // The ramp: the last searcher to find something wakes the next one.
-    if searching && idle.found() {
-        machine.cluster().notify();
+        .or_else(|| arrivals(machine, processor));
+    if let Some(next) = found {
+        if searching {
+            stop_searching(processor);
+        }
+        return Ok(next);
     }
-    Ok(next)
+    let cluster = machine.cluster();
+    searching = searching || cluster.idle.start_search(cluster.search_limit());
+    if searching {
+        search(machine, processor)
+    } else {
+        None
+    }
+    .ok_or(NothingFound { searching })
 }
 
 /// A thread that is locked to this machine and was handed to it.
@@ -230,6 +230,45 @@ fn own_queues(processor: &'static Processor) -> Option<Next> {
     cluster.policy.next(seat, !cluster.idle.is_everybody_busy())
 }
 
+/// Threads whose descriptors are ready.
+fn arrivals(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
+    machine.come_home();
+    io::look(processor).then(|| own_queues(processor)).flatten()
+}
+
+/// A searcher has found something. The ramp: if it was the last, it wakes the next one for what
+/// there is besides.
+fn stop_searching(processor: &'static Processor) {
+    let cluster = processor.cluster();
+    if cluster.idle.found() {
+        // SeqCst: partner: the fence in `claim_wake`. Who pushed and relied on us comes before it.
+        fence(Ordering::SeqCst);
+        if cluster.policy.has_work_for_others() {
+            cluster.notify();
+        }
+    }
+}
+
+/// What others have, or what comes while one looks. Whoever finds something searches no more.
+fn search(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
+    let cluster = processor.cluster();
+    loop {
+        if let Some(next) = steal(machine, processor) {
+            stop_searching(processor);
+            return Some(next);
+        }
+        match io::spin(processor) {
+            io::Spun::InVain => return None,
+            io::Spun::OtherWork => {}
+            io::Spun::Events(ready) => {
+                let _ = cluster.idle.found();
+                io::take_in(processor, ready);
+                return own_queues(processor);
+            }
+        }
+    }
+}
+
 /// Looks into other processors' timers and queues, a few times before it gives up.
 #[inline(never)]
 fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
@@ -237,7 +276,9 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
     const PAUSES: u32 = 200;
     let _guard = machine.search()?;
     let cluster = machine.cluster();
-    for pass in 1..=PASSES {
+    // Nobody to wait for: all others sleep.
+    let alone = cluster.idle.sleeping() as usize + 1 >= cluster.processors().len();
+    for pass in if alone { PASSES } else { 1 }..=PASSES {
         for other in cluster.processors() {
             fire_timers(processor, other);
         }
@@ -256,9 +297,23 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
                 inherits_slice: false,
             });
         }
-        (0..PAUSES).for_each(|_| core::hint::spin_loop());
+        if !alone {
+            (0..PAUSES).for_each(|_| core::hint::spin_loop());
+        }
     }
     None
+}
+
+/// What a busy processor does between two threads now and then: its timers, and, if `io` or the
+/// monitor says so, the driver's events.
+#[cold]
+#[inline(never)]
+fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
+    if io || processor.attention.load(Ordering::Relaxed) {
+        machine.come_home();
+        io::look(processor);
+    }
+    fire_own_timers(processor);
 }
 
 /// Fires what is due at this processor.
@@ -397,7 +452,7 @@ fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Res
     }
     // The thread may have armed a timer, which this machine does not watch.
     cluster.monitor.kick_if_asleep();
-    machine.sleep(None);
+    machine.sleep_until_woken();
     current::set_scheduling(true);
     Rested::Working { searching: false }
 }

@@ -1,0 +1,152 @@
+//! [`TcpStream`]: std's, on a [`Socket`].
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use super::macros::{options, shutdown, socket_type, stream, timeouts};
+use super::socket::Socket;
+use crate::driver::Limit;
+use crate::sys::clock;
+
+/// A TCP connection: [`std::net::TcpStream`], which blocks only the calling thread.
+///
+/// One thread may read while another writes, through `&TcpStream` or [clones](Self::try_clone).
+///
+/// ```
+/// use greenthread::net::{TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let mut client = TcpStream::connect(listener.local_addr()?)?;
+/// let (mut server, _) = listener.accept()?;
+///
+/// client.write_all(b"ping")?;
+/// let mut word = [0; 4];
+/// server.read_exact(&mut word)?;
+/// assert_eq!(&word, b"ping");
+///
+/// drop(client); // the connection ends
+/// assert_eq!(server.read(&mut word)?, 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct TcpStream(pub(super) Socket);
+
+impl TcpStream {
+    /// Connects to the first of the addresses that answers.
+    ///
+    /// ```
+    /// use greenthread::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(("127.0.0.1", listener.local_addr()?.port()))?;
+    /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of the last address, or of the resolution;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
+        let none = "could not resolve to any addresses";
+        let mut answer = Err(io::Error::new(io::ErrorKind::InvalidInput, none));
+        for address in crate::blocking(|| addr.to_socket_addrs())? {
+            answer = Socket::connect(&address, Limit::Forever);
+            if answer.is_ok() {
+                break;
+            }
+        }
+        answer.map(TcpStream)
+    }
+
+    /// Connects to that address, within that time.
+    ///
+    /// ```
+    /// use greenthread::net::{TcpListener, TcpStream};
+    /// use std::time::Duration;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect_timeout(&listener.local_addr()?, Duration::from_secs(5))?;
+    /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TimedOut`](io::ErrorKind::TimedOut) when the time is up,
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is zero.
+    pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+        if timeout.is_zero() {
+            let message = "cannot set a 0 duration timeout";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        match Socket::connect(addr, Limit::Until(clock::after(timeout))) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let message = "connection timed out";
+                Err(io::Error::new(io::ErrorKind::TimedOut, message))
+            }
+            answer => answer.map(TcpStream),
+        }
+    }
+
+    /// The peer's address.
+    ///
+    /// ```
+    /// use greenthread::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if the connection is over.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.std().peer_addr()
+    }
+
+    /// Reads without taking what it reads: the next read returns it again.
+    ///
+    /// ```
+    /// use greenthread::net::{TcpListener, TcpStream};
+    /// use std::io::{Read, Write};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let mut client = TcpStream::connect(listener.local_addr()?)?;
+    /// let (mut server, _) = listener.accept()?;
+    /// client.write_all(b"?")?;
+    ///
+    /// let mut byte = [0];
+    /// assert_eq!((server.peek(&mut byte)?, &byte), (1, b"?"));
+    /// assert_eq!((server.read(&mut byte)?, &byte), (1, b"?"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As reading.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.recv(buf, libc::MSG_PEEK)
+    }
+}
+
+/// The start of an example.
+macro_rules! setup {
+    () => {
+        r#"let listener = greenthread::net::TcpListener::bind("127.0.0.1:0")?;
+let socket = greenthread::net::TcpStream::connect(listener.local_addr()?)?;"#
+    };
+}
+socket_type!(TcpStream(Socket), like std::net::TcpStream, example setup!());
+timeouts!(TcpStream, example setup!());
+shutdown!(TcpStream, example setup!());
+stream!(TcpStream);
+options! {
+    TcpStream, example setup!();
+    /// Sets whether small writes are sent at once, instead of being gathered while an earlier one
+    /// is on its way (`TCP_NODELAY`).
+    nodelay, set_nodelay: bool = true;
+    /// Sets the time to live of packets from this socket (`IP_TTL`).
+    ttl, set_ttl: u32 = 100;
+}
