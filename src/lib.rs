@@ -42,6 +42,8 @@ mod policy;
 pub mod runtime;
 #[allow(unsafe_code, reason = "records that change hands, signals")]
 mod sched;
+#[allow(unsafe_code, reason = "signal handlers")]
+pub mod signal;
 #[allow(unsafe_code, reason = "memory for stacks")]
 mod stack;
 #[allow(unsafe_code, reason = "data behind locks")]

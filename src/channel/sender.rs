@@ -230,6 +230,12 @@ impl<T> Sender<T> {
         self.shared == other.shared
     }
 
+    /// Whether all receivers are gone.
+    #[cfg(not(greenthread_model))]
+    pub(crate) fn is_disconnected(&self) -> bool {
+        self.shared().look(|state| state.receivers_gone)
+    }
+
     /// Completes a send that a select has selected.
     pub(super) fn complete(&self, right: Right, msg: T) -> Result<(), SendError<T>> {
         self.shared().complete_send(right, msg).map_err(SendError)

@@ -1,0 +1,426 @@
+//! Signals as messages in channels, so that a server can stop cleanly.
+//!
+//! A handler may do next to nothing, so ours leaves a bit in a word and wakes a kernel thread, the
+//! *forwarder*, which is started at first use and puts the signal into the channels of those that
+//! watch it.
+//!
+//! ```text
+//!   handler (any thread)              forwarder
+//!   former handler, if any            s = SEQUENCE            (Acquire)
+//!   PENDING |= bit     (Release)      came = PENDING.swap(0)  (Acquire)
+//!   SEQUENCE += 1      (Release)      came == 0: futex wait while SEQUENCE == s
+//!   futex wake                        else: into the channels
+//! ```
+//!
+//! Invariants:
+//! 1. No signal is lost: if the swap misses the bit, the forwarder read `SEQUENCE` before it was
+//!    raised (its Acquire pairs with the raise's Release), so the futex does not block it.
+//! 2. A channel holds a signal once at most. The forwarder alone sends, so what is in the channel is
+//!    the last part of what it sent; it keeps that list and leaves out what is still there. Hence a
+//!    channel for n signals never holds more than n messages, and is never full for a new one.
+//! 3. The forwarder blocks no signal that is watched, and every other. So a watched signal is seen
+//!    even if all threads of the program block it, and no other is caught that the program waits for
+//!    in its own way.
+//! 4. The handler runs on the alternate stack: little of a green thread's may be left. It runs with
+//!    the others blocked: an alternate stack of std's is too small for two. It touches no
+//!    thread-local, `errno` included. (The usual crate for this, `signal-hook-registry`, asks for no
+//!    alternate stack; with one fixed action its table of actions would be of no use here.)
+//! 5. A former action, once stored, is never freed: a handler may be reading it.
+
+use core::ptr::null_mut;
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+
+#[doc(no_inline)]
+pub use libc::{
+    SIGABRT, SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP,
+    SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
+use crate::sched::{fork, interpose};
+use crate::sync::Mutex;
+use crate::sys::futex;
+use crate::sys::signal::{self as kernel, Mask, bit};
+
+/// The numbers of signals; glibc keeps 32 and 33 to itself.
+const NUMBERS: core::ops::RangeInclusive<i32> = 1..=64;
+/// Those that cannot be caught, and those that faults raise: to return from these is to run into
+/// the fault again.
+const FORBIDDEN: &[(i32, &str)] = &[
+    (libc::SIGKILL, "SIGKILL, which cannot be caught"),
+    (libc::SIGSTOP, "SIGSTOP, which cannot be caught"),
+    (libc::SIGSEGV, "SIGSEGV, which a fault raises"),
+    (libc::SIGBUS, "SIGBUS, which a fault raises"),
+    (libc::SIGILL, "SIGILL, which a fault raises"),
+    (libc::SIGFPE, "SIGFPE, which a fault raises"),
+    (32, "which the C library uses itself"),
+    (33, "which the C library uses itself"),
+];
+
+/// A receiver of `()` whenever Ctrl-C is pressed (`SIGINT` arrives).
+///
+/// From the call on, Ctrl-C no longer ends the program while the receiver is there. Presses that
+/// come before the last one was received count once. The channel is never disconnected.
+///
+/// Drop the receiver and a further Ctrl-C ends the program again (see [`Signals`]): what one wants
+/// when stopping cleanly takes too long.
+///
+/// # Errors
+/// As [`Signals::new`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::channel::{after, select};
+/// use std::time::Duration;
+///
+/// let stop = greenthread::signal::ctrl_c()?;
+/// select! {
+///     recv(stop) -> _ => println!("stopping"),
+///     recv(after(Duration::from_millis(10))) -> _ => println!("nobody pressed Ctrl-C"),
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn ctrl_c() -> io::Result<Receiver<()>> {
+    let (sender, receiver) = bounded(1);
+    watch(bit(SIGINT), Watcher::new(bit(SIGINT), sender, |_| ()))?;
+    Ok(receiver)
+}
+
+/// A receiver of the signals that it watches.
+///
+/// It dereferences to a [`Receiver<i32>`](Receiver), whose messages are the signals' numbers, so it
+/// has all of that type's methods and can stand in [`select!`](crate::select). Each signal is in the
+/// channel once at most: one that arrives again before it was received is not counted. The channel
+/// is never disconnected.
+///
+/// Several may watch the same signal; each gets it. A handler that the program had installed before
+/// goes on being called, too, on the alternate stack and with other signals blocked.
+///
+/// When a signal arrives and nobody watches it any more (all receivers were dropped), what it did
+/// before it was ever watched happens again: most signals then end the program.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::channel::{bounded, select};
+/// use greenthread::signal::{SIGHUP, SIGTERM, SIGUSR1, Signals};
+///
+/// let signals = Signals::new([SIGTERM, SIGHUP, SIGUSR1])?;
+/// let (_jobs, todo) = bounded::<u32>(1);
+/// # unsafe { libc::kill(libc::getpid(), SIGUSR1) };
+/// loop {
+///     select! {
+///         recv(todo) -> job => println!("{job:?}"),
+///         recv(signals) -> signal => match signal.unwrap() {
+///             SIGHUP => println!("reading the configuration again"),
+///             _ => break, // stop cleanly
+///         }
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Signals {
+    receiver: Receiver<i32>,
+}
+
+impl Signals {
+    /// Watches `signals` from now on.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a number is not a signal's, or that of a signal that cannot be watched, or
+    /// if there is none at all. `Unsupported` in a process forked from one with green threads.
+    /// Whatever the system says when the first call cannot start a kernel thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::signal::{SIGTERM, Signals};
+    ///
+    /// assert!(Signals::new([SIGTERM]).is_ok());
+    /// let error = Signals::new([libc::SIGKILL]).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    /// ```
+    pub fn new(signals: impl IntoIterator<Item: Borrow<i32>>) -> io::Result<Signals> {
+        let mut wanted = 0;
+        for signal in signals {
+            wanted |= checked(*signal.borrow())?;
+        }
+        if wanted == 0 {
+            return Err(invalid("there is no signal to watch".into()));
+        }
+        let (sender, receiver) = bounded(wanted.count_ones() as usize);
+        watch(wanted, Watcher::new(wanted, sender, |signal| signal))?;
+        Ok(Signals { receiver })
+    }
+}
+
+impl Deref for Signals {
+    type Target = Receiver<i32>;
+
+    fn deref(&self) -> &Receiver<i32> {
+        &self.receiver
+    }
+}
+
+impl<'a> IntoIterator for &'a Signals {
+    type Item = i32;
+    type IntoIter = Iter<'a, i32>;
+
+    fn into_iter(self) -> Iter<'a, i32> {
+        self.receiver.iter()
+    }
+}
+
+impl IntoIterator for Signals {
+    type Item = i32;
+    type IntoIter = IntoIter<i32>;
+
+    fn into_iter(self) -> IntoIter<i32> {
+        self.receiver.into_iter()
+    }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+/// The mask bit of `signal`, if it can be watched.
+fn checked(signal: i32) -> io::Result<Mask> {
+    let why = FORBIDDEN.iter().find(|(number, _)| *number == signal);
+    let why = match why {
+        Some((_, why)) => why,
+        None if !NUMBERS.contains(&signal) => "which is no signal",
+        None if interpose::is_reserved(signal) => "which green threads are preempted with",
+        None => return Ok(bit(signal)),
+    };
+    Err(invalid(format!(
+        "cannot watch signal {signal}, {why}; accepted are 1 to 64 but for SIGKILL, SIGSTOP, \
+         SIGSEGV, SIGBUS, SIGILL, SIGFPE, 32, 33 and the signal that preempts"
+    )))
+}
+
+/// One channel, and what it is for.
+trait Watch: Send {
+    /// Puts `signal` in, if it is one of its own; `false`: all receivers are gone.
+    fn offer(&mut self, signal: i32) -> bool;
+    /// The signals it watches; none if all receivers are gone.
+    fn wants(&self) -> Mask;
+}
+
+struct Watcher<T> {
+    signals: Mask,
+    sender: Sender<T>,
+    message: fn(i32) -> T,
+    /// What was sent; its last part is still in the channel.
+    sent: VecDeque<i32>,
+}
+
+impl<T> Watcher<T> {
+    fn new(signals: Mask, sender: Sender<T>, message: fn(i32) -> T) -> Box<Watcher<T>> {
+        Box::new(Watcher {
+            signals,
+            sender,
+            message,
+            sent: VecDeque::new(),
+        })
+    }
+}
+
+impl<T: Send> Watch for Watcher<T> {
+    fn offer(&mut self, signal: i32) -> bool {
+        if self.signals & bit(signal) == 0 {
+            return true;
+        }
+        let received = self.sent.len().saturating_sub(self.sender.len());
+        self.sent.drain(..received);
+        if self.sent.contains(&signal) {
+            return !self.sender.is_disconnected();
+        }
+        self.sent.push_back(signal);
+        let sent = self.sender.try_send((self.message)(signal));
+        !matches!(sent, Err(TrySendError::Disconnected(_)))
+    }
+
+    fn wants(&self) -> Mask {
+        if self.sender.is_disconnected() {
+            0
+        } else {
+            self.signals
+        }
+    }
+}
+
+struct State {
+    watchers: Vec<Box<dyn Watch>>,
+    has_forwarder: bool,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    watchers: Vec::new(),
+    has_forwarder: false,
+});
+/// The signals that have our handler.
+static CAUGHT: AtomicU64 = AtomicU64::new(0);
+/// The signals that have come and were not forwarded yet.
+static PENDING: AtomicU64 = AtomicU64::new(0);
+/// Raised with every signal, and when `CAUGHT` grows: what the forwarder sleeps on.
+static SEQUENCE: AtomicU32 = AtomicU32::new(0);
+/// What was done with each signal before.
+static FORMER: [AtomicPtr<libc::sigaction>; 65] = [const { AtomicPtr::new(null_mut()) }; 65];
+
+/// The signals in `mask`.
+fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
+    NUMBERS.filter(move |signal| mask & bit(*signal) != 0)
+}
+
+fn wake_forwarder() {
+    SEQUENCE.fetch_add(1, Ordering::Release);
+    futex::wake(&SEQUENCE, 1);
+}
+
+fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
+    if fork::is_child() {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "signals cannot be watched in a process forked from one with green threads",
+        ));
+    }
+    let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
+    if !state.has_forwarder {
+        let forwarder = std::thread::Builder::new().name("greenthread-signals".into());
+        forwarder.spawn(forward)?;
+        state.has_forwarder = true;
+    }
+    state.watchers.retain(|watcher| watcher.wants() != 0);
+    // Before the handlers: no signal finds ours without this watcher.
+    state.watchers.push(watcher);
+    for signal in numbers(signals & !CAUGHT.load(Ordering::Relaxed)) {
+        if let Err(error) = catch(signal) {
+            state.watchers.pop();
+            return Err(error);
+        }
+        CAUGHT.fetch_or(bit(signal), Ordering::Relaxed);
+    }
+    wake_forwarder(); // it unblocks them
+    Ok(())
+}
+
+/// The action of `signal` now.
+fn action(signal: i32) -> io::Result<libc::sigaction> {
+    let mut action = MaybeUninit::zeroed();
+    // SAFETY: with no new action this only writes the present one; zeroes are a valid one too.
+    unsafe {
+        match libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) {
+            0 => Ok(action.assume_init()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Installs our handler, and keeps what was there.
+fn catch(signal: i32) -> io::Result<()> {
+    let present = action(signal)?;
+    if is_ours(&present) {
+        return Ok(()); // it was left there because somebody else's handler calls it
+    }
+    let slot = &FORMER[signal as usize];
+    // SAFETY: null, or from the box below, which is never freed or changed.
+    let known = unsafe { slot.load(Ordering::Acquire).as_ref() };
+    if known.is_none_or(|known| known.sa_sigaction != present.sa_sigaction) {
+        slot.store(Box::into_raw(Box::new(present)), Ordering::Release);
+    }
+    let mut ours = present;
+    ours.sa_sigaction = on_signal as *const () as usize;
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: sets and an action that are valid.
+    unsafe {
+        libc::sigfillset(&mut ours.sa_mask);
+        for (signal, _) in FORBIDDEN {
+            libc::sigdelset(&mut ours.sa_mask, *signal);
+        }
+        match libc::sigaction(signal, &ours, null_mut()) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == on_signal as *const () as usize
+}
+
+fn is_handler(action: &libc::sigaction) -> bool {
+    !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+}
+
+unsafe extern "C" fn on_signal(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: null, or a box that is never freed.
+    if let Some(former) = unsafe { FORMER[signal as usize].load(Ordering::Acquire).as_ref() }
+        && is_handler(former)
+    {
+        // SAFETY: a handler of the type that its flags say; the arguments are the kernel's.
+        unsafe {
+            let handler = former.sa_sigaction;
+            if former.sa_flags & libc::SA_SIGINFO != 0 {
+                core::mem::transmute::<usize, kernel::Handler>(handler)(signal, info, context)
+            } else {
+                core::mem::transmute::<usize, extern "C" fn(i32)>(handler)(signal)
+            }
+        }
+    }
+    PENDING.fetch_or(bit(signal), Ordering::Release);
+    wake_forwarder();
+}
+
+/// The forwarder.
+fn forward() {
+    loop {
+        let sequence = SEQUENCE.load(Ordering::Acquire);
+        kernel::set_mask(kernel::ALL & !CAUGHT.load(Ordering::Relaxed));
+        match PENDING.swap(0, Ordering::Acquire) {
+            0 => futex::wait(&SEQUENCE, sequence, None),
+            came => numbers(came).for_each(forward_one),
+        }
+    }
+}
+
+fn forward_one(signal: i32) {
+    let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
+    state.watchers.retain_mut(|watcher| watcher.offer(signal));
+    let is_watched = state.watchers.iter().any(|w| w.wants() & bit(signal) != 0);
+    if !is_watched {
+        let_go(signal);
+    }
+}
+
+/// Nobody watches `signal`: puts its former action back, and lets that happen now.
+///
+/// A former handler has been called already. If somebody else has put a handler over ours, that one
+/// stays, and ours behind it.
+fn let_go(signal: i32) {
+    let former = FORMER[signal as usize].load(Ordering::Acquire);
+    let Ok(present) = action(signal) else { return };
+    if !is_ours(&present) {
+        return;
+    }
+    // SAFETY: a signal whose handler is ours has its former action stored: in a box never freed.
+    unsafe {
+        libc::sigaction(signal, former, null_mut());
+        CAUGHT.fetch_and(!bit(signal), Ordering::Relaxed);
+        if !is_handler(&*former) {
+            // Here it is not blocked: it may be everywhere else.
+            libc::raise(signal);
+        }
+    }
+}
