@@ -7,12 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Name, what its value is, default, and what it is for.
-pub(crate) type Opt = (
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static str,
-);
+pub(crate) type Opt = (&'static str, &'static str, &'static str, &'static str);
 
 pub(crate) struct Args {
     about: &'static str,

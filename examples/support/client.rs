@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use greenthread::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpStream};
 
 use super::Server;
 use super::server::Guest;
@@ -78,10 +78,12 @@ impl Connection {
 
     /// Sends all of it. An error if the client takes nothing for the idle time.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        (&self.stream).write_all(bytes).map_err(|error| match error {
-            error if timed_out(&error) => too_slow("it does not read what it is sent"),
-            error => error,
-        })
+        (&self.stream)
+            .write_all(bytes)
+            .map_err(|error| match error {
+                error if timed_out(&error) => too_slow("it does not read what it is sent"),
+                error => error,
+            })
     }
 
     /// Ends the connection in both directions, for whoever reads or writes it.
@@ -145,7 +147,9 @@ impl Client {
     ) -> Result<Option<T>, Refusal<E>> {
         let mut begun = None;
         loop {
-            if let Some((request, length)) = parse(&self.input[self.taken..]).map_err(Refusal::Bad)? {
+            if let Some((request, length)) =
+                parse(&self.input[self.taken..]).map_err(Refusal::Bad)?
+            {
                 self.taken += length;
                 self.keep_small().map_err(Refusal::Failed)?;
                 return Ok(Some(request));
@@ -189,7 +193,8 @@ impl Client {
         if held == 0 && self.input.capacity() > CHUNK {
             self.input = Vec::new(); // was a big request
         }
-        self.input.resize((held + held.max(CHUNK)).min(max.max(CHUNK)), 0);
+        self.input
+            .resize((held + held.max(CHUNK)).min(max.max(CHUNK)), 0);
         let room = &mut self.input[held..];
         let read = match held {
             0 => connection.wait(&self.guest.server, room),

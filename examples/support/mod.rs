@@ -12,7 +12,7 @@ mod args;
 mod client;
 mod server;
 
-pub(crate) use args::Args;
+pub(crate) use args::{Args, wrong};
 pub(crate) use client::{Client, Connection, Refusal, timed_out};
 pub(crate) use server::{Limits, Server};
 

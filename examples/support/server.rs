@@ -1,4 +1,4 @@
-//! A server: one green thread a connection, within limits, until Ctrl-C.
+//! A server: one green thread a connection, within limits, until Ctrl-C (or SIGTERM).
 //!
 //! | state | accepting | connections |
 //! |---|---|---|
@@ -21,11 +21,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use greenthread::channel::{Receiver, Sender, after, bounded};
-use greenthread::net::{Shutdown, TcpListener, TcpStream};
-use greenthread::signal::ctrl_c;
+use greenthread::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use greenthread::signal::{SIGINT, SIGTERM, Signals};
 use greenthread::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use socket2::SockRef;
+use std::net::{Shutdown, TcpListener, TcpStream};
 
 use super::args::{Opt, wrong};
 use super::{Args, Client, Connection, say};
@@ -80,12 +80,37 @@ impl Server {
     ) -> Args {
         let mut options: Vec<Opt> = own.to_vec();
         options.extend([
-            ("listen", "ADDRESS", address, "where to listen; port 0 takes a free one"),
+            (
+                "listen",
+                "ADDRESS",
+                address,
+                "where to listen; port 0 takes a free one",
+            ),
             ("connections", "N", "20000", "as many at once; others wait"),
-            ("per-client", "N", "20000", "as many at once from one address; others are refused"),
-            ("idle", "SECONDS", "60", "close a connection on which so long nothing moved"),
-            ("request-time", "SECONDS", "10", "refuse a request that took longer to arrive"),
-            ("grace", "SECONDS", "5", "on Ctrl-C, what is in progress may take so long"),
+            (
+                "per-client",
+                "N",
+                "20000",
+                "as many at once from one address; others are refused",
+            ),
+            (
+                "idle",
+                "SECONDS",
+                "60",
+                "close a connection on which so long nothing moved",
+            ),
+            (
+                "request-time",
+                "SECONDS",
+                "10",
+                "refuse a request that took longer to arrive",
+            ),
+            (
+                "grace",
+                "SECONDS",
+                "5",
+                "on Ctrl-C, what is in progress may take so long",
+            ),
         ]);
         Args::parse(about, &options, given)
     }
@@ -105,7 +130,9 @@ impl Server {
             bound.unwrap_or_else(|error| wrong(format!("--listen '{address}': {error}")));
         let first = format!("listening on {local}\n"); // not println!, which panics on a full disk
         if let Err(error) = io::Write::write_all(&mut io::stdout(), first.as_bytes()) {
-            say(format!("listening on {local}, but standard output fails: {error}"));
+            say(format!(
+                "listening on {local}, but standard output fails: {error}"
+            ));
         }
         let (serving, stopped) = bounded(0);
         Server {
@@ -137,10 +164,10 @@ impl Server {
     where
         F: Fn(&mut Client) -> io::Result<()> + Send + Sync + 'static,
     {
-        let interrupt = match ctrl_c() {
-            Ok(interrupt) => interrupt,
+        let signals = match Signals::new([SIGINT, SIGTERM]) {
+            Ok(signals) => signals,
             Err(error) => {
-                say(format!("no Ctrl-C: {error}"));
+                say(format!("cannot wait for Ctrl-C: {error}"));
                 return ExitCode::FAILURE;
             }
         };
@@ -149,19 +176,15 @@ impl Server {
             let server = server.clone();
             greenthread::spawn(move || server.accept(&talk))
         };
-        let _ = interrupt.recv();
-        say("stopping; Ctrl-C again to stop at once");
+        let _ = signals.recv();
+        drop(signals); // the next Ctrl-C ends the program as it does without us
+        say("stopping; Ctrl-C again stops at once");
         server.stop();
         let _ = acceptor.join();
         let drained = server.drained();
-        greenthread::select! {
-            recv(drained) -> _ => {}
-            recv(interrupt) -> _ => say("stopped at once"),
-            recv(after(server.limits.grace)) -> _ => {
-                let cut = server.cut_off();
-                say(format!("{cut} connections were still busy"));
-                let _ = drained.recv_timeout(Duration::from_millis(100));
-            }
+        if let Err(RecvTimeoutError::Timeout) = drained.recv_timeout(server.limits.grace) {
+            say(format!("cut off: {} connections", server.cut_off()));
+            let _ = drained.recv_timeout(PAUSE);
         }
         ExitCode::SUCCESS
     }
@@ -301,5 +324,8 @@ impl Drop for Guest {
 /// Whether the client went away in the middle, as clients do: nothing to report.
 fn hung_up(error: &io::Error) -> bool {
     use io::ErrorKind::*;
-    matches!(error.kind(), ConnectionReset | BrokenPipe | ConnectionAborted | NotConnected)
+    matches!(
+        error.kind(),
+        ConnectionReset | BrokenPipe | ConnectionAborted | NotConnected
+    )
 }

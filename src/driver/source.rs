@@ -139,9 +139,7 @@ impl Source {
     ) -> io::Result<usize> {
         self.run(Direction::Read, limit, || {
             // SAFETY: the caller's promise.
-            answer(unsafe {
-                libc::recvmsg(self.as_raw_fd(), message, flags | libc::MSG_DONTWAIT)
-            })
+            answer(unsafe { libc::recvmsg(self.as_raw_fd(), message, flags | libc::MSG_DONTWAIT) })
         })
     }
 
