@@ -37,6 +37,8 @@ mod driver;
 pub mod future;
 #[allow(unsafe_code, reason = "records at the top of stacks")]
 mod green;
+#[allow(unsafe_code, reason = "descriptors and messages")]
+pub mod net;
 #[allow(unsafe_code, reason = "queues of records")]
 mod policy;
 pub mod runtime;

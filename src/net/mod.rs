@@ -1,0 +1,46 @@
+//! TCP and UDP with [`std::net`]'s types and methods, blocking only the calling thread.
+//!
+//! A program that uses `std::net` uses this by another import: one green thread a connection,
+//! however many connections there are.
+//!
+//! ```
+//! use greenthread::net::{TcpListener, TcpStream};
+//! use std::io::{Read, Write, copy};
+//!
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let address = listener.local_addr()?;
+//! greenthread::spawn(move || {
+//!     for stream in listener.incoming() {
+//!         greenthread::spawn(move || {
+//!             let stream = stream.expect("a connection");
+//!             copy(&mut &stream, &mut &stream) // an echo
+//!         });
+//!     }
+//! });
+//!
+//! let mut client = TcpStream::connect(address)?;
+//! client.write_all(b"hello")?;
+//! let mut reply = [0; 5];
+//! client.read_exact(&mut reply)?;
+//! assert_eq!(&reply, b"hello");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! What is plain data is std's: addresses, [`Shutdown`], [`ToSocketAddrs`]. Names are resolved by
+//! the C library, in an announced blocking call ([`blocking`](crate::blocking)).
+//!
+//! Beyond std: each socket has a `close`, which ends the calls of all threads that wait for it.
+
+pub(crate) mod listener;
+pub(crate) mod macros;
+pub(crate) mod socket;
+mod tcp_listener;
+mod tcp_stream;
+
+pub use std::net::{
+    AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
+    ToSocketAddrs,
+};
+
+pub use self::tcp_listener::{Incoming, TcpListener};
+pub use self::tcp_stream::TcpStream;

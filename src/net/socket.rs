@@ -1,0 +1,343 @@
+//! What all sockets share: the calls that transfer data, and the state of the open file description
+//! that those calls depend on.
+//!
+//! Descriptors that `try_clone` makes have one open file description, and with it time-outs and
+//! the non-blocking mode. So clones share one [`Settings`]: a copy of that state, for a call must
+//! not ask the kernel first. Everything else is left to the kernel, by way of std's own methods on
+//! the borrowed descriptor ([`Socket::as_std`]).
+//!
+//! # States
+//! | | the descriptor | calls that would block |
+//! |---|---|---|
+//! | new | blocking | wait: for ever, or the time-out |
+//! | `set_nonblocking(true)` | non-blocking | fail with `WouldBlock` |
+//! | closed | shut down, both ways | fail with `NotConnected`, and never leave that state |
+//!
+//! # Invariants
+//! 1. What [`Settings`] says has also been set on the description, so that a descriptor which is
+//!    turned into std's or into a plain one behaves the same. What was set behind our back, through
+//!    `AsFd`, is seen by whoever adopts the descriptor ([`Socket::adopt`]), not by us.
+//! 2. A description is blocking unless the user said otherwise: our calls say `MSG_DONTWAIT`. That
+//!    of a [`Listener`](super::listener::Listener) is the exception.
+//! 3. `closed` is set before the description is shut down. So a call that ended because of that
+//!    finds the flag set, and the error says what happened.
+//!
+//! # Memory orderings
+//! Relaxed: settings are independent words that guard nothing. For invariant 3 the kernel's lock on
+//! the socket orders the store before the shutdown and the load after the call that it ended.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net as unix;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Type};
+
+use crate::driver::{Direction, Limit, Source};
+use crate::sys::clock;
+
+/// The state of an open file description that calls depend on.
+#[derive(Debug)]
+struct Settings {
+    read_timeout: Timeout,
+    write_timeout: Timeout,
+    nonblocking: AtomicBool,
+    closed: AtomicBool,
+}
+
+impl Settings {
+    fn new(nonblocking: bool, read: Option<Duration>, write: Option<Duration>) -> Settings {
+        Settings {
+            read_timeout: Timeout::new(read),
+            write_timeout: Timeout::new(write),
+            nonblocking: AtomicBool::new(nonblocking),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// How long a call that starts now may wait.
+    fn limit(&self, timeout: &Timeout) -> Limit {
+        match self.nonblocking.load(Relaxed) {
+            true => Limit::DontWait,
+            false => timeout.limit(),
+        }
+    }
+}
+
+/// A length of time in nanoseconds; [`clock::NEVER`] for none.
+#[derive(Debug)]
+struct Timeout(AtomicU64);
+
+impl Timeout {
+    fn new(timeout: Option<Duration>) -> Timeout {
+        let this = Timeout(AtomicU64::new(clock::NEVER));
+        this.set(timeout);
+        this
+    }
+
+    fn set(&self, timeout: Option<Duration>) {
+        let nanos = timeout.and_then(|timeout| u64::try_from(timeout.as_nanos()).ok());
+        self.0.store(nanos.unwrap_or(clock::NEVER), Relaxed);
+    }
+
+    fn limit(&self) -> Limit {
+        match self.0.load(Relaxed) {
+            clock::NEVER => Limit::Forever,
+            nanos => Limit::Until(clock::after(Duration::from_nanos(nanos))),
+        }
+    }
+}
+
+/// A socket of any kind, a listening one excepted.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    source: Source,
+    settings: Arc<Settings>,
+}
+
+impl Socket {
+    /// Of a descriptor that was just made: blocking, without time-outs.
+    pub(crate) fn fresh(fd: OwnedFd) -> Socket {
+        Socket {
+            source: Source::new(fd),
+            settings: Arc::new(Settings::new(false, None, None)),
+        }
+    }
+
+    /// Of any descriptor: its settings are asked for. What cannot be asked (it is no socket) is
+    /// left to the calls to complain about.
+    pub(crate) fn adopt(fd: OwnedFd) -> Socket {
+        let socket = SockRef::from(&fd);
+        let settings = Settings::new(
+            socket.nonblocking().unwrap_or(false),
+            socket.read_timeout().unwrap_or(None),
+            socket.write_timeout().unwrap_or(None),
+        );
+        Socket {
+            source: Source::new(fd),
+            settings: Arc::new(settings),
+        }
+    }
+
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.source.into_fd()
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Socket> {
+        Ok(Socket {
+            source: Source::new(self.as_fd().try_clone_to_owned()?),
+            settings: self.settings.clone(),
+        })
+    }
+
+    /// std's socket with the same descriptor, for its methods that do not block.
+    pub(crate) fn as_std<T: FromRawFd>(&self) -> AsStd<'_, T> {
+        // SAFETY: the descriptor stays open while `self` is borrowed, and the result does not close
+        // it. A descriptor may be a socket of the wrong kind: then the calls fail.
+        let std = unsafe { T::from_raw_fd(self.source.as_raw_fd()) };
+        AsStd {
+            std: ManuallyDrop::new(std),
+            socket: PhantomData,
+        }
+    }
+
+    pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.as_std::<unix::UnixStream>()
+            .set_read_timeout(timeout)?;
+        self.settings.read_timeout.set(timeout);
+        Ok(())
+    }
+
+    pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.as_std::<unix::UnixStream>()
+            .set_write_timeout(timeout)?;
+        self.settings.write_timeout.set(timeout);
+        Ok(())
+    }
+
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        SockRef::from(self).set_nonblocking(nonblocking)?;
+        self.note_nonblocking(nonblocking);
+        Ok(())
+    }
+
+    /// The mode that the user asked for, without setting it on the descriptor.
+    pub(crate) fn note_nonblocking(&self, nonblocking: bool) {
+        self.settings.nonblocking.store(nonblocking, Relaxed);
+    }
+
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.settings.nonblocking.load(Relaxed)
+    }
+
+    /// Ends all calls on the description, those of clones too, now and later.
+    pub(crate) fn close(&self) {
+        self.settings.closed.store(true, Relaxed);
+        self.source.close();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.settings.closed.load(Relaxed)
+    }
+
+    /// The answer of `call`, or that the socket is closed.
+    fn unless_closed<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let closed = || {
+            let message = "the socket was closed by another thread";
+            io::Error::new(io::ErrorKind::NotConnected, message)
+        };
+        if self.is_closed() {
+            return Err(closed());
+        }
+        let answer = call();
+        if self.is_closed() {
+            return Err(closed());
+        }
+        answer
+    }
+
+    /// Makes `call`, which reads and does not block, until it succeeds or the time is up.
+    pub(crate) fn read_with<T>(&self, call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let limit = self.settings.limit(&self.settings.read_timeout);
+        self.unless_closed(|| self.source.run(Direction::Read, limit, call))
+    }
+
+    /// Reads, with `flags` of `recv(2)`.
+    pub(crate) fn recv(&self, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+        let limit = self.settings.limit(&self.settings.read_timeout);
+        // SAFETY: the same bytes; the kernel writes no uninitialised ones.
+        let buffer = unsafe { &mut *(buffer as *mut [u8] as *mut [MaybeUninit<u8>]) };
+        self.unless_closed(|| self.source.recv(buffer, flags, limit))
+    }
+
+    pub(crate) fn recv_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut message = message(buffers.as_mut_ptr().cast(), buffers.len());
+        let limit = self.settings.limit(&self.settings.read_timeout);
+        // SAFETY: it points to the buffers, which are borrowed for the call.
+        self.unless_closed(|| unsafe { self.source.recv_message(&mut message, 0, limit) })
+    }
+
+    /// Reads a datagram, with `flags` of `recvmsg(2)`; also says from whom it is.
+    pub(crate) fn recv_from(&self, buffer: &mut [u8], flags: i32) -> io::Result<(usize, SockAddr)> {
+        let limit = self.settings.limit(&self.settings.read_timeout);
+        let mut buffer = IoSliceMut::new(buffer);
+        let mut message = message((&raw mut buffer).cast(), 1);
+        let call = |storage: *mut SockAddrStorage, length: *mut libc::socklen_t| {
+            message.msg_name = storage.cast();
+            // SAFETY: `try_init` gives valid pointers, and room of that length. The message points
+            // to that and to the buffer, which is borrowed for the call.
+            unsafe {
+                message.msg_namelen = *length;
+                let count =
+                    self.unless_closed(|| self.source.recv_message(&mut message, flags, limit))?;
+                *length = message.msg_namelen;
+                Ok(count)
+            }
+        };
+        // SAFETY: the kernel writes an address and the length that it has.
+        unsafe { SockAddr::try_init(call) }
+    }
+
+    /// Sends a datagram to the peer.
+    pub(crate) fn send(&self, buffer: &[u8]) -> io::Result<usize> {
+        let limit = self.settings.limit(&self.settings.write_timeout);
+        self.unless_closed(|| self.source.send(buffer, 0, limit))
+    }
+
+    /// Writes to a stream. As `send(2)` on a blocking stream does, it takes all unless there is an
+    /// error or the time is up; what was taken until then is said first, the error by the next call.
+    pub(crate) fn send_stream(&self, buffer: &[u8]) -> io::Result<usize> {
+        let limit = self.settings.limit(&self.settings.write_timeout);
+        let mut sent = 0;
+        loop {
+            match self.unless_closed(|| self.source.send(&buffer[sent..], 0, limit)) {
+                Ok(count) => sent += count,
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(error) => return Err(error),
+            }
+            if sent == buffer.len() || limit == Limit::DontWait {
+                return Ok(sent);
+            }
+        }
+    }
+
+    pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let message = message(buffers.as_ptr().cast_mut().cast(), buffers.len());
+        // SAFETY: it points to the buffers, which are borrowed for the call and only read.
+        unsafe { self.send_message(&message) }
+    }
+
+    /// Sends a datagram to that address.
+    pub(crate) fn send_to(&self, buffer: &[u8], address: &SockAddr) -> io::Result<usize> {
+        let mut buffer = IoSlice::new(buffer);
+        let mut message = message((&raw mut buffer).cast(), 1);
+        message.msg_name = address.as_ptr().cast_mut().cast();
+        message.msg_namelen = address.len();
+        // SAFETY: it points to the buffer and to the address, which are borrowed for the call and
+        // only read.
+        unsafe { self.send_message(&message) }
+    }
+
+    /// # Safety
+    /// What `message` points to is valid for the call.
+    unsafe fn send_message(&self, message: &libc::msghdr) -> io::Result<usize> {
+        let limit = self.settings.limit(&self.settings.write_timeout);
+        // SAFETY: the caller's promise.
+        self.unless_closed(|| unsafe { self.source.send_message(message, 0, limit) })
+    }
+
+    /// A TCP connection to that address, made within the limit.
+    pub(crate) fn connect(address: &SocketAddr, limit: Limit) -> io::Result<Socket> {
+        let kind = Type::STREAM.nonblocking().cloexec();
+        let socket = socket2::Socket::new_raw(Domain::for_address(*address), kind, None)?;
+        let socket = Socket::fresh(socket.into());
+        let address = SockAddr::from(*address);
+        // A call to connect while that is under way says how far it is.
+        let connect = || match SockRef::from(&socket).connect(&address) {
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINPROGRESS | libc::EALREADY) => Err(io::ErrorKind::WouldBlock.into()),
+                Some(libc::EISCONN) => Ok(()),
+                _ => Err(error),
+            },
+            connected => connected,
+        };
+        socket.source.run(Direction::Write, limit, connect)?;
+        SockRef::from(&socket).set_nonblocking(false)?;
+        Ok(socket)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.source.as_fd()
+    }
+}
+
+/// A std type that borrows a socket's descriptor.
+pub(crate) struct AsStd<'a, T> {
+    std: ManuallyDrop<T>,
+    socket: PhantomData<&'a Socket>,
+}
+
+impl<T> Deref for AsStd<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.std
+    }
+}
+
+/// A message of these buffers (at most as many as the kernel takes at once), without an address.
+fn message(buffers: *mut libc::iovec, count: usize) -> libc::msghdr {
+    // SAFETY: of numbers and pointers, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = buffers;
+    message.msg_iovlen = count.min(libc::UIO_MAXIOV as usize);
+    message
+}

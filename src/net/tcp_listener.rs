@@ -1,0 +1,162 @@
+//! [`TcpListener`]: std's, on a [`Listener`].
+
+use std::fmt;
+use std::io;
+use std::iter::FusedIterator;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use super::TcpStream;
+use super::listener::Listener;
+use super::macros::socket_type;
+
+/// A TCP socket that listens for connections: [`std::net::TcpListener`], which blocks only the
+/// calling thread.
+///
+/// Any number of threads may accept from one listener; each connection goes to one of them.
+///
+/// ```
+/// use greenthread::net::{TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let address = listener.local_addr()?;
+/// let server = greenthread::spawn(move || {
+///     let (mut stream, _peer) = listener.accept()?;
+///     stream.write_all(b"good day")
+/// });
+///
+/// let mut greeting = String::new();
+/// TcpStream::connect(address)?.read_to_string(&mut greeting)?;
+/// assert_eq!(greeting, "good day");
+/// server.join().unwrap()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct TcpListener(Listener);
+
+impl TcpListener {
+    /// Listens at the first of the addresses that can be had. Port 0 lets the system choose one.
+    ///
+    /// ```
+    /// use greenthread::net::TcpListener;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// assert_ne!(listener.local_addr()?.port(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of the last address, or of the resolution;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
+        crate::blocking(|| std::net::TcpListener::bind(addr)).map(TcpListener::from)
+    }
+
+    /// Waits for the next connection; also says from where it comes.
+    ///
+    /// ```
+    /// use greenthread::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let client = TcpStream::connect(listener.local_addr()?)?;
+    /// let (_stream, peer) = listener.accept()?;
+    /// assert_eq!(peer, client.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `accept(2)`: also when the process has no more descriptors, or a connection was
+    /// given up by its peer meanwhile, after which one can go on.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (socket, address) = self.0.accept()?;
+        let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "not an internet address");
+        Ok((TcpStream(socket), address.as_socket().ok_or_else(invalid)?))
+    }
+
+    /// The connections, one after the other, without end; the end comes only when the listener is
+    /// [closed](TcpListener::close).
+    ///
+    /// ```
+    /// use greenthread::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let _client = TcpStream::connect(listener.local_addr()?)?;
+    /// for stream in listener.incoming() {
+    ///     println!("from {}", stream?.peer_addr()?);
+    ///     break;
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// Sets the time to live of packets from this socket (`IP_TTL`).
+    ///
+    /// ```
+    /// use greenthread::net::TcpListener;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// listener.set_ttl(100)?;
+    /// assert_eq!(listener.ttl()?, 100);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.std().set_ttl(ttl)
+    }
+
+    /// The time to live of packets from this socket; see [`set_ttl`](TcpListener::set_ttl).
+    ///
+    /// # Errors
+    /// Those of `getsockopt(2)`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.std().ttl()
+    }
+
+    /// Does not work, as in std: it can only be set before the socket is bound.
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    #[deprecated(note = "this option can only be set before the socket is bound")]
+    #[allow(deprecated)]
+    pub fn set_only_v6(&self, only_v6: bool) -> io::Result<()> {
+        self.std().set_only_v6(only_v6)
+    }
+
+    /// Whether an IPv6 socket takes no IPv4 connections (`IPV6_V6ONLY`).
+    ///
+    /// # Errors
+    /// Those of `getsockopt(2)`.
+    #[deprecated(note = "this option can only be set before the socket is bound")]
+    #[allow(deprecated)]
+    pub fn only_v6(&self) -> io::Result<bool> {
+        self.std().only_v6()
+    }
+}
+
+socket_type! {
+    TcpListener(Listener), like std::net::TcpListener,
+    example r#"let socket = greenthread::net::TcpListener::bind("127.0.0.1:0")?;"#
+}
+
+/// The connections of a [`TcpListener`]: [`std::net::Incoming`].
+#[derive(Debug)]
+#[must_use = "iterators are lazy and do nothing unless consumed"]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn next(&mut self) -> Option<io::Result<TcpStream>> {
+        let answer = self.listener.accept();
+        // Closed for good: the end, and no error without end.
+        (answer.is_ok() || !self.listener.0.is_closed()).then(|| answer.map(|(stream, _)| stream))
+    }
+}
+
+impl FusedIterator for Incoming<'_> {}
