@@ -9,10 +9,10 @@
 //! nc 127.0.0.1 7009
 //! ```
 
+use greenthread::net::SocketAddr;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;

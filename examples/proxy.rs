@@ -7,8 +7,8 @@
 //! cargo run --release --example proxy -- --listen 127.0.0.1:7008 --to 127.0.0.1:7007
 //! ```
 
+use greenthread::net::{Shutdown, SocketAddr, TcpStream};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -41,7 +41,9 @@ fn echo_one_thread_a_connection() {
                 })
             })
             .collect();
-        clients.into_iter().for_each(|client| client.join().unwrap());
+        clients
+            .into_iter()
+            .for_each(|client| client.join().unwrap());
         server.join().unwrap();
     });
 }

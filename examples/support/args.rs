@@ -3,6 +3,7 @@
 //! What cannot be understood ends the program with status 2 and says what was wrong with what.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -78,12 +79,13 @@ impl Args {
     }
 
     fn help(&self) -> ! {
-        println!("{}\n\nOptions:", self.about);
+        let mut text = format!("{}\n\nOptions:\n", self.about);
         for ((name, value, default, help), _) in &self.options {
             let left = format!("--{name} {value}");
-            println!("  {left:24} {help} [{default}]");
+            text += &format!("  {left:24} {help} [{default}]\n");
         }
-        println!("  {:24} this", "--help");
+        text += &format!("  {:24} this\n", "--help");
+        let _ = io::stdout().write_all(text.as_bytes()); // `print!` panics if nobody reads on
         std::process::exit(0)
     }
 }

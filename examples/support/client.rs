@@ -13,13 +13,13 @@
 //!    destroy what is under way, so [`Client::part`] ends the writing side first and then reads on
 //!    for a moment.
 
+use greenthread::net::SocketAddr;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use std::net::{Shutdown, TcpStream};
+use greenthread::net::{Shutdown, TcpStream};
 
 use super::Server;
 use super::server::Guest;

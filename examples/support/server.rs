@@ -13,19 +13,18 @@
 //!    consistent, so that one of them sees the other.
 //! 3. Whatever goes wrong on a connection ends its thread only.
 
+use greenthread::net::{IpAddr, SocketAddr};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use greenthread::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use greenthread::net::{TcpListener, TcpStream};
 use greenthread::signal::{SIGINT, SIGTERM, Signals};
 use greenthread::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
-use socket2::SockRef;
-use std::net::{Shutdown, TcpListener, TcpStream};
 
 use super::args::{Opt, wrong};
 use super::{Args, Client, Connection, say};
@@ -282,7 +281,7 @@ impl Server {
         self.stopping.store(true, SeqCst);
         self.serving.lock().unwrap().take();
         // A thread that waits in `accept`, or for room, is woken.
-        let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
+        self.listener.close();
         self.room.add_permits(1);
         for connection in self.guests.lock().unwrap().connections.values() {
             connection.wake_if_idle();
