@@ -39,6 +39,7 @@ pub mod future;
 mod green;
 #[allow(unsafe_code, reason = "descriptors and messages")]
 pub mod net;
+pub mod os;
 #[allow(unsafe_code, reason = "queues of records")]
 mod policy;
 pub mod runtime;

@@ -25,13 +25,12 @@
 //!    the others blocked: an alternate stack of std's is too small for two. It touches no
 //!    thread-local, `errno` included. (The usual crate for this, `signal-hook-registry`, asks for no
 //!    alternate stack; with one fixed action its table of actions would be of no use here.)
-//! 5. A former action, once stored, is never freed: a handler may be reading it.
+//! 5. A handler stays for good, and so does what is stored of the former one.
 
 use core::ptr::null_mut;
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::Deref;
 
 #[doc(no_inline)]
@@ -64,11 +63,9 @@ const FORBIDDEN: &[(i32, &str)] = &[
 
 /// A receiver of `()` whenever Ctrl-C is pressed (`SIGINT` arrives).
 ///
-/// From the call on, Ctrl-C no longer ends the program while the receiver is there. Presses that
-/// come before the last one was received count once. The channel is never disconnected.
-///
-/// Drop the receiver and a further Ctrl-C ends the program again (see [`Signals`]): what one wants
-/// when stopping cleanly takes too long.
+/// From the call on Ctrl-C no longer ends the program, not even when the receiver has been dropped:
+/// whoever stops a program often signals it twice. Presses that come before the last one was
+/// received count once. The channel is never disconnected.
 ///
 /// # Errors
 /// As [`Signals::new`].
@@ -102,8 +99,8 @@ pub fn ctrl_c() -> io::Result<Receiver<()>> {
 /// Several may watch the same signal; each gets it. A handler that the program had installed before
 /// goes on being called, too, on the alternate stack and with other signals blocked.
 ///
-/// When a signal arrives and nobody watches it any more (all receivers were dropped), what it did
-/// before it was ever watched happens again: most signals then end the program.
+/// Dropping it restores nothing: a signal that was once watched never again does what it did of
+/// itself (most end the program).
 ///
 /// # Examples
 ///
@@ -210,8 +207,8 @@ fn checked(signal: i32) -> io::Result<Mask> {
 trait Watch: Send {
     /// Puts `signal` in, if it is one of its own; `false`: all receivers are gone.
     fn offer(&mut self, signal: i32) -> bool;
-    /// The signals it watches; none if all receivers are gone.
-    fn wants(&self) -> Mask;
+    /// Whether all receivers are gone.
+    fn is_over(&self) -> bool;
 }
 
 struct Watcher<T> {
@@ -241,19 +238,15 @@ impl<T: Send> Watch for Watcher<T> {
         let received = self.sent.len().saturating_sub(self.sender.len());
         self.sent.drain(..received);
         if self.sent.contains(&signal) {
-            return !self.sender.is_disconnected();
+            return !self.is_over();
         }
         self.sent.push_back(signal);
         let sent = self.sender.try_send((self.message)(signal));
         !matches!(sent, Err(TrySendError::Disconnected(_)))
     }
 
-    fn wants(&self) -> Mask {
-        if self.sender.is_disconnected() {
-            0
-        } else {
-            self.signals
-        }
+    fn is_over(&self) -> bool {
+        self.sender.is_disconnected()
     }
 }
 
@@ -272,7 +265,7 @@ static CAUGHT: AtomicU64 = AtomicU64::new(0);
 static PENDING: AtomicU64 = AtomicU64::new(0);
 /// Raised with every signal, and when `CAUGHT` grows: what the forwarder sleeps on.
 static SEQUENCE: AtomicU32 = AtomicU32::new(0);
-/// What was done with each signal before.
+/// The handler that each signal had before, if any.
 static FORMER: [AtomicPtr<libc::sigaction>; 65] = [const { AtomicPtr::new(null_mut()) }; 65];
 
 /// The signals in `mask`.
@@ -298,7 +291,7 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
         forwarder.spawn(forward)?;
         state.has_forwarder = true;
     }
-    state.watchers.retain(|watcher| watcher.wants() != 0);
+    state.watchers.retain(|watcher| !watcher.is_over());
     // Before the handlers: no signal finds ours without this watcher.
     state.watchers.push(watcher);
     for signal in numbers(signals & !CAUGHT.load(Ordering::Relaxed)) {
@@ -312,52 +305,33 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     Ok(())
 }
 
-/// The action of `signal` now.
-fn action(signal: i32) -> io::Result<libc::sigaction> {
-    let mut action = MaybeUninit::zeroed();
-    // SAFETY: with no new action this only writes the present one; zeroes are a valid one too.
-    unsafe {
-        match libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) {
-            0 => Ok(action.assume_init()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
 /// Installs our handler, and keeps what was there.
 fn catch(signal: i32) -> io::Result<()> {
-    let present = action(signal)?;
-    if is_ours(&present) {
-        return Ok(()); // it was left there because somebody else's handler calls it
-    }
-    let slot = &FORMER[signal as usize];
-    // SAFETY: null, or from the box below, which is never freed or changed.
-    let known = unsafe { slot.load(Ordering::Acquire).as_ref() };
-    if known.is_none_or(|known| known.sa_sigaction != present.sa_sigaction) {
-        slot.store(Box::into_raw(Box::new(present)), Ordering::Release);
-    }
-    let mut ours = present;
+    let install = |new: *const libc::sigaction, old: *mut libc::sigaction| {
+        // SAFETY: null or valid actions.
+        match unsafe { libc::sigaction(signal, new, old) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: zeroes are an action.
+    let mut former: libc::sigaction = unsafe { core::mem::zeroed() };
+    install(core::ptr::null(), &mut former)?;
+    let mut ours = former;
     ours.sa_sigaction = on_signal as *const () as usize;
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: sets and an action that are valid.
+    // SAFETY: sets that are valid.
     unsafe {
         libc::sigfillset(&mut ours.sa_mask);
         for (signal, _) in FORBIDDEN {
             libc::sigdelset(&mut ours.sa_mask, *signal);
         }
-        match libc::sigaction(signal, &ours, null_mut()) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
     }
-}
-
-fn is_ours(action: &libc::sigaction) -> bool {
-    action.sa_sigaction == on_signal as *const () as usize
-}
-
-fn is_handler(action: &libc::sigaction) -> bool {
-    !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+    if !matches!(former.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
+        let former = Box::into_raw(Box::new(former));
+        FORMER[signal as usize].store(former, Ordering::Release);
+    }
+    install(&ours, null_mut())
 }
 
 unsafe extern "C" fn on_signal(
@@ -366,9 +340,7 @@ unsafe extern "C" fn on_signal(
     context: *mut libc::c_void,
 ) {
     // SAFETY: null, or a box that is never freed.
-    if let Some(former) = unsafe { FORMER[signal as usize].load(Ordering::Acquire).as_ref() }
-        && is_handler(former)
-    {
+    if let Some(former) = unsafe { FORMER[signal as usize].load(Ordering::Acquire).as_ref() } {
         // SAFETY: a handler of the type that its flags say; the arguments are the kernel's.
         unsafe {
             let handler = former.sa_sigaction;
@@ -398,29 +370,4 @@ fn forward() {
 fn forward_one(signal: i32) {
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     state.watchers.retain_mut(|watcher| watcher.offer(signal));
-    let is_watched = state.watchers.iter().any(|w| w.wants() & bit(signal) != 0);
-    if !is_watched {
-        let_go(signal);
-    }
-}
-
-/// Nobody watches `signal`: puts its former action back, and lets that happen now.
-///
-/// A former handler has been called already. If somebody else has put a handler over ours, that one
-/// stays, and ours behind it.
-fn let_go(signal: i32) {
-    let former = FORMER[signal as usize].load(Ordering::Acquire);
-    let Ok(present) = action(signal) else { return };
-    if !is_ours(&present) {
-        return;
-    }
-    // SAFETY: a signal whose handler is ours has its former action stored: in a box never freed.
-    unsafe {
-        libc::sigaction(signal, former, null_mut());
-        CAUGHT.fetch_and(!bit(signal), Ordering::Relaxed);
-        if !is_handler(&*former) {
-            // Here it is not blocked: it may be everywhere else.
-            libc::raise(signal);
-        }
-    }
 }

@@ -85,6 +85,7 @@ fn wait(pid: i32) -> ExitStatus {
     unsafe { libc::alarm(0) };
     // Past the test's capture, which a forked child does not have.
     let _ = std::io::stderr().write_all(state_of(pid).as_bytes());
+    let _ = std::io::stderr().write_all(backtraces_of(pid).as_bytes());
     // SAFETY: a plain call, about our own child.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     wait(pid)
@@ -99,14 +100,19 @@ fn state_of(pid: i32) -> String {
         let (name, call) = (read("comm"), read("syscall"));
         let _ = writeln!(text, "{name:?} in system call {call:?}");
     }
+    text
+}
+
+/// The same in more detail, which takes longer.
+fn backtraces_of(pid: i32) -> String {
     let backtraces = Command::new("gdb")
         .args(["-batch", "-ex", "thread apply all backtrace", "-p"])
         .arg(pid.to_string())
         .stdin(Stdio::null())
         .output();
     match backtraces {
-        Ok(output) => text + &String::from_utf8_lossy(&output.stdout),
-        Err(error) => text + &format!("no backtraces, for there is no gdb: {error}\n"),
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) => format!("no backtraces, for there is no gdb: {error}\n"),
     }
 }
 

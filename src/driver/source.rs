@@ -3,47 +3,102 @@
 //! A call is tried first, in a form that does not block; if it would, the thread waits until the
 //! descriptor may be ready and tries again.
 
-use std::io;
-use std::mem::MaybeUninit;
+use core::cell::RefCell;
+use core::fmt;
+use core::mem::{self, ManuallyDrop, MaybeUninit};
+use core::ptr;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::sys::clock;
-
-/// What a call waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
-    /// Something to read, or to accept.
-    Read,
-    /// Room to write, or the end of a connect.
-    Write,
-}
-
-/// How long a call may wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Limit {
-    /// Until the call is done.
-    Forever,
-    /// Until then (monotonic nanoseconds); after it the call fails with `WouldBlock`, as std's
-    /// calls with a time-out do.
-    Until(u64),
-    /// Not at all: the descriptor is in non-blocking mode.
-    DontWait,
-}
+use super::readiness::Record;
+use super::{Direction, Driver, Limit, Transfer, epoll};
+use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::sys::lock::Lock;
+use crate::{current, sched};
 
 /// A descriptor and the threads that wait for it.
-#[derive(Debug)]
 pub(crate) struct Source {
-    fd: OwnedFd,
+    fd: ManuallyDrop<OwnedFd>,
+    /// Where its readiness is kept, from when a green thread first waits for it.
+    record: AtomicPtr<Record>,
+    registering: Lock<()>,
+    closed: AtomicBool,
+    /// A TCP stream: a call that finds less than it asked for has emptied it.
+    is_stream: bool,
 }
 
 impl Source {
     pub(crate) fn new(fd: OwnedFd) -> Source {
-        Source { fd }
+        Source {
+            fd: ManuallyDrop::new(fd),
+            record: AtomicPtr::new(ptr::null_mut()),
+            registering: Lock::new(()),
+            closed: AtomicBool::new(false),
+            is_stream: false,
+        }
+    }
+
+    /// A TCP stream's, for certain: reads can tell when they have emptied it.
+    pub(crate) fn of_tcp_stream(fd: OwnedFd) -> Source {
+        let mut source = Source::new(fd);
+        source.is_stream = true;
+        source
     }
 
     /// The descriptor alone, as it was.
-    pub(crate) fn into_fd(self) -> OwnedFd {
-        self.fd
+    pub(crate) fn into_fd(mut self) -> OwnedFd {
+        self.deregister();
+        // SAFETY: taken once: `self` is forgotten.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        mem::forget(self);
+        fd
+    }
+
+    pub(super) fn record(&self) -> Option<&'static Record> {
+        // Acquire: pairs with the Release in `register`. SAFETY: null or a record, which is never
+        // freed.
+        unsafe { self.record.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The record, which from now on hears of events: of the present state first.
+    pub(super) fn register(&self) -> io::Result<&'static Record> {
+        if let Some(record) = self.record() {
+            return Ok(record);
+        }
+        epoll::readiness().start()?;
+        let mine = Record::acquire();
+        let registered = {
+            let _off = current::preemption_off();
+            let _registering = self.registering.lock();
+            match self.record() {
+                Some(record) => Ok(record),
+                None => epoll::readiness().add(self.as_raw_fd(), mine).map(|()| {
+                    // Release: pairs with the Acquire in `record`.
+                    self.record
+                        .store(ptr::from_ref(mine).cast_mut(), Ordering::Release);
+                    mine
+                }),
+            }
+        };
+        if !registered
+            .as_ref()
+            .is_ok_and(|record| ptr::eq(*record, mine))
+        {
+            mine.release();
+        }
+        registered
+    }
+
+    /// Before the descriptor goes: nobody uses it.
+    fn deregister(&mut self) {
+        if let Some(record) = self.record() {
+            // A forked child shares the parent's epoll instance and must not change it.
+            if !sched::fork::is_child() {
+                epoll::readiness().remove(self.as_raw_fd());
+            }
+            record.release();
+        }
     }
 
     /// Makes `call`, which does not block, until its answer is not that it would; waits in between.
@@ -51,45 +106,23 @@ impl Source {
         &self,
         direction: Direction,
         limit: Limit,
-        mut call: impl FnMut() -> io::Result<T>,
+        call: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
-        loop {
-            match call() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.wait(direction, limit)?
-                }
-                answer => return answer,
-            }
-        }
+        self.attempt(super::mine(), direction, limit, call, |_| false)
     }
 
-    fn wait(&self, direction: Direction, limit: Limit) -> io::Result<()> {
-        let would_block = || io::Error::from_raw_os_error(libc::EAGAIN);
-        let deadline = match limit {
-            Limit::Forever => clock::NEVER,
-            Limit::Until(deadline) => deadline,
-            Limit::DontWait => return Err(would_block()),
-        };
-        let now = clock::now();
-        if deadline <= now {
-            return Err(would_block());
-        }
-        let mut poll = libc::pollfd {
-            fd: self.fd.as_raw_fd(),
-            events: match direction {
-                Direction::Read => libc::POLLIN,
-                Direction::Write => libc::POLLOUT,
-            },
-            revents: 0,
-        };
-        let millis = match deadline {
-            clock::NEVER => -1,
-            _ => (deadline - now).div_ceil(1_000_000).min(i32::MAX as u64) as i32,
-        };
-        // SAFETY: one valid record.
-        crate::blocking(|| unsafe { libc::poll(&mut poll, 1, millis) });
-        Ok(())
+    /// Transfers, with `flags` of `recv(2)` or `send(2)`.
+    ///
+    /// # Safety
+    /// What a message points to is valid for the call.
+    pub(crate) unsafe fn transfer(
+        &self,
+        mut transfer: Transfer<'_>,
+        flags: i32,
+        limit: Limit,
+    ) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe { super::mine().transfer(self, &mut transfer, flags, limit) }
     }
 
     /// `recv(2)`.
@@ -99,32 +132,14 @@ impl Source {
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        self.run(Direction::Read, limit, || {
-            // SAFETY: a buffer of that length.
-            answer(unsafe {
-                libc::recv(
-                    self.as_raw_fd(),
-                    buffer.as_mut_ptr().cast(),
-                    buffer.len(),
-                    flags | libc::MSG_DONTWAIT,
-                )
-            })
-        })
+        // SAFETY: no message.
+        unsafe { self.transfer(Transfer::Recv(buffer), flags, limit) }
     }
 
     /// `send(2)`, without SIGPIPE.
     pub(crate) fn send(&self, buffer: &[u8], flags: i32, limit: Limit) -> io::Result<usize> {
-        self.run(Direction::Write, limit, || {
-            // SAFETY: a buffer of that length.
-            answer(unsafe {
-                libc::send(
-                    self.as_raw_fd(),
-                    buffer.as_ptr().cast(),
-                    buffer.len(),
-                    flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                )
-            })
-        })
+        // SAFETY: no message.
+        unsafe { self.transfer(Transfer::Send(buffer), flags, limit) }
     }
 
     /// `recvmsg(2)`.
@@ -137,10 +152,8 @@ impl Source {
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        self.run(Direction::Read, limit, || {
-            // SAFETY: the caller's promise.
-            answer(unsafe { libc::recvmsg(self.as_raw_fd(), message, flags | libc::MSG_DONTWAIT) })
-        })
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(Transfer::RecvMessage(message), flags, limit) }
     }
 
     /// `sendmsg(2)`, without SIGPIPE.
@@ -153,29 +166,119 @@ impl Source {
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        self.run(Direction::Write, limit, || {
-            // SAFETY: the caller's promise.
-            answer(unsafe {
-                libc::sendmsg(
-                    self.as_raw_fd(),
-                    message,
-                    flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                )
-            })
-        })
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(Transfer::SendMessage(message), flags, limit) }
     }
 
-    /// Ends every wait for this descriptor, now and later, with an error; the descriptor itself is
-    /// closed when the last owner drops it.
+    /// [`Source::transfer`] by a driver that waits for readiness.
+    ///
+    /// # Safety
+    /// The same.
+    pub(super) unsafe fn transfer_when_ready(
+        &self,
+        driver: &dyn Driver,
+        transfer: &mut Transfer<'_>,
+        flags: i32,
+        limit: Limit,
+    ) -> io::Result<usize> {
+        let direction = transfer.direction();
+        let transfer = RefCell::new(transfer);
+        let call = || {
+            // SAFETY: the caller's promise.
+            unsafe { transfer.borrow_mut().try_now(self.as_raw_fd(), flags) }
+        };
+        let emptied = |&count: &usize| self.is_stream && transfer.borrow().empties(flags, count);
+        self.attempt(driver, direction, limit, call, emptied)
+    }
+
+    /// Makes `call` until its answer is not that it would block; `emptied`: whether an answer means
+    /// that nothing is left.
+    fn attempt<T>(
+        &self,
+        driver: &dyn Driver,
+        direction: Direction,
+        limit: Limit,
+        mut call: impl FnMut() -> io::Result<T>,
+        emptied: impl Fn(&T) -> bool,
+    ) -> io::Result<T> {
+        let mut woken = false;
+        loop {
+            self.check_open()?;
+            let readiness = self.record().map(|record| record.side(direction));
+            let may_find = readiness.is_none_or(|side| side.begin());
+            if may_find || woken || limit == Limit::DontWait {
+                let answer = uninterrupted(&mut call);
+                let would_block = answer.as_ref().is_err_and(says_would_block);
+                if let Some(side) = readiness
+                    && !would_block
+                    && !answer.as_ref().is_ok_and(&emptied)
+                {
+                    side.leave_some();
+                }
+                if !would_block || limit == Limit::DontWait {
+                    return answer;
+                }
+            }
+            driver.wait(self, direction, limit)?;
+            woken = true;
+        }
+    }
+
+    /// Ends every wait for this descriptor, now and later, with an error; it is closed when the
+    /// last owner drops it.
     pub(crate) fn close(&self) {
-        // SAFETY: a system call. It wakes those that poll it, unconnected sockets included.
-        unsafe { libc::shutdown(self.as_raw_fd(), libc::SHUT_RDWR) };
+        // SeqCst: before the waits are ended; partner: in `check_open`, before one begins.
+        self.closed.store(true, Ordering::SeqCst);
+        super::all()
+            .iter()
+            .for_each(|driver| driver.end_waits(self));
+    }
+
+    /// Whether it is not closed.
+    pub(super) fn check_open(&self) -> io::Result<()> {
+        match self.closed.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(closed()),
+        }
     }
 }
 
-/// The answer of a system call of libc.
-pub(crate) fn answer(result: isize) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+// What is shared through it is atomic or behind a lock, and no panic comes in between.
+impl UnwindSafe for Source {}
+impl RefUnwindSafe for Source {}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.deregister();
+        // SAFETY: dropped once, here.
+        unsafe { ManuallyDrop::drop(&mut self.fd) };
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Source").field(&self.as_raw_fd()).finish()
+    }
+}
+
+/// The answer of `call` when no signal came between.
+pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
+}
+
+pub(super) fn says_would_block(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WouldBlock
+}
+
+/// What calls on a closed socket say.
+pub(crate) fn closed() -> io::Error {
+    let message = "the socket was closed by another thread";
+    io::Error::new(ErrorKind::NotConnected, message)
 }
 
 impl AsFd for Source {

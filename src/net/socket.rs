@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Type};
 
-use crate::driver::{Direction, Limit, Source};
+use crate::driver::{Direction, Limit, Source, closed};
 use crate::sys::clock;
 
 /// The state of an open file description that calls depend on.
@@ -104,8 +104,17 @@ pub(crate) struct Socket {
 impl Socket {
     /// Of a descriptor that was just made: blocking, without time-outs.
     pub(crate) fn fresh(fd: OwnedFd) -> Socket {
+        Socket::of_fresh(Source::new(fd))
+    }
+
+    /// The same, of a TCP stream.
+    pub(crate) fn fresh_tcp_stream(fd: OwnedFd) -> Socket {
+        Socket::of_fresh(Source::of_tcp_stream(fd))
+    }
+
+    fn of_fresh(source: Source) -> Socket {
         Socket {
-            source: Source::new(fd),
+            source,
             settings: Arc::new(Settings::new(false, None, None)),
         }
     }
@@ -187,11 +196,7 @@ impl Socket {
     }
 
     /// The answer of `call`, or that the socket is closed.
-    fn unless_closed<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let closed = || {
-            let message = "the socket was closed by another thread";
-            io::Error::new(io::ErrorKind::NotConnected, message)
-        };
+    pub(crate) fn unless_closed<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if self.is_closed() {
             return Err(closed());
         }
@@ -296,7 +301,7 @@ impl Socket {
     pub(crate) fn connect(address: &SocketAddr, limit: Limit) -> io::Result<Socket> {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = socket2::Socket::new_raw(Domain::for_address(*address), kind, None)?;
-        let socket = Socket::fresh(socket.into());
+        let socket = Socket::fresh_tcp_stream(socket.into());
         let address = SockAddr::from(*address);
         // A call to connect while that is under way says how far it is.
         let connect = || match SockRef::from(&socket).connect(&address) {

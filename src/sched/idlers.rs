@@ -20,7 +20,10 @@
 use core::ptr::NonNull;
 
 use crate::atomic::Ordering;
-use crate::sched::{Cluster, Machine, Processor, timers};
+use crate::driver::epoll::{Turn, readiness};
+use crate::policy::fifo::Fifo;
+use crate::sched::machine::Slept;
+use crate::sched::{Cluster, Machine, Processor, io, timers};
 use crate::sys::clock::{self, NEVER};
 
 /// Machines beyond this many spares end when they have been idle for a while.
@@ -49,7 +52,21 @@ impl Idlers {
         self.spare_count += 1;
     }
 
+    /// The machine to wake. While other processors sleep on, one that only sleeps is better woken
+    /// than the one that watches for events.
     fn pop_spare(&mut self) -> Option<&'static Machine> {
+        let machine = self.pop_last()?;
+        if self.processors.is_empty() || !machine.is_collecting() {
+            return Some(machine);
+        }
+        let second = self.pop_last();
+        if second.is_some() {
+            self.push_spare(machine);
+        }
+        second.or(Some(machine))
+    }
+
+    fn pop_last(&mut self) -> Option<&'static Machine> {
         let machine = self.spares?;
         self.spares = machine.next_spare.take();
         self.spare_count -= 1;
@@ -61,7 +78,7 @@ impl Idlers {
         let mut rest = None;
         let mut found = false;
         // Lists of spares are short where this is called: once per machine and ten seconds.
-        while let Some(other) = self.pop_spare() {
+        while let Some(other) = self.pop_last() {
             if core::ptr::eq(other, machine) {
                 found = true;
                 break;
@@ -141,7 +158,7 @@ impl Cluster {
             if let Some(green) = machine.handed.take() {
                 // It is locked to this machine, which therefore waits for nothing else.
                 crate::sched::ready_globally(green);
-                machine.sleep(None);
+                machine.sleep_until_woken();
                 return Rested::Working { searching: false };
             }
             if searching && self.idle.found() {
@@ -200,23 +217,49 @@ impl Cluster {
                 return Rested::Working { searching: true };
             }
             let watches = self.watch_deadline();
-            let until = watches.unwrap_or(NEVER).min(retire_at);
-            let woken = machine.sleep((until != NEVER).then_some(until));
+            // Who has no prospect of a processor leaves the events to those that have one.
+            let turn = match self.idle.sleeping() {
+                0 => None,
+                _ => readiness().turn(),
+            };
+            let (slept, ready) = match &turn {
+                Some(turn) => self.collect_asleep(machine, turn, watches),
+                None => {
+                    let until = watches.unwrap_or(NEVER).min(retire_at);
+                    (
+                        machine.sleep((until != NEVER).then_some(until)),
+                        Fifo::new(),
+                    )
+                }
+            };
+            let collected = turn.is_some();
+            drop(turn);
             if watches.is_some() {
                 self.watched.store(NEVER, Ordering::SeqCst);
             }
-            if woken {
+            if slept == Slept::Woken {
                 if machine.dismissed.replace(false) {
+                    io::pass_on(ready);
                     return Rested::Dismissed;
                 }
                 crate::current::set_scheduling(true);
+                io::settle(machine, ready);
                 return Rested::Working {
                     searching: machine.searching.replace(false),
                 };
             }
+            if ready.len() != 0 {
+                if self.rise(machine) {
+                    crate::current::set_scheduling(true);
+                    io::settle(machine, ready);
+                    return Rested::Working { searching: true };
+                }
+                io::pass_on(ready);
+            }
             let now = clock::now();
             look = watches.is_some_and(|deadline| now >= deadline);
-            if now >= retire_at && !look && self.withdraw(machine) {
+            // Who watches for events does not retire: nobody would watch.
+            if now >= retire_at && !look && !collected && self.withdraw(machine) {
                 if watches.is_some() {
                     // Nobody watches that deadline now.
                     self.monitor.kick();
@@ -226,7 +269,35 @@ impl Cluster {
         }
     }
 
-    fn something_to_do(&self) -> bool {
+    /// Sleeps by collecting events.
+    fn collect_asleep(
+        &self,
+        machine: &'static Machine,
+        turn: &Turn,
+        deadline: Option<u64>,
+    ) -> (Slept, Fifo) {
+        let before = clock::now();
+        let (slept, ready) = machine.sleep_collecting(turn, deadline);
+        if ready.len() != 0 {
+            machine.events_after.set(clock::now() - before);
+        }
+        (slept, ready)
+    }
+
+    /// Some sleeper is to collect events.
+    pub(super) fn send_to_watch(&'static self) {
+        let spare = {
+            let idlers = self.idlers.lock();
+            idlers.spares
+        };
+        match spare {
+            // Its record stays, wherever it has gone meanwhile.
+            Some(machine) => machine.poke(),
+            None => self.recruiter.call(),
+        }
+    }
+
+    pub(super) fn something_to_do(&self) -> bool {
         self.policy.has_work_for_others() || timers::any_due(self)
     }
 

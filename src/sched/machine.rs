@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | running | a processor | in the run loop, or in a green thread |
 //! | detached | null, then detached | in a green thread whose processor was taken; on its way to `spare` |
-//! | spare | detached | in the cluster's stack of spares, blocked on `wake` |
+//! | spare | detached | in the cluster's stack of spares, blocked on `wake`, or collecting events (`io`) |
 //! | bound | detached | waiting on `wake` for the green thread that is locked to it |
 //!
 //! Records are registered in a table under an index, which travels with the preemption signal, and
@@ -16,7 +16,9 @@ use std::io;
 
 use crate::arch;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::driver::epoll::{Turn, readiness};
 use crate::green::Green;
+use crate::policy::fifo::Fifo;
 use crate::sched::ownership::Ownership;
 use crate::sched::{Cluster, Processor};
 use crate::sys::lock::Lock;
@@ -63,6 +65,8 @@ pub(crate) struct Machine {
     pub(crate) searching: Cell<bool>,
     /// Woken to end.
     pub(crate) dismissed: Cell<bool>,
+    /// How long it slept until events came, in nanoseconds.
+    pub(crate) events_after: Cell<u64>,
     /// Searches left before the reclamation of memory must be allowed to run.
     pub(crate) searches_left: Cell<u32>,
     /// CPU time at the monitor's last look at it as a stray; the monitor's.
@@ -76,8 +80,23 @@ unsafe impl Sync for Machine {}
 // SAFETY: as above.
 unsafe impl Send for Machine {}
 
+/// Nobody has woken it.
 const ASLEEP: u32 = 0;
+/// It was given a processor, or is dismissed.
 const AWAKE: u32 = 1;
+/// It is to look again what it waits for.
+const POKED: u32 = 2;
+/// It sleeps by collecting events.
+const COLLECTING: u32 = 3;
+
+/// Why a machine's sleep ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slept {
+    /// It was woken.
+    Woken,
+    /// It was poked, events have come, or its time is up.
+    Disturbed,
+}
 
 /// The machine with this index, if there ever was one.
 pub(crate) fn get(index: usize) -> Option<&'static Machine> {
@@ -142,6 +161,7 @@ impl Machine {
             handed: Cell::new(None),
             searching: Cell::new(false),
             dismissed: Cell::new(false),
+            events_after: Cell::new(u64::MAX),
             searches_left: Cell::new(0),
             seen_cpu: Cell::new(0),
             cluster: AtomicPtr::new(core::ptr::null_mut()),
@@ -212,6 +232,14 @@ impl Machine {
         }
     }
 
+    /// Wakes the monitor of this machine's cluster.
+    pub(crate) fn kick_monitor(&self) {
+        // SAFETY: null or a cluster, which is never freed.
+        if let Some(cluster) = unsafe { self.cluster.load(Ordering::Relaxed).as_ref() } {
+            cluster.monitor.kick();
+        }
+    }
+
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
         core::ptr::eq(self.cluster.load(Ordering::Relaxed), cluster)
     }
@@ -243,22 +271,67 @@ impl Machine {
         }
     }
 
-    /// Blocks until [`wake`](Machine::wake), or until `deadline`: false.
-    pub(crate) fn sleep(&self, deadline: Option<u64>) -> bool {
-        // Acquire: pairs with the Release in `wake`.
-        while self.wake.swap(ASLEEP, Ordering::Acquire) == ASLEEP {
-            futex::wait(&self.wake, ASLEEP, deadline);
-            if deadline.is_some_and(|d| crate::sys::clock::now() >= d) {
-                return self.wake.swap(ASLEEP, Ordering::Acquire) == AWAKE;
+    /// Blocks until [`wake`](Machine::wake) or [`poke`](Machine::poke), or until `deadline`.
+    pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
+        loop {
+            // Acquire: pairs with the Release in `wake`.
+            match self.wake.swap(ASLEEP, Ordering::Acquire) {
+                AWAKE => return Slept::Woken,
+                POKED => return Slept::Disturbed,
+                _ if deadline.is_some_and(|d| crate::sys::clock::now() >= d) => {
+                    return Slept::Disturbed;
+                }
+                _ => futex::wait(&self.wake, ASLEEP, deadline),
             }
         }
-        true
+    }
+
+    /// The same, collecting events meanwhile; some end the sleep too.
+    pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
+        let nanos = deadline.map(|d| d.saturating_sub(crate::sys::clock::now()));
+        let asleep =
+            self.wake
+                .compare_exchange(ASLEEP, COLLECTING, Ordering::Relaxed, Ordering::Relaxed);
+        let ready = match asleep {
+            Ok(_) => turn.collect(nanos),
+            Err(_) => Fifo::new(),
+        };
+        // Acquire: pairs with the Release in `wake`.
+        match self.wake.swap(ASLEEP, Ordering::Acquire) {
+            AWAKE => (Slept::Woken, ready),
+            _ => (Slept::Disturbed, ready),
+        }
+    }
+
+    /// Blocks until [`wake`](Machine::wake).
+    pub(crate) fn sleep_until_woken(&self) {
+        while self.sleep(None) != Slept::Woken {}
     }
 
     /// Ends [`sleep`](Machine::sleep).
     pub(crate) fn wake(&self) {
         // Release: publishes what was assigned and handed; pairs with the Acquire in `sleep`.
-        self.wake.store(AWAKE, Ordering::Release);
-        futex::wake(&self.wake, 1);
+        if self.wake.swap(AWAKE, Ordering::Release) == COLLECTING {
+            readiness().ring();
+        } else {
+            futex::wake(&self.wake, 1);
+        }
+    }
+
+    /// Ends [`sleep`](Machine::sleep), or the next one, without a reason of its own.
+    pub(crate) fn poke(&self) {
+        let (from, to) = (ASLEEP, POKED);
+        if self
+            .wake
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+        {
+            futex::wake(&self.wake, 1);
+        }
+    }
+
+    /// Whether it sleeps by collecting events. A hint.
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.wake.load(Ordering::Relaxed) == COLLECTING
     }
 }

@@ -9,6 +9,7 @@
 //! | `ownership` | who owns a processor, and how the monitor takes it |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof) |
 //! | `timers` | deadlines |
+//! | `io` | who collects the driver's events, and when |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `recruiter` | makes kernel threads ahead of need |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
@@ -28,6 +29,7 @@ pub(crate) mod fork;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;
+mod io;
 pub(crate) mod machine;
 mod ownership;
 pub(crate) mod preempt;
@@ -87,10 +89,9 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
             return machine.cluster().wait_for_processor(machine);
         };
         processor.switches.add(1);
-        if processor.switches.get().is_multiple_of(TIMER_INTERVAL)
-            || processor.attention.load(Ordering::Relaxed)
-        {
-            fire_own_timers(processor);
+        let switches = processor.switches.get();
+        if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
+            look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
         }
         match own_queues(processor) {
             Some(following) => next = following,
@@ -198,6 +199,9 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
         .or_else(|| own_queues(processor))
         .or_else(|| {
             machine.come_home();
+            io::look(processor).then(|| own_queues(processor)).flatten()
+        })
+        .or_else(|| {
             searching = searching || idle.start_search(machine.cluster().search_limit());
             if searching {
                 steal(machine, processor)
@@ -258,7 +262,21 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
         }
         (0..PAUSES).for_each(|_| core::hint::spin_loop());
     }
-    None
+    io::spin(processor, || cluster.something_to_do())
+        .then(|| own_queues(processor))
+        .flatten()
+}
+
+/// What a busy processor does between two threads now and then: its timers, and, if `io` or the
+/// monitor says so, the driver's events.
+#[cold]
+#[inline(never)]
+fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
+    if io || processor.attention.load(Ordering::Relaxed) {
+        machine.come_home();
+        io::look(processor);
+    }
+    fire_own_timers(processor);
 }
 
 /// Fires what is due at this processor.
@@ -397,7 +415,7 @@ fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Res
     }
     // The thread may have armed a timer, which this machine does not watch.
     cluster.monitor.kick_if_asleep();
-    machine.sleep(None);
+    machine.sleep_until_woken();
     current::set_scheduling(true);
     Rested::Working { searching: false }
 }

@@ -20,13 +20,15 @@ pub(crate) struct Processor {
     pub(crate) index: usize,
     /// Its owner as the monitor sees it; null while it is idle.
     pub(crate) machine: AtomicPtr<Machine>,
-    /// Set by the monitor: look at the timers before the next thread runs.
+    /// Set by the monitor: look at the timers and for events before the next thread runs.
     pub(crate) attention: AtomicBool,
     pub(crate) switches: Counter,
     pub(crate) steals: Counter,
     pub(crate) spawns: Counter,
     pub(crate) ended: Counter,
     pub(crate) preemptions: Counter,
+    /// Events come so quickly that it pays to look for them for a while (`io`).
+    pub(crate) spin_pays: Cell<bool>,
     random: Cell<u64>,
     stacks: UnsafeCell<stack::Cache>,
     cluster: &'static Cluster,
@@ -52,6 +54,7 @@ impl Processor {
             spawns: Counter::new(),
             ended: Counter::new(),
             preemptions: Counter::new(),
+            spin_pays: Cell::new(false),
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
             stacks: UnsafeCell::new(stack::Cache::new()),
             cluster,

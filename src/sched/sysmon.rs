@@ -25,6 +25,7 @@
 use std::io;
 
 use crate::atomic::{AtomicU32, Ordering, fence};
+use crate::driver::epoll::readiness;
 use crate::green::Green;
 use crate::sched::{Cluster, Machine, Processor, preempt};
 use crate::sys::clock::NEVER;
@@ -41,6 +42,8 @@ const QUIET: u64 = 10_000_000;
 /// Deadlines are watched this closely at most: a busy processor sees its timers by itself most of
 /// the time.
 const DEADLINE_TICK: u64 = 500_000;
+/// How soon to look again whether somebody has collected events.
+const EVENTS: u64 = 1_000_000;
 /// How often machines without a processor are looked at.
 const STRAYS: u64 = 5_000_000;
 const STACK_SIZE: usize = 256 << 10;
@@ -127,8 +130,10 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
     signal::set_mask(signal::ALL);
     kernel_thread::set_precise_timers();
     let (mut tick, mut quiet, mut strays_at) = (SHORTEST, 0, 0);
+    let mut switched_before = 0;
     while !cluster.stopping.load(Ordering::SeqCst) {
         let now = clock::now();
+        let switched: u64 = cluster.processors().iter().map(|p| p.switches.get()).sum();
         let mut look = Look {
             cluster,
             now,
@@ -146,6 +151,10 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
         if look.waiting && cluster.idle.sleeping() != 0 {
             cluster.notify();
         }
+        let unwatched = cluster.see_to_events(now);
+        if unwatched {
+            look.next = look.next.min(now + EVENTS);
+        }
         if look.event {
             (tick, quiet) = (SHORTEST, 0);
         } else if quiet < PATIENCE {
@@ -156,8 +165,13 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
         let everybody_sleeps = || {
             cluster.idle.sleeping() as usize == cluster.processors().len()
                 && !cluster.stopping.load(Ordering::SeqCst)
+                && !readiness().is_unwatched()
         };
-        if everybody_sleeps() {
+        // Not at once: those that sleep for moments only would have to kick it each time.
+        let at_rest = tick == LONGEST
+            && !look.event
+            && switched == core::mem::replace(&mut switched_before, switched);
+        if at_rest && everybody_sleeps() {
             if cluster.monitor.sleep(cluster, now + tick, everybody_sleeps) {
                 (tick, quiet) = (SHORTEST, 0);
             }

@@ -5,6 +5,7 @@
 //! itself.
 
 pub(crate) mod clock;
+pub(crate) mod epoll;
 pub(crate) mod futex;
 pub(crate) mod kernel_thread;
 pub(crate) mod lock;

@@ -152,9 +152,14 @@ impl Claimed {
         // SAFETY: its thread waits for us until the waiter is notified, which is the last that is
         // looked at.
         unsafe {
-            let wait = (*self.0).wait.get();
-            Waiter::wake_at(&raw const (*wait).waiter);
+            Waiter::wake_at(self.into_waiter());
         }
+    }
+
+    /// Where the thread waits, for who notifies it otherwise: it is alive until then.
+    pub(crate) fn into_waiter(self) -> *const Waiter {
+        // SAFETY: as in `wake`.
+        unsafe { &raw const (*(*self.0).wait.get()).waiter }
     }
 
     /// The node, to be claimed by [`Claimed::from_raw`] again.

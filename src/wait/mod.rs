@@ -108,6 +108,19 @@ impl Waiter {
     /// It is alive at least until it is notified.
     #[inline]
     pub(crate) unsafe fn wake_at(waiter: *const Waiter) {
+        // SAFETY: the caller's promise.
+        if let Some(green) = unsafe { Waiter::notify_at(waiter) } {
+            sched::ready(green);
+        }
+    }
+
+    /// [`Waiter::wake_at`], but a green thread that waits is the caller's to make ready.
+    ///
+    /// # Safety
+    /// It is alive at least until it is notified.
+    #[inline]
+    #[must_use = "the thread waits for ever if it is not made ready"]
+    pub(crate) unsafe fn notify_at(waiter: *const Waiter) -> Option<&'static Green> {
         // SAFETY: alive until `notify`, which is all of this line.
         let (found, futex) = unsafe {
             let ticket = &(*waiter).ticket;
@@ -115,14 +128,17 @@ impl Waiter {
             (ticket.notify(), futex)
         };
         match found {
-            Found::Nobody => {}
+            Found::Nobody => None,
             // SAFETY: it was parked, so its thread waits for us, and the waiter is alive (invariant
             // 3). Relaxed: `notify` acquired what `commit` released.
             Found::Green => match unsafe { (*waiter).green.load(Ordering::Relaxed).as_ref() } {
-                Some(green) => sched::ready(green),
                 None => crate::sys::die("a parked green thread has left no name"),
+                green => green,
             },
-            Found::Kernel => futex::wake(futex, 1),
+            Found::Kernel => {
+                futex::wake(futex, 1);
+                None
+            }
         }
     }
 

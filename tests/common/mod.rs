@@ -16,6 +16,7 @@
 pub mod checking_allocator;
 
 use greenthread::runtime::{Mode, Runtime};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::resume_unwind;
 use std::process::{Command, Output, Stdio};
@@ -30,7 +31,9 @@ pub fn watchdog(test: &'static str) -> Watchdog {
     let (alive, over) = channel();
     let dog = move || {
         if over.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("watchdog: test {test} hangs, aborting");
+            // Past the test's capture, which is lost when the process aborts.
+            let said = format!("watchdog: test {test} hangs, aborting\n");
+            let _ = std::io::stderr().write_all(said.as_bytes());
             std::process::abort();
         }
     };

@@ -1,0 +1,199 @@
+//! The epoll driver: readiness. One epoll instance for the whole process; it has no owner thread.
+//!
+//! A descriptor is registered, edge-triggered and for both directions, when a call on it would
+//! block for the first time. Its token is the address of its [`Record`], which is never freed.
+//!
+//! One kernel thread at a time collects events: the one that has the [`Turn`]. Who that is, and
+//! when, the scheduler decides (`sched::io`). Two at once would not find more, and each would take
+//! half of the events to a processor of its own: a tenth to a quarter less throughput, measured.
+//!
+//! Invariants:
+//! 1. Between `turn` and the end of the [`Turn`] no other thread collects.
+//! 2. `watched` counts registered descriptors: while it is 0 nothing can come.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::OnceLock;
+
+use super::readiness::Record;
+use super::{Direction, Driver, Kind, Limit, Source, Transfer, would_block};
+use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::policy::fifo::Fifo;
+use crate::sys::clock;
+use crate::sys::epoll::{self, BELL, Event};
+use crate::wait::queue::Waited;
+
+/// Events collected by one call.
+const BATCH: usize = 128;
+
+const BOTH: i32 =
+    libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET;
+const READ: i32 =
+    libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
+const WRITE: i32 = libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR;
+/// After these a call that finds less than it asked for proves nothing.
+const DOUBT: i32 = libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
+
+/// The driver.
+pub(crate) struct Epoll;
+
+impl Driver for Epoll {
+    fn kind(&self) -> Kind {
+        Kind::Epoll
+    }
+
+    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+        let deadline = match limit {
+            Limit::Forever => None,
+            Limit::Until(deadline) if deadline > clock::now() => Some(deadline),
+            Limit::Until(_) | Limit::DontWait => return Err(would_block()),
+        };
+        match source.register()?.side(direction).wait(deadline) {
+            Waited::TimedOut => Err(would_block()),
+            Waited::Refused | Waited::Woken(_) => Ok(()),
+        }
+    }
+
+    unsafe fn transfer(
+        &self,
+        source: &Source,
+        transfer: &mut Transfer<'_>,
+        flags: i32,
+        limit: Limit,
+    ) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe { source.transfer_when_ready(self, transfer, flags, limit) }
+    }
+
+    fn end_waits(&self, source: &Source) {
+        if let Some(record) = source.record() {
+            record.close();
+        }
+    }
+}
+
+/// What the process has of it. Lives as long as that.
+pub(crate) struct Readiness {
+    epoll: OnceLock<epoll::Epoll>,
+    taken: AtomicBool,
+    watched: AtomicUsize,
+    /// When events were last asked for (monotonic nanoseconds).
+    asked: AtomicU64,
+}
+
+static READINESS: Readiness = Readiness {
+    epoll: OnceLock::new(),
+    taken: AtomicBool::new(false),
+    watched: AtomicUsize::new(0),
+    asked: AtomicU64::new(0),
+};
+
+/// The process's.
+pub(crate) fn readiness() -> &'static Readiness {
+    &READINESS
+}
+
+/// The right to collect events, of one thread at a time.
+pub(crate) struct Turn(&'static epoll::Epoll);
+
+impl Readiness {
+    /// Registers `fd`, whose events are to be kept in `record`.
+    pub(crate) fn add(&self, fd: RawFd, record: &'static Record) -> io::Result<()> {
+        let token = core::ptr::from_ref(record).expose_provenance() as u64;
+        self.started()?.add(fd, BOTH, token)?;
+        self.watched.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn started(&self) -> io::Result<&epoll::Epoll> {
+        if self.epoll.get().is_none() {
+            // Made outside the cell, which cannot report errors: if another thread makes one too,
+            // one of the two is dropped.
+            let _ = self.epoll.set(epoll::Epoll::new()?);
+        }
+        Ok(self.epoll.wait())
+    }
+
+    /// Makes what `add` needs.
+    pub(crate) fn start(&self) -> io::Result<()> {
+        self.started().map(drop)
+    }
+
+    /// Forgets `fd`, which is registered.
+    pub(crate) fn remove(&self, fd: RawFd) {
+        if let Some(epoll) = self.epoll.get() {
+            epoll.remove(fd);
+            self.watched.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether anything can come.
+    #[inline]
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether somebody has the turn. A hint.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Whether something can come and nobody would notice.
+    pub(crate) fn is_unwatched(&self) -> bool {
+        // SeqCst: the monitor's look after it has said that it sleeps; see `sched::io`.
+        self.is_in_use() && !self.taken.load(Ordering::SeqCst)
+    }
+
+    /// When events were last asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The turn, if something can come and nobody has it.
+    pub(crate) fn turn(&'static self) -> Option<Turn> {
+        if !self.is_in_use() || self.is_watched() {
+            return None;
+        }
+        let epoll = self.epoll.get()?;
+        // SeqCst: whoever goes to sleep without the turn, and the monitor that looks for sleepers
+        // without one, must see each other (`sched::io`).
+        (!self.taken.swap(true, Ordering::SeqCst)).then(|| Turn(epoll))
+    }
+
+    /// Ends the wait of who has the turn, or the next one's.
+    pub(crate) fn ring(&self) {
+        if let Some(epoll) = self.epoll.get() {
+            epoll.ring();
+        }
+    }
+}
+
+impl Turn {
+    /// Collects events, for at most `nanos`; the threads that they make ready.
+    pub(crate) fn collect(&self, nanos: Option<u64>) -> Fifo {
+        let mut places = [Event { events: 0, u64: 0 }; BATCH];
+        let mut ready = Fifo::new();
+        for event in self.0.wait(&mut places, nanos) {
+            let (events, token) = (event.events as i32, event.u64);
+            if token == BELL {
+                continue;
+            }
+            // SAFETY: a token other than the bell's is the address of a record, exposed in `add`.
+            let record = unsafe { &*core::ptr::with_exposed_provenance::<Record>(token as usize) };
+            if events & READ != 0 {
+                record.read.announce(events & DOUBT != 0, &mut ready);
+            }
+            if events & WRITE != 0 {
+                record.write.announce(events & DOUBT != 0, &mut ready);
+            }
+        }
+        READINESS.asked.store(clock::now(), Ordering::Relaxed);
+        ready
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        READINESS.taken.store(false, Ordering::SeqCst);
+    }
+}

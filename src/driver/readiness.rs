@@ -1,0 +1,189 @@
+//! What is known of a registered descriptor's readiness, and who waits for it.
+//!
+//! The registration is edge-triggered: the kernel tells of a change once. So what it told is kept
+//! here, a few flags for each direction beside the queue of those who wait:
+//!
+//! | flag | says | set by | cleared by |
+//! |---|---|---|---|
+//! | `MAYBE` | a call may find something: try | an event; whoever tried and left something behind | who is about to try |
+//! | `DOUBT` | an end, an error or urgent data was announced: that a call found less than it asked for proves nothing | an event | nobody |
+//! | `CLOSED` | calls fail from now on | `close` | nobody |
+//!
+//! Who reads: clear `MAYBE`; call; then
+//!
+//! | the call | what follows |
+//! |---|---|
+//! | would block | wait until `MAYBE` is set |
+//! | emptied the descriptor (a stream gave less than asked) | nothing: the next one waits without a call, unless `MAYBE` or `DOUBT` is set |
+//! | any other answer | set `MAYBE`, and wake who waits for it: there may be more |
+//!
+//! Invariants:
+//! 1. *No event is lost.* `MAYBE` is cleared before the call. So an event that the call may have
+//!    missed sets it after it was cleared, and the wait that follows ends, or does not begin: it
+//!    publishes its place in the queue only while the flag is not set (`wait::queue`).
+//! 2. Whoever cleared `MAYBE` has emptied the descriptor, or sets it again. So another thread that
+//!    saw it cleared, and waits, is woken if something is left.
+//! 3. Records are never freed: an event that somebody has collected may come after its descriptor
+//!    was closed. In the record's next life it makes one call in vain.
+//!
+//! Orderings: Release where `MAYBE` is set and Acquire where it is cleared are partners: the call
+//! comes after the change that the event tells of. The queue's lock does the rest.
+
+use core::cell::Cell;
+
+use super::Direction;
+use crate::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::current;
+use crate::policy::fifo::Fifo;
+use crate::sys::lock::Lock;
+use crate::wait::Waiter;
+use crate::wait::queue::{Position, WaitQueue, Waited};
+
+const MAYBE: usize = WaitQueue::flag(0);
+const DOUBT: usize = WaitQueue::flag(1);
+const CLOSED: usize = WaitQueue::flag(2);
+
+/// One direction of a descriptor.
+pub(crate) struct Readiness {
+    queue: WaitQueue,
+}
+
+impl Readiness {
+    const fn new() -> Readiness {
+        Readiness {
+            queue: WaitQueue::new(MAYBE),
+        }
+    }
+
+    /// The caller is about to try. False: it need not, there is nothing.
+    pub(crate) fn begin(&self) -> bool {
+        let state = self.queue.state(Relaxed);
+        if state.has(MAYBE) {
+            // Acquire: partner: Release in `announce`.
+            self.queue.clear(MAYBE, Acquire);
+        }
+        state.has(MAYBE | DOUBT | CLOSED)
+    }
+
+    /// A call that `begin` came before has perhaps left something.
+    pub(crate) fn leave_some(&self) {
+        let state = self.queue.state(Relaxed);
+        // Release: partner: Acquire in `begin`.
+        if state.has_waiters()
+            || self
+                .queue
+                .change(state, state.with(MAYBE), Release)
+                .is_err()
+        {
+            let mut ready = Fifo::new();
+            let _off = current::preemption_off();
+            self.announce(false, &mut ready);
+            while let Some(green) = ready.pop() {
+                crate::sched::ready(green);
+            }
+        }
+    }
+
+    /// Blocks until a call may find something, or until `deadline`.
+    pub(crate) fn wait(&self, deadline: Option<u64>) -> Waited {
+        self.queue.wait(Position::Back, 0, deadline, |state| {
+            (!state.has(MAYBE | CLOSED)).then_some(state)
+        })
+    }
+
+    /// An event: a call may find something. Those who waited are put into `ready`. Preemption is
+    /// off.
+    pub(crate) fn announce(&self, doubt: bool, ready: &mut Fifo) {
+        let news = if doubt { MAYBE | DOUBT } else { MAYBE };
+        self.tell(news, ready);
+    }
+
+    fn tell(&self, news: usize, ready: &mut Fifo) {
+        let state = self.queue.state(Relaxed);
+        // Release: partner: Acquire in `begin`.
+        if !state.has_waiters() && self.queue.change(state, state.with(news), Release).is_ok() {
+            return;
+        }
+        let mut locked = self.queue.lock();
+        while let Some(claimed) = locked.pop(0) {
+            // SAFETY: a claimed wait is alive until it is notified.
+            if let Some(green) = unsafe { Waiter::notify_at(claimed.into_waiter()) } {
+                ready.push(green);
+            }
+        }
+        // Infallible: it is always `Some`.
+        let _ = locked.release_if(|state| Some(state.with(news)));
+    }
+
+    /// Ends all waits, now and later.
+    fn close(&self, ready: &mut Fifo) {
+        self.tell(MAYBE | DOUBT | CLOSED, ready);
+    }
+}
+
+/// Both directions of a descriptor.
+#[repr(align(64))]
+pub(crate) struct Record {
+    pub(crate) read: Readiness,
+    pub(crate) write: Readiness,
+    next: Cell<Option<&'static Record>>,
+}
+
+// SAFETY: the link belongs to the pool's lock.
+unsafe impl Sync for Record {}
+
+/// Records that no descriptor uses.
+static POOL: Lock<Option<&'static Record>> = Lock::new(None);
+
+impl Record {
+    pub(crate) fn side(&self, direction: Direction) -> &Readiness {
+        match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        }
+    }
+
+    /// A record for a new registration. Allocates when there is none.
+    pub(crate) fn acquire() -> &'static Record {
+        let pooled = {
+            let _off = current::preemption_off();
+            let mut pool = POOL.lock();
+            let first = *pool;
+            if let Some(record) = first {
+                *pool = record.next.take();
+            }
+            first
+        };
+        let new = || {
+            &*Box::leak(Box::new(Record {
+                read: Readiness::new(),
+                write: Readiness::new(),
+                next: Cell::new(None),
+            }))
+        };
+        pooled.unwrap_or_else(new)
+    }
+
+    /// Gives the record of a descriptor back; nobody waits in it.
+    pub(crate) fn release(&'static self) {
+        let _off = current::preemption_off();
+        for direction in [&self.read, &self.write] {
+            direction.queue.set(MAYBE, Relaxed);
+            direction.queue.clear(DOUBT | CLOSED, Relaxed);
+        }
+        let mut pool = POOL.lock();
+        self.next.set(*pool);
+        *pool = Some(self);
+    }
+
+    /// Ends all waits, now and later.
+    pub(crate) fn close(&self) {
+        let mut ready = Fifo::new();
+        let _off = current::preemption_off();
+        self.read.close(&mut ready);
+        self.write.close(&mut ready);
+        while let Some(green) = ready.pop() {
+            crate::sched::ready(green);
+        }
+    }
+}

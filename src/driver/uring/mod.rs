@@ -1,0 +1,112 @@
+//! io_uring: operations of many threads submitted by one system call; completions become ready
+//! threads.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `mod` | operations on sockets; `file`: on files |
+//! | `operation` | one operation in flight, and why the kernel never writes into freed memory |
+//! | `inbox` | how an operation gets to the keeper, and whether that sleeps |
+//! | `keeper` | the kernel thread that owns the ring |
+//!
+//! All of it works from green threads and kernel threads alike. A kernel that has no io_uring, or
+//! forbids it, is no error: [`available`] says so, and the caller makes system calls instead; so
+//! does a forked child, where there is no keeper.
+//!
+//! Rejected:
+//! - A ring for each processor or machine. Its owner may be blocked in anybody's system call.
+//! - `IORING_OP_LINK_TIMEOUT` for deadlines. It costs an entry and a kernel timer each; our own
+//!   timers cost nothing until they fire, and then the operation is cancelled.
+
+mod inbox;
+mod keeper;
+mod operation;
+#[cfg(test)]
+mod tests;
+
+pub(crate) mod file;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use io_uring::{opcode, squeue, types};
+
+use super::source::{says_would_block, uninterrupted};
+use super::{Direction, Driver, Kind, Limit, Source, Transfer};
+
+/// Whether there is a ring. The first call starts the keeper.
+pub(crate) fn available() -> bool {
+    keeper::get().is_some()
+}
+
+/// Has the kernel do what `entry` says, and waits for it. When `limit` is over the operation is
+/// cancelled, and if it was not done by then the error is `WouldBlock`. One that [`cancel_all`]
+/// ended fails with ECANCELED, and all do with ENOSYS when there is no ring.
+///
+/// # Safety
+/// What the entry points to stays valid, and what the kernel writes to is lent to nobody else,
+/// until this returns. The entry makes one completion.
+pub(crate) unsafe fn perform(entry: squeue::Entry, limit: Limit) -> io::Result<usize> {
+    let keeper = keeper::get().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
+    // SAFETY: the caller's promise.
+    unsafe { operation::perform(keeper, entry, limit) }
+}
+
+/// The driver.
+pub(crate) struct Uring;
+
+impl Driver for Uring {
+    fn kind(&self) -> Kind {
+        Kind::Uring
+    }
+
+    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+        let events = match direction {
+            Direction::Read => libc::POLLIN,
+            Direction::Write => libc::POLLOUT,
+        };
+        let fd = types::Fd(source.as_raw_fd());
+        let entry = opcode::PollAdd::new(fd, events as u32).build();
+        // SAFETY: points to nothing.
+        unsafe { perform(entry, limit) }.map(drop).or_else(|error| {
+            source.check_open()?;
+            Err(error)
+        })
+    }
+
+    /// Tries first: what is there already need not go by way of the keeper.
+    unsafe fn transfer(
+        &self,
+        source: &Source,
+        transfer: &mut Transfer<'_>,
+        flags: i32,
+        limit: Limit,
+    ) -> io::Result<usize> {
+        let fd = source.as_raw_fd();
+        source.check_open()?;
+        // SAFETY: the caller's promise.
+        let answer = uninterrupted(|| unsafe { transfer.try_now(fd, flags) });
+        if limit == Limit::DontWait || !answer.as_ref().is_err_and(says_would_block) {
+            return answer;
+        }
+        // SAFETY: what the entry points to is borrowed until this returns.
+        unsafe { perform(transfer.entry(fd, flags), limit) }.or_else(|error| {
+            source.check_open()?;
+            Err(error)
+        })
+    }
+
+    fn end_waits(&self, source: &Source) {
+        if keeper::is_there() {
+            // It fails if there is none.
+            let _ = cancel_all(source.as_fd());
+        }
+    }
+}
+
+/// Ends every operation in flight on the descriptor's file, with ECANCELED, and says how many. Those
+/// that begin later are not concerned: who closes must have said so before.
+pub(crate) fn cancel_all(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let which = types::CancelBuilder::fd(types::Fd(fd.as_raw_fd())).all();
+    // SAFETY: points to nothing.
+    unsafe { perform(opcode::AsyncCancel2::new(which).build(), Limit::Forever) }
+}

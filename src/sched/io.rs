@@ -1,0 +1,123 @@
+//! Who collects events, and when.
+//!
+//! The driver has one turn at collecting (`driver::epoll`). It is taken
+//!
+//! | by | when | for how long |
+//! |---|---|---|
+//! | a machine that goes to sleep | nobody has it, and a processor sleeps | until something comes: instead of the futex |
+//! | a processor that has run dry | nobody has it | a look; while events come quickly, [`SPIN`] |
+//! | a busy processor | every [`INTERVAL`] switches, or when the monitor says so | a look |
+//! | the monitor | nobody has looked for [`STALE`], and all processors are busy | a look |
+//!
+//! Whoever has the turn and gets up gives it back and does not wake another for it: what came is
+//! run first, and then the next look finds what came meanwhile, all at once. Only if that takes
+//! long does the monitor send a sleeper to watch ([`Cluster::see_to_events`]).
+//!
+//! Invariant: while descriptors are registered and nobody has the turn, somebody is awake who will
+//! see to it: a processor, or the monitor. For a machine takes the turn before it sleeps, if it is
+//! free; who gives it back is awake, and has kicked the monitor if it slept; and the monitor does
+//! not sleep while the turn is free. A cluster that ends kicks the monitors of all others.
+
+use crate::atomic::Ordering;
+use crate::driver::epoll::readiness;
+use crate::policy::{Readied, fifo::Fifo};
+use crate::sched::{Cluster, Machine, Processor};
+use crate::sys::clock;
+
+/// Switches between two looks of a busy processor.
+pub(super) const INTERVAL: u64 = 256;
+/// How long a processor without work looks for events before it sleeps, while that pays: several
+/// times what falling asleep and being woken take.
+const SPIN: u64 = 60_000;
+/// So long may nobody look while a processor sleeps: then it is told to watch.
+const LATE: u64 = 500_000;
+/// So long may nobody look at all.
+const STALE: u64 = 10_000_000;
+
+/// Takes `ready` into the queue of `processor`, which is the caller's. True: there were some.
+pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
+    let any = ready.len() != 0;
+    while let Some(green) = ready.pop() {
+        let cluster = processor.cluster();
+        if core::ptr::eq(green.cluster(), cluster) {
+            // SAFETY: the caller owns the processor.
+            let seat = unsafe { processor.seat() };
+            cluster.policy.ready(seat, green, Readied::Yielded);
+        } else {
+            super::ready_globally(green);
+        }
+    }
+    any
+}
+
+/// Makes all of `ready` ready; the caller has no processor.
+pub(super) fn pass_on(mut ready: Fifo) {
+    while let Some(green) = ready.pop() {
+        super::ready_globally(green);
+    }
+}
+
+/// One look, by the owner of `processor`. True: something came.
+pub(super) fn look(processor: &'static Processor) -> bool {
+    let ready = readiness().turn().map(|turn| turn.collect(Some(0)));
+    ready.is_some_and(|ready| take_in(processor, ready))
+}
+
+/// Looks for a while, if events have come so quickly of late that it pays: sleeping and being woken
+/// would take longer. True: something came, or `found` says that there is other work.
+pub(super) fn spin(processor: &'static Processor, found: impl Fn() -> bool) -> bool {
+    if !processor.spin_pays.get() {
+        return false;
+    }
+    let Some(turn) = readiness().turn() else {
+        return false;
+    };
+    let end = clock::now() + SPIN;
+    loop {
+        let ready = turn.collect(Some(0));
+        if take_in(processor, ready) || found() {
+            return true;
+        }
+        if clock::now() >= end {
+            processor.spin_pays.set(false);
+            return false;
+        }
+    }
+}
+
+/// Takes in what came while `machine`, which has a processor now, slept.
+pub(super) fn settle(machine: &'static Machine, ready: Fifo) {
+    let slept = machine.events_after.replace(u64::MAX);
+    match super::owned(machine) {
+        Some(processor) => {
+            if take_in(processor, ready) {
+                processor.spin_pays.set(slept < SPIN);
+            }
+        }
+        None => pass_on(ready),
+    }
+}
+
+impl Cluster {
+    /// The monitor's part. True: the turn is free, so that it must look again soon.
+    pub(super) fn see_to_events(&'static self, now: u64) -> bool {
+        let readiness = readiness();
+        if !readiness.is_in_use() || readiness.is_watched() {
+            return false;
+        }
+        let unseen = now.saturating_sub(readiness.asked());
+        if unseen >= LATE {
+            for processor in self.processors() {
+                processor.attention.store(true, Ordering::Relaxed);
+            }
+            if self.idle.sleeping() != 0 {
+                self.send_to_watch();
+            } else if unseen >= STALE
+                && let Some(turn) = readiness.turn()
+            {
+                pass_on(turn.collect(Some(0)));
+            }
+        }
+        true
+    }
+}
