@@ -34,14 +34,20 @@ mod context;
 mod current;
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
 mod driver;
+#[allow(unsafe_code, reason = "descriptors")]
+pub mod fs;
 pub mod future;
 #[allow(unsafe_code, reason = "records at the top of stacks")]
 mod green;
+#[allow(unsafe_code, reason = "descriptors")]
+pub mod io;
 #[allow(unsafe_code, reason = "descriptors and messages")]
 pub mod net;
 pub mod os;
 #[allow(unsafe_code, reason = "queues of records")]
 mod policy;
+#[allow(unsafe_code, reason = "descriptors")]
+pub mod process;
 pub mod runtime;
 #[allow(unsafe_code, reason = "records that change hands, signals")]
 mod sched;

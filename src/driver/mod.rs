@@ -14,6 +14,7 @@
 
 mod direct;
 pub(crate) mod epoll;
+pub(crate) mod file;
 mod readiness;
 pub(crate) mod source;
 #[cfg(test)]

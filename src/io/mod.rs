@@ -1,0 +1,37 @@
+//! All of [`std::io`], with standard input and pipes that block only the green thread.
+//!
+//! Replace `std::io` by `greenthread::io` in the imports and nothing else. The traits, errors,
+//! buffers and adapters are std's own; so are standard output and standard error, whose writes
+//! seldom block, and [`copy`](copy()), which reads and writes what it is given.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `pipe` | one end of a pipe; `process` uses it, too |
+//! | `stdin` | standard input |
+//! | `macros` | `Read` and `Write` of a type, by those of a reference to it |
+//!
+//! # Examples
+//!
+//! ```
+//! use greenthread::io::{self, Read, Write};
+//!
+//! let (mut reader, mut writer) = io::pipe()?;
+//! let length = greenthread::spawn(move || {
+//!     let mut text = String::new();
+//!     reader.read_to_string(&mut text).map(|_| text.len())
+//! });
+//! writer.write_all(b"hello")?;
+//! drop(writer); // the end of the text
+//! assert_eq!(length.join().unwrap()?, 5);
+//! # Ok::<(), io::Error>(())
+//! ```
+
+pub(crate) mod macros;
+pub(crate) mod pipe;
+mod stdin;
+
+#[doc(no_inline)]
+pub use std::io::*;
+
+pub use self::pipe::{PipeReader, PipeWriter, pipe};
+pub use self::stdin::{Stdin, StdinLock, stdin};

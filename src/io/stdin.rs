@@ -1,0 +1,143 @@
+//! Standard input: std's, each call announced as blocking.
+//!
+//! The descriptor is shared with other processes (the shell, the terminal's other programs), so it
+//! is never put into non-blocking mode. The buffer and its lock are std's: `std::io::stdin` reads
+//! the same stream, and nothing is lost between the two.
+
+use std::io::{self, BufRead, IoSliceMut, Lines, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use crate::blocking;
+
+/// Standard input, as [`std::io::Stdin`].
+#[derive(Debug)]
+pub struct Stdin(io::Stdin);
+
+/// Standard input, locked, as [`std::io::StdinLock`].
+#[derive(Debug)]
+pub struct StdinLock<'a>(io::StdinLock<'a>);
+
+/// Standard input of the process. It is buffered, and all handles share the buffer.
+///
+/// # Examples
+///
+/// ```no_run
+/// for line in greenthread::io::stdin().lines() {
+///     println!("{} bytes", line?.len());
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use]
+pub fn stdin() -> Stdin {
+    Stdin(io::stdin())
+}
+
+impl Stdin {
+    /// Waits until no other thread has standard input locked, and locks it.
+    #[must_use]
+    pub fn lock(&self) -> StdinLock<'static> {
+        StdinLock(blocking(|| self.0.lock()))
+    }
+
+    /// Reads a line, with its end, and appends it to `buffer`; 0 bytes at the end of the input.
+    ///
+    /// # Errors
+    /// Those of `read(2)`, and `InvalidData` if the line is not UTF-8.
+    pub fn read_line(&self, buffer: &mut String) -> io::Result<usize> {
+        self.lock().read_line(buffer)
+    }
+
+    /// The lines of the input, without their ends; locked until the iterator is dropped.
+    #[must_use]
+    pub fn lines(self) -> Lines<StdinLock<'static>> {
+        self.lock().lines()
+    }
+}
+
+impl Read for &Stdin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.lock().read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.lock().read_vectored(buffers)
+    }
+
+    fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        self.lock().read_to_end(buffer)
+    }
+
+    fn read_to_string(&mut self, buffer: &mut String) -> io::Result<usize> {
+        self.lock().read_to_string(buffer)
+    }
+
+    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        self.lock().read_exact(buffer)
+    }
+}
+
+super::macros::read_by_reference!(Stdin);
+
+impl Read for StdinLock<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        blocking(|| self.0.read(buffer))
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        blocking(|| self.0.read_vectored(buffers))
+    }
+
+    fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        blocking(|| self.0.read_to_end(buffer))
+    }
+
+    fn read_to_string(&mut self, buffer: &mut String) -> io::Result<usize> {
+        blocking(|| self.0.read_to_string(buffer))
+    }
+
+    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        blocking(|| self.0.read_exact(buffer))
+    }
+}
+
+impl BufRead for StdinLock<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        blocking(|| self.0.fill_buf())
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.0.consume(amount);
+    }
+
+    fn read_until(&mut self, byte: u8, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        blocking(|| self.0.read_until(byte, buffer))
+    }
+
+    fn read_line(&mut self, buffer: &mut String) -> io::Result<usize> {
+        blocking(|| self.0.read_line(buffer))
+    }
+}
+
+impl AsFd for Stdin {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Stdin {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for StdinLock<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for StdinLock<'_> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
