@@ -56,10 +56,21 @@ pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
     count != 0
 }
 
-/// Makes all of `ready` ready; the caller has no processor.
-pub(super) fn pass_on(mut ready: Fifo) {
+/// Makes all of `ready` ready; the caller has no processor, and no preemption. A sleeper is woken
+/// once for all of a cluster, not for each.
+pub(crate) fn pass_on(mut ready: Fifo) {
+    let mut last: Option<&'static Cluster> = None;
     while let Some(green) = ready.pop() {
-        super::ready_globally(green);
+        let cluster = green.cluster();
+        if let Some(last) = last.replace(cluster)
+            && !core::ptr::eq(last, cluster)
+        {
+            last.notify();
+        }
+        cluster.policy.ready_globally(green);
+    }
+    if let Some(last) = last {
+        last.notify();
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) mod fork;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;
-mod io;
+pub(crate) mod io;
 pub(crate) mod machine;
 mod ownership;
 pub(crate) mod preempt;
