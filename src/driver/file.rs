@@ -24,7 +24,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::source::answer;
 use crate::atomic::{AtomicU8, Ordering};
-use crate::blocking;
+use crate::{blocking, current};
 
 /// The most buffers that the kernel takes at once.
 const MAX_BUFFERS: usize = 1024;
@@ -101,6 +101,7 @@ pub(crate) fn read(
             }
             let is_end = offset.is_some_and(|offset| !(offset + done as u64).is_multiple_of(PAGE));
             if done == wanted || is_end {
+                drop(current::enter()); // where a thread whose time is up gives way
                 return Ok(done);
             }
         }
