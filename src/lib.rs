@@ -43,6 +43,7 @@ mod green;
 pub mod io;
 #[allow(unsafe_code, reason = "descriptors and messages")]
 pub mod net;
+pub mod os;
 #[allow(unsafe_code, reason = "queues of records")]
 mod policy;
 #[allow(unsafe_code, reason = "descriptors")]

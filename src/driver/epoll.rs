@@ -16,10 +16,12 @@ use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
 use super::readiness::Record;
+use super::{Direction, Driver, Kind, Limit, Source, Transfer, would_block};
 use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::policy::fifo::Fifo;
 use crate::sys::clock;
-use crate::sys::epoll::{BELL, Epoll, Event};
+use crate::sys::epoll::{self, BELL, Event};
+use crate::wait::queue::Waited;
 
 /// Events collected by one call.
 const BATCH: usize = 128;
@@ -32,9 +34,47 @@ const WRITE: i32 = libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR;
 /// After these a call that finds less than it asked for proves nothing.
 const DOUBT: i32 = libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
 
-/// The driver. Lives as long as the process.
+/// The driver.
+pub(crate) struct Epoll;
+
+impl Driver for Epoll {
+    fn kind(&self) -> Kind {
+        Kind::Epoll
+    }
+
+    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+        let deadline = match limit {
+            Limit::Forever => None,
+            Limit::Until(deadline) if deadline > clock::now() => Some(deadline),
+            Limit::Until(_) | Limit::DontWait => return Err(would_block()),
+        };
+        match source.register()?.side(direction).wait(deadline) {
+            Waited::TimedOut => Err(would_block()),
+            Waited::Refused | Waited::Woken(_) => Ok(()),
+        }
+    }
+
+    unsafe fn transfer(
+        &self,
+        source: &Source,
+        transfer: &mut Transfer<'_>,
+        flags: i32,
+        limit: Limit,
+    ) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe { source.transfer_when_ready(self, transfer, flags, limit) }
+    }
+
+    fn end_waits(&self, source: &Source) {
+        if let Some(record) = source.record() {
+            record.close();
+        }
+    }
+}
+
+/// What the process has of it. Lives as long as that.
 pub(crate) struct Readiness {
-    epoll: OnceLock<Epoll>,
+    epoll: OnceLock<epoll::Epoll>,
     taken: AtomicBool,
     watched: AtomicUsize,
     /// When events were last asked for (monotonic nanoseconds).
@@ -54,7 +94,7 @@ pub(crate) fn readiness() -> &'static Readiness {
 }
 
 /// The right to collect events, of one thread at a time.
-pub(crate) struct Turn(&'static Epoll);
+pub(crate) struct Turn(&'static epoll::Epoll);
 
 impl Readiness {
     /// Registers `fd`, whose events are to be kept in `record`.
@@ -65,11 +105,11 @@ impl Readiness {
         Ok(())
     }
 
-    fn started(&self) -> io::Result<&Epoll> {
+    fn started(&self) -> io::Result<&epoll::Epoll> {
         if self.epoll.get().is_none() {
             // Made outside the cell, which cannot report errors: if another thread makes one too,
             // one of the two is dropped.
-            let _ = self.epoll.set(Epoll::new()?);
+            let _ = self.epoll.set(epoll::Epoll::new()?);
         }
         Ok(self.epoll.wait())
     }

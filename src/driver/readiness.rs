@@ -119,10 +119,6 @@ impl Readiness {
     fn close(&self, ready: &mut Fifo) {
         self.tell(MAYBE | DOUBT | CLOSED, ready);
     }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.queue.state(Relaxed).has(CLOSED)
-    }
 }
 
 /// Both directions of a descriptor.

@@ -3,40 +3,19 @@
 //! A call is tried first, in a form that does not block; if it would, the thread waits until the
 //! descriptor may be ready and tries again.
 
+use core::cell::RefCell;
 use core::fmt;
 use core::mem::{self, ManuallyDrop, MaybeUninit};
 use core::ptr;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::epoll;
 use super::readiness::Record;
+use super::{Direction, Driver, Limit, Transfer, epoll};
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
-use crate::sys::clock;
 use crate::sys::lock::Lock;
-use crate::wait::queue::Waited;
 use crate::{current, sched};
-
-/// What a call waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
-    /// Something to read, or to accept.
-    Read,
-    /// Room to write, or the end of a connect.
-    Write,
-}
-
-/// How long a call may wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Limit {
-    /// Until the call is done.
-    Forever,
-    /// Until then (monotonic nanoseconds); after it the call fails with `WouldBlock`, as std's
-    /// calls with a time-out do.
-    Until(u64),
-    /// Not at all: the descriptor is in non-blocking mode.
-    DontWait,
-}
 
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
@@ -76,14 +55,14 @@ impl Source {
         fd
     }
 
-    fn record(&self) -> Option<&'static Record> {
+    pub(super) fn record(&self) -> Option<&'static Record> {
         // Acquire: pairs with the Release in `register`. SAFETY: null or a record, which is never
         // freed.
         unsafe { self.record.load(Ordering::Acquire).as_ref() }
     }
 
     /// The record, which from now on hears of events: of the present state first.
-    fn register(&self) -> io::Result<&'static Record> {
+    pub(super) fn register(&self) -> io::Result<&'static Record> {
         if let Some(record) = self.record() {
             return Ok(record);
         }
@@ -129,62 +108,21 @@ impl Source {
         limit: Limit,
         call: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
-        self.attempt(direction, limit, call, |_| false)
+        self.attempt(super::mine(), direction, limit, call, |_| false)
     }
 
-    /// [`Source::run`]; `emptied`: whether such an answer means that nothing is left.
-    fn attempt<T>(
+    /// Transfers, with `flags` of `recv(2)` or `send(2)`.
+    ///
+    /// # Safety
+    /// What a message points to is valid for the call.
+    pub(crate) unsafe fn transfer(
         &self,
-        direction: Direction,
+        mut transfer: Transfer<'_>,
+        flags: i32,
         limit: Limit,
-        mut call: impl FnMut() -> io::Result<T>,
-        emptied: impl Fn(&T) -> bool,
-    ) -> io::Result<T> {
-        let mut woken = false;
-        loop {
-            if self.is_closed() {
-                return Err(closed());
-            }
-            let readiness = self.record().map(|record| record.side(direction));
-            let may_find = readiness.is_none_or(|side| side.begin());
-            if may_find || woken || limit == Limit::DontWait {
-                let answer = uninterrupted(&mut call);
-                let blocks = |error: &io::Error| error.kind() == ErrorKind::WouldBlock;
-                let would_block = answer.as_ref().is_err_and(blocks);
-                if let Some(side) = readiness
-                    && !would_block
-                    && !answer.as_ref().is_ok_and(&emptied)
-                {
-                    side.leave_some();
-                }
-                if !would_block || limit == Limit::DontWait {
-                    return answer;
-                }
-            }
-            self.wait(direction, limit)?;
-            woken = true;
-        }
-    }
-
-    /// Blocks the thread until a call may find something.
-    fn wait(&self, direction: Direction, limit: Limit) -> io::Result<()> {
-        let deadline = match limit {
-            Limit::Until(deadline) => deadline,
-            Limit::Forever | Limit::DontWait => clock::NEVER,
-        };
-        if deadline != clock::NEVER && deadline <= clock::now() {
-            return Err(would_block());
-        }
-        match current::green() {
-            Some(_) => match self.register()?.side(direction).wait(Some(deadline)) {
-                Waited::TimedOut => Err(would_block()),
-                Waited::Refused | Waited::Woken(_) => Ok(()),
-            },
-            None => {
-                poll(self.as_fd(), direction, deadline);
-                Ok(())
-            }
-        }
+    ) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe { super::mine().transfer(self, &mut transfer, flags, limit) }
     }
 
     /// `recv(2)`.
@@ -194,38 +132,14 @@ impl Source {
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        let length = buffer.len();
-        // A peek leaves what it has seen; and 0 is the end, which stays.
-        let takes = self.is_stream && flags & libc::MSG_PEEK == 0;
-        let receive = || {
-            // SAFETY: a buffer of that length.
-            answer(unsafe {
-                libc::recv(
-                    self.as_raw_fd(),
-                    buffer.as_mut_ptr().cast(),
-                    length,
-                    flags | libc::MSG_DONTWAIT,
-                )
-            })
-        };
-        self.attempt(Direction::Read, limit, receive, |&count| {
-            takes && 0 < count && count < length
-        })
+        // SAFETY: no message.
+        unsafe { self.transfer(Transfer::Recv(buffer), flags, limit) }
     }
 
     /// `send(2)`, without SIGPIPE.
     pub(crate) fn send(&self, buffer: &[u8], flags: i32, limit: Limit) -> io::Result<usize> {
-        self.run(Direction::Write, limit, || {
-            // SAFETY: a buffer of that length.
-            answer(unsafe {
-                libc::send(
-                    self.as_raw_fd(),
-                    buffer.as_ptr().cast(),
-                    buffer.len(),
-                    flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                )
-            })
-        })
+        // SAFETY: no message.
+        unsafe { self.transfer(Transfer::Send(buffer), flags, limit) }
     }
 
     /// `recvmsg(2)`.
@@ -238,10 +152,8 @@ impl Source {
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        self.run(Direction::Read, limit, || {
-            // SAFETY: the caller's promise.
-            answer(unsafe { libc::recvmsg(self.as_raw_fd(), message, flags | libc::MSG_DONTWAIT) })
-        })
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(Transfer::RecvMessage(message), flags, limit) }
     }
 
     /// `sendmsg(2)`, without SIGPIPE.
@@ -254,34 +166,86 @@ impl Source {
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        self.run(Direction::Write, limit, || {
-            // SAFETY: the caller's promise.
-            answer(unsafe {
-                libc::sendmsg(
-                    self.as_raw_fd(),
-                    message,
-                    flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                )
-            })
-        })
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(Transfer::SendMessage(message), flags, limit) }
     }
 
-    /// Ends every wait for this descriptor, now and later, with whatever its calls then say; it is
-    /// closed when the last owner drops it.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
-        // SAFETY: a system call. It wakes those that poll it, unconnected sockets included.
-        unsafe { libc::shutdown(self.as_raw_fd(), libc::SHUT_RDWR) };
-        if let Some(record) = self.record() {
-            record.close();
+    /// [`Source::transfer`] by a driver that waits for readiness.
+    ///
+    /// # Safety
+    /// The same.
+    pub(super) unsafe fn transfer_when_ready(
+        &self,
+        driver: &dyn Driver,
+        transfer: &mut Transfer<'_>,
+        flags: i32,
+        limit: Limit,
+    ) -> io::Result<usize> {
+        let direction = transfer.direction();
+        let transfer = RefCell::new(transfer);
+        let call = || {
+            // SAFETY: the caller's promise.
+            unsafe { transfer.borrow_mut().try_now(self.as_raw_fd(), flags) }
+        };
+        let emptied = |&count: &usize| self.is_stream && transfer.borrow().empties(flags, count);
+        self.attempt(driver, direction, limit, call, emptied)
+    }
+
+    /// Makes `call` until its answer is not that it would block; `emptied`: whether an answer means
+    /// that nothing is left.
+    fn attempt<T>(
+        &self,
+        driver: &dyn Driver,
+        direction: Direction,
+        limit: Limit,
+        mut call: impl FnMut() -> io::Result<T>,
+        emptied: impl Fn(&T) -> bool,
+    ) -> io::Result<T> {
+        let mut woken = false;
+        loop {
+            self.check_open()?;
+            let readiness = self.record().map(|record| record.side(direction));
+            let may_find = readiness.is_none_or(|side| side.begin());
+            if may_find || woken || limit == Limit::DontWait {
+                let answer = uninterrupted(&mut call);
+                let would_block = answer.as_ref().is_err_and(says_would_block);
+                if let Some(side) = readiness
+                    && !would_block
+                    && !answer.as_ref().is_ok_and(&emptied)
+                {
+                    side.leave_some();
+                }
+                if !would_block || limit == Limit::DontWait {
+                    return answer;
+                }
+            }
+            driver.wait(self, direction, limit)?;
+            woken = true;
         }
     }
 
-    /// Whether it was closed.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
+    /// Ends every wait for this descriptor, now and later, with an error; it is closed when the
+    /// last owner drops it.
+    pub(crate) fn close(&self) {
+        // SeqCst: before the waits are ended; partner: in `check_open`, before one begins.
+        self.closed.store(true, Ordering::SeqCst);
+        super::all()
+            .iter()
+            .for_each(|driver| driver.end_waits(self));
+    }
+
+    /// Whether it is not closed.
+    pub(super) fn check_open(&self) -> io::Result<()> {
+        match self.closed.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(closed()),
+        }
     }
 }
+
+// What is shared through it is atomic or behind a lock, and no panic comes in between.
+impl UnwindSafe for Source {}
+impl RefUnwindSafe for Source {}
 
 impl Drop for Source {
     fn drop(&mut self) {
@@ -297,29 +261,8 @@ impl fmt::Debug for Source {
     }
 }
 
-/// Blocks a kernel thread, or a green thread with its kernel thread, until `fd` may be ready or
-/// until `deadline`.
-fn poll(fd: BorrowedFd<'_>, direction: Direction, deadline: u64) {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: match direction {
-            Direction::Read => libc::POLLIN,
-            Direction::Write => libc::POLLOUT,
-        },
-        revents: 0,
-    };
-    let millis = match deadline {
-        clock::NEVER => -1,
-        _ => deadline
-            .saturating_sub(clock::now())
-            .div_ceil(1_000_000)
-            .min(i32::MAX as u64) as i32,
-    };
-    // SAFETY: one valid record. A failure means: try again.
-    unsafe { libc::poll(&mut poll, 1, millis) };
-}
-
-fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// The answer of `call` when no signal came between.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -328,18 +271,19 @@ fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-fn closed() -> io::Error {
-    let message = "the socket was closed by another thread";
-    io::Error::new(ErrorKind::NotConnected, message)
-}
-
-fn would_block() -> io::Error {
-    io::Error::from_raw_os_error(libc::EAGAIN)
-}
-
 /// The answer of a system call of libc.
 pub(crate) fn answer(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+pub(super) fn says_would_block(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WouldBlock
+}
+
+/// What calls on a closed socket say.
+pub(crate) fn closed() -> io::Error {
+    let message = "the socket was closed by another thread";
+    io::Error::new(ErrorKind::NotConnected, message)
 }
 
 impl AsFd for Source {

@@ -46,8 +46,10 @@ impl Listener {
         self.0.close();
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.0.is_closed()
+    /// The next item of the connections: none once the listener is closed, instead of an error
+    /// without end.
+    pub(crate) fn unless_ended<T>(&self, answer: io::Result<T>) -> Option<io::Result<T>> {
+        (answer.is_ok() || !self.0.is_closed()).then_some(answer)
     }
 
     /// The next connection, and the peer's address.
@@ -64,7 +66,11 @@ impl Listener {
         // SAFETY: the kernel writes an address and the length that it has.
         let accept = || unsafe { SockAddr::try_init(accept) };
         let (fd, address) = self.0.read_with(accept)?;
-        Ok((Socket::fresh(fd), address))
+        let socket = match address.as_socket() {
+            Some(_) => Socket::fresh_tcp_stream(fd),
+            None => Socket::fresh(fd),
+        };
+        Ok((socket, address))
     }
 }
 

@@ -6,7 +6,7 @@
 
 /// Conversions, `Debug`, and the methods that every type has.
 macro_rules! socket_type {
-    ($Type:ident($Inner:ident), like $Std:ty, example $setup:literal) => {
+    ($Type:ident($Inner:ident), like $Std:ty, example $setup:expr) => {
         impl $Type {
             /// std's type with the same descriptor, for its methods that do not block.
             fn std(&self) -> $crate::net::socket::AsStd<'_, $Std> {
@@ -74,7 +74,8 @@ macro_rules! socket_type {
 
             /// Ends all calls that wait for the socket, and all later ones, with an error
             /// ([`NotConnected`](io::ErrorKind::NotConnected)): those of other threads and through
-            /// other handles too. The descriptor itself is closed when this is dropped, as ever.
+            /// other handles too. The connection is over at once; the descriptor is closed when
+            /// this is dropped, as ever.
             ///
             /// Not in std, where a thread that is blocked on a socket cannot be told to stop.
             ///
@@ -147,7 +148,7 @@ macro_rules! socket_type {
 
 /// Time-outs of a [`Socket`](super::socket::Socket).
 macro_rules! timeouts {
-    ($Type:ident, example $setup:literal) => {
+    ($Type:ident, example $setup:expr) => {
         impl $Type {
             /// How long a read may wait; for ever if `None`. After it, the read fails with
             /// [`WouldBlock`](io::ErrorKind::WouldBlock), as std's does. For all handles to the
@@ -218,9 +219,51 @@ macro_rules! timeouts {
     };
 }
 
+/// Options that the kernel keeps, each with a method to set it and one that tells it.
+macro_rules! options {
+    (
+        $Type:ident, example $setup:expr;
+        $($(#[$doc:meta])+ $get:ident, $set:ident: $Value:ty = $example:literal;)+
+    ) => {
+        impl $Type {
+            $(
+                $(#[$doc])+
+                ///
+                /// ```
+                #[doc = $setup]
+                #[doc = concat!("socket.", stringify!($set), "(", $example, ")?;")]
+                #[doc = concat!("assert_eq!(socket.", stringify!($get), "()?, ", $example, ");")]
+                /// # Ok::<(), std::io::Error>(())
+                /// ```
+                ///
+                /// # Errors
+                /// Those of `setsockopt(2)`.
+                pub fn $set(&self, value: $Value) -> io::Result<()> {
+                    self.std().$set(value)
+                }
+
+                #[doc = concat!("What [`", stringify!($set), "`](Self::", stringify!($set), ") sets.")]
+                ///
+                /// ```
+                #[doc = $setup]
+                #[doc = concat!("let value = socket.", stringify!($get), "()?;")]
+                /// # let _ = value;
+                /// # Ok::<(), std::io::Error>(())
+                /// ```
+                ///
+                /// # Errors
+                /// Those of `getsockopt(2)`.
+                pub fn $get(&self) -> io::Result<$Value> {
+                    self.std().$get()
+                }
+            )+
+        }
+    };
+}
+
 /// Ends one or both directions.
 macro_rules! shutdown {
-    ($Type:ident, example $setup:literal) => {
+    ($Type:ident, example $setup:expr) => {
         impl $Type {
             /// Ends reading, writing or both, for all handles to the socket; calls that wait end
             /// too: reads as at the end of the stream, writes with
@@ -236,7 +279,7 @@ macro_rules! shutdown {
             /// # Errors
             /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
             pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-                self.std().shutdown(how)
+                self.0.shutdown(how)
             }
         }
     };
@@ -297,4 +340,4 @@ macro_rules! stream {
     };
 }
 
-pub(crate) use {shutdown, socket_type, stream, timeouts};
+pub(crate) use {options, shutdown, socket_type, stream, timeouts};

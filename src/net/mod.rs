@@ -36,6 +36,9 @@ pub(crate) mod macros;
 pub(crate) mod socket;
 mod tcp_listener;
 mod tcp_stream;
+mod udp;
+
+use std::io;
 
 pub use std::net::{
     AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
@@ -44,3 +47,10 @@ pub use std::net::{
 
 pub use self::tcp_listener::{Incoming, TcpListener};
 pub use self::tcp_stream::TcpStream;
+pub use self::udp::UdpSocket;
+
+/// The address of a peer, as std's.
+fn internet_address(address: &socket2::SockAddr) -> io::Result<SocketAddr> {
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "not an internet address");
+    address.as_socket().ok_or_else(wrong)
+}

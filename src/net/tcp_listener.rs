@@ -6,9 +6,9 @@ use std::iter::FusedIterator;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use super::TcpStream;
 use super::listener::Listener;
-use super::macros::socket_type;
+use super::macros::{options, socket_type};
+use super::{TcpStream, internet_address};
 
 /// A TCP socket that listens for connections: [`std::net::TcpListener`], which blocks only the
 /// calling thread.
@@ -69,8 +69,7 @@ impl TcpListener {
     /// given up by its peer meanwhile, after which one can go on.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (socket, address) = self.0.accept()?;
-        let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "not an internet address");
-        Ok((TcpStream(socket), address.as_socket().ok_or_else(invalid)?))
+        Ok((TcpStream(socket), internet_address(&address)?))
     }
 
     /// The connections, one after the other, without end; the end comes only when the listener is
@@ -89,31 +88,6 @@ impl TcpListener {
     /// ```
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
-    }
-
-    /// Sets the time to live of packets from this socket (`IP_TTL`).
-    ///
-    /// ```
-    /// use greenthread::net::TcpListener;
-    ///
-    /// let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// listener.set_ttl(100)?;
-    /// assert_eq!(listener.ttl()?, 100);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.std().set_ttl(ttl)
-    }
-
-    /// The time to live of packets from this socket; see [`set_ttl`](TcpListener::set_ttl).
-    ///
-    /// # Errors
-    /// Those of `getsockopt(2)`.
-    pub fn ttl(&self) -> io::Result<u32> {
-        self.std().ttl()
     }
 
     /// Does not work, as in std: it can only be set before the socket is bound.
@@ -137,9 +111,17 @@ impl TcpListener {
     }
 }
 
-socket_type! {
-    TcpListener(Listener), like std::net::TcpListener,
-    example r#"let socket = greenthread::net::TcpListener::bind("127.0.0.1:0")?;"#
+/// The start of an example.
+macro_rules! setup {
+    () => {
+        r#"let socket = greenthread::net::TcpListener::bind("127.0.0.1:0")?;"#
+    };
+}
+socket_type!(TcpListener(Listener), like std::net::TcpListener, example setup!());
+options! {
+    TcpListener, example setup!();
+    /// Sets the time to live of packets from this socket (`IP_TTL`).
+    ttl, set_ttl: u32 = 100;
 }
 
 /// The connections of a [`TcpListener`]: [`std::net::Incoming`].
@@ -153,9 +135,8 @@ impl Iterator for Incoming<'_> {
     type Item = io::Result<TcpStream>;
 
     fn next(&mut self) -> Option<io::Result<TcpStream>> {
-        let answer = self.listener.accept();
-        // Closed for good: the end, and no error without end.
-        (answer.is_ok() || !self.listener.0.is_closed()).then(|| answer.map(|(stream, _)| stream))
+        let answer = self.listener.accept().map(|(stream, _)| stream);
+        self.listener.0.unless_ended(answer)
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use super::macros::{shutdown, socket_type, stream, timeouts};
+use super::macros::{options, shutdown, socket_type, stream, timeouts};
 use super::socket::Socket;
 use crate::driver::Limit;
 use crate::sys::clock;
@@ -129,74 +129,24 @@ impl TcpStream {
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.recv(buf, libc::MSG_PEEK)
     }
-
-    /// Whether small writes are sent at once, instead of being gathered while an earlier one is on
-    /// its way (`TCP_NODELAY`).
-    ///
-    /// ```
-    /// use greenthread::net::{TcpListener, TcpStream};
-    ///
-    /// let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// let stream = TcpStream::connect(listener.local_addr()?)?;
-    /// stream.set_nodelay(true)?;
-    /// assert!(stream.nodelay()?);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.std().set_nodelay(nodelay)
-    }
-
-    /// Whether small writes are sent at once; see [`set_nodelay`](TcpStream::set_nodelay).
-    ///
-    /// # Errors
-    /// Those of `getsockopt(2)`.
-    pub fn nodelay(&self) -> io::Result<bool> {
-        self.std().nodelay()
-    }
-
-    /// Sets the time to live of packets from this socket (`IP_TTL`).
-    ///
-    /// ```
-    /// use greenthread::net::{TcpListener, TcpStream};
-    ///
-    /// let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// let stream = TcpStream::connect(listener.local_addr()?)?;
-    /// stream.set_ttl(100)?;
-    /// assert_eq!(stream.ttl()?, 100);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.std().set_ttl(ttl)
-    }
-
-    /// The time to live of packets from this socket; see [`set_ttl`](TcpStream::set_ttl).
-    ///
-    /// # Errors
-    /// Those of `getsockopt(2)`.
-    pub fn ttl(&self) -> io::Result<u32> {
-        self.std().ttl()
-    }
 }
 
-socket_type! {
-    TcpStream(Socket), like std::net::TcpStream,
-    example r#"let listener = greenthread::net::TcpListener::bind("127.0.0.1:0")?;
+/// The start of an example.
+macro_rules! setup {
+    () => {
+        r#"let listener = greenthread::net::TcpListener::bind("127.0.0.1:0")?;
 let socket = greenthread::net::TcpStream::connect(listener.local_addr()?)?;"#
+    };
 }
-timeouts! {
-    TcpStream,
-    example r#"let listener = greenthread::net::TcpListener::bind("127.0.0.1:0")?;
-let socket = greenthread::net::TcpStream::connect(listener.local_addr()?)?;"#
-}
-shutdown! {
-    TcpStream,
-    example r#"let listener = greenthread::net::TcpListener::bind("127.0.0.1:0")?;
-let socket = greenthread::net::TcpStream::connect(listener.local_addr()?)?;"#
-}
+socket_type!(TcpStream(Socket), like std::net::TcpStream, example setup!());
+timeouts!(TcpStream, example setup!());
+shutdown!(TcpStream, example setup!());
 stream!(TcpStream);
+options! {
+    TcpStream, example setup!();
+    /// Sets whether small writes are sent at once, instead of being gathered while an earlier one
+    /// is on its way (`TCP_NODELAY`).
+    nodelay, set_nodelay: bool = true;
+    /// Sets the time to live of packets from this socket (`IP_TTL`).
+    ttl, set_ttl: u32 = 100;
+}

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::config::{self, MAX_PROCESSORS, invalid};
-use super::{Backend, KernelBackend, Mode, Runtime, prepare};
+use super::{Backend, Driver, KernelBackend, Mode, Runtime, prepare};
 use crate::sched::machine;
 use crate::sched::{Cluster, Config, fork, interpose, preempt};
 use crate::thread::builder::check_stack_size;
@@ -17,7 +17,7 @@ const DEFAULT_KERNEL_THREADS: usize = 10_000;
 
 /// Configures a [`Runtime`]. What is not set here comes from the environment (`GREENTHREAD_PROCS`,
 /// `_STACK_SIZE`,
-/// `_MODE`, `_POLICY`, `_SIGNAL`), else from the defaults.
+/// `_MODE`, `_DRIVER`, `_POLICY`, `_SIGNAL`), else from the defaults.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,6 +39,7 @@ pub struct Builder {
     preempt_signal: Option<i32>,
     max_kernel_threads: Option<usize>,
     mode: Option<Mode>,
+    driver: Option<Driver>,
 }
 
 impl Builder {
@@ -85,6 +86,13 @@ impl Builder {
     /// on standard error says why.
     pub fn mode(mut self, mode: Mode) -> Builder {
         self.mode = Some(mode);
+        self
+    }
+
+    /// How threads wait for sockets, pipes and files. Default: what measures best, which is epoll
+    /// for sockets and pipes, and io_uring for files where it can be had.
+    pub fn driver(mut self, driver: Driver) -> Builder {
+        self.driver = Some(driver);
         self
     }
 
@@ -138,6 +146,10 @@ impl Builder {
             Some(signal) => config::check_signal(signal).map(|()| Some(signal))?,
             None => config::preempt_signal()?,
         };
+        let driver = match self.driver {
+            Some(driver) => Some(driver),
+            None => config::driver()?,
+        };
         let asked_mode = match self.mode {
             Some(mode) => Some(mode),
             None => config::mode()?,
@@ -173,6 +185,7 @@ impl Builder {
                     time_slice,
                     signal,
                     max_kernel_threads,
+                    driver: driver.map(Driver::kind),
                 })?)
             }
         };

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::Mode;
+use super::{Driver, Mode};
 use crate::sys::signal;
 use crate::thread::builder::check_stack_size;
 
@@ -55,6 +55,18 @@ pub(super) fn mode() -> io::Result<Option<Mode>> {
         "kernel" => Some(Mode::Kernel),
         _ => None,
     })
+}
+
+pub(super) fn driver() -> io::Result<Option<Driver>> {
+    read(
+        "GREENTHREAD_DRIVER",
+        "epoll or io_uring",
+        |text| match text {
+            "epoll" => Some(Driver::Epoll),
+            "io_uring" => Some(Driver::IoUring),
+            _ => None,
+        },
+    )
 }
 
 /// There is one policy so far; others are refused rather than ignored.

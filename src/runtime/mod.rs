@@ -18,7 +18,7 @@ pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{Metrics, ProcessorMetrics};
 use crate::sched::{self, Cluster};
 use crate::thread::{self, JoinHandle};
-use crate::{current, stack, tls};
+use crate::{current, driver, stack, tls};
 
 /// How a runtime's threads are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +29,29 @@ pub enum Mode {
     /// thread-locals cannot be isolated (other processors, systems or C libraries), and what
     /// `GREENTHREAD_MODE=kernel` asks for.
     Kernel,
+}
+
+/// How the green threads of a runtime wait for sockets, pipes and files.
+///
+/// The results are the same. Kernel threads, and all threads in [`Mode::Kernel`], wait in the kernel
+/// themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Driver {
+    /// Calls are tried first, and epoll says when to try again. Asked for by name, it also means
+    /// that files are read and written by calls that block, announced as such.
+    Epoll,
+    /// What would block is an operation of io_uring. Where the kernel has no io_uring, or forbids
+    /// it, this is the same as [`Driver::Epoll`].
+    IoUring,
+}
+
+impl Driver {
+    fn kind(self) -> driver::Kind {
+        match self {
+            Driver::Epoll => driver::Kind::Epoll,
+            Driver::IoUring => driver::Kind::Uring,
+        }
+    }
 }
 
 /// What runs the threads of a runtime.
@@ -142,6 +165,29 @@ impl Runtime {
         match self.backend {
             Backend::Green(cluster) => cluster.processors().len(),
             Backend::Kernel(backend) => backend.processors,
+        }
+    }
+
+    /// How green threads wait for sockets and pipes; `None` if there are none, but kernel
+    /// threads.
+    ///
+    /// ```
+    /// use greenthread::runtime::{Driver, Mode, Runtime};
+    /// let runtime = Runtime::builder().driver(Driver::Epoll).build()?;
+    /// match runtime.mode() {
+    ///     Mode::Green => assert_eq!(runtime.driver(), Some(Driver::Epoll)),
+    ///     Mode::Kernel => assert_eq!(runtime.driver(), None),
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn driver(&self) -> Option<Driver> {
+        match self.backend {
+            Backend::Green(cluster) => match cluster.driver.kind() {
+                driver::Kind::Uring => Some(Driver::IoUring),
+                driver::Kind::Epoll => Some(Driver::Epoll),
+                driver::Kind::Direct => None,
+            },
+            Backend::Kernel(_) => None,
         }
     }
 

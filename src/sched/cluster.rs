@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::atomic::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
 };
+use crate::driver::{self, Driver};
 use crate::policy::{Policy, WorkStealing};
 use crate::sched::idle::IdleWord;
 use crate::sched::processor::Counter;
@@ -28,11 +29,13 @@ pub(crate) struct Config {
     pub(crate) time_slice: Duration,
     pub(crate) signal: i32,
     pub(crate) max_kernel_threads: usize,
+    pub(crate) driver: Option<driver::Kind>,
 }
 
 pub(crate) struct Cluster {
     pub(crate) config: Config,
     pub(crate) policy: Box<dyn Policy>,
+    pub(crate) driver: &'static dyn Driver,
     processors: AtomicPtr<Processor>,
     /// How many processors sleep and how many search.
     pub(crate) idle: IdleWord,
@@ -73,6 +76,7 @@ impl Cluster {
     pub(crate) fn start(config: Config) -> io::Result<&'static Cluster> {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             policy: Box::new(WorkStealing::new(config.processors)),
+            driver: driver::choose(config.driver),
             processors: AtomicPtr::new(core::ptr::null_mut()),
             idle: IdleWord::new(),
             idlers: Lock::new(Idlers::new()),

@@ -251,8 +251,10 @@ impl Cluster {
             if ready.len() != 0 {
                 if self.rise(machine) {
                     crate::current::set_scheduling(true);
+                    // It does not search: it has found its work.
+                    let _ = self.idle.found();
                     io::settle(machine, ready);
-                    return Rested::Working { searching: true };
+                    return Rested::Working { searching: false };
                 }
                 io::pass_on(ready);
             }

@@ -22,13 +22,16 @@ use crate::atomic::Ordering;
 use crate::driver::epoll::readiness;
 use crate::policy::{Readied, fifo::Fifo};
 use crate::sched::{Cluster, Machine, Processor};
-use crate::sys::clock;
+use crate::sys::{clock, kernel_thread};
 
 /// Switches between two looks of a busy processor.
 pub(super) const INTERVAL: u64 = 256;
 /// How long a processor without work looks for events before it sleeps, while that pays: several
 /// times what falling asleep and being woken take.
 const SPIN: u64 = 60_000;
+/// So many at once are worth another processor's waking up. Fewer are run by the one that found
+/// them sooner than another one could; if they take long, the monitor sees that they wait.
+const CROWD: usize = 32;
 /// So long may nobody look while a processor sleeps: then it is told to watch.
 const LATE: u64 = 500_000;
 /// So long may nobody look at all.
@@ -36,9 +39,9 @@ const STALE: u64 = 10_000_000;
 
 /// Takes `ready` into the queue of `processor`, which is the caller's. True: there were some.
 pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
-    let any = ready.len() != 0;
+    let count = ready.len();
+    let cluster = processor.cluster();
     while let Some(green) = ready.pop() {
-        let cluster = processor.cluster();
         if core::ptr::eq(green.cluster(), cluster) {
             // SAFETY: the caller owns the processor.
             let seat = unsafe { processor.seat() };
@@ -47,7 +50,10 @@ pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
             super::ready_globally(green);
         }
     }
-    any
+    if count >= CROWD || cluster.policy.global_len() != 0 {
+        cluster.notify();
+    }
+    count != 0
 }
 
 /// Makes all of `ready` ready; the caller has no processor.
@@ -63,24 +69,45 @@ pub(super) fn look(processor: &'static Processor) -> bool {
     ready.is_some_and(|ready| take_in(processor, ready))
 }
 
+/// [`look`] by a processor that has other threads to run. If nothing came, whoever is to send
+/// something may be waiting for this CPU: threads that only give way in turn would keep it.
+pub(super) fn look_when_busy(processor: &'static Processor) {
+    if readiness().is_in_use() && !look(processor) {
+        kernel_thread::give_way();
+    }
+}
+
+/// What came of looking for a while.
+pub(super) enum Spun {
+    /// Nothing, or it does not pay now.
+    InVain,
+    /// Threads whose descriptors are ready.
+    Events(Fifo),
+    /// There is something else to do.
+    OtherWork,
+}
+
 /// Looks for a while, if events have come so quickly of late that it pays: sleeping and being woken
-/// would take longer. True: something came, or `found` says that there is other work.
-pub(super) fn spin(processor: &'static Processor, found: impl Fn() -> bool) -> bool {
+/// would take longer. The owner of `processor` searches.
+pub(super) fn spin(processor: &'static Processor) -> Spun {
     if !processor.spin_pays.get() {
-        return false;
+        return Spun::InVain;
     }
     let Some(turn) = readiness().turn() else {
-        return false;
+        return Spun::InVain;
     };
     let end = clock::now() + SPIN;
     loop {
         let ready = turn.collect(Some(0));
-        if take_in(processor, ready) || found() {
-            return true;
+        if ready.len() != 0 {
+            return Spun::Events(ready);
+        }
+        if processor.cluster().something_to_do() {
+            return Spun::OtherWork;
         }
         if clock::now() >= end {
             processor.spin_pays.set(false);
-            return false;
+            return Spun::InVain;
         }
     }
 }

@@ -45,7 +45,7 @@ use self::idlers::Rested;
 pub(crate) use self::machine::Machine;
 pub(crate) use self::ownership::entry_fence;
 pub(crate) use self::processor::Processor;
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, fence};
 use crate::context::Action;
 use crate::current::{self, Entered};
 use crate::green::{Green, Oddities};
@@ -193,28 +193,24 @@ fn say_drained(cluster: &'static Cluster) {
 #[inline(never)]
 fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, NothingFound> {
     let processor = owned(machine).ok_or(NothingFound { searching })?;
-    let idle = &machine.cluster().idle;
     fire_own_timers(processor);
     let found = handed(machine)
         .or_else(|| own_queues(processor))
-        .or_else(|| {
-            machine.come_home();
-            io::look(processor).then(|| own_queues(processor)).flatten()
-        })
-        .or_else(|| {
-            searching = searching || idle.start_search(machine.cluster().search_limit());
-            if searching {
-                steal(machine, processor)
-            } else {
-                None
-            }
-        });
-    let next = found.ok_or(NothingFound { searching })?;
-    // The ramp: the last searcher to find something wakes the next one.
-    if searching && idle.found() {
-        machine.cluster().notify();
+        .or_else(|| arrivals(machine, processor));
+    if let Some(next) = found {
+        if searching {
+            stop_searching(processor);
+        }
+        return Ok(next);
     }
-    Ok(next)
+    let cluster = machine.cluster();
+    searching = searching || cluster.idle.start_search(cluster.search_limit());
+    if searching {
+        search(machine, processor)
+    } else {
+        None
+    }
+    .ok_or(NothingFound { searching })
 }
 
 /// A thread that is locked to this machine and was handed to it.
@@ -234,6 +230,45 @@ fn own_queues(processor: &'static Processor) -> Option<Next> {
     cluster.policy.next(seat, !cluster.idle.is_everybody_busy())
 }
 
+/// Threads whose descriptors are ready.
+fn arrivals(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
+    machine.come_home();
+    io::look(processor).then(|| own_queues(processor)).flatten()
+}
+
+/// A searcher has found something. The ramp: if it was the last, it wakes the next one for what
+/// there is besides.
+fn stop_searching(processor: &'static Processor) {
+    let cluster = processor.cluster();
+    if cluster.idle.found() {
+        // SeqCst: partner: the fence in `claim_wake`. Who pushed and relied on us comes before it.
+        fence(Ordering::SeqCst);
+        if cluster.policy.has_work_for_others() {
+            cluster.notify();
+        }
+    }
+}
+
+/// What others have, or what comes while one looks. Whoever finds something searches no more.
+fn search(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
+    let cluster = processor.cluster();
+    loop {
+        if let Some(next) = steal(machine, processor) {
+            stop_searching(processor);
+            return Some(next);
+        }
+        match io::spin(processor) {
+            io::Spun::InVain => return None,
+            io::Spun::OtherWork => {}
+            io::Spun::Events(ready) => {
+                let _ = cluster.idle.found();
+                io::take_in(processor, ready);
+                return own_queues(processor);
+            }
+        }
+    }
+}
+
 /// Looks into other processors' timers and queues, a few times before it gives up.
 #[inline(never)]
 fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
@@ -241,7 +276,9 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
     const PAUSES: u32 = 200;
     let _guard = machine.search()?;
     let cluster = machine.cluster();
-    for pass in 1..=PASSES {
+    // Nobody to wait for: all others sleep.
+    let alone = cluster.idle.sleeping() as usize + 1 >= cluster.processors().len();
+    for pass in if alone { PASSES } else { 1 }..=PASSES {
         for other in cluster.processors() {
             fire_timers(processor, other);
         }
@@ -260,11 +297,11 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
                 inherits_slice: false,
             });
         }
-        (0..PAUSES).for_each(|_| core::hint::spin_loop());
+        if !alone {
+            (0..PAUSES).for_each(|_| core::hint::spin_loop());
+        }
     }
-    io::spin(processor, || cluster.something_to_do())
-        .then(|| own_queues(processor))
-        .flatten()
+    None
 }
 
 /// What a busy processor does between two threads now and then: its timers, and, if `io` or the
@@ -274,7 +311,7 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
 fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
     if io || processor.attention.load(Ordering::Relaxed) {
         machine.come_home();
-        io::look(processor);
+        io::look_when_busy(processor);
     }
     fire_own_timers(processor);
 }

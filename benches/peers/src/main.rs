@@ -13,6 +13,8 @@
 
 #[path = "../../support/blocking.rs"]
 mod blocking;
+#[path = "../../support/go.rs"]
+mod go;
 mod on_greenthread;
 mod on_may;
 mod on_std;
@@ -22,7 +24,7 @@ mod work;
 
 use std::env;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -112,9 +114,9 @@ fn compare(args: &[String]) -> Option<()> {
     let mut contenders = ["greenthread", "tokio", "may", "std", "crossbeam"]
         .map(|name| (name, me.clone()))
         .to_vec();
-    match build_go(me.parent().expect("a program lies in a directory")) {
-        Some(go) => contenders.push(("Go", go)),
-        None => eprintln!("no `go` on PATH, or it fails to build: going on without Go"),
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/go");
+    if let Some(program) = go::build(source, me.with_file_name("go-peer")) {
+        contenders.push(("Go", program));
     }
     contenders.retain(|(name, _)| {
         rows.iter()
@@ -165,17 +167,4 @@ fn in_a_process(program: &Path, name: &str, work: Work, workers: usize, ops: u64
     child.stdout.take()?.read_to_string(&mut line).ok()?;
     let ns = line.split_whitespace().nth(1)?.parse().ok()?;
     status.success().then_some(ns)
-}
-
-/// Builds the Go program into `dir`.
-fn build_go(dir: &Path) -> Option<PathBuf> {
-    let program = dir.join("go-peer");
-    let status = Command::new("go")
-        .args(["build", "-o"])
-        .arg(&program)
-        .arg("main.go")
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/go"))
-        .envs([("GOFLAGS", "-mod=mod"), ("GOTOOLCHAIN", "local")])
-        .status();
-    status.ok()?.success().then_some(program)
 }

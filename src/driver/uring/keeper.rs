@@ -56,9 +56,15 @@ pub(super) struct Keeper {
     bell: OwnedFd,
 }
 
+static KEEPER: OnceLock<Option<&'static Keeper>> = OnceLock::new();
+
+/// Whether it has been started, and can be used.
+pub(super) fn is_there() -> bool {
+    !fork::is_child() && KEEPER.get().is_some_and(Option::is_some)
+}
+
 /// The process's keeper, started at first use. `None`: no io_uring here, or a forked child.
 pub(super) fn get() -> Option<&'static Keeper> {
-    static KEEPER: OnceLock<Option<&'static Keeper>> = OnceLock::new();
     if fork::is_child() {
         return None;
     }
@@ -242,8 +248,8 @@ const NEEDED: [u8; 12] = [
     opcode::Send::CODE,
     opcode::RecvMsg::CODE,
     opcode::SendMsg::CODE,
-    opcode::Read::CODE,
-    opcode::Write::CODE,
+    opcode::Readv::CODE,
+    opcode::Writev::CODE,
     opcode::Fsync::CODE,
     opcode::OpenAt::CODE,
     opcode::Statx::CODE,

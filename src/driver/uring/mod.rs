@@ -26,12 +26,12 @@ mod tests;
 pub(crate) mod file;
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use io_uring::{opcode, squeue, types};
 
-use super::{Direction, Limit};
+use super::source::{says_would_block, uninterrupted};
+use super::{Direction, Driver, Kind, Limit, Source, Transfer};
 
 /// Whether there is a ring. The first call starts the keeper.
 pub(crate) fn available() -> bool {
@@ -51,73 +51,56 @@ pub(crate) unsafe fn perform(entry: squeue::Entry, limit: Limit) -> io::Result<u
     unsafe { operation::perform(keeper, entry, limit) }
 }
 
-/// Waits until the descriptor may be read or written without blocking, or has failed.
-pub(crate) fn wait_ready(fd: BorrowedFd<'_>, direction: Direction, limit: Limit) -> io::Result<()> {
-    let events = match direction {
-        Direction::Read => libc::POLLIN,
-        Direction::Write => libc::POLLOUT,
-    };
-    let entry = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), events as u32);
-    // SAFETY: points to nothing.
-    unsafe { perform(entry.build(), limit) }.map(drop)
-}
+/// The driver.
+pub(crate) struct Uring;
 
-/// `recv(2)`. As with the system call, a descriptor in non-blocking mode is not waited for.
-pub(crate) fn recv(
-    fd: BorrowedFd<'_>,
-    buffer: &mut [MaybeUninit<u8>],
-    flags: i32,
-    limit: Limit,
-) -> io::Result<usize> {
-    let place = buffer.as_mut_ptr().cast();
-    let entry = opcode::Recv::new(types::Fd(fd.as_raw_fd()), place, length(buffer.len()));
-    // SAFETY: the buffer is borrowed until this returns.
-    unsafe { perform(entry.flags(flags).build(), limit) }
-}
+impl Driver for Uring {
+    fn kind(&self) -> Kind {
+        Kind::Uring
+    }
 
-/// `send(2)`, without SIGPIPE.
-pub(crate) fn send(
-    fd: BorrowedFd<'_>,
-    buffer: &[u8],
-    flags: i32,
-    limit: Limit,
-) -> io::Result<usize> {
-    let (place, length) = (buffer.as_ptr(), length(buffer.len()));
-    let entry = opcode::Send::new(types::Fd(fd.as_raw_fd()), place, length);
-    let entry = entry.flags(flags | libc::MSG_NOSIGNAL);
-    // SAFETY: the buffer is borrowed until this returns.
-    unsafe { perform(entry.build(), limit) }
-}
+    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+        let events = match direction {
+            Direction::Read => libc::POLLIN,
+            Direction::Write => libc::POLLOUT,
+        };
+        let fd = types::Fd(source.as_raw_fd());
+        let entry = opcode::PollAdd::new(fd, events as u32).build();
+        // SAFETY: points to nothing.
+        unsafe { perform(entry, limit) }.map(drop).or_else(|error| {
+            source.check_open()?;
+            Err(error)
+        })
+    }
 
-/// `recvmsg(2)`.
-///
-/// # Safety
-/// What `message` points to is valid for the call.
-pub(crate) unsafe fn recv_message(
-    fd: BorrowedFd<'_>,
-    message: &mut libc::msghdr,
-    flags: i32,
-    limit: Limit,
-) -> io::Result<usize> {
-    let entry = opcode::RecvMsg::new(types::Fd(fd.as_raw_fd()), message);
-    // SAFETY: the message is borrowed until this returns; the rest is the caller's promise.
-    unsafe { perform(entry.flags(flags as u32).build(), limit) }
-}
+    /// Tries first: what is there already need not go by way of the keeper.
+    unsafe fn transfer(
+        &self,
+        source: &Source,
+        transfer: &mut Transfer<'_>,
+        flags: i32,
+        limit: Limit,
+    ) -> io::Result<usize> {
+        let fd = source.as_raw_fd();
+        source.check_open()?;
+        // SAFETY: the caller's promise.
+        let answer = uninterrupted(|| unsafe { transfer.try_now(fd, flags) });
+        if limit == Limit::DontWait || !answer.as_ref().is_err_and(says_would_block) {
+            return answer;
+        }
+        // SAFETY: what the entry points to is borrowed until this returns.
+        unsafe { perform(transfer.entry(fd, flags), limit) }.or_else(|error| {
+            source.check_open()?;
+            Err(error)
+        })
+    }
 
-/// `sendmsg(2)`, without SIGPIPE.
-///
-/// # Safety
-/// What `message` points to is valid for the call.
-pub(crate) unsafe fn send_message(
-    fd: BorrowedFd<'_>,
-    message: &libc::msghdr,
-    flags: i32,
-    limit: Limit,
-) -> io::Result<usize> {
-    let entry = opcode::SendMsg::new(types::Fd(fd.as_raw_fd()), message);
-    let entry = entry.flags((flags | libc::MSG_NOSIGNAL) as u32);
-    // SAFETY: the message is borrowed until this returns; the rest is the caller's promise.
-    unsafe { perform(entry.build(), limit) }
+    fn end_waits(&self, source: &Source) {
+        if keeper::is_there() {
+            // It fails if there is none.
+            let _ = cancel_all(source.as_fd());
+        }
+    }
 }
 
 /// Ends every operation in flight on the descriptor's file, with ECANCELED, and says how many. Those
@@ -126,10 +109,4 @@ pub(crate) fn cancel_all(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let which = types::CancelBuilder::fd(types::Fd(fd.as_raw_fd())).all();
     // SAFETY: points to nothing.
     unsafe { perform(opcode::AsyncCancel2::new(which).build(), Limit::Forever) }
-}
-
-/// A buffer's length as the ring has it: longer ones are used in part, as by system calls.
-fn length(length: usize) -> u32 {
-    const LONGEST: usize = 0x7fff_f000;
-    length.min(LONGEST) as u32
 }

@@ -1,0 +1,95 @@
+//! A transfer of bytes through a socket, as a system call and as an operation of the ring.
+
+use core::mem::MaybeUninit;
+use std::io;
+use std::os::fd::RawFd;
+
+use io_uring::{opcode, squeue, types};
+
+use super::Direction;
+use super::source::answer;
+
+/// What goes where.
+pub(crate) enum Transfer<'a> {
+    /// `recv(2)`.
+    Recv(&'a mut [MaybeUninit<u8>]),
+    /// `send(2)`.
+    Send(&'a [u8]),
+    /// `recvmsg(2)`.
+    RecvMessage(&'a mut libc::msghdr),
+    /// `sendmsg(2)`.
+    SendMessage(&'a libc::msghdr),
+}
+
+impl Transfer<'_> {
+    pub(crate) fn direction(&self) -> Direction {
+        match self {
+            Transfer::Recv(_) | Transfer::RecvMessage(_) => Direction::Read,
+            Transfer::Send(_) | Transfer::SendMessage(_) => Direction::Write,
+        }
+    }
+
+    /// A broken pipe is an error here, not a signal.
+    fn flags(&self, flags: i32) -> i32 {
+        match self.direction() {
+            Direction::Read => flags,
+            Direction::Write => flags | libc::MSG_NOSIGNAL,
+        }
+    }
+
+    /// Whether an answer of `count` says that nothing is left of a stream's bytes: less than was
+    /// asked for, but not the end, which stays.
+    pub(crate) fn empties(&self, flags: i32, count: usize) -> bool {
+        match self {
+            Transfer::Recv(buffer) => {
+                flags & libc::MSG_PEEK == 0 && 0 < count && count < buffer.len()
+            }
+            _ => false,
+        }
+    }
+
+    /// The system call, which does not block.
+    ///
+    /// # Safety
+    /// What a message points to is valid.
+    pub(crate) unsafe fn try_now(&mut self, fd: RawFd, flags: i32) -> io::Result<usize> {
+        let flags = self.flags(flags) | libc::MSG_DONTWAIT;
+        // SAFETY: buffers of their lengths; messages by the caller's promise.
+        answer(unsafe {
+            match self {
+                Transfer::Recv(to) => libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags),
+                Transfer::Send(from) => libc::send(fd, from.as_ptr().cast(), from.len(), flags),
+                Transfer::RecvMessage(message) => libc::recvmsg(fd, *message, flags),
+                Transfer::SendMessage(message) => libc::sendmsg(fd, *message, flags),
+            }
+        })
+    }
+
+    /// The ring's entry, which points to what is borrowed here.
+    pub(crate) fn entry(&mut self, fd: RawFd, flags: i32) -> squeue::Entry {
+        /// The most that one system call transfers: so the ring, whose lengths have 32 bits.
+        const LONGEST: usize = 0x7fff_f000;
+        let flags = self.flags(flags);
+        let fd = types::Fd(fd);
+        match self {
+            Transfer::Recv(to) => {
+                let length = to.len().min(LONGEST) as u32;
+                let entry = opcode::Recv::new(fd, to.as_mut_ptr().cast(), length);
+                entry.flags(flags).build()
+            }
+            Transfer::Send(from) => {
+                let length = from.len().min(LONGEST) as u32;
+                let entry = opcode::Send::new(fd, from.as_ptr(), length);
+                entry.flags(flags).build()
+            }
+            Transfer::RecvMessage(message) => {
+                let entry = opcode::RecvMsg::new(fd, *message);
+                entry.flags(flags as u32).build()
+            }
+            Transfer::SendMessage(message) => {
+                let entry = opcode::SendMsg::new(fd, *message);
+                entry.flags(flags as u32).build()
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! [`UdpSocket`]: std's, on a [`Socket`].
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use super::internet_address;
+use super::macros::{options, socket_type, timeouts};
+use super::socket::Socket;
+
+/// A UDP socket: [`std::net::UdpSocket`], which blocks only the calling thread.
+///
+/// ```
+/// use greenthread::net::UdpSocket;
+///
+/// let server = UdpSocket::bind("127.0.0.1:0")?;
+/// let client = UdpSocket::bind("127.0.0.1:0")?;
+/// client.send_to(b"ping", server.local_addr()?)?;
+///
+/// let mut buffer = [0; 64];
+/// let (count, sender) = server.recv_from(&mut buffer)?;
+/// assert_eq!((&buffer[..count], sender), (&b"ping"[..], client.local_addr()?));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct UdpSocket(Socket);
+
+impl UdpSocket {
+    /// A socket at the first of the addresses that can be had. Port 0 lets the system choose one.
+    ///
+    /// ```
+    /// use greenthread::net::UdpSocket;
+    ///
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// assert_ne!(socket.local_addr()?.port(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of the last address, or of the resolution;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
+        let socket = crate::blocking(|| std::net::UdpSocket::bind(addr))?;
+        Ok(UdpSocket(Socket::fresh(socket.into())))
+    }
+
+    /// Waits for a datagram; says how long it is and from where. What does not fit into the buffer
+    /// is lost.
+    ///
+    /// ```
+    /// use greenthread::net::UdpSocket;
+    ///
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// let address = socket.local_addr()?;
+    /// socket.send_to(b"to myself", address)?;
+    /// assert_eq!(socket.recv_from(&mut [0; 64])?, (9, address));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `recvfrom(2)`, an earlier datagram's among them.
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let (count, address) = self.0.recv_from(buf, 0)?;
+        Ok((count, internet_address(&address)?))
+    }
+
+    /// As [`recv_from`](UdpSocket::recv_from), but the datagram stays: the next call returns it
+    /// again.
+    ///
+    /// ```
+    /// use greenthread::net::UdpSocket;
+    ///
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// socket.send_to(b"to myself", socket.local_addr()?)?;
+    /// assert_eq!(socket.peek_from(&mut [0; 64])?, socket.recv_from(&mut [0; 64])?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`recv_from`](UdpSocket::recv_from).
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let (count, address) = self.0.recv_from(buf, libc::MSG_PEEK)?;
+        Ok((count, internet_address(&address)?))
+    }
+
+    /// Sends a datagram to the first of the addresses.
+    ///
+    /// ```
+    /// use greenthread::net::UdpSocket;
+    ///
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// assert_eq!(socket.send_to(b"to myself", socket.local_addr()?)?, 9);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `sendto(2)`, or of the resolution; [`InvalidInput`](io::ErrorKind::InvalidInput)
+    /// if there is no address.
+    pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
+        match crate::blocking(|| addr.to_socket_addrs())?.next() {
+            Some(address) => self.0.send_to(buf, &address.into()),
+            None => {
+                let message = "no addresses to send data to";
+                Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+            }
+        }
+    }
+
+    /// Makes the first of the addresses that works the peer: the one for [`send`](UdpSocket::send),
+    /// and the only one to receive from.
+    ///
+    /// ```
+    /// use greenthread::net::UdpSocket;
+    ///
+    /// let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// one.connect(other.local_addr()?)?;
+    /// one.send(b"ping")?;
+    /// assert_eq!(other.recv(&mut [0; 64])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of the last address, or of the resolution;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
+        crate::blocking(|| self.std().connect(addr))
+    }
+
+    /// The peer that [`connect`](UdpSocket::connect) chose.
+    ///
+    /// ```
+    /// use greenthread::net::UdpSocket;
+    /// use std::io::ErrorKind;
+    ///
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// assert_eq!(socket.peer_addr().unwrap_err().kind(), ErrorKind::NotConnected);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is none.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.std().peer_addr()
+    }
+
+    /// Sends a datagram to the peer; see [`connect`](UdpSocket::connect).
+    ///
+    /// ```
+    /// # use greenthread::net::UdpSocket;
+    /// # let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// one.connect(other.local_addr()?)?;
+    /// assert_eq!(one.send(b"ping")?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `send(2)`: also that an earlier datagram was refused.
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.0.send(buf)
+    }
+
+    /// Waits for a datagram, from the peer if there is one; says how long it is. What does not fit
+    /// into the buffer is lost.
+    ///
+    /// ```
+    /// # use greenthread::net::UdpSocket;
+    /// # let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// one.connect(other.local_addr()?)?;
+    /// other.send_to(b"ping", one.local_addr()?)?;
+    /// assert_eq!(one.recv(&mut [0; 64])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `recv(2)`: also that an earlier datagram was refused.
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.recv(buf, 0)
+    }
+
+    /// As [`recv`](UdpSocket::recv), but the datagram stays: the next call returns it again.
+    ///
+    /// ```
+    /// # use greenthread::net::UdpSocket;
+    /// # let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    /// one.connect(other.local_addr()?)?;
+    /// other.send_to(b"ping", one.local_addr()?)?;
+    /// assert_eq!(one.peek(&mut [0; 64])?, one.recv(&mut [0; 64])?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`recv`](UdpSocket::recv).
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.recv(buf, libc::MSG_PEEK)
+    }
+
+    /// Joins a multicast group, on the interface with that address (any if it is unspecified).
+    ///
+    /// ```no_run
+    /// use greenthread::net::{Ipv4Addr, UdpSocket};
+    ///
+    /// let socket = UdpSocket::bind("0.0.0.0:7000")?;
+    /// socket.join_multicast_v4(&Ipv4Addr::new(239, 0, 0, 1), &Ipv4Addr::UNSPECIFIED)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    pub fn join_multicast_v4(&self, multiaddr: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.std().join_multicast_v4(multiaddr, interface)
+    }
+
+    /// Joins a multicast group, on the interface with that index (any if it is 0).
+    ///
+    /// ```no_run
+    /// use greenthread::net::{Ipv6Addr, UdpSocket};
+    ///
+    /// let socket = UdpSocket::bind("[::]:7000")?;
+    /// socket.join_multicast_v6(&Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x123), 0)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    pub fn join_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.std().join_multicast_v6(multiaddr, interface)
+    }
+
+    /// Leaves a group; see [`join_multicast_v4`](UdpSocket::join_multicast_v4).
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    pub fn leave_multicast_v4(&self, multiaddr: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.std().leave_multicast_v4(multiaddr, interface)
+    }
+
+    /// Leaves a group; see [`join_multicast_v6`](UdpSocket::join_multicast_v6).
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    pub fn leave_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.std().leave_multicast_v6(multiaddr, interface)
+    }
+}
+
+/// The start of an example.
+macro_rules! setup {
+    ($address:literal) => {
+        concat!(
+            r#"let socket = greenthread::net::UdpSocket::bind(""#,
+            $address,
+            r#"")?;"#
+        )
+    };
+}
+socket_type!(UdpSocket(Socket), like std::net::UdpSocket, example setup!("127.0.0.1:0"));
+timeouts!(UdpSocket, example setup!("127.0.0.1:0"));
+options! {
+    UdpSocket, example setup!("127.0.0.1:0");
+    /// Sets the time to live of packets from this socket (`IP_TTL`).
+    ttl, set_ttl: u32 = 100;
+    /// Sets whether the socket may send to broadcast addresses (`SO_BROADCAST`).
+    broadcast, set_broadcast: bool = true;
+    /// Sets whether what is sent to a group comes back to members here (`IP_MULTICAST_LOOP`).
+    multicast_loop_v4, set_multicast_loop_v4: bool = false;
+    /// Sets the time to live of packets that are sent to a group (`IP_MULTICAST_TTL`).
+    multicast_ttl_v4, set_multicast_ttl_v4: u32 = 2;
+}
+options! {
+    UdpSocket, example setup!("[::1]:0");
+    /// Sets whether what is sent to a group comes back to members here (`IPV6_MULTICAST_LOOP`).
+    multicast_loop_v6, set_multicast_loop_v6: bool = false;
+}

@@ -1,0 +1,3 @@
+//! What only some systems have, as in [`std::os`].
+
+pub mod unix;

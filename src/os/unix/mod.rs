@@ -1,0 +1,4 @@
+//! What Unix has, as in [`std::os::unix`].
+
+#[allow(unsafe_code, reason = "descriptors")]
+pub mod net;

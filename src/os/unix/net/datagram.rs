@@ -1,0 +1,270 @@
+//! [`UnixDatagram`]: std's, on a [`Socket`].
+
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net as unix;
+use std::path::Path;
+use std::time::Duration;
+
+use socket2::{SockAddr, SockRef};
+
+use super::{SocketAddr, unix_address};
+use crate::net::macros::{shutdown, socket_type, timeouts};
+use crate::net::socket::Socket;
+
+/// A Unix datagram socket: [`std::os::unix::net::UnixDatagram`], which blocks only the calling
+/// thread.
+///
+/// ```
+/// use greenthread::os::unix::net::UnixDatagram;
+///
+/// let path = std::env::temp_dir().join(format!("datagram-{}", std::process::id()));
+/// let server = UnixDatagram::bind(&path)?;
+/// UnixDatagram::unbound()?.send_to(b"ping", &path)?;
+///
+/// let mut buffer = [0; 64];
+/// let (count, sender) = server.recv_from(&mut buffer)?;
+/// assert_eq!(&buffer[..count], b"ping");
+/// assert!(sender.is_unnamed());
+/// std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct UnixDatagram(Socket);
+
+impl UnixDatagram {
+    fn fresh(socket: unix::UnixDatagram) -> UnixDatagram {
+        UnixDatagram(Socket::fresh(socket.into()))
+    }
+
+    /// A socket at that path, where it appears. It stays when this is dropped.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::UnixDatagram;
+    ///
+    /// let path = std::env::temp_dir().join(format!("bound-{}", std::process::id()));
+    /// let socket = UnixDatagram::bind(&path)?;
+    /// assert_eq!(socket.local_addr()?.as_pathname(), Some(&*path));
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `bind(2)`: also that there is something at the path.
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
+        unix::UnixDatagram::bind(path).map(Self::fresh)
+    }
+
+    /// A socket at that address.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::{SocketAddr, UnixDatagram};
+    /// use std::os::linux::net::SocketAddrExt;
+    ///
+    /// let name = format!("bind_addr-{}", std::process::id());
+    /// let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    /// assert_eq!(socket.local_addr()?.as_abstract_name(), Some(name.as_bytes()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `bind(2)`.
+    pub fn bind_addr(socket_addr: &SocketAddr) -> io::Result<UnixDatagram> {
+        unix::UnixDatagram::bind_addr(socket_addr).map(Self::fresh)
+    }
+
+    /// A socket without an address: to send from.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::UnixDatagram;
+    ///
+    /// assert!(UnixDatagram::unbound()?.local_addr()?.is_unnamed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There are no more descriptors.
+    pub fn unbound() -> io::Result<UnixDatagram> {
+        unix::UnixDatagram::unbound().map(Self::fresh)
+    }
+
+    /// Two sockets that are connected to each other.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::UnixDatagram;
+    ///
+    /// let (one, other) = UnixDatagram::pair()?;
+    /// one.send(b"ping")?;
+    /// assert_eq!(other.recv(&mut [0; 64])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There are no more descriptors.
+    pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
+        let (one, other) = unix::UnixDatagram::pair()?;
+        Ok((Self::fresh(one), Self::fresh(other)))
+    }
+
+    /// Makes the socket at that path the peer: the one for [`send`](UnixDatagram::send), and the
+    /// only one to receive from.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::UnixDatagram;
+    ///
+    /// let path = std::env::temp_dir().join(format!("peer-{}", std::process::id()));
+    /// let server = UnixDatagram::bind(&path)?;
+    /// let client = UnixDatagram::unbound()?;
+    /// client.connect(&path)?;
+    /// client.send(b"ping")?;
+    /// assert_eq!(server.recv(&mut [0; 64])?, 4);
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        self.std().connect(path)
+    }
+
+    /// Makes the socket at that address the peer; see [`connect`](UnixDatagram::connect).
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    pub fn connect_addr(&self, socket_addr: &SocketAddr) -> io::Result<()> {
+        self.std().connect_addr(socket_addr)
+    }
+
+    /// The peer's address; see [`connect`](UnixDatagram::connect).
+    ///
+    /// # Errors
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is none.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.std().peer_addr()
+    }
+
+    /// Waits for a datagram; says how long it is and from where. What does not fit into the buffer
+    /// is lost.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::UnixDatagram;
+    ///
+    /// let (one, other) = UnixDatagram::pair()?;
+    /// one.send(b"ping")?;
+    /// let (count, sender) = other.recv_from(&mut [0; 64])?;
+    /// assert!(count == 4 && sender.is_unnamed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `recvfrom(2)`.
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let (count, address) = self.receive(buf)?;
+        Ok((count, unix_address(&address)?))
+    }
+
+    /// Waits for a datagram; says how long it is. What does not fit into the buffer is lost.
+    ///
+    /// ```
+    /// # use greenthread::os::unix::net::UnixDatagram;
+    /// # let (one, other) = UnixDatagram::pair()?;
+    /// one.send(b"ping")?;
+    /// assert_eq!(other.recv(&mut [0; 64])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `recv(2)`.
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.receive(buf).map(|(count, _)| count)
+    }
+
+    /// Sends a datagram to the socket at that path.
+    ///
+    /// ```
+    /// # use greenthread::os::unix::net::UnixDatagram;
+    /// let path = std::env::temp_dir().join(format!("send_to-{}", std::process::id()));
+    /// let _server = UnixDatagram::bind(&path)?;
+    /// assert_eq!(UnixDatagram::unbound()?.send_to(b"ping", &path)?, 4);
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `sendto(2)`.
+    pub fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
+        self.send_blocking(|| self.std().send_to(buf, path))
+    }
+
+    /// Sends a datagram to the socket at that address.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::{SocketAddr, UnixDatagram};
+    /// use std::os::linux::net::SocketAddrExt;
+    ///
+    /// let name = format!("send_to_addr-{}", std::process::id());
+    /// let server = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    /// UnixDatagram::unbound()?.send_to_addr(b"ping", &server.local_addr()?)?;
+    /// assert_eq!(server.recv(&mut [0; 64])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `sendto(2)`.
+    pub fn send_to_addr(&self, buf: &[u8], socket_addr: &SocketAddr) -> io::Result<usize> {
+        self.send_blocking(|| self.std().send_to_addr(buf, socket_addr))
+    }
+
+    /// Whether there is room in the queue of a socket that is not the peer is nothing that one can
+    /// wait for but by this call, which obeys the time-out and the mode.
+    fn send_blocking(&self, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+        self.0.unless_closed(|| crate::blocking(send))
+    }
+
+    /// Sends a datagram to the peer; see [`connect`](UnixDatagram::connect).
+    ///
+    /// ```
+    /// # use greenthread::os::unix::net::UnixDatagram;
+    /// # let (one, _other) = UnixDatagram::pair()?;
+    /// assert_eq!(one.send(b"ping")?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `send(2)`.
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        self.0
+            .write_with(|| SockRef::from(&self.0).send_with_flags(buf, flags))
+    }
+
+    /// By a call each time, for the ring does not do what this needs. Where nothing is left of a
+    /// socket that was shut down, a call that does not block finds nothing instead of the end. And
+    /// Linux 6 sends an empty datagram if it had to wait for room in the peer's queue.
+    fn receive(&self, buf: &mut [u8]) -> io::Result<(usize, SockAddr)> {
+        // SAFETY: the same bytes; the kernel writes no uninitialised ones.
+        let buf = unsafe { &mut *(buf as *mut [u8] as *mut [MaybeUninit<u8>]) };
+        let socket = SockRef::from(&self.0);
+        self.0.read_with(
+            || match socket.recv_from_with_flags(buf, libc::MSG_DONTWAIT) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.0.is_ended() => {
+                    Ok((0, SockAddr::unix("")?))
+                }
+                answer => answer,
+            },
+        )
+    }
+}
+
+/// The start of an example.
+macro_rules! setup {
+    () => {
+        "let (socket, _peer) = greenthread::os::unix::net::UnixDatagram::pair()?;"
+    };
+}
+socket_type!(UnixDatagram(Socket), like unix::UnixDatagram, example setup!());
+timeouts!(UnixDatagram, example setup!());
+shutdown!(UnixDatagram, example setup!());

@@ -1,0 +1,114 @@
+//! [`UnixStream`]: std's, on a [`Socket`].
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net as unix;
+use std::path::Path;
+use std::time::Duration;
+
+use super::SocketAddr;
+use crate::net::macros::{shutdown, socket_type, stream, timeouts};
+use crate::net::socket::Socket;
+
+/// A Unix stream socket: [`std::os::unix::net::UnixStream`], which blocks only the calling thread.
+///
+/// ```
+/// use greenthread::os::unix::net::UnixStream;
+/// use std::io::{Read, Write};
+///
+/// let (mut one, mut other) = UnixStream::pair()?;
+/// one.write_all(b"ping")?;
+/// let mut word = [0; 4];
+/// other.read_exact(&mut word)?;
+/// assert_eq!(&word, b"ping");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct UnixStream(pub(super) Socket);
+
+impl UnixStream {
+    /// Connects to the socket at that path.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::{UnixListener, UnixStream};
+    ///
+    /// let path = std::env::temp_dir().join(format!("connect-{}", std::process::id()));
+    /// let _listener = UnixListener::bind(&path)?;
+    /// let stream = UnixStream::connect(&path)?;
+    /// assert_eq!(stream.peer_addr()?.as_pathname(), Some(&*path));
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
+        Self::connect_with(|| unix::UnixStream::connect(path))
+    }
+
+    /// Connects to the socket at that address.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+    /// use std::os::linux::net::SocketAddrExt;
+    ///
+    /// let name = format!("connect_addr-{}", std::process::id());
+    /// let address = SocketAddr::from_abstract_name(&name)?;
+    /// let _listener = UnixListener::bind_addr(&address)?;
+    /// let _stream = UnixStream::connect_addr(&address)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    pub fn connect_addr(socket_addr: &SocketAddr) -> io::Result<UnixStream> {
+        Self::connect_with(|| unix::UnixStream::connect_addr(socket_addr))
+    }
+
+    /// It is rare that connecting must wait, as it does when the listener's queue is full. Then
+    /// there is no readiness to wait for, only the call that blocks.
+    fn connect_with(
+        connect: impl FnOnce() -> io::Result<unix::UnixStream>,
+    ) -> io::Result<UnixStream> {
+        let stream = crate::blocking(connect)?;
+        Ok(UnixStream(Socket::fresh(stream.into())))
+    }
+
+    /// Two streams that are connected to each other.
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::UnixStream;
+    ///
+    /// let (one, _other) = UnixStream::pair()?;
+    /// assert!(one.local_addr()?.is_unnamed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There are no more descriptors.
+    pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
+        let (one, other) = unix::UnixStream::pair()?;
+        let fresh = |stream: unix::UnixStream| UnixStream(Socket::fresh(stream.into()));
+        Ok((fresh(one), fresh(other)))
+    }
+
+    /// The peer's address; see [`connect`](UnixStream::connect).
+    ///
+    /// # Errors
+    /// Those of `getpeername(2)`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.std().peer_addr()
+    }
+}
+
+/// The start of an example.
+macro_rules! setup {
+    () => {
+        "let (socket, _peer) = greenthread::os::unix::net::UnixStream::pair()?;"
+    };
+}
+socket_type!(UnixStream(Socket), like unix::UnixStream, example setup!());
+timeouts!(UnixStream, example setup!());
+shutdown!(UnixStream, example setup!());
+stream!(UnixStream);
