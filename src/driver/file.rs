@@ -32,8 +32,8 @@ use std::path::Path;
 use super::source::{answer, uninterrupted};
 use super::{has_ring_for_files, uring};
 use crate::atomic::{AtomicU8, Ordering};
-use crate::blocking;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::{blocking, current};
 
 /// The most buffers that the kernel takes at once.
 const MAX_BUFFERS: usize = 1024;
@@ -125,6 +125,7 @@ pub(crate) fn read(
             }
             let is_end = offset.is_some_and(|offset| !(offset + done as u64).is_multiple_of(PAGE));
             if done == wanted || is_end {
+                drop(current::enter()); // where a thread whose time is up gives way
                 return Ok(done);
             }
         }
