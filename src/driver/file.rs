@@ -1,63 +1,84 @@
-//! Files: the few operations that a driver may take over. Without one they are announced blocking
-//! calls, but for what needs no waiting at all.
+//! Files: the few operations that the ring takes over where a cluster has it. Without one they are
+//! announced blocking calls, but for what needs no waiting at all.
 //!
 //! A read that finds its data in the page cache is one system call (`preadv2` with `RWF_NOWAIT`)
-//! and no switch. Only what is not there is read by a call that blocks.
+//! and no switch. Only what is not there is read by the ring, or by a call that blocks.
 //!
-//! | [`Cache`] | | reads |
-//! |---|---|---|
-//! | `UNKNOWN` | nobody has read yet | ask, and go on |
-//! | `TRIED` | a regular file, not `O_DIRECT` | the page cache first |
-//! | `LEFT` | anything else | block |
+//! | [`Nature`] | | reads | the ring |
+//! |---|---|---|---|
+//! | `UNKNOWN` | nobody has asked yet | ask, and go on | |
+//! | `CACHED` | a regular file | the page cache first | reads and writes |
+//! | `DIRECT` | one with `O_DIRECT`, or whose file system has no such call | block | reads and writes |
+//! | `OTHER` | anything else | block | does not |
 //!
 //! Invariants:
 //! 1. A read of a regular file is as long as std's: what the page cache has only a part of is
 //!    completed. A shorter one has met the end of the file.
 //! 2. Anything but a regular file is read once a call: it may have records, or an end that is told
 //!    once (a terminal). With `O_DIRECT` there is no page cache, and `RWF_NOWAIT` would wait.
+//! 3. Calls at the file's own position take turns, as the kernel has it for `read(2)` and
+//!    `write(2)`, but not for the ring: so they take turns here. Only those on regular files:
+//!    others have no position, and may wait for each other.
 //!
-//! Memory orderings: Relaxed; the state is a hint and guards nothing.
+//! Memory orderings: Relaxed; the nature is a hint and guards nothing.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::fs::Metadata;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use super::source::answer;
+use super::source::{answer, uninterrupted};
+use super::{has_ring_for_files, uring};
 use crate::atomic::{AtomicU8, Ordering};
 use crate::blocking;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most buffers that the kernel takes at once.
 const MAX_BUFFERS: usize = 1024;
 /// Reads that the page cache cuts short end where a page does.
 const PAGE: u64 = 4096;
 
-/// Whether reads of a file try the page cache.
+/// What kind of file it is, and whose turn it is at its position. Copies of a descriptor share it.
 #[derive(Debug)]
-pub(crate) struct Cache(AtomicU8);
+pub(crate) struct Nature {
+    kind: AtomicU8,
+    position: Mutex<()>,
+}
 
-impl Cache {
+impl Nature {
     const UNKNOWN: u8 = 0;
-    const TRIED: u8 = 1;
-    const LEFT: u8 = 2;
+    const CACHED: u8 = 1;
+    const DIRECT: u8 = 2;
+    const OTHER: u8 = 3;
 
-    pub(crate) const fn new() -> Cache {
-        Cache(AtomicU8::new(Cache::UNKNOWN))
-    }
-
-    fn is_tried(&self, fd: BorrowedFd<'_>) -> bool {
-        match self.0.load(Ordering::Relaxed) {
-            Cache::UNKNOWN => {
-                let tried = is_regular(fd) && !is_direct(fd);
-                let state = if tried { Cache::TRIED } else { Cache::LEFT };
-                self.0.store(state, Ordering::Relaxed);
-                tried
-            }
-            state => state == Cache::TRIED,
+    pub(crate) const fn new() -> Nature {
+        Nature {
+            kind: AtomicU8::new(Nature::UNKNOWN),
+            position: Mutex::new(()),
         }
     }
 
-    fn leave(&self) {
-        self.0.store(Cache::LEFT, Ordering::Relaxed);
+    fn of(&self, fd: BorrowedFd<'_>) -> u8 {
+        match self.kind.load(Ordering::Relaxed) {
+            Nature::UNKNOWN => {
+                let kind = match (is_regular(fd), is_direct(fd)) {
+                    (true, false) => Nature::CACHED,
+                    (true, true) => Nature::DIRECT,
+                    (false, _) => Nature::OTHER,
+                };
+                self.kind.store(kind, Ordering::Relaxed);
+                kind
+            }
+            kind => kind,
+        }
+    }
+
+    /// It is not the turn of another call at the position, if that is where the call is.
+    fn turn(&self, kind: u8, offset: Option<u64>) -> Option<MutexGuard<'_, ()>> {
+        (kind != Nature::OTHER && offset.is_none())
+            .then(|| self.position.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -79,11 +100,13 @@ pub(crate) fn read(
     fd: BorrowedFd<'_>,
     mut buffers: &mut [IoSliceMut<'_>],
     offset: Option<u64>,
-    cache: &Cache,
+    nature: &Nature,
 ) -> io::Result<usize> {
     let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    let kind = nature.of(fd);
+    let _turn = nature.turn(kind, offset);
     let mut done = 0;
-    if wanted != 0 && cache.is_tried(fd) {
+    if wanted != 0 && kind == Nature::CACHED {
         loop {
             let at = offset.map(|offset| offset + done as u64);
             match read_once(fd, buffers, at, libc::RWF_NOWAIT) {
@@ -94,7 +117,8 @@ pub(crate) fn read(
                 }
                 Err(error) => {
                     if error.kind() != io::ErrorKind::WouldBlock {
-                        cache.leave(); // not for this file system, or the next call says why
+                        // Not for this file system, or the next call says why.
+                        nature.kind.store(Nature::DIRECT, Ordering::Relaxed);
                     }
                     break;
                 }
@@ -106,7 +130,13 @@ pub(crate) fn read(
         }
     }
     let at = offset.map(|offset| offset + done as u64);
-    match blocking(|| read_once(fd, buffers, at, 0)) {
+    let rest = match kind {
+        Nature::CACHED | Nature::DIRECT if has_ring_for_files() => {
+            uring::file::read(fd, buffers, at.map(checked).transpose()?)
+        }
+        _ => blocking(|| read_once(fd, buffers, at, 0)),
+    };
+    match rest {
         Err(_) if done != 0 => Ok(done),
         rest => Ok(done + rest?),
     }
@@ -136,10 +166,16 @@ pub(crate) fn write(
     fd: BorrowedFd<'_>,
     buffers: &[IoSlice<'_>],
     offset: Option<u64>,
+    nature: &Nature,
 ) -> io::Result<usize> {
+    let kind = nature.of(fd);
+    let _turn = nature.turn(kind, offset);
+    let offset = offset.map(checked).transpose()?;
+    if kind != Nature::OTHER && has_ring_for_files() {
+        return uring::file::write(fd, buffers, offset);
+    }
     let count = buffers.len().min(MAX_BUFFERS) as i32;
     let (fd, vectors) = (fd.as_raw_fd(), buffers.as_ptr().cast());
-    let offset = offset.map(checked).transpose()?;
     // SAFETY: `IoSlice` has the layout of an `iovec`.
     blocking(|| unsafe {
         answer(match offset {
@@ -156,33 +192,49 @@ fn checked(offset: u64) -> io::Result<libc::off_t> {
 
 /// Waits until what was written is on the disk.
 pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> io::Result<()> {
+    if has_ring_for_files() {
+        return uring::file::sync(fd, data_only);
+    }
     let fd = fd.as_raw_fd();
-    uninterrupted(|| {
-        // SAFETY: a system call.
-        blocking(|| unsafe {
-            match data_only {
-                true => libc::fdatasync(fd),
-                false => libc::fsync(fd),
-            }
-        })
-    })
-    .map(drop)
+    // SAFETY: a system call.
+    let call = || unsafe {
+        answer(match data_only {
+            true => libc::fdatasync(fd),
+            false => libc::fsync(fd),
+        } as isize)
+    };
+    uninterrupted(|| blocking(call)).map(drop)
 }
 
 /// Opens `path`; the descriptor is closed on exec.
 pub(crate) fn open(path: &CStr, flags: i32, mode: libc::mode_t) -> io::Result<OwnedFd> {
     let flags = flags | libc::O_CLOEXEC;
+    if has_ring_for_files() {
+        return uring::file::open(path, flags, mode);
+    }
     // SAFETY: a valid path.
-    let fd = uninterrupted(|| blocking(|| unsafe { libc::open(path.as_ptr(), flags, mode) }))?;
+    let call = || unsafe { answer(libc::open(path.as_ptr(), flags, mode) as isize) };
+    let fd = uninterrupted(|| blocking(call))?;
     // SAFETY: just made.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-fn uninterrupted(mut call: impl FnMut() -> i32) -> io::Result<i32> {
-    loop {
-        match answer(call() as isize) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            answer => return Ok(answer? as i32),
-        }
+/// What the system knows about `path`, or about the link that it is.
+///
+/// Metadata can only be made by std. So the ring asks first, which may have to wait for the disk;
+/// then std finds the answer in memory.
+pub(crate) fn metadata(path: &Path, follow: bool) -> io::Result<Metadata> {
+    let ask = || match follow {
+        true => std::fs::metadata(path),
+        false => std::fs::symlink_metadata(path),
+    };
+    if has_ring_for_files()
+        && let Ok(name) = CString::new(path.as_os_str().as_bytes())
+    {
+        let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
+        // What is wrong, std finds too.
+        let _ = uring::file::statx(&name, flags);
+        return ask();
     }
+    blocking(ask)
 }

@@ -262,13 +262,18 @@ impl fmt::Debug for Source {
 }
 
 /// The answer of `call` when no signal came between.
-pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             answer => return answer,
         }
     }
+}
+
+/// The answer of a system call of libc.
+pub(crate) fn answer(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
 pub(super) fn says_would_block(error: &io::Error) -> bool {

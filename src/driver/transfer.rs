@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use io_uring::{opcode, squeue, types};
 
 use super::Direction;
+use super::source::answer;
 
 /// What goes where.
 pub(crate) enum Transfer<'a> {
@@ -54,15 +55,14 @@ impl Transfer<'_> {
     pub(crate) unsafe fn try_now(&mut self, fd: RawFd, flags: i32) -> io::Result<usize> {
         let flags = self.flags(flags) | libc::MSG_DONTWAIT;
         // SAFETY: buffers of their lengths; messages by the caller's promise.
-        let result = unsafe {
+        answer(unsafe {
             match self {
                 Transfer::Recv(to) => libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags),
                 Transfer::Send(from) => libc::send(fd, from.as_ptr().cast(), from.len(), flags),
                 Transfer::RecvMessage(message) => libc::recvmsg(fd, *message, flags),
                 Transfer::SendMessage(message) => libc::sendmsg(fd, *message, flags),
             }
-        };
-        usize::try_from(result).map_err(|_| io::Error::last_os_error())
+        })
     }
 
     /// The ring's entry, which points to what is borrowed here.

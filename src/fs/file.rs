@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::SystemTime;
 use std::{fmt, fs};
 
 use super::OpenOptions;
 use crate::blocking;
-use crate::driver::file::{self, Cache};
+use crate::driver::file::{self, Nature};
 use crate::io::macros::{read_by_reference, write_by_reference};
 
 /// An open file, as [`std::fs::File`]: its calls block the green thread only.
@@ -49,7 +50,7 @@ use crate::io::macros::{read_by_reference, write_by_reference};
 /// ```
 pub struct File {
     std: fs::File,
-    cache: Cache,
+    nature: Arc<Nature>,
 }
 
 /// Methods that std's file has too, each an announced blocking call.
@@ -157,7 +158,9 @@ impl File {
     /// # Errors
     /// There are no more descriptors.
     pub fn try_clone(&self) -> io::Result<File> {
-        self.std.try_clone().map(File::from)
+        let std = self.std.try_clone()?;
+        let nature = self.nature.clone();
+        Ok(File { std, nature })
     }
 
     /// Space for what is left of the file; std's file reserves it, too.
@@ -184,7 +187,7 @@ impl Read for &File {
     }
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        file::read(self.as_fd(), buffers, None, &self.cache)
+        file::read(self.as_fd(), buffers, None, &self.nature)
     }
 
     fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
@@ -204,7 +207,7 @@ impl Write for &File {
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        file::write(self.as_fd(), buffers, None)
+        file::write(self.as_fd(), buffers, None, &self.nature)
     }
 
     /// Does nothing: nothing is held back.
@@ -231,11 +234,16 @@ impl Seek for File {
 impl FileExt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let buffers = &mut [IoSliceMut::new(buffer)];
-        file::read(self.as_fd(), buffers, Some(offset), &self.cache)
+        file::read(self.as_fd(), buffers, Some(offset), &self.nature)
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
-        file::write(self.as_fd(), &[IoSlice::new(buffer)], Some(offset))
+        file::write(
+            self.as_fd(),
+            &[IoSlice::new(buffer)],
+            Some(offset),
+            &self.nature,
+        )
     }
 }
 
@@ -247,8 +255,8 @@ impl fmt::Debug for File {
 
 impl From<fs::File> for File {
     fn from(std: fs::File) -> File {
-        let cache = Cache::new();
-        File { std, cache }
+        let nature = Arc::new(Nature::new());
+        File { std, nature }
     }
 }
 

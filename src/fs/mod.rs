@@ -46,6 +46,7 @@ pub use self::dir::{DirBuilder, DirEntry, ReadDir};
 pub use self::file::File;
 pub use self::options::OpenOptions;
 use crate::blocking;
+use crate::driver;
 
 /// Functions of std's with the same name and arguments, each an announced blocking call.
 macro_rules! announced {
@@ -117,12 +118,6 @@ announced! {
     /// Those of `link(2)`.
     fn hard_link(original: P, link: Q) -> ();
 
-    /// What the system knows about the path, links followed.
-    ///
-    /// # Errors
-    /// Those of `statx(2)`.
-    fn metadata(path: P) -> Metadata;
-
     /// What a symbolic link says.
     ///
     /// # Errors
@@ -166,12 +161,22 @@ announced! {
     #[deprecated(note = "as in std: use `std::os::unix::fs::symlink`")]
     #[allow(deprecated)]
     fn soft_link(original: P, link: Q) -> ();
+}
 
-    /// What the system knows about the path; of a symbolic link, about the link itself.
-    ///
-    /// # Errors
-    /// Those of `statx(2)`.
-    fn symlink_metadata(path: P) -> Metadata;
+/// What the system knows about the path, links followed.
+///
+/// # Errors
+/// Those of `statx(2)`.
+pub fn metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
+    driver::file::metadata(path.as_ref(), true)
+}
+
+/// What the system knows about the path; of a symbolic link, about the link itself.
+///
+/// # Errors
+/// Those of `statx(2)`.
+pub fn symlink_metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
+    driver::file::metadata(path.as_ref(), false)
 }
 
 /// All of a file.

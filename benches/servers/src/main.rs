@@ -8,7 +8,8 @@
 //! | file | what |
 //! |---|---|
 //! | `main` | the command line |
-//! | `part`, `compare` | what there is to measure; rounds and the table |
+//! | `part`, `measure` | what there is to measure, and how |
+//! | `compare` | rounds and the table |
 //! | `contender`, `process` | who is measured; its process, and what the kernel says about it |
 //! | `load`, `exchange` | the load generator; requests and the replies to expect |
 //! | `plain`, `on_std`, `on_greenthread` | one program, imported twice |
@@ -28,6 +29,7 @@ mod exchange;
 mod go;
 mod http;
 mod load;
+mod measure;
 mod on_greenthread;
 mod on_hyper;
 mod on_std;
@@ -82,6 +84,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match *words {
+        ["--help"] => {
+            println!("{USAGE}");
+            Some(())
+        }
         ["serve", ref rest @ ..] => serve::run(rest),
         ["read", ref rest @ ..] => read::run(rest),
         _ => parse(&args).map(|options| {

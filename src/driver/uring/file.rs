@@ -4,7 +4,7 @@
 //! the kernel does on threads of its own.
 
 use std::ffi::CStr;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -13,28 +13,39 @@ use io_uring::{opcode, types};
 use super::perform;
 use crate::driver::Limit;
 
-/// As an offset: where the file's own position is, which moves on. Calls at the same time may then
-/// see the same position: the ring does not lock it as read(2) does.
-pub(crate) const POSITION: u64 = u64::MAX;
-
-/// `pread(2)`.
-pub(crate) fn read_at(
+/// `preadv(2)`, or `readv(2)`: at the file's position, which then moves. The ring does not lock that
+/// as `read(2)` does: calls there must take turns.
+pub(crate) fn read(
     fd: BorrowedFd<'_>,
-    buffer: &mut [MaybeUninit<u8>],
-    offset: u64,
+    buffers: &mut [IoSliceMut<'_>],
+    offset: Option<i64>,
 ) -> io::Result<usize> {
-    let place = buffer.as_mut_ptr().cast();
-    let entry = opcode::Read::new(types::Fd(fd.as_raw_fd()), place, length(buffer.len()));
-    // SAFETY: the buffer is borrowed until this returns.
-    unsafe { perform(entry.offset(offset).build(), Limit::Forever) }
+    let (place, count) = (buffers.as_mut_ptr().cast(), count(buffers.len()));
+    let entry = opcode::Readv::new(types::Fd(fd.as_raw_fd()), place, count);
+    // SAFETY: `IoSliceMut` has the layout of an `iovec`; the buffers are borrowed until this returns.
+    unsafe { perform(entry.offset(place_of(offset)).build(), Limit::Forever) }
 }
 
-/// `pwrite(2)`.
-pub(crate) fn write_at(fd: BorrowedFd<'_>, buffer: &[u8], offset: u64) -> io::Result<usize> {
-    let (place, length) = (buffer.as_ptr(), length(buffer.len()));
-    let entry = opcode::Write::new(types::Fd(fd.as_raw_fd()), place, length);
-    // SAFETY: the buffer is borrowed until this returns.
-    unsafe { perform(entry.offset(offset).build(), Limit::Forever) }
+/// `pwritev(2)`, or `writev(2)`, as [`read`].
+pub(crate) fn write(
+    fd: BorrowedFd<'_>,
+    buffers: &[IoSlice<'_>],
+    offset: Option<i64>,
+) -> io::Result<usize> {
+    let (place, count) = (buffers.as_ptr().cast(), count(buffers.len()));
+    let entry = opcode::Writev::new(types::Fd(fd.as_raw_fd()), place, count);
+    // SAFETY: `IoSlice` has the layout of an `iovec`; the buffers are borrowed until this returns.
+    unsafe { perform(entry.offset(place_of(offset)).build(), Limit::Forever) }
+}
+
+/// An offset as the ring has it: where the position is.
+fn place_of(offset: Option<i64>) -> u64 {
+    offset.map_or(u64::MAX, |offset| offset as u64)
+}
+
+/// The kernel takes so many buffers at once.
+fn count(buffers: usize) -> u32 {
+    buffers.min(1024) as u32
 }
 
 /// `fsync(2)`, or `fdatasync(2)`.
@@ -59,27 +70,15 @@ pub(crate) fn open(path: &CStr, flags: i32, mode: libc::mode_t) -> io::Result<Ow
     }
 }
 
-/// `statx(2)`: what `mask` names, of `path` seen from `directory`, or of `directory` itself
-/// (AT_EMPTY_PATH).
-pub(crate) fn statx(
-    directory: Option<BorrowedFd<'_>>,
-    path: &CStr,
-    flags: i32,
-    mask: u32,
-) -> io::Result<libc::statx> {
-    let directory = directory.map_or(libc::AT_FDCWD, |fd| fd.as_raw_fd());
+/// `statx(2)`, for what `stat(2)` says.
+pub(crate) fn statx(path: &CStr, flags: i32) -> io::Result<libc::statx> {
     let mut answer = MaybeUninit::<libc::statx>::zeroed();
     let place = answer.as_mut_ptr().cast();
-    let entry = opcode::Statx::new(types::Fd(directory), path.as_ptr(), place);
+    let entry = opcode::Statx::new(types::Fd(libc::AT_FDCWD), path.as_ptr(), place);
+    let entry = entry.flags(flags).mask(libc::STATX_BASIC_STATS);
     // SAFETY: the path is borrowed and the answer lies here until this returns. Zeroes are valid.
     unsafe {
-        perform(entry.flags(flags).mask(mask).build(), Limit::Forever)?;
+        perform(entry.build(), Limit::Forever)?;
         Ok(answer.assume_init())
     }
-}
-
-/// A buffer's length as the ring has it: longer ones are used in part, as by system calls.
-fn length(length: usize) -> u32 {
-    const LONGEST: usize = 0x7fff_f000;
-    length.min(LONGEST) as u32
 }

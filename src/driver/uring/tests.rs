@@ -2,7 +2,7 @@
 //!
 //! Whatever concerns the whole process runs in one of its own (`alone`).
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -34,6 +34,10 @@ fn recv(
     limit: Limit,
 ) -> io::Result<usize> {
     transfer(fd, Transfer::Recv(buffer), flags, limit)
+}
+
+fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: Option<i64>) -> io::Result<usize> {
+    file::read(fd, &mut [IoSliceMut::new(buffer)], offset)
 }
 
 fn send(fd: BorrowedFd<'_>, buffer: &[u8], flags: i32, limit: Limit) -> io::Result<usize> {
@@ -209,8 +213,8 @@ fn errors_are_the_system_calls() {
     let missing = file::open(c"/there/is/no/such/file", libc::O_RDONLY, 0).unwrap_err();
     assert_eq!(code(missing), libc::ENOENT);
     // SAFETY: an address that nobody may write to.
-    let nowhere = unsafe { std::slice::from_raw_parts_mut(16 as *mut MaybeUninit<u8>, 8) };
-    let fault = file::read_at(file.as_fd(), nowhere, 0).unwrap_err();
+    let nowhere = unsafe { std::slice::from_raw_parts_mut(16 as *mut u8, 8) };
+    let fault = read_at(file.as_fd(), nowhere, Some(0)).unwrap_err();
     assert_eq!(code(fault), libc::EFAULT);
     std::fs::remove_file(_path).unwrap();
 }
@@ -300,25 +304,19 @@ fn files_are_read_and_written() {
         let opened = file::open(&named, libc::O_RDWR | libc::O_CLOEXEC, 0).unwrap();
         let opened = opened.as_fd();
         let mut buffer = [0; 20_000];
-        let length = file::read_at(opened, bytes(&mut buffer), 3).unwrap();
+        let length = read_at(opened, &mut buffer, Some(3)).unwrap();
         assert_eq!(length, 9_997);
         assert!((0..length).all(|i| buffer[i] == byte_at(i + 3)));
-        assert_eq!(file::write_at(opened, b"green", 9_998).unwrap(), 5);
+        assert_eq!(
+            file::write(opened, &[IoSlice::new(b"green")], Some(9_998)).unwrap(),
+            5
+        );
         file::sync(opened, true).unwrap();
         file::sync(opened, false).unwrap();
-        for (directory, name, flags) in [
-            (None, named.as_c_str(), 0),
-            (Some(opened), c"", libc::AT_EMPTY_PATH),
-        ] {
-            let about = file::statx(directory, name, flags, libc::STATX_SIZE).unwrap();
-            assert_eq!(about.stx_size, 10_003);
-        }
+        assert_eq!(file::statx(&named, 0).unwrap().stx_size, 10_003);
         // From the position, twice.
         for expected in [0, 4] {
-            assert_eq!(
-                file::read_at(opened, bytes(&mut buffer[..4]), file::POSITION).unwrap(),
-                4
-            );
+            assert_eq!(read_at(opened, &mut buffer[..4], None).unwrap(), 4);
             assert!((0..4).all(|i| buffer[i] == byte_at(expected + i)));
         }
     })
@@ -496,6 +494,24 @@ fn a_storm_over_a_small_ring() {
     let small = Keeper::start(2).unwrap();
     for green in [true, false] {
         storm(small, green, 30, random.fork());
+    }
+    // A hundred completions at once.
+    let (here, there) = UnixStream::pair().unwrap();
+    let all: Vec<_> = (0..100)
+        .map(|_| {
+            let here = here.try_clone().unwrap();
+            crate::spawn(move || {
+                let mut byte = 0u8;
+                let entry = opcode::Recv::new(types::Fd(here.as_raw_fd()), &mut byte, 1);
+                // SAFETY: the byte lives until it returns.
+                unsafe { operation::perform(small, entry.build(), Limit::Forever) }.unwrap()
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(20));
+    drop(there);
+    for thread in all {
+        assert_eq!(thread.join().unwrap(), 0);
     }
 }
 
@@ -695,12 +711,12 @@ fn measure_random_reads() {
     #[repr(align(4096))]
     struct Page([u8; 4096]);
     type Way = fn(BorrowedFd<'_>, &mut [u8], u64) -> io::Result<usize>;
-    let ring: Way = |fd, buffer, at| file::read_at(fd, bytes(buffer), at);
+    let ring: Way = |fd, buffer, at| read_at(fd, buffer, Some(at as i64));
     let blocking: Way = |fd, buffer, at| {
         let (fd, place, length) = (fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len());
         // SAFETY: a buffer of that length.
         let read = || unsafe { libc::pread(fd, place.cast(), length, at as libc::off_t) };
-        usize::try_from(crate::blocking(read)).map_err(|_| io::Error::last_os_error())
+        crate::driver::source::answer(crate::blocking(read))
     };
     let only = std::env::var("GT_CASE").ok();
     let ways = [("ring", ring), ("blocking", blocking)];

@@ -1,0 +1,80 @@
+//! A synchronous client from elsewhere, `ureq`, in fifty green threads at once.
+//!
+//! `ureq` knows nothing of green threads: it uses std's sockets, and blocks. The runtime notices,
+//! and gives the processor of a thread that blocks in the kernel to another. The server here proves
+//! it: it answers nobody before all fifty have asked, so this ends only if all of them are in the
+//! middle of a request at once, on however few processors.
+//!
+//! ```sh
+//! cargo run --release --example fetch
+//! ```
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use greenthread::sync::Barrier;
+
+const CLIENTS: usize = 50;
+
+/// Answers one request with its path, as soon as `all` have asked.
+fn answer(stream: TcpStream, all: &Barrier) -> io::Result<()> {
+    let mut lines = BufReader::new(&stream).lines();
+    let request = lines.next().ok_or(io::ErrorKind::UnexpectedEof)??;
+    while lines
+        .next()
+        .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
+    {}
+    all.wait();
+    let path = request.split(' ').nth(1).unwrap_or_default();
+    let (status, size) = ("HTTP/1.1 200 OK", path.len());
+    write!(
+        &stream,
+        "{status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n{path}"
+    )
+}
+
+fn serve(listener: TcpListener) {
+    let all = Arc::new(Barrier::new(CLIENTS));
+    for stream in listener.incoming().take(CLIENTS).flatten() {
+        let all = all.clone();
+        greenthread::spawn(move || {
+            if let Err(error) = answer(stream, &all) {
+                eprintln!("server: {error}");
+            }
+        });
+    }
+}
+
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    greenthread::spawn(move || serve(listener));
+    let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(30)));
+    let agent: ureq::Agent = config.build().into();
+
+    let start = Instant::now();
+    let fetch = |number| {
+        let agent = agent.clone();
+        greenthread::spawn(move || {
+            let path = format!("/page/{number}");
+            let mut reply = agent.get(format!("http://{address}{path}")).call()?;
+            match reply.body_mut().read_to_string()? {
+                text if text == path => Ok(()),
+                text => Err(ureq::Error::Io(io::Error::other(format!(
+                    "{path}: got '{text}'"
+                )))),
+            }
+        })
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(fetch).collect();
+    for client in clients {
+        client.join().expect("a client panicked")?;
+    }
+    println!(
+        "{CLIENTS} fetches, all in flight at once, in {:?}",
+        start.elapsed()
+    );
+    Ok(())
+}
