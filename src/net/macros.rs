@@ -242,7 +242,9 @@ macro_rules! options {
                     self.std().$set(value)
                 }
 
-                #[doc = concat!("What [`", stringify!($set), "`][Self::", stringify!($set), "] sets.")]
+                /// What
+                #[doc = concat!("[`", stringify!($set), "`][Self::", stringify!($set), "]")]
+                /// sets.
                 ///
                 /// ```
                 #[doc = $setup]
