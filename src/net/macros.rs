@@ -19,7 +19,7 @@ macro_rules! socket_type {
             /// ```
             #[doc = $setup]
             /// let other = socket.try_clone()?;
-            /// assert_eq!(format!("{:?}", other.local_addr()?), format!("{:?}", socket.local_addr()?));
+            /// other.set_nonblocking(true)?; // both
             /// # Ok::<(), std::io::Error>(())
             /// ```
             ///
@@ -242,7 +242,9 @@ macro_rules! options {
                     self.std().$set(value)
                 }
 
-                #[doc = concat!("What [`", stringify!($set), "`](Self::", stringify!($set), ") sets.")]
+                /// What
+                #[doc = concat!("[`", stringify!($set), "`][Self::", stringify!($set), "]")]
+                /// sets.
                 ///
                 /// ```
                 #[doc = $setup]

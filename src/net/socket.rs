@@ -29,7 +29,8 @@
 //! # Memory orderings
 //! Relaxed: settings are independent words that guard nothing. For invariant 3 the kernel's lock on
 //! the socket orders the store before the shutdown and the load after the call that it ended. A
-//! handle made meanwhile finds `closed` set under the lock of `handles`, or is closed with the rest.
+//! handle made meanwhile finds `closed` set, under the lock of `handles`, or is closed with the
+//! rest.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::marker::PhantomData;
@@ -313,7 +314,8 @@ impl Socket {
     }
 
     /// Writes to a stream. As `send(2)` on a blocking stream does, it takes all unless there is an
-    /// error or the time is up; what was taken until then is said first, the error by the next call.
+    /// error or the time is up; what was taken until then is said first, the error by the next
+    /// call.
     pub(crate) fn send_stream(&self, buffer: &[u8]) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.write_timeout);
         let mut sent = 0;
