@@ -17,8 +17,6 @@ pub(crate) mod epoll;
 pub(crate) mod file;
 mod readiness;
 pub(crate) mod source;
-#[cfg(test)]
-mod tests;
 pub(crate) mod timer;
 mod transfer;
 mod uring;
