@@ -268,3 +268,12 @@ global_asm!(
     compacts = sym greenthread_xsave_compacts,
     preempted = sym crate::sched::preempt::preempted,
 );
+
+/// Asks for the cache line at `address`, which need not be valid.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    // SAFETY: a hint: it reads nothing and never faults.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast())
+    };
+}

@@ -17,14 +17,16 @@ use std::sync::OnceLock;
 
 use super::readiness::Record;
 use super::{Direction, Driver, Kind, Limit, Source, Transfer, would_block};
+use crate::arch;
 use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::policy::fifo::Fifo;
 use crate::sys::clock;
 use crate::sys::epoll::{self, BELL, Event};
 use crate::wait::queue::Waited;
 
-/// Events collected by one call.
-const BATCH: usize = 128;
+/// Events collected by one call. What their threads touch, in the kernel too, must fit into a
+/// processor's own cache: with 128 at once, a request costs a tenth more.
+pub(crate) const BATCH: usize = 32;
 
 const BOTH: i32 =
     libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET;
@@ -173,13 +175,19 @@ impl Turn {
     pub(crate) fn collect(&self, nanos: Option<u64>) -> Fifo {
         let mut places = [Event { events: 0, u64: 0 }; BATCH];
         let mut ready = Fifo::new();
-        for event in self.0.wait(&mut places, nanos) {
-            let (events, token) = (event.events as i32, event.u64);
-            if token == BELL {
+        // With thousands of descriptors all of this is cold: asked for at once, it comes at once.
+        let events = self.0.wait(&mut places, nanos);
+        for event in events {
+            arch::prefetch(core::ptr::without_provenance(event.u64 as usize));
+        }
+        for record in events.iter().filter_map(record_of) {
+            record.read.prefetch();
+        }
+        for event in events {
+            let Some(record) = record_of(event) else {
                 continue;
-            }
-            // SAFETY: a token other than the bell's is the address of a record, exposed in `add`.
-            let record = unsafe { &*core::ptr::with_exposed_provenance::<Record>(token as usize) };
+            };
+            let events = event.events as i32;
             if events & READ != 0 {
                 record.read.announce(events & DOUBT != 0, &mut ready);
             }
@@ -190,6 +198,14 @@ impl Turn {
         READINESS.asked.store(clock::now(), Ordering::Relaxed);
         ready
     }
+}
+
+/// Whom an event concerns; `None`: the bell.
+fn record_of(event: &Event) -> Option<&'static Record> {
+    let token = event.u64;
+    // SAFETY: a token other than the bell's is the address of a record, exposed in `add`.
+    (token != BELL)
+        .then(|| unsafe { &*core::ptr::with_exposed_provenance::<Record>(token as usize) })
 }
 
 impl Drop for Turn {

@@ -91,6 +91,11 @@ impl Readiness {
         })
     }
 
+    /// Asks for the memory of the first in the queue, before `announce` needs it.
+    pub(crate) fn prefetch(&self) {
+        self.queue.prefetch_first();
+    }
+
     /// An event: a call may find something. Those who waited are put into `ready`. Preemption is
     /// off.
     pub(crate) fn announce(&self, doubt: bool, ready: &mut Fifo) {

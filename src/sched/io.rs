@@ -19,7 +19,7 @@
 //! not sleep while the turn is free. A cluster that ends kicks the monitors of all others.
 
 use crate::atomic::Ordering;
-use crate::driver::epoll::readiness;
+use crate::driver::epoll::{BATCH, readiness};
 use crate::policy::{Readied, fifo::Fifo};
 use crate::sched::{Cluster, Machine, Processor};
 use crate::sys::{clock, kernel_thread};
@@ -29,9 +29,10 @@ pub(super) const INTERVAL: u64 = 256;
 /// How long a processor without work looks for events before it sleeps, while that pays: several
 /// times what falling asleep and being woken take.
 const SPIN: u64 = 60_000;
-/// So many at once are worth another processor's waking up. Fewer are run by the one that found
-/// them sooner than another one could; if they take long, the monitor sees that they wait.
-const CROWD: usize = 32;
+/// So many at once, all that a look can find, are worth another processor's waking up. Fewer are
+/// run by the one that found them sooner than another one could; if they take long, the monitor
+/// sees that they wait.
+const CROWD: usize = BATCH;
 /// So long may nobody look while a processor sleeps: then it is told to watch.
 const LATE: u64 = 500_000;
 /// So long may nobody look at all.
@@ -42,6 +43,9 @@ pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
     let count = ready.len();
     let cluster = processor.cluster();
     while let Some(green) = ready.pop() {
+        if count > 1 {
+            green.prefetch();
+        }
         if core::ptr::eq(green.cluster(), cluster) {
             // SAFETY: the caller owns the processor.
             let seat = unsafe { processor.seat() };
