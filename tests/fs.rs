@@ -7,15 +7,15 @@ mod common;
 
 use common::*;
 use greenthread::fs::{self, DirBuilder, File, OpenOptions};
+use greenthread::os::unix::fs::{
+    DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt,
+};
 use std::collections::BTreeSet;
 use std::fs as std_fs;
 use std::io::{
     self, BufRead, BufReader, ErrorKind, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write,
 };
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{
-    DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt,
-};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, SystemTime};
@@ -275,7 +275,7 @@ fn directories_and_names() {
         assert_eq!(fs::metadata(&two).unwrap().nlink(), 2);
         fs::rename(&two, path("three")).unwrap();
         assert!(!fs::exists(&two).unwrap() && fs::exists(path("three")).unwrap());
-        std::os::unix::fs::symlink("one", &link).unwrap();
+        greenthread::os::unix::fs::symlink("one", &link).unwrap();
         assert_eq!(fs::read_link(&link).unwrap(), PathBuf::from("one"));
         assert_eq!(
             fs::canonicalize(&link).unwrap(),
@@ -283,6 +283,7 @@ fn directories_and_names() {
         );
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert!(fs::metadata(&link).unwrap().is_file());
+        greenthread::os::unix::fs::lchown(&link, None, None).unwrap();
         fs::set_permissions(&one, fs::Permissions::from_mode(0o400)).unwrap();
         assert_eq!(fs::metadata(&one).unwrap().mode() & 0o777, 0o400);
         fs::remove_dir(path("a/d")).unwrap();

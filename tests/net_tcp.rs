@@ -6,11 +6,13 @@ mod common;
 mod with_std {
     use std::{net, thread};
     include!("support/net/tcp.rs");
+    include!("support/net/tcp_connect.rs");
 }
 
 mod with_greenthread {
     use greenthread::{self as thread, net};
     include!("support/net/tcp.rs");
+    include!("support/net/tcp_connect.rs");
 }
 
 use common::*;

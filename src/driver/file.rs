@@ -30,10 +30,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::source::{answer, uninterrupted};
-use super::{Kind, uring};
+use super::{has_ring_for_files, uring};
 use crate::atomic::{AtomicU8, Ordering};
-use crate::blocking;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::{blocking, current};
 
 /// The most buffers that the kernel takes at once.
 const MAX_BUFFERS: usize = 1024;
@@ -82,11 +82,6 @@ impl Nature {
     }
 }
 
-/// Whether the ring does what would block the calling thread.
-fn has_ring() -> bool {
-    super::mine().kind() == Kind::Uring
-}
-
 fn is_regular(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: zeroes are a valid record, which the call fills in.
     unsafe {
@@ -130,13 +125,14 @@ pub(crate) fn read(
             }
             let is_end = offset.is_some_and(|offset| !(offset + done as u64).is_multiple_of(PAGE));
             if done == wanted || is_end {
+                drop(current::enter()); // where a thread whose time is up gives way
                 return Ok(done);
             }
         }
     }
     let at = offset.map(|offset| offset + done as u64);
     let rest = match kind {
-        Nature::CACHED | Nature::DIRECT if has_ring() => {
+        Nature::CACHED | Nature::DIRECT if has_ring_for_files() => {
             uring::file::read(fd, buffers, at.map(checked).transpose()?)
         }
         _ => blocking(|| read_once(fd, buffers, at, 0)),
@@ -176,7 +172,7 @@ pub(crate) fn write(
     let kind = nature.of(fd);
     let _turn = nature.turn(kind, offset);
     let offset = offset.map(checked).transpose()?;
-    if kind != Nature::OTHER && has_ring() {
+    if kind != Nature::OTHER && has_ring_for_files() {
         return uring::file::write(fd, buffers, offset);
     }
     let count = buffers.len().min(MAX_BUFFERS) as i32;
@@ -197,7 +193,7 @@ fn checked(offset: u64) -> io::Result<libc::off_t> {
 
 /// Waits until what was written is on the disk.
 pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> io::Result<()> {
-    if has_ring() {
+    if has_ring_for_files() {
         return uring::file::sync(fd, data_only);
     }
     let fd = fd.as_raw_fd();
@@ -214,7 +210,7 @@ pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> io::Result<()> {
 /// Opens `path`; the descriptor is closed on exec.
 pub(crate) fn open(path: &CStr, flags: i32, mode: libc::mode_t) -> io::Result<OwnedFd> {
     let flags = flags | libc::O_CLOEXEC;
-    if has_ring() {
+    if has_ring_for_files() {
         return uring::file::open(path, flags, mode);
     }
     // SAFETY: a valid path.
@@ -233,7 +229,7 @@ pub(crate) fn metadata(path: &Path, follow: bool) -> io::Result<Metadata> {
         true => std::fs::metadata(path),
         false => std::fs::symlink_metadata(path),
     };
-    if has_ring()
+    if has_ring_for_files()
         && let Ok(name) = CString::new(path.as_os_str().as_bytes())
     {
         let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };

@@ -17,8 +17,6 @@ pub(crate) mod epoll;
 pub(crate) mod file;
 mod readiness;
 pub(crate) mod source;
-#[cfg(test)]
-mod tests;
 pub(crate) mod timer;
 mod transfer;
 mod uring;
@@ -31,6 +29,7 @@ pub(crate) use self::source::{Source, closed};
 pub(crate) use self::transfer::Transfer;
 use self::uring::Uring;
 use crate::current;
+use crate::green::Green;
 
 /// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +94,13 @@ pub(crate) fn choose(asked: Option<Kind>) -> &'static dyn Driver {
         Some(Kind::Uring) if uring::available() => &Uring,
         _ => &Epoll,
     }
+}
+
+/// Whether the ring does what would block the calling thread on a file: unless its cluster was
+/// asked to use epoll, which cannot.
+fn has_ring_for_files() -> bool {
+    let allows = |green: &Green| green.cluster().config.driver != Some(Kind::Epoll);
+    current::green().is_some_and(allows) && uring::available()
 }
 
 /// The calling thread's driver.

@@ -154,11 +154,11 @@ announced! {
     /// Those of `chmod(2)`.
     fn set_permissions(path: P; permissions: Permissions) -> ();
 
-    /// Makes a symbolic link; `std::os::unix::fs::symlink` is this function's name of today.
+    /// Makes a symbolic link; [`symlink`](crate::os::unix::fs::symlink) is its name of today.
     ///
     /// # Errors
     /// Those of `symlink(2)`.
-    #[deprecated(note = "as in std: use `std::os::unix::fs::symlink`")]
+    #[deprecated(note = "as in std: use `os::unix::fs::symlink`")]
     #[allow(deprecated)]
     fn soft_link(original: P, link: Q) -> ();
 }

@@ -19,7 +19,7 @@ macro_rules! socket_type {
             /// ```
             #[doc = $setup]
             /// let other = socket.try_clone()?;
-            /// assert_eq!(format!("{:?}", other.local_addr()?), format!("{:?}", socket.local_addr()?));
+            /// other.set_nonblocking(true)?; // both
             /// # Ok::<(), std::io::Error>(())
             /// ```
             ///
@@ -74,7 +74,8 @@ macro_rules! socket_type {
 
             /// Ends all calls that wait for the socket, and all later ones, with an error
             /// ([`NotConnected`](io::ErrorKind::NotConnected)): those of other threads and through
-            /// other handles too. The descriptor itself is closed when this is dropped, as ever.
+            /// other handles too. The connection is over at once; the descriptor is closed when
+            /// this is dropped, as ever.
             ///
             /// Not in std, where a thread that is blocked on a socket cannot be told to stop.
             ///
@@ -241,7 +242,9 @@ macro_rules! options {
                     self.std().$set(value)
                 }
 
-                #[doc = concat!("What [`", stringify!($set), "`](Self::", stringify!($set), ") sets.")]
+                /// What
+                #[doc = concat!("[`", stringify!($set), "`][Self::", stringify!($set), "]")]
+                /// sets.
                 ///
                 /// ```
                 #[doc = $setup]
@@ -278,7 +281,7 @@ macro_rules! shutdown {
             /// # Errors
             /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
             pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-                self.std().shutdown(how)
+                self.0.shutdown(how)
             }
         }
     };

@@ -19,27 +19,34 @@
 //!    `AsFd`, is seen by whoever adopts the descriptor ([`Socket::adopt`]), not by us.
 //! 2. A description is blocking unless the user said otherwise: our calls say `MSG_DONTWAIT`. That
 //!    of a [`Listener`](super::listener::Listener) is the exception.
-//! 3. `closed` is set before the description is shut down. So a call that ended because of that
-//!    finds the flag set, and the error says what happened.
+//! 3. Closing concerns all handles. `closed` is set first: a call that ended because the
+//!    description was shut down finds it set, and the error says what happened. Then each handle's
+//!    source ends its waits, for a shutdown ends none at a datagram socket. `handles` has them all,
+//!    once there is more than one.
+//! 4. A source's only strong reference is its handle's, but for those who hold the lock of
+//!    `handles`. So the descriptor can be given away under that lock.
 //!
 //! # Memory orderings
 //! Relaxed: settings are independent words that guard nothing. For invariant 3 the kernel's lock on
-//! the socket orders the store before the shutdown and the load after the call that it ended.
+//! the socket orders the store before the shutdown and the load after the call that it ended. A
+//! handle made meanwhile finds `closed` set, under the lock of `handles`, or is closed with the
+//! rest.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net as unix;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Type};
 
 use crate::driver::{Direction, Limit, Source, closed};
+use crate::sync::{Mutex, MutexGuard};
 use crate::sys::clock;
 
 /// The state of an open file description that calls depend on.
@@ -48,7 +55,10 @@ struct Settings {
     read_timeout: Timeout,
     write_timeout: Timeout,
     nonblocking: AtomicBool,
+    /// Reading was shut down.
+    ended: AtomicBool,
     closed: AtomicBool,
+    handles: Mutex<Vec<Weak<Source>>>,
 }
 
 impl Settings {
@@ -57,8 +67,14 @@ impl Settings {
             read_timeout: Timeout::new(read),
             write_timeout: Timeout::new(write),
             nonblocking: AtomicBool::new(nonblocking),
+            ended: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            handles: Mutex::new(Vec::new()),
         }
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Vec<Weak<Source>>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long a call that starts now may wait.
@@ -97,7 +113,7 @@ impl Timeout {
 /// A socket of any kind, a listening one excepted.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    source: Source,
+    source: Arc<Source>,
     settings: Arc<Settings>,
 }
 
@@ -113,10 +129,7 @@ impl Socket {
     }
 
     fn of_fresh(source: Source) -> Socket {
-        Socket {
-            source,
-            settings: Arc::new(Settings::new(false, None, None)),
-        }
+        Socket::new(source, Settings::new(false, None, None))
     }
 
     /// Of any descriptor: its settings are asked for. What cannot be asked (it is no socket) is
@@ -128,19 +141,37 @@ impl Socket {
             socket.read_timeout().unwrap_or(None),
             socket.write_timeout().unwrap_or(None),
         );
+        Socket::new(Source::new(fd), settings)
+    }
+
+    fn new(source: Source, settings: Settings) -> Socket {
         Socket {
-            source: Source::new(fd),
+            source: Arc::new(source),
             settings: Arc::new(settings),
         }
     }
 
     pub(crate) fn into_fd(self) -> OwnedFd {
-        self.source.into_fd()
+        let _nobody_closes = self.settings.handles();
+        let source = Arc::into_inner(self.source).expect("nobody else's (invariant 4)");
+        source.into_fd()
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<Socket> {
+        let source = Source::new(self.as_fd().try_clone_to_owned()?);
+        let source = Arc::new(source);
+        let mut handles = self.settings.handles();
+        if self.is_closed() {
+            return Err(closed());
+        }
+        handles.retain(|handle| handle.strong_count() > 0);
+        if handles.is_empty() {
+            handles.push(Arc::downgrade(&self.source));
+        }
+        handles.push(Arc::downgrade(&source));
+        drop(handles);
         Ok(Socket {
-            source: Source::new(self.as_fd().try_clone_to_owned()?),
+            source,
             settings: self.settings.clone(),
         })
     }
@@ -185,10 +216,13 @@ impl Socket {
         self.settings.nonblocking.load(Relaxed)
     }
 
-    /// Ends all calls on the description, those of clones too, now and later.
+    /// Ends all calls through all handles, now and later.
     pub(crate) fn close(&self) {
+        let handles = self.settings.handles();
         self.settings.closed.store(true, Relaxed);
         self.source.close();
+        let others = handles.iter().filter_map(Weak::upgrade);
+        others.for_each(|source| source.close());
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -211,6 +245,30 @@ impl Socket {
     pub(crate) fn read_with<T>(&self, call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let limit = self.settings.limit(&self.settings.read_timeout);
         self.unless_closed(|| self.source.run(Direction::Read, limit, call))
+    }
+
+    /// Makes `call`, which writes and does not block, until it succeeds or the time is up.
+    pub(crate) fn write_with<T>(&self, call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let limit = self.settings.limit(&self.settings.write_timeout);
+        self.unless_closed(|| self.source.run(Direction::Write, limit, call))
+    }
+
+    /// Shuts down one or both directions.
+    pub(crate) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        if how != Shutdown::Write {
+            // First: who is woken finds it set.
+            self.settings.ended.store(true, Relaxed);
+        }
+        let answer = SockRef::from(self).shutdown(how);
+        if answer.is_err() {
+            self.settings.ended.store(false, Relaxed);
+        }
+        answer
+    }
+
+    /// Whether a call that finds nothing has come to the end, because reading was shut down.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.settings.ended.load(Relaxed) && !self.is_nonblocking()
     }
 
     /// Reads, with `flags` of `recv(2)`.
@@ -256,7 +314,8 @@ impl Socket {
     }
 
     /// Writes to a stream. As `send(2)` on a blocking stream does, it takes all unless there is an
-    /// error or the time is up; what was taken until then is said first, the error by the next call.
+    /// error or the time is up; what was taken until then is said first, the error by the next
+    /// call.
     pub(crate) fn send_stream(&self, buffer: &[u8]) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.write_timeout);
         let mut sent = 0;

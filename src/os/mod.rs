@@ -1,3 +1,4 @@
 //! What only some systems have, as in [`std::os`].
 
+pub mod linux;
 pub mod unix;

@@ -89,7 +89,8 @@ impl Builder {
         self
     }
 
-    /// How threads wait for sockets, pipes and files. Default: [`Driver::Epoll`].
+    /// How threads wait for sockets, pipes and files. Default: what measures best, which is epoll
+    /// for sockets and pipes, and io_uring for files where it can be had.
     pub fn driver(mut self, driver: Driver) -> Builder {
         self.driver = Some(driver);
         self

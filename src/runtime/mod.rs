@@ -37,11 +37,11 @@ pub enum Mode {
 /// themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Driver {
-    /// Calls are tried first, and epoll says when to try again. Files are read and written by
-    /// calls that block, announced as such.
+    /// Calls are tried first, and epoll says when to try again. Asked for by name, it also means
+    /// that files are read and written by calls that block, announced as such.
     Epoll,
-    /// What would block is an operation of io_uring, files included. Where the kernel has no
-    /// io_uring, or forbids it, this is the same as [`Driver::Epoll`].
+    /// What would block is an operation of io_uring. Where the kernel has no io_uring, or forbids
+    /// it, this is the same as [`Driver::Epoll`].
     IoUring,
 }
 
@@ -168,7 +168,7 @@ impl Runtime {
         }
     }
 
-    /// How green threads wait for sockets, pipes and files; `None` if there are none, but kernel
+    /// How green threads wait for sockets and pipes; `None` if there are none, but kernel
     /// threads.
     ///
     /// ```

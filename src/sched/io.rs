@@ -22,7 +22,7 @@ use crate::atomic::Ordering;
 use crate::driver::epoll::readiness;
 use crate::policy::{Readied, fifo::Fifo};
 use crate::sched::{Cluster, Machine, Processor};
-use crate::sys::clock;
+use crate::sys::{clock, kernel_thread};
 
 /// Switches between two looks of a busy processor.
 pub(super) const INTERVAL: u64 = 256;
@@ -56,10 +56,21 @@ pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
     count != 0
 }
 
-/// Makes all of `ready` ready; the caller has no processor.
-pub(super) fn pass_on(mut ready: Fifo) {
+/// Makes all of `ready` ready; the caller has no processor, and no preemption. A sleeper is woken
+/// once for all of a cluster, not for each.
+pub(crate) fn pass_on(mut ready: Fifo) {
+    let mut last: Option<&'static Cluster> = None;
     while let Some(green) = ready.pop() {
-        super::ready_globally(green);
+        let cluster = green.cluster();
+        if let Some(last) = last.replace(cluster)
+            && !core::ptr::eq(last, cluster)
+        {
+            last.notify();
+        }
+        cluster.policy.ready_globally(green);
+    }
+    if let Some(last) = last {
+        last.notify();
     }
 }
 
@@ -67,6 +78,14 @@ pub(super) fn pass_on(mut ready: Fifo) {
 pub(super) fn look(processor: &'static Processor) -> bool {
     let ready = readiness().turn().map(|turn| turn.collect(Some(0)));
     ready.is_some_and(|ready| take_in(processor, ready))
+}
+
+/// [`look`] by a processor that has other threads to run. If nothing came, whoever is to send
+/// something may be waiting for this CPU: threads that only give way in turn would keep it.
+pub(super) fn look_when_busy(processor: &'static Processor) {
+    if readiness().is_in_use() && !look(processor) {
+        kernel_thread::give_way();
+    }
 }
 
 /// What came of looking for a while.

@@ -29,7 +29,7 @@ pub(crate) mod fork;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;
-mod io;
+pub(crate) mod io;
 pub(crate) mod machine;
 mod ownership;
 pub(crate) mod preempt;
@@ -311,7 +311,7 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
 fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
     if io || processor.attention.load(Ordering::Relaxed) {
         machine.come_home();
-        io::look(processor);
+        io::look_when_busy(processor);
     }
     fire_own_timers(processor);
 }

@@ -42,6 +42,8 @@ const QUIET: u64 = 10_000_000;
 /// Deadlines are watched this closely at most: a busy processor sees its timers by itself most of
 /// the time.
 const DEADLINE_TICK: u64 = 500_000;
+/// How soon to look whether anything waits for a thread whose slice is over.
+const OVERTIME: u64 = 1_000_000;
 /// How soon to look again whether somebody has collected events.
 const EVENTS: u64 = 1_000_000;
 /// How often machines without a processor are looked at.
@@ -238,9 +240,14 @@ impl Look {
         self.cluster.config.time_slice.as_nanos() as u64
     }
 
-    /// Be back when this slice ends, if anything waits for that.
+    /// Be back when this slice ends; if it is over, and nothing waits, soon.
     fn at_slice_end(&mut self, seen: &Seen) {
-        self.next = self.next.min(seen.since + self.slice());
+        let end = seen.since + self.slice();
+        let next = match end > self.now {
+            true => end,
+            false => self.now + OVERTIME.min(self.slice()),
+        };
+        self.next = self.next.min(next);
     }
 
     fn at_timers(&mut self, processor: &'static Processor) {

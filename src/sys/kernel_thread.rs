@@ -69,6 +69,12 @@ pub(crate) fn set_precise_timers() {
     let _ = unsafe { call(libc::SYS_prctl, &[libc::PR_SET_TIMERSLACK as usize, 1]) };
 }
 
+/// Lets other kernel threads have the CPU.
+pub(crate) fn give_way() {
+    // SAFETY: has no effects on memory, and cannot fail.
+    let _ = unsafe { call(libc::SYS_sched_yield, &[]) };
+}
+
 /// Asks that [`barrier`] be available. Once per process.
 pub(crate) fn register_barrier() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;

@@ -64,6 +64,17 @@ pub fn green() -> bool {
     Runtime::global().mode() == Mode::Green
 }
 
+/// How `call`, which has a time-out, fails. The kernel may interrupt such a call of std's, for
+/// reasons of its own.
+pub fn timed<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::ErrorKind {
+    loop {
+        match call().err().expect("an error").kind() {
+            std::io::ErrorKind::Interrupted => {}
+            kind => return kind,
+        }
+    }
+}
+
 pub fn gettid() -> i32 {
     // SAFETY: gettid takes nothing and cannot fail.
     unsafe { libc::gettid() }

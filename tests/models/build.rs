@@ -14,6 +14,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("once", &[CLAIM, LIST, QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
+    ("inbox", &[INBOX]),
     (
         "channels",
         &[
@@ -54,6 +55,7 @@ const POISON: &str = "sync/poison.rs";
 const MUTEX: &str = "sync/mutex.rs";
 const CONDVAR: &str = "sync/condvar.rs";
 const LOCK: &str = "sys/lock.rs";
+const INBOX: &str = "driver/uring/inbox.rs";
 const RIGHTS: &str = "channel/rights.rs";
 const SELECTING: &str = "channel/selecting.rs";
 const SHARED: &str = "channel/shared.rs";
@@ -311,6 +313,25 @@ const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "lock", name: "unlocking_does_not_release", model: "three_lock", fails: RACE,
         edits: &[(LOCK, "swap(FREE, Ordering::Release)", "swap(FREE, Ordering::Relaxed)")] },
 
+    // ---- inbox ----
+    Mutant { protocol: "inbox", name: "push_does_not_release", model: "two_ask", fails: RACE,
+        edits: &[(INBOX, "record.cast_mut(), Release, Relaxed", "record.cast_mut(), Relaxed, Relaxed")] },
+    Mutant { protocol: "inbox", name: "take_does_not_acquire", model: "two_ask", fails: RACE,
+        edits: &[(INBOX, "swap(ptr::null_mut(), Acquire)", "swap(ptr::null_mut(), Relaxed)")] },
+    Mutant { protocol: "inbox", name: "nobody_rings", model: "two_ask", fails: "deadlock",
+        edits: &[(INBOX, "Ok(_) => return top == asleep(),", "Ok(_) => return false,")] },
+    Mutant { protocol: "inbox", name: "rings_only_who_comes_second", model: "two_ask", fails: "deadlock",
+        edits: &[(INBOX, "Ok(_) => return top == asleep(),", "Ok(_) => return !below.is_null(),")] },
+    Mutant { protocol: "inbox", name: "rests_without_looking", model: "two_ask", fails: "deadlock",
+        edits: &[(INBOX, "            .compare_exchange(ptr::null_mut(), asleep(), Relaxed, Relaxed)\n            .is_ok()", "            .swap(asleep(), Relaxed).is_null() || true")] },
+    Mutant { protocol: "inbox", name: "roused_without_looking", model: "roused_by_itself", fails: "deadlock",
+        edits: &[(INBOX, "            .compare_exchange(asleep(), ptr::null_mut(), Relaxed, Relaxed);", "            .swap(ptr::null_mut(), Relaxed);")] },
+    Mutant { protocol: "inbox", name: "the_youngest_first", model: "time_is_up", fails: "cancelled before it began",
+        edits: &[(INBOX, "        while !rest.is_null() {", "        if !rest.is_null() { return Batch(rest); }\n        while !rest.is_null() {")] },
+    Mutant { protocol: "inbox", name: "result_after_the_wake_up", model: "two_ask", fails: RACE,
+        edits: &[(MODEL, "            (*operation).result.set(result);\n            Waiter::wake_at(&raw const (*operation).waiter);", "            Waiter::wake_at(&raw const (*operation).waiter);\n            (*operation).result.set(result);")] },
+    Mutant { protocol: "inbox", name: "leaves_before_the_completion", model: "time_is_up", fails: RACE,
+        edits: &[(MODEL, "                assert_eq!(operation.waiter.wait(None), Outcome::Notified);\n                assert_eq!(operation.result.get(), CANCELLED, \"lost or doubled\");", "                let _ = CANCELLED;")] },
     // ---- channels: nobody waits for ever ----
     Mutant { protocol: "channels", name: "place_goes_to_nobody", model: "bounded", fails: "deadlock",
         edits: &[(STATE, "            if !self.senders.is_empty() {\n                self.settle(spare, woken);\n            }\n            return Take::Received;", "            return Take::Received;")] },

@@ -48,6 +48,8 @@ mod atomic;
 mod channel;
 #[path = "library/current.rs"]
 mod current;
+#[path = "library/driver.rs"]
+mod driver;
 #[path = "library/sched.rs"]
 mod sched;
 #[path = "library/sync.rs"]
@@ -128,6 +130,7 @@ models! {
         behind_who_gives_up behind_who_downgrades;
     condvar: one_waits two_wait all_are_notified one_gives_up;
     lock: three_lock;
+    inbox: two_ask asks_again roused_by_itself time_is_up;
     channels: bounded unbounded zero bounded_with_deadlines zero_with_deadlines last_receiver_goes
         select_meets_select select_is_not_its_own_peer select_receives select_receives_from_zero
         select_sends select_beside_another select_with_a_deadline default_looks_at_one_moment

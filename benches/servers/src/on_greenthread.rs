@@ -1,10 +1,7 @@
 //! Green threads.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-
 use greenthread as thread;
+use greenthread::fs::File;
 use greenthread::net;
 
 #[allow(
@@ -14,7 +11,3 @@ use greenthread::net;
 #[path = "plain.rs"]
 mod plain;
 pub use plain::{read, serve};
-
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    greenthread::blocking(|| file.read_at(buffer, offset))
-}

@@ -1,8 +1,6 @@
 //! Kernel threads.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::{net, thread};
 
 #[allow(
@@ -12,7 +10,3 @@ use std::{net, thread};
 #[path = "plain.rs"]
 mod plain;
 pub use plain::{read, serve};
-
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    file.read_at(buffer, offset)
-}

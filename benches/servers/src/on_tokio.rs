@@ -71,7 +71,8 @@ async fn hog(yielding: bool) {
 }
 
 /// `tokio::fs` is this, too, with a copy more, and with buffers that O_DIRECT refuses.
-pub fn read(file: Arc<File>, reads: Arc<Reads>) -> u64 {
+pub fn read(file: File, reads: Arc<Reads>) -> u64 {
+    let file = Arc::new(file);
     let runtime = Runtime::new().expect("a runtime");
     let tasks = (0..THREADS).map(|task| {
         let (file, reads) = (file.clone(), reads.clone());

@@ -2,14 +2,14 @@
 //! different imports.
 
 use std::convert::Infallible;
-use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::net::{TcpListener, TcpStream};
-use super::{read_at, thread};
+use super::{File, thread};
 use crate::http::Requests;
 use crate::read::{Block, Reads, THREADS};
 use crate::serve::{ANYWHERE, BUFFER, Hogs, Work};
@@ -69,7 +69,8 @@ fn hog(yielding: bool) {
 }
 
 /// Reads at random from many threads until time is up: how many blocks.
-pub fn read(file: Arc<File>, reads: Arc<Reads>) -> u64 {
+pub fn read(file: std::fs::File, reads: Arc<Reads>) -> u64 {
+    let file = Arc::new(File::from(file));
     let threads = (0..THREADS).map(|thread| {
         let (file, reads) = (file.clone(), reads.clone());
         thread::spawn(move || {
@@ -77,7 +78,7 @@ pub fn read(file: Arc<File>, reads: Arc<Reads>) -> u64 {
             reads
                 .positions(thread)
                 .map(|position| {
-                    let n = read_at(&file, block.bytes(), position.start());
+                    let n = file.read_at(block.bytes(), position.start());
                     block.check(n, position);
                 })
                 .count() as u64

@@ -125,7 +125,7 @@ pub fn run(args: &[&str]) -> Option<()> {
         .expect("the file cannot be opened");
     let reads = Reads::new(&file, seconds.parse().ok()?).expect("no metadata");
     let start = Instant::now();
-    let done = read(Arc::new(file), Arc::new(reads));
+    let done = read(file, Arc::new(reads));
     let elapsed = start.elapsed().as_secs_f64();
     println!("{done} {elapsed} {}", cpu_seconds());
     Some(())

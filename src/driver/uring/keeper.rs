@@ -37,7 +37,8 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::inbox::Inbox;
 use super::operation::Operation;
-use crate::sched::fork;
+use crate::policy::fifo::Fifo;
+use crate::sched::{self, fork};
 use crate::sync::OnceLock;
 use crate::{current, sys};
 
@@ -228,14 +229,16 @@ impl Service {
     }
 
     fn harvest(&mut self) {
+        let mut ready = Fifo::new();
         for completion in self.ring.completion() {
             match (completion.user_data(), completion.result()) {
                 (BELL, error) if error == -libc::EBADF => the_bell_is_gone(),
                 (BELL, _) => self.bell_is_watched = cqueue::more(completion.flags()),
                 // SAFETY: all other entries are operations', and have one completion each.
-                (name, result) => unsafe { Operation::complete(name, result) },
+                (name, result) => unsafe { Operation::complete(name, result, &mut ready) },
             }
         }
+        sched::io::pass_on(ready);
     }
 }
 

@@ -35,6 +35,7 @@ use io_uring::{opcode, squeue};
 use super::inbox::Linked;
 use super::keeper::Keeper;
 use crate::driver::Limit;
+use crate::policy::fifo::Fifo;
 use crate::sys::clock;
 use crate::wait::{Outcome, Waiter};
 
@@ -72,16 +73,20 @@ impl Operation {
         self.entry.clone().user_data(self.name())
     }
 
-    /// The kernel is done with the operation of that name.
+    /// The kernel is done with the operation of that name. A green thread that waits for it goes
+    /// into `ready`.
     ///
     /// # Safety
     /// The name is that of an entry in the ring whose completion this is.
-    pub(super) unsafe fn complete(name: u64, result: i32) {
+    pub(super) unsafe fn complete(name: u64, result: i32, ready: &mut Fifo) {
         let operation: *const Operation = std::ptr::with_exposed_provenance(name as usize);
         // SAFETY: its thread waits until it is woken, which is the last that is done with it.
-        unsafe {
+        let green = unsafe {
             (*operation).result.set(result);
-            Waiter::wake_at(&raw const (*operation).waiter);
+            Waiter::notify_at(&raw const (*operation).waiter)
+        };
+        if let Some(green) = green {
+            ready.push(green);
         }
     }
 }

@@ -495,6 +495,24 @@ fn a_storm_over_a_small_ring() {
     for green in [true, false] {
         storm(small, green, 30, random.fork());
     }
+    // A hundred completions at once.
+    let (here, there) = UnixStream::pair().unwrap();
+    let all: Vec<_> = (0..100)
+        .map(|_| {
+            let here = here.try_clone().unwrap();
+            crate::spawn(move || {
+                let mut byte = 0u8;
+                let entry = opcode::Recv::new(types::Fd(here.as_raw_fd()), &mut byte, 1);
+                // SAFETY: the byte lives until it returns.
+                unsafe { operation::perform(small, entry.build(), Limit::Forever) }.unwrap()
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(20));
+    drop(there);
+    for thread in all {
+        assert_eq!(thread.join().unwrap(), 0);
+    }
 }
 
 /// An operation goes on whatever becomes of the kernel thread that it was begun on.

@@ -1,7 +1,7 @@
 // What TCP must do, of std and of greenthread alike: included twice, with `net` and `thread` of
 // either. So std itself says whether the test is right.
 
-use crate::common::{both, wait_until, watchdog};
+use crate::common::{both, timed, wait_until, watchdog};
 use net::{Shutdown, TcpListener, TcpStream};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
@@ -215,9 +215,9 @@ fn time_outs() {
         let mut buffer = [0; 16];
         for _ in 0..3 {
             let before = Instant::now();
-            assert_eq!(kind(server.read(&mut buffer)), ErrorKind::WouldBlock);
+            assert_eq!(timed(|| server.read(&mut buffer)), ErrorKind::WouldBlock);
             assert!(before.elapsed() >= time, "early: {:?}", before.elapsed());
-            assert_eq!(kind(server.peek(&mut buffer)), ErrorKind::WouldBlock);
+            assert_eq!(timed(|| server.peek(&mut buffer)), ErrorKind::WouldBlock);
         }
         // Not when there is something in time, and no longer when taken back.
         client.write_all(b"now").unwrap();
@@ -238,6 +238,7 @@ fn time_outs() {
             match client.write(&block) {
                 // It may have taken a part until the time was up.
                 Ok(count) => assert!(count == block.len() || before.elapsed() >= time),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::WouldBlock);
                     assert!(before.elapsed() >= time);
@@ -296,12 +297,12 @@ fn clones_share_the_socket_and_its_state() {
         let (mut client, mut server) = pair();
         let mut other = server.try_clone().unwrap();
         other.set_nonblocking(true).unwrap();
-        assert_eq!(kind(server.read(&mut [0])), ErrorKind::WouldBlock);
+        assert_eq!(timed(|| server.read(&mut [0])), ErrorKind::WouldBlock);
         server.set_nonblocking(false).unwrap();
         server
             .set_read_timeout(Some(Duration::from_millis(5)))
             .unwrap();
-        assert_eq!(kind(other.read(&mut [0])), ErrorKind::WouldBlock);
+        assert_eq!(timed(|| other.read(&mut [0])), ErrorKind::WouldBlock);
         assert!(other.read_timeout().unwrap().is_some());
         client.write_all(b"ab").unwrap();
         let (mut a, mut b) = ([0], [0]);
@@ -412,10 +413,10 @@ fn non_blocking() {
             .set_read_timeout(Some(Duration::from_millis(5)))
             .unwrap();
         let before = Instant::now();
-        assert_eq!(kind(server.read(&mut [0])), ErrorKind::WouldBlock);
+        assert_eq!(timed(|| server.read(&mut [0])), ErrorKind::WouldBlock);
         assert!(before.elapsed() >= Duration::from_millis(5));
         server.set_nonblocking(true).unwrap();
-        assert_eq!(kind(server.read(&mut [0])), ErrorKind::WouldBlock);
+        assert_eq!(timed(|| server.read(&mut [0])), ErrorKind::WouldBlock);
         assert_eq!(
             kind(server.read_vectored(&mut [IoSliceMut::new(&mut [0])])),
             ErrorKind::WouldBlock
@@ -428,112 +429,5 @@ fn non_blocking() {
         server.set_nonblocking(false).unwrap();
         client.write_all(b"!").unwrap();
         server.read_exact(&mut [0]).unwrap();
-    });
-}
-
-#[test]
-fn connecting() {
-    let _w = watchdog("connecting");
-    both(|| {
-        let listener = listener();
-        let address = listener.local_addr().unwrap();
-        // A port that is taken, but nobody listens.
-        let nobody = {
-            let socket =
-                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-            socket
-                .bind(
-                    &"127.0.0.1:0"
-                        .parse::<std::net::SocketAddr>()
-                        .unwrap()
-                        .into(),
-                )
-                .unwrap();
-            let address = socket.local_addr().unwrap().as_socket().unwrap();
-            (socket, address)
-        };
-        assert_eq!(
-            kind(TcpStream::connect(nobody.1)),
-            ErrorKind::ConnectionRefused
-        );
-        assert_eq!(
-            kind(TcpStream::connect_timeout(
-                &nobody.1,
-                Duration::from_secs(9)
-            )),
-            ErrorKind::ConnectionRefused
-        );
-        let stream = TcpStream::connect(&[nobody.1, address][..]).unwrap();
-        assert_eq!(stream.peer_addr().unwrap(), address);
-        let stream = TcpStream::connect(("localhost", address.port())).unwrap();
-        assert_eq!(stream.peer_addr().unwrap(), address);
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(9));
-        assert_eq!(stream.unwrap().peer_addr().unwrap(), address);
-        assert_eq!(
-            kind(TcpStream::connect_timeout(&address, Duration::ZERO)),
-            ErrorKind::InvalidInput
-        );
-        let none: &[std::net::SocketAddr] = &[];
-        assert_eq!(kind(TcpStream::connect(none)), ErrorKind::InvalidInput);
-        assert_eq!(kind(TcpListener::bind(none)), ErrorKind::InvalidInput);
-        assert_eq!(kind(TcpStream::connect("no port")), ErrorKind::InvalidInput);
-        assert_eq!(kind(TcpListener::bind(address)), ErrorKind::AddrInUse);
-    });
-}
-
-#[test]
-fn a_connect_that_nobody_answers_times_out() {
-    let _w = watchdog("a_connect_that_nobody_answers_times_out");
-    both(|| {
-        // A listener whose queue is full drops further requests.
-        let socket =
-            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-        socket
-            .bind(
-                &"127.0.0.1:0"
-                    .parse::<std::net::SocketAddr>()
-                    .unwrap()
-                    .into(),
-            )
-            .unwrap();
-        socket.listen(0).unwrap();
-        let address = socket.local_addr().unwrap().as_socket().unwrap();
-        let time = Duration::from_millis(50);
-        let mut waiting = Vec::new();
-        let error = loop {
-            let before = Instant::now();
-            match TcpStream::connect_timeout(&address, time) {
-                Ok(stream) => waiting.push(stream),
-                Err(error) => {
-                    assert!(before.elapsed() >= time);
-                    break error;
-                }
-            }
-        };
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
-    });
-}
-
-#[test]
-fn options() {
-    let _w = watchdog("options");
-    both(|| {
-        let (client, _server) = pair();
-        client.set_nodelay(true).unwrap();
-        client.set_ttl(77).unwrap();
-        assert_eq!(
-            (client.nodelay().unwrap(), client.ttl().unwrap()),
-            (true, 77)
-        );
-        assert!(client.take_error().unwrap().is_none());
-        let listener = listener();
-        listener.set_ttl(78).unwrap();
-        assert_eq!(listener.ttl().unwrap(), 78);
-        assert!(listener.take_error().unwrap().is_none());
-        assert!(socket2::SockRef::from(&listener).reuse_address().unwrap());
-        let text = format!("{client:?}");
-        assert!(text.starts_with("TcpStream { addr: 127.0.0.1:") && text.contains(", fd: "));
-        let text = format!("{listener:?}");
-        assert!(text.starts_with("TcpListener { addr: 127.0.0.1:") && text.contains(", fd: "));
     });
 }

@@ -1,7 +1,7 @@
 // What UDP must do, of std and of greenthread alike: included twice, with `net` and `thread` of
 // either. So std itself says whether the test is right.
 
-use crate::common::{both, wait_until, watchdog};
+use crate::common::{both, timed, wait_until, watchdog};
 use net::UdpSocket;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -132,10 +132,10 @@ fn time_outs() {
         assert_eq!(one.read_timeout().unwrap(), Some(time));
         assert_eq!(one.write_timeout().unwrap(), Some(time));
         let calls: [fn(&UdpSocket) -> ErrorKind; 4] = [
-            |socket| kind(socket.recv(&mut [0])),
-            |socket| kind(socket.recv_from(&mut [0])),
-            |socket| kind(socket.peek(&mut [0])),
-            |socket| kind(socket.peek_from(&mut [0])),
+            |socket| timed(|| socket.recv(&mut [0])),
+            |socket| timed(|| socket.recv_from(&mut [0])),
+            |socket| timed(|| socket.peek(&mut [0])),
+            |socket| timed(|| socket.peek_from(&mut [0])),
         ];
         for call in calls {
             let before = Instant::now();

@@ -1,0 +1,3 @@
+//! What Linux has, as in [`std::os::linux`].
+
+pub mod net;

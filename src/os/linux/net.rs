@@ -1,0 +1,51 @@
+//! What Linux's sockets have beyond others, as in [`std::os::linux::net`].
+
+use std::io;
+
+use socket2::SockRef;
+
+use crate::net::TcpStream;
+
+pub use std::os::linux::net::SocketAddrExt;
+
+/// Options that Linux's TCP connections have: `TcpStreamExt` of [`std::os::linux::net`].
+pub trait TcpStreamExt: sealed::Sealed {
+    /// Whether acknowledgements are sent at once, instead of with the next data (`TCP_QUICKACK`).
+    /// The kernel changes it too, as a connection goes on.
+    ///
+    /// ```
+    /// use greenthread::net::{TcpListener, TcpStream};
+    /// use greenthread::os::linux::net::TcpStreamExt;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// stream.set_quickack(true)?;
+    /// assert!(stream.quickack()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    fn set_quickack(&self, quickack: bool) -> io::Result<()>;
+
+    /// What [`set_quickack`](TcpStreamExt::set_quickack) sets.
+    ///
+    /// # Errors
+    /// Those of `getsockopt(2)`.
+    fn quickack(&self) -> io::Result<bool>;
+}
+
+impl TcpStreamExt for TcpStream {
+    fn set_quickack(&self, quickack: bool) -> io::Result<()> {
+        SockRef::from(self).set_tcp_quickack(quickack)
+    }
+
+    fn quickack(&self) -> io::Result<bool> {
+        SockRef::from(self).tcp_quickack()
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for crate::net::TcpStream {}
+}
