@@ -16,7 +16,7 @@ mod chat;
 #[path = "../examples/echo.rs"]
 mod echo;
 #[allow(dead_code)]
-#[path = "../examples/http.rs"]
+#[path = "../examples/http/main.rs"]
 mod http;
 #[allow(dead_code)]
 #[path = "../examples/proxy.rs"]
@@ -29,10 +29,10 @@ use common::*;
 use servers::*;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Not a test: what a child runs.
+/// What a child runs.
 #[test]
 fn server() {
     run_as_child(|example, args| match example {
@@ -43,32 +43,6 @@ fn server() {
         "redis" => redis::run(args),
         _ => panic!("no example {example}"),
     });
-}
-
-const GET: &str = "GET /json HTTP/1.1\r\nHost: test\r\n\r\n";
-
-fn healthy_http(server: &Server) -> Healthy {
-    Healthy::start(server, GET, |reply| {
-        assert!(
-            "HTTP/1.1 200 OK".starts_with(&reply[..reply.len().min(15)]),
-            "{reply}"
-        );
-        reply.ends_with('}')
-    })
-}
-
-fn healthy_redis(server: &Server) -> Healthy {
-    Healthy::start(server, "ECHO well\r\n", |reply| {
-        assert!("$4\r\nwell\r\n".starts_with(reply), "{reply}");
-        reply.len() == 10
-    })
-}
-
-fn healthy_echo(server: &Server) -> Healthy {
-    Healthy::start(server, "well\n", |reply| {
-        assert!("well\n".starts_with(reply), "{reply}");
-        reply.len() == 5
-    })
 }
 
 #[track_caller]
@@ -83,7 +57,7 @@ fn assert_begins(reply: &str, with: &str, what: &str) {
 fn http_refuses_what_is_no_request() {
     let _w = watchdog("http_refuses_what_is_no_request");
     let server = Server::start("http");
-    let healthy = healthy_http(&server);
+    let healthy = Healthy::http(&server);
     let line = "GET / HTTP/1.1\r\nHost: x\r\n";
     let cases = [
         (400, "\0\0\0\0\r\n\r\n".into()),
@@ -145,7 +119,7 @@ fn http_refuses_what_is_no_request() {
 fn redis_and_chat_refuse_what_is_too_much() {
     let _w = watchdog("redis_and_chat_refuse_what_is_too_much");
     let server = Server::start("redis --max-request 100000");
-    let healthy = healthy_redis(&server);
+    let healthy = Healthy::redis(&server);
     for wrong in [
         "*x\r\n",
         "*99999999\r\n",
@@ -201,7 +175,7 @@ fn random_bytes() {
         Server::start("http"),
         Server::start("redis --max-request 10000"),
     );
-    let healthy = [healthy_http(&http), healthy_redis(&redis)];
+    let healthy = [Healthy::http(&http), Healthy::redis(&redis)];
     let seed = std::process::id() as u64;
     eprintln!("seed {seed}");
     let mut random = <rand::rngs::SmallRng as rand::SeedableRng>::seed_from_u64(seed);
@@ -233,7 +207,7 @@ fn random_bytes() {
 fn slow_clients_are_not_waited_for() {
     let _w = watchdog("slow_clients_are_not_waited_for");
     let server = Server::start("http --request-time 0.5 --idle 1");
-    let healthy = healthy_http(&server);
+    let healthy = Healthy::http(&server);
     let mut idle = server.connect();
     // Each byte comes well within any time-out, the request never.
     let mut slow: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
@@ -269,9 +243,9 @@ fn half_closed_connections_get_all_replies() {
     let to_echo = Server::start(&format!("proxy --to {}", echo.address));
     let redis = Server::start("redis");
     let healthy = [
-        healthy_echo(&echo),
-        healthy_echo(&to_echo),
-        healthy_redis(&redis),
+        Healthy::echo(&echo),
+        Healthy::echo(&to_echo),
+        Healthy::redis(&redis),
     ];
     for server in [&echo, &to_echo] {
         let mut stream = server.connect();
@@ -308,9 +282,9 @@ fn resets_leave_nothing_behind() {
         Server::start("chat"),
     );
     let healthy = [
-        healthy_echo(&proxy),
-        healthy_http(&http),
-        healthy_redis(&redis),
+        Healthy::echo(&proxy),
+        Healthy::http(&http),
+        Healthy::redis(&redis),
     ];
     let servers = [&echo, &proxy, &http, &redis, &chat];
     let before = servers.map(Server::sockets);
@@ -343,7 +317,7 @@ fn resets_leave_nothing_behind() {
 fn short_of_descriptors() {
     let _w = watchdog("short_of_descriptors");
     let server = Server::start_with("http", 64, None);
-    let healthy = healthy_http(&server);
+    let healthy = Healthy::http(&server);
     // The system connects them all; the server has room for some.
     let mut clients: Vec<TcpStream> = (0..80).map(|_| server.connect()).collect();
     server.wait_until_it_says("accepting pauses: ");
@@ -392,7 +366,8 @@ fn full_disks() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     // What they have to say to the operator does not matter to clients.
     let server = Server::start_with("redis --append /dev/full --per-client 2", 0, Some(full()));
-    let healthy = healthy_redis(&server);
+    let healthy = Healthy::redis(&server);
+    let sockets = server.sockets();
     let reply = server.ask("SET a 1\r\nINCR b\r\nEXISTS a b\r\nPING\r\nQUIT\r\n");
     let lines: Vec<&str> = reply.lines().collect();
     assert!(
@@ -401,6 +376,7 @@ fn full_disks() {
     );
     assert!(lines[1].starts_with("-MISCONF"), "{reply}");
     assert_eq!(lines[2..], [":0", "+PONG", "+OK"]);
+    wait_until(|| server.sockets() == sockets);
     let mut second = server.connect();
     second.write_all(b"PING\r\n").unwrap();
     second.read_exact(&mut [0; 7]).unwrap();
@@ -413,7 +389,7 @@ fn full_disks() {
 fn limits_of_connections() {
     let _w = watchdog("limits_of_connections");
     let server = Server::start("echo --connections 3");
-    let healthy = healthy_echo(&server);
+    let healthy = Healthy::echo(&server);
     let mut clients: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.write_all(b"here").unwrap();
@@ -422,19 +398,13 @@ fn limits_of_connections() {
         client.read_exact(&mut [0; 4]).unwrap();
     }
     for late in 2..4 {
-        let quick = Some(Duration::from_millis(20));
-        clients[late].set_read_timeout(quick).unwrap();
-        assert!(
-            clients[late].read(&mut [0; 4]).is_err(),
-            "there is no room for it"
-        );
-        clients[late]
-            .set_read_timeout(Some(Duration::from_secs(40)))
-            .unwrap();
-        clients[late - 2]
-            .shutdown(std::net::Shutdown::Both)
-            .unwrap();
-        clients[late].read_exact(&mut [0; 4]).unwrap();
+        let set = |ms| clients[late].set_read_timeout(Some(Duration::from_millis(ms)));
+        set(20).unwrap();
+        let early = (&clients[late]).read(&mut [0; 4]);
+        assert!(early.is_err(), "there is no room for it");
+        set(40_000).unwrap();
+        clients[late - 2].shutdown(Shutdown::Both).unwrap();
+        (&clients[late]).read_exact(&mut [0; 4]).unwrap();
     }
     healthy.ends();
     server.stop();
@@ -486,7 +456,7 @@ fn a_stop_lets_requests_end() {
     busy.write_all(GET.as_bytes()).unwrap();
     busy.write_all(begin.as_bytes()).unwrap();
     busy.read_exact(&mut [0; 12]).unwrap();
-    let healthy = healthy_http(&server);
+    let healthy = Healthy::http(&server);
     healthy.ends();
     server.interrupt();
     server.wait_until_it_says("stopping");

@@ -16,6 +16,8 @@ use crate::common::{child_case, child_command, wait_until};
 /// The test that is a server when it runs as a child. See [`run_as_child`].
 const ENTRY: &str = "server";
 
+pub const GET: &str = "GET /json HTTP/1.1\r\nHost: test\r\n\r\n";
+
 pub struct Server {
     child: Child,
     pub address: SocketAddr,
@@ -27,8 +29,8 @@ pub fn run_as_child(run: fn(&str, std::vec::IntoIter<String>) -> ExitCode) {
     let Some(case) = child_case(ENTRY) else {
         return;
     };
-    let words: Vec<String> = case.split(' ').map(str::to_string).collect();
-    let files: u64 = words[0].parse().unwrap();
+    let mut words: Vec<String> = case.split(' ').map(str::to_string).collect();
+    let files: u64 = words.remove(0).parse().unwrap();
     if files > 0 {
         let limit = libc::rlimit {
             rlim_cur: files,
@@ -37,8 +39,8 @@ pub fn run_as_child(run: fn(&str, std::vec::IntoIter<String>) -> ExitCode) {
         // SAFETY: the limit outlives its call.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
     }
-    let example = words[1].clone();
-    let status = run(&example, words[1..].to_vec().into_iter());
+    let example = words[0].clone();
+    let status = run(&example, words.into_iter());
     let code = if status == ExitCode::SUCCESS { 0 } else { 1 };
     std::process::exit(code);
 }
@@ -185,9 +187,33 @@ pub struct Healthy {
 }
 
 impl Healthy {
+    pub fn http(server: &Server) -> Healthy {
+        Healthy::start(server, GET, |reply| {
+            assert!(
+                "HTTP/1.1 200 OK".starts_with(&reply[..reply.len().min(15)]),
+                "{reply}"
+            );
+            reply.ends_with('}')
+        })
+    }
+
+    pub fn redis(server: &Server) -> Healthy {
+        Healthy::start(server, "ECHO well\r\n", |reply| {
+            assert!("$4\r\nwell\r\n".starts_with(reply), "{reply}");
+            reply.len() == 10
+        })
+    }
+
+    pub fn echo(server: &Server) -> Healthy {
+        Healthy::start(server, "well\n", |reply| {
+            assert!("well\n".starts_with(reply), "{reply}");
+            reply.len() == 5
+        })
+    }
+
     /// Sends `request` again and again; each reply must satisfy `right`, which is asked as bytes
     /// come, and says when the reply is complete.
-    pub fn start(server: &Server, request: &'static str, right: fn(&str) -> bool) -> Healthy {
+    fn start(server: &Server, request: &'static str, right: fn(&str) -> bool) -> Healthy {
         let mut stream = server.connect();
         let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (stop, count): (_, Arc<AtomicUsize>) = (over.clone(), Arc::clone(&served));
