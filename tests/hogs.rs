@@ -202,7 +202,7 @@ fn unevenness(runtime: Runtime) -> f64 {
 fn sixteen_hogs_share_two_processors() {
     let _alone = alone();
     let dog = Watchdog::new("sixteen hogs");
-    best_of(3, "shares within 25 %", || {
+    best_of(5, "shares within 25 %", || {
         dog.progress();
         let (ours, green) = runtime(2);
         let ours = unevenness(ours);
