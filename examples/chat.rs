@@ -135,8 +135,8 @@ fn next_line(client: &mut Client) -> io::Result<Option<String>> {
     match client.request(MAX_LINE, line) {
         Err(Refusal::CutShort) => Ok(None), // half a line: not said
         Err(Refusal::TooLarge) => {
-            client.reply().extend(b"* lines have 1024 bytes at most\n");
-            Ok(None)
+            let why = b"* lines have 1024 bytes at most\n";
+            client.connection().send(why).map(|()| None)
         }
         Err(refusal) => Err(refusal.into_error(|never| match never {})),
         Ok(line) => Ok(line),

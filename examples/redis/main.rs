@@ -8,9 +8,10 @@
 //! With `--append FILE` each command that writes is in that file before it is done. If it cannot be
 //! (the disk is full) it is refused, as Redis does. `redis-cli --pipe <FILE` does it all again.
 
-use std::fs::File;
 use std::io;
 use std::process::ExitCode;
+
+use greenthread::fs::File;
 
 mod resp;
 mod store;

@@ -5,11 +5,11 @@
 //! expired is removed when somebody comes across it.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use greenthread::fs::File;
 use greenthread::sync::{Mutex, MutexGuard};
 
 use super::resp::{Bytes, Reply, number};

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use greenthread::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use greenthread::channel::{Receiver, Sender, after, bounded};
 use greenthread::net::{TcpListener, TcpStream};
 use greenthread::signal::{SIGINT, SIGTERM, Signals};
 use greenthread::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
@@ -52,6 +52,7 @@ pub(crate) struct Server {
     stopping: AtomicBool,
     serving: Mutex<Option<Sender<()>>>,
     stopped: Receiver<()>,
+    signals: Signals,
 }
 
 #[derive(Default)]
@@ -127,6 +128,9 @@ impl Server {
         let bound = TcpListener::bind(address).and_then(|l| Ok((l.local_addr()?, l)));
         let (local, listener) =
             bound.unwrap_or_else(|error| wrong(format!("--listen '{address}': {error}")));
+        // First: whoever knows the address may stop the server.
+        let signals = Signals::new([SIGINT, SIGTERM])
+            .unwrap_or_else(|error| wrong(format!("cannot wait for Ctrl-C: {error}")));
         let first = format!("listening on {local}\n"); // not println!, which panics on a full disk
         if let Err(error) = io::Write::write_all(&mut io::stdout(), first.as_bytes()) {
             say(format!(
@@ -142,6 +146,7 @@ impl Server {
             stopping: AtomicBool::new(false),
             serving: Mutex::new(Some(serving)),
             stopped,
+            signals,
         }
     }
 
@@ -163,27 +168,23 @@ impl Server {
     where
         F: Fn(&mut Client) -> io::Result<()> + Send + Sync + 'static,
     {
-        let signals = match Signals::new([SIGINT, SIGTERM]) {
-            Ok(signals) => signals,
-            Err(error) => {
-                say(format!("cannot wait for Ctrl-C: {error}"));
-                return ExitCode::FAILURE;
-            }
-        };
         let (server, talk) = (Arc::new(self), Arc::new(talk));
         let acceptor = {
             let server = server.clone();
             greenthread::spawn(move || server.accept(&talk))
         };
-        let _ = signals.recv();
-        drop(signals); // the next Ctrl-C ends the program as it does without us
+        let _ = server.signals.recv();
         say("stopping; Ctrl-C again stops at once");
         server.stop();
         let _ = acceptor.join();
         let drained = server.drained();
-        if let Err(RecvTimeoutError::Timeout) = drained.recv_timeout(server.limits.grace) {
-            say(format!("cut off: {} connections", server.cut_off()));
-            let _ = drained.recv_timeout(PAUSE);
+        greenthread::select! {
+            recv(drained) -> _ => {}
+            recv(server.signals) -> _ => say("stopped at once"),
+            recv(after(server.limits.grace)) -> _ => {
+                say(format!("cut off: {} connections", server.cut_off()));
+                let _ = drained.recv_timeout(PAUSE);
+            }
         }
         ExitCode::SUCCESS
     }

@@ -80,16 +80,22 @@ pub fn gettid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Runs the test `test` of this executable again, alone, with `GT_CASE=case` and `env` in its
-/// environment.
-pub fn child_with(test: &str, case: &str, env: &[(&str, &str)]) -> Output {
-    Command::new(std::env::current_exe().expect("the path of this test"))
+/// The test `test` of this executable again, alone, with `GT_CASE=case` in its environment.
+pub fn child_command(test: &str, case: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
+    command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env("GT_CHILD", test)
         .env("GT_CASE", case)
         .env_remove("RUST_BACKTRACE")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs it, with `env` in its environment, too.
+pub fn child_with(test: &str, case: &str, env: &[(&str, &str)]) -> Output {
+    child_command(test, case)
         .envs(env.iter().copied())
-        .stdin(Stdio::null())
         .output()
         .expect("the test's own executable")
 }
