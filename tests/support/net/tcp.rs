@@ -427,6 +427,7 @@ fn non_blocking() {
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         });
         server.set_nonblocking(false).unwrap();
+        server.set_read_timeout(None).unwrap();
         client.write_all(b"!").unwrap();
         server.read_exact(&mut [0]).unwrap();
     });
