@@ -24,7 +24,7 @@ pub struct Variant {
 impl Contender {
     /// Whether it is one of those that greenthread is compared with.
     pub fn is_peer(&self) -> bool {
-        self.runtime != "greenthread"
+        !["greenthread", "loop"].contains(&self.runtime)
     }
 }
 
@@ -60,7 +60,7 @@ pub fn all(options: &Options) -> Vec<Contender> {
         environment: variant.environment.clone(),
         ..contender("greenthread", &variant.name)
     }));
-    all.extend(["tokio", "hyper", "std"].map(|name| contender(name, name)));
+    all.extend(["tokio", "hyper", "std", "loop"].map(|name| contender(name, name)));
     all.push(contender("go", "Go"));
     let asked_for = |contender: &Contender| {
         options.servers.is_empty() || options.servers.contains(&contender.name)

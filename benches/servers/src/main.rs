@@ -14,6 +14,7 @@
 //! | `load`, `exchange` | the load generator; requests and the replies to expect |
 //! | `plain`, `on_std`, `on_greenthread` | one program, imported twice |
 //! | `on_tokio`, `on_hyper`, `../go` | the same as their users would write it |
+//! | `on_mio` | no runtime: what the system calls leave to be reached |
 //! | `serve`, `read`, `http` | what the contenders share: start and end, blocks, parsing |
 //!
 //! Invariants:
@@ -32,6 +33,7 @@ mod load;
 mod measure;
 mod on_greenthread;
 mod on_hyper;
+mod on_mio;
 mod on_std;
 mod on_tokio;
 mod part;
@@ -60,7 +62,7 @@ PART: echo, http, hogs, idle, storm or files; all of them if none is named
   --storm N             connections opened and closed by storm (200000)
   --megabytes N         size of the file for files (256)
   --dir DIR             where to make that file (the directory for temporary files)
-  --servers NAME,...    only these: greenthread, variants of it, tokio, hyper, Go, std
+  --servers NAME,...    only these: greenthread, variants of it, tokio, hyper, Go, std, loop
   --variant NAME:VARIABLE=VALUE,...
                         greenthread once more, with these environment variables; may be repeated
   --syscalls            also count system calls a request, in a second, short run under strace";

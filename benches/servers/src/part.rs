@@ -184,8 +184,12 @@ impl Cell {
     /// Whether a contender has what it takes.
     pub fn is_for(&self, contender: &Contender) -> bool {
         match self {
-            Cell::Load { work, .. } => contender.runtime != "hyper" || matches!(work, Work::Http),
-            _ => contender.runtime != "hyper",
+            Cell::Load { work, hogs, .. } => match contender.runtime {
+                "hyper" => matches!(work, Work::Http),
+                "loop" => matches!(work, Work::Echo) && hogs.count == 0,
+                _ => true,
+            },
+            _ => !["hyper", "loop"].contains(&contender.runtime),
         }
     }
 

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process;
 
-use crate::{on_greenthread, on_hyper, on_std, on_tokio};
+use crate::{on_greenthread, on_hyper, on_mio, on_std, on_tokio};
 
 /// Where servers listen: on a port that is free.
 pub const ANYWHERE: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
@@ -79,6 +79,7 @@ pub fn run(args: &[&str]) -> Option<()> {
         "std" => on_std::serve(work, hogs, announce),
         "tokio" => on_tokio::serve(work, hogs, announce),
         "hyper" => on_hyper::serve(announce),
+        "loop" => on_mio::echo(announce),
         _ => return None,
     }
     .expect("the server failed");
