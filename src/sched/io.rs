@@ -11,7 +11,8 @@
 //!
 //! Whoever has the turn and gets up gives it back and does not wake another for it: what came is
 //! run first, and then the next look finds what came meanwhile, all at once. Only if that takes
-//! long does the monitor send a sleeper to watch ([`Cluster::see_to_events`]).
+//! long does the monitor send a sleeper to watch ([`Cluster::see_to_events`]). Nor does who has found
+//! events wake others to help, before it is plain that it cannot keep up.
 //!
 //! Invariant: while descriptors are registered and nobody has the turn, somebody is awake who will
 //! see to it: a processor, or the monitor. For a machine takes the turn before it sleeps, if it is
@@ -22,6 +23,7 @@ use crate::atomic::Ordering;
 use crate::driver::epoll::{BATCH, readiness};
 use crate::policy::{Readied, fifo::Fifo};
 use crate::sched::{Cluster, Machine, Processor};
+use crate::sys::clock::NEVER;
 use crate::sys::{clock, kernel_thread};
 
 /// Switches between two looks of a busy processor.
@@ -29,10 +31,11 @@ pub(super) const INTERVAL: u64 = 256;
 /// How long a processor without work looks for events before it sleeps, while that pays: several
 /// times what falling asleep and being woken take.
 const SPIN: u64 = 60_000;
-/// So many at once, all that a look can find, are worth another processor's waking up. Fewer are
-/// run by the one that found them sooner than another one could; if they take long, the monitor
-/// sees that they wait.
+/// So many at once are all that a look can find. Fewer are run by the one that found them sooner
+/// than another one could; if they take long, the monitor sees that they wait.
 const CROWD: usize = BATCH;
+/// When every look has found a crowd for so long, another processor is woken.
+const PATIENCE: u64 = 1_000_000;
 /// So long may nobody look while a processor sleeps: then it is told to watch.
 const LATE: u64 = 500_000;
 /// So long may nobody look at all.
@@ -54,10 +57,25 @@ pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
             super::ready_globally(green);
         }
     }
-    if count >= CROWD || cluster.policy.global_len() != 0 {
+    if is_too_much(processor, count) || cluster.policy.global_len() != 0 {
         cluster.notify();
     }
     count != 0
+}
+
+/// Whether `processor`, which takes in so many, could do with help.
+fn is_too_much(processor: &Processor, count: usize) -> bool {
+    if count < CROWD {
+        processor.crowded_since.set(NEVER);
+        return false;
+    }
+    let now = readiness().asked();
+    let since = processor.crowded_since.get().min(now);
+    let too_much = now - since >= PATIENCE;
+    processor
+        .crowded_since
+        .set(if too_much { NEVER } else { since });
+    too_much
 }
 
 /// Makes all of `ready` ready; the caller has no processor, and no preemption. A sleeper is woken

@@ -193,6 +193,7 @@ fn say_drained(cluster: &'static Cluster) {
 #[inline(never)]
 fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, NothingFound> {
     let processor = owned(machine).ok_or(NothingFound { searching })?;
+    processor.dry.add(1);
     fire_own_timers(processor);
     let found = handed(machine)
         .or_else(|| own_queues(processor))

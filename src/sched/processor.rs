@@ -23,10 +23,14 @@ pub(crate) struct Processor {
     /// Set by the monitor: look at the timers and for events before the next thread runs.
     pub(crate) attention: AtomicBool,
     pub(crate) switches: Counter,
+    /// How often it has run out of threads.
+    pub(crate) dry: Counter,
     pub(crate) steals: Counter,
     pub(crate) spawns: Counter,
     pub(crate) ended: Counter,
     pub(crate) preemptions: Counter,
+    /// Since when every look has found a crowd (`io`).
+    pub(crate) crowded_since: Cell<u64>,
     /// Events come so quickly that it pays to look for them for a while (`io`).
     pub(crate) spin_pays: Cell<bool>,
     random: Cell<u64>,
@@ -50,10 +54,12 @@ impl Processor {
             machine: AtomicPtr::new(core::ptr::null_mut()),
             attention: AtomicBool::new(false),
             switches: Counter::new(),
+            dry: Counter::new(),
             steals: Counter::new(),
             spawns: Counter::new(),
             ended: Counter::new(),
             preemptions: Counter::new(),
+            crowded_since: Cell::new(NEVER),
             spin_pays: Cell::new(false),
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
             stacks: UnsafeCell::new(stack::Cache::new()),

@@ -121,6 +121,7 @@ pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
 #[derive(Default)]
 struct Seen {
     machine: usize,
+    dry: u64,
     slice: u32,
     since: u64,
     cpu: u64,
@@ -140,6 +141,7 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
             cluster,
             now,
             waiting: cluster.policy.has_work(),
+            stuck: cluster.policy.global_len() != 0,
             event: false,
             next: NEVER,
         };
@@ -150,7 +152,7 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
             look.at_strays();
             strays_at = now + STRAYS;
         }
-        if look.waiting && cluster.idle.sleeping() != 0 {
+        if look.stuck && cluster.idle.sleeping() != 0 {
             cluster.notify();
         }
         let unwatched = cluster.see_to_events(now);
@@ -193,6 +195,8 @@ struct Look {
     now: u64,
     /// Something is ready and not running.
     waiting: bool,
+    /// Something has been ready since the last look, and not run.
+    stuck: bool,
     /// A preemption or a hand-off: the next look comes soon.
     event: bool,
     /// When the next look must be at the latest.
@@ -202,6 +206,10 @@ struct Look {
 impl Look {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         self.at_timers(processor);
+        // It has not come to the end of its queue since: what was there may still be.
+        let dry = processor.dry.get();
+        let came_to_its_end = core::mem::replace(&mut seen.dry, dry) != dry;
+        self.stuck |= !came_to_its_end && self.cluster.policy.len(processor.index) != 0;
         // Acquire: pairs with the Release in `give_to`. SAFETY: null or a record, which is never
         // freed.
         let Some(machine) = (unsafe { processor.machine.load(Ordering::Acquire).as_ref() }) else {
@@ -217,6 +225,7 @@ impl Look {
             let cpu = cpu_time(machine);
             *seen = Seen {
                 machine: identity,
+                dry,
                 slice,
                 since: self.now,
                 cpu,
