@@ -83,7 +83,11 @@ impl IdleWord {
     /// ([`Self::claim_wake`]): readiers relied on it and it can do only one thing at a time.
     #[must_use = "the last searcher must call claim_wake"]
     pub(crate) fn found(&self) -> bool {
-        searching(self.word.fetch_sub(SEARCHER, Relaxed)) == 1
+        let before = searching(self.word.fetch_sub(SEARCHER, Relaxed));
+        if before == 0 {
+            crate::sys::die("who does not search has found something");
+        }
+        before == 1
     }
 
     /// Under the list's lock, with ourselves in the list. Afterwards everything must be checked
@@ -95,7 +99,10 @@ impl IdleWord {
         } else {
             SLEEPER
         };
-        self.word.fetch_add(change, Relaxed);
+        let before = searching(self.word.fetch_add(change, Relaxed));
+        if was_searching && before == 0 {
+            crate::sys::die("who does not search goes to sleep as a searcher");
+        }
         // Partner: the fence in `claim_wake`.
         fence(SeqCst);
     }

@@ -209,9 +209,8 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
     if searching {
         search(machine, processor)
     } else {
-        None
+        Err(NothingFound { searching })
     }
-    .ok_or(NothingFound { searching })
 }
 
 /// A thread that is locked to this machine and was handed to it.
@@ -250,21 +249,22 @@ fn stop_searching(processor: &'static Processor) {
     }
 }
 
-/// What others have, or what comes while one looks. Whoever finds something searches no more.
-fn search(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
+/// What others have, or what comes while one looks. Whoever finds something searches no more, even
+/// if another one then takes it.
+fn search(machine: &'static Machine, processor: &'static Processor) -> Result<Next, NothingFound> {
     let cluster = processor.cluster();
     loop {
         if let Some(next) = steal(machine, processor) {
             stop_searching(processor);
-            return Some(next);
+            return Ok(next);
         }
         match io::spin(processor) {
-            io::Spun::InVain => return None,
+            io::Spun::InVain => return Err(NothingFound { searching: true }),
             io::Spun::OtherWork => {}
             io::Spun::Events(ready) => {
                 let _ = cluster.idle.found();
                 io::take_in(processor, ready);
-                return own_queues(processor);
+                return own_queues(processor).ok_or(NothingFound { searching: false });
             }
         }
     }

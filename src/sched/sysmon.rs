@@ -42,6 +42,8 @@ const QUIET: u64 = 10_000_000;
 /// Deadlines are watched this closely at most: a busy processor sees its timers by itself most of
 /// the time.
 const DEADLINE_TICK: u64 = 500_000;
+/// Who has run out of threads so often since the last look keeps up.
+const SEVERAL: u64 = 3;
 /// How soon to look whether anything waits for a thread whose slice is over.
 const OVERTIME: u64 = 1_000_000;
 /// How soon to look again whether somebody has collected events.
@@ -206,10 +208,17 @@ struct Look {
 impl Look {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         self.at_timers(processor);
-        // It has not come to the end of its queue since: what was there may still be.
+        if self.cluster.policy.len(processor.index) != 0 {
+            // Who comes to the end of the queue again and again, as with events, keeps up. Else
+            // what is in it may have been there since the last look.
+            if processor.dry.get() - seen.dry < SEVERAL {
+                self.stuck = true;
+            } else {
+                self.next = self.next.min(self.now + EVENTS);
+            }
+        }
         let dry = processor.dry.get();
-        let came_to_its_end = core::mem::replace(&mut seen.dry, dry) != dry;
-        self.stuck |= !came_to_its_end && self.cluster.policy.len(processor.index) != 0;
+        seen.dry = dry;
         // Acquire: pairs with the Release in `give_to`. SAFETY: null or a record, which is never
         // freed.
         let Some(machine) = (unsafe { processor.machine.load(Ordering::Acquire).as_ref() }) else {
