@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
-use super::readiness::Record;
+use super::record::Record;
 use super::{Direction, Driver, Kind, Limit, Source, Transfer, would_block};
 use crate::arch;
 use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -32,6 +32,7 @@ use std::path::Path;
 use super::source::{answer, uninterrupted};
 use super::{has_ring_for_files, uring};
 use crate::atomic::{AtomicU8, Ordering};
+use crate::sched::fork;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{blocking, current};
 
@@ -75,9 +76,10 @@ impl Nature {
         }
     }
 
-    /// It is not the turn of another call at the position, if that is where the call is.
+    /// It is not the turn of another call at the position, if that is where the call is. In a forked
+    /// child there are no turns: the lock may have been held at the fork.
     fn turn(&self, kind: u8, offset: Option<u64>) -> Option<MutexGuard<'_, ()>> {
-        (kind != Nature::OTHER && offset.is_none())
+        (kind != Nature::OTHER && offset.is_none() && !fork::is_child())
             .then(|| self.position.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

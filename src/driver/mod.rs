@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `source` | a descriptor whose calls block the calling thread only |
 //! | `transfer` | what goes through a socket |
-//! | `epoll`, `readiness` | the kernel says which descriptors are ready; what is known of one |
+//! | `epoll` | the kernel says which descriptors are ready |
+//! | `readiness`, `record` | what is known of one direction of a descriptor; of both |
 //! | `uring` | the kernel does the operation |
 //! | `direct` | a kernel thread's own way to wait |
 //! | `timer` | deadlines |
@@ -16,6 +17,7 @@ mod direct;
 pub(crate) mod epoll;
 pub(crate) mod file;
 mod readiness;
+mod record;
 pub(crate) mod source;
 pub(crate) mod timer;
 mod transfer;

@@ -1,7 +1,7 @@
-//! What is known of a registered descriptor's readiness, and who waits for it.
+//! What is known of the readiness of a registered descriptor in one direction, and who waits for it.
 //!
 //! The registration is edge-triggered: the kernel tells of a change once. So what it told is kept
-//! here, a few flags for each direction beside the queue of those who wait:
+//! here, a few flags beside the queue of those who wait:
 //!
 //! | flag | says | set by | cleared by |
 //! |---|---|---|---|
@@ -14,7 +14,7 @@
 //! | the call | what follows |
 //! |---|---|
 //! | would block | wait until `MAYBE` is set |
-//! | emptied the descriptor (a stream gave less than asked) | nothing: the next one waits without a call, unless `MAYBE` or `DOUBT` is set |
+//! | emptied the descriptor (a stream gave less than asked, and no `DOUBT`) | nothing: the next one waits without a call, unless `MAYBE` is set |
 //! | any other answer | set `MAYBE`, and wake who waits for it: there may be more |
 //!
 //! Invariants:
@@ -22,20 +22,21 @@
 //!    missed sets it after it was cleared, and the wait that follows ends, or does not begin: it
 //!    publishes its place in the queue only while the flag is not set (`wait::queue`).
 //! 2. Whoever cleared `MAYBE` has emptied the descriptor, or sets it again. So another thread that
-//!    saw it cleared, and waits, is woken if something is left.
-//! 3. Records are never freed: an event that somebody has collected may come after its descriptor
-//!    was closed. In the record's next life it makes one call in vain.
+//!    saw it cleared, and waits, is woken if something is left. What a short answer proves, it
+//!    proves only if there is no `DOUBT` after it: behind the bytes may be the end. A `DOUBT` that
+//!    comes later comes with `MAYBE`.
+//! 3. A waiting thread makes a call before it gives up (`source`): events are collected now and
+//!    then, and what is not announced may be there all the same.
 //!
 //! Orderings: Release where `MAYBE` is set and Acquire where it is cleared are partners: the call
 //! comes after the change that the event tells of. The queue's lock does the rest.
 
-use core::cell::Cell;
-
-use super::Direction;
-use crate::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::atomic::{
+    Ordering::{Acquire, Relaxed, Release},
+    const_fn,
+};
 use crate::current;
 use crate::policy::fifo::Fifo;
-use crate::sys::lock::Lock;
 use crate::wait::Waiter;
 use crate::wait::queue::{Position, WaitQueue, Waited};
 
@@ -49,9 +50,11 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    const fn new() -> Readiness {
-        Readiness {
-            queue: WaitQueue::new(MAYBE),
+    const_fn! {
+        pub(crate) const fn new() -> Readiness {
+            Readiness {
+                queue: WaitQueue::new(MAYBE),
+            }
         }
     }
 
@@ -65,9 +68,13 @@ impl Readiness {
         state.has(MAYBE | DOUBT | CLOSED)
     }
 
-    /// A call that `begin` came before has perhaps left something.
-    pub(crate) fn leave_some(&self) {
+    /// A call that `begin` came before had an answer. `emptied`: it says that nothing is left.
+    pub(crate) fn answered(&self, emptied: bool) {
         let state = self.queue.state(Relaxed);
+        // What is announced later sets `MAYBE` too.
+        if emptied && !state.has(DOUBT) {
+            return;
+        }
         // Release: partner: Acquire in `begin`.
         if state.has_waiters()
             || self
@@ -121,74 +128,13 @@ impl Readiness {
     }
 
     /// Ends all waits, now and later.
-    fn close(&self, ready: &mut Fifo) {
+    pub(crate) fn close(&self, ready: &mut Fifo) {
         self.tell(MAYBE | DOUBT | CLOSED, ready);
     }
-}
 
-/// Both directions of a descriptor.
-#[repr(align(64))]
-pub(crate) struct Record {
-    pub(crate) read: Readiness,
-    pub(crate) write: Readiness,
-    next: Cell<Option<&'static Record>>,
-}
-
-// SAFETY: the link belongs to the pool's lock.
-unsafe impl Sync for Record {}
-
-/// Records that no descriptor uses.
-static POOL: Lock<Option<&'static Record>> = Lock::new(None);
-
-impl Record {
-    pub(crate) fn side(&self, direction: Direction) -> &Readiness {
-        match direction {
-            Direction::Read => &self.read,
-            Direction::Write => &self.write,
-        }
-    }
-
-    /// A record for a new registration. Allocates when there is none.
-    pub(crate) fn acquire() -> &'static Record {
-        let pooled = {
-            let _off = current::preemption_off();
-            let mut pool = POOL.lock();
-            let first = *pool;
-            if let Some(record) = first {
-                *pool = record.next.take();
-            }
-            first
-        };
-        let new = || {
-            &*Box::leak(Box::new(Record {
-                read: Readiness::new(),
-                write: Readiness::new(),
-                next: Cell::new(None),
-            }))
-        };
-        pooled.unwrap_or_else(new)
-    }
-
-    /// Gives the record of a descriptor back; nobody waits in it.
-    pub(crate) fn release(&'static self) {
-        let _off = current::preemption_off();
-        for direction in [&self.read, &self.write] {
-            direction.queue.set(MAYBE, Relaxed);
-            direction.queue.clear(DOUBT | CLOSED, Relaxed);
-        }
-        let mut pool = POOL.lock();
-        self.next.set(*pool);
-        *pool = Some(self);
-    }
-
-    /// Ends all waits, now and later.
-    pub(crate) fn close(&self) {
-        let mut ready = Fifo::new();
-        let _off = current::preemption_off();
-        self.read.close(&mut ready);
-        self.write.close(&mut ready);
-        while let Some(green) = ready.pop() {
-            crate::sched::ready(green);
-        }
+    /// As it was made; nobody waits.
+    pub(crate) fn reset(&self) {
+        self.queue.set(MAYBE, Relaxed);
+        self.queue.clear(DOUBT | CLOSED, Relaxed);
     }
 }

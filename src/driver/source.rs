@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::readiness::Record;
+use super::record::Record;
 use super::{Direction, Driver, Limit, Transfer, epoll};
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::sys::lock::Lock;
@@ -55,7 +55,12 @@ impl Source {
         fd
     }
 
+    /// Where its readiness is kept. `None` in a forked child: nobody announces there, and the locks
+    /// of records may have been held at the fork.
     pub(super) fn record(&self) -> Option<&'static Record> {
+        if sched::fork::is_child() {
+            return None;
+        }
         // Acquire: pairs with the Release in `register`. SAFETY: null or a record, which is never
         // freed.
         unsafe { self.record.load(Ordering::Acquire).as_ref() }
@@ -92,11 +97,9 @@ impl Source {
 
     /// Before the descriptor goes: nobody uses it.
     fn deregister(&mut self) {
+        // A forked child has none. It shares the parent's epoll instance and must not change it.
         if let Some(record) = self.record() {
-            // A forked child shares the parent's epoll instance and must not change it.
-            if !sched::fork::is_child() {
-                epoll::readiness().remove(self.as_raw_fd());
-            }
+            epoll::readiness().remove(self.as_raw_fd());
             record.release();
         }
     }
@@ -201,26 +204,30 @@ impl Source {
         mut call: impl FnMut() -> io::Result<T>,
         emptied: impl Fn(&T) -> bool,
     ) -> io::Result<T> {
-        let mut woken = false;
+        let mut is_last = limit == Limit::DontWait;
+        let mut must_try = is_last;
         loop {
             self.check_open()?;
             let readiness = self.record().map(|record| record.side(direction));
             let may_find = readiness.is_none_or(|side| side.begin());
-            if may_find || woken || limit == Limit::DontWait {
+            if may_find || must_try {
                 let answer = uninterrupted(&mut call);
                 let would_block = answer.as_ref().is_err_and(says_would_block);
                 if let Some(side) = readiness
                     && !would_block
-                    && !answer.as_ref().is_ok_and(&emptied)
                 {
-                    side.leave_some();
+                    side.answered(answer.as_ref().is_ok_and(&emptied));
                 }
-                if !would_block || limit == Limit::DontWait {
+                if !would_block || is_last {
                     return answer;
                 }
             }
-            driver.wait(self, direction, limit)?;
-            woken = true;
+            match driver.wait(self, direction, limit) {
+                // What is there may not have been announced yet.
+                Err(error) if says_would_block(&error) => is_last = true,
+                answer => answer?,
+            }
+            must_try = true;
         }
     }
 

@@ -10,7 +10,7 @@
 //! ```text
 //!     readier   push; if claim_wake() { lock; pop the last sleeper; unlock; wake it: it is a
 //!     searcher }
-//!     searcher  found work: if found() && claim_wake() { pop and wake as above }        (the ramp)
+//!     searcher  found work: if found() && there is more && claim_wake() { as above }    (the ramp)
 //!     sleeper   lock; push self to the list; announce_sleep(was_searching); unlock;
 //!               re-check everything (every queue, timers, I/O): nothing there → block
 //!               something there, or woken by a deadline → get_up:
@@ -80,7 +80,8 @@ impl IdleWord {
     }
 
     /// A searcher stops searching. True: it was the last, and must see whether another is needed
-    /// ([`Self::claim_wake`]): readiers relied on it and it can do only one thing at a time.
+    /// ([`Self::claim_wake`]): readiers relied on it and it can do only one thing at a time. It may
+    /// look for work first, after a SeqCst fence (partner: in `claim_wake`).
     #[must_use = "the last searcher must call claim_wake"]
     pub(crate) fn found(&self) -> bool {
         let before = searching(self.word.fetch_sub(SEARCHER, Relaxed));

@@ -252,7 +252,7 @@ impl Cluster {
                 if self.rise(machine) {
                     crate::current::set_scheduling(true);
                     // It does not search: it has found its work.
-                    let _ = self.idle.found();
+                    crate::sched::stop_searching(self);
                     io::settle(machine, ready);
                     return Rested::Working { searching: false };
                 }

@@ -11,8 +11,9 @@
 //!
 //! Whoever has the turn and gets up gives it back and does not wake another for it: what came is
 //! run first, and then the next look finds what came meanwhile, all at once. Only if that takes
-//! long does the monitor send a sleeper to watch ([`Cluster::see_to_events`]). Nor does who has found
-//! events wake others to help, before it is plain that it cannot keep up.
+//! long does the monitor send a sleeper to watch ([`Cluster::see_to_events`]); if nobody sleeps and
+//! a processor is blocked in the kernel, it takes that one ([`Cluster::needs_a_watch`]). Nor does who
+//! has found events wake others to help, before it is plain that it cannot keep up.
 //!
 //! Invariant: while descriptors are registered and nobody has the turn, somebody is awake who will
 //! see to it: a processor, or the monitor. For a machine takes the turn before it sleeps, if it is
@@ -158,14 +159,29 @@ pub(super) fn settle(machine: &'static Machine, ready: Fifo) {
     }
 }
 
+/// How long nobody has looked for events that can come.
+fn unseen(now: u64) -> u64 {
+    let readiness = readiness();
+    match readiness.is_in_use() && !readiness.is_watched() {
+        true => now.saturating_sub(readiness.asked()),
+        false => 0,
+    }
+}
+
 impl Cluster {
-    /// The monitor's part. True: the turn is free, so that it must look again soon.
+    /// Whether a processor that is blocked in the kernel is missed: no other looks for events or
+    /// sleeps, so that it could be told to.
+    pub(super) fn needs_a_watch(&self, now: u64) -> bool {
+        self.idle.sleeping() == 0 && unseen(now) >= LATE
+    }
+
+    /// The monitor's part. True: it must look again soon, for the turn is free, or may be any time.
     pub(super) fn see_to_events(&'static self, now: u64) -> bool {
         let readiness = readiness();
-        if !readiness.is_in_use() || readiness.is_watched() {
+        if !readiness.is_in_use() {
             return false;
         }
-        let unseen = now.saturating_sub(readiness.asked());
+        let unseen = unseen(now);
         if unseen >= LATE {
             for processor in self.processors() {
                 processor.attention.store(true, Ordering::Relaxed);

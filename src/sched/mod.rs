@@ -200,7 +200,7 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
         .or_else(|| arrivals(machine, processor));
     if let Some(next) = found {
         if searching {
-            stop_searching(processor);
+            stop_searching(processor.cluster());
         }
         return Ok(next);
     }
@@ -238,8 +238,7 @@ fn arrivals(machine: &'static Machine, processor: &'static Processor) -> Option<
 
 /// A searcher has found something. The ramp: if it was the last, it wakes the next one for what
 /// there is besides.
-fn stop_searching(processor: &'static Processor) {
-    let cluster = processor.cluster();
+fn stop_searching(cluster: &'static Cluster) {
     if cluster.idle.found() {
         // SeqCst: partner: the fence in `claim_wake`. Who pushed and relied on us comes before it.
         fence(Ordering::SeqCst);
@@ -250,19 +249,20 @@ fn stop_searching(processor: &'static Processor) {
 }
 
 /// What others have, or what comes while one looks. Whoever finds something searches no more, even
-/// if another one then takes it.
+/// if others get it: events may be of another cluster's threads, or be stolen at once.
 fn search(machine: &'static Machine, processor: &'static Processor) -> Result<Next, NothingFound> {
     let cluster = processor.cluster();
     loop {
         if let Some(next) = steal(machine, processor) {
-            stop_searching(processor);
+            stop_searching(cluster);
             return Ok(next);
         }
         match io::spin(processor) {
             io::Spun::InVain => return Err(NothingFound { searching: true }),
             io::Spun::OtherWork => {}
             io::Spun::Events(ready) => {
-                let _ = cluster.idle.found();
+                // Before they are in the queue: they wake nobody.
+                stop_searching(cluster);
                 io::take_in(processor, ready);
                 return own_queues(processor).ok_or(NothingFound { searching: false });
             }

@@ -8,7 +8,7 @@
 //!
 //! | the thread … | the monitor … |
 //! |---|---|
-//! | announced that it blocks | takes the processor if work waits, or after 10 ms |
+//! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
 //! | is blocked in the kernel (no CPU time used, and the kernel says so) | the same, without a signal |
 //! | runs longer than its slice while work waits | ends the slice, sends the signal, again every 50 µs |
 //! | … and 1 ms later still runs | takes the processor; the thread goes on under the OS |
@@ -157,8 +157,7 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
         if look.stuck && cluster.idle.sleeping() != 0 {
             cluster.notify();
         }
-        let unwatched = cluster.see_to_events(now);
-        if unwatched {
+        if cluster.see_to_events(now) {
             look.next = look.next.min(now + EVENTS);
         }
         if look.event {
@@ -244,7 +243,8 @@ impl Look {
             return;
         }
         if self.is_blocked(machine, green, seen) {
-            if self.waiting || self.now - seen.since >= QUIET {
+            let is_missed = self.waiting || self.cluster.needs_a_watch(self.now);
+            if is_missed || self.now - seen.since >= QUIET {
                 self.take(processor, machine, green);
             }
         } else if self.waiting && self.now - seen.since >= self.slice() {

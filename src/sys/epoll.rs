@@ -97,8 +97,11 @@ impl Epoll {
                 )
             }
         };
-        if count == Err(libc::ENOSYS) {
-            COARSE.store(true, Ordering::Relaxed);
+        match count {
+            Ok(_) | Err(libc::EINTR) => {}
+            // It is not there, or a filter refuses it, each in its own words.
+            Err(_) if !COARSE.load(Ordering::Relaxed) => COARSE.store(true, Ordering::Relaxed),
+            Err(_) => super::die("cannot wait for events: who closed the epoll descriptor?"),
         }
         &events[..count.unwrap_or(0)]
     }

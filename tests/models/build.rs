@@ -15,6 +15,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
     ("inbox", &[INBOX]),
+    ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
     (
         "channels",
         &[
@@ -55,6 +56,7 @@ const POISON: &str = "sync/poison.rs";
 const MUTEX: &str = "sync/mutex.rs";
 const CONDVAR: &str = "sync/condvar.rs";
 const LOCK: &str = "sys/lock.rs";
+const READINESS: &str = "driver/readiness.rs";
 const INBOX: &str = "driver/uring/inbox.rs";
 const RIGHTS: &str = "channel/rights.rs";
 const SELECTING: &str = "channel/selecting.rs";
@@ -163,7 +165,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "idle", name: "no_second_look_before_sleeping", model: "one_readier", fails: WAITS,
         edits: &[(MODEL, "self.is_work() && self.get_up(me)", "false")] },
     Mutant { protocol: "idle", name: "no_ramp", model: "one_readier", fails: WAITS,
-        edits: &[(IDLE, "fetch_sub(SEARCHER, Relaxed)) == 1", "fetch_sub(SEARCHER, Relaxed)) == 0")] },
+        edits: &[(IDLE, "        before == 1\n", "        false\n")] },
+    Mutant { protocol: "idle", name: "no_fence_before_looking_for_more", model: "one_readier", fails: WAITS,
+        edits: &[(MODEL, "            fence(SeqCst); // partner: in `claim_wake`\n", "")] },
     Mutant { protocol: "idle", name: "gets_up_as_no_searcher", model: "one_readier", fails: WAITS,
         edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "self.word.fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER)).is_ok()"),
                  (MODEL, "                searcher = true;\n                continue;\n", "                if self.take() { return; }\n                searcher = false;\n                continue;\n")] },
@@ -332,6 +336,28 @@ const MUTANTS: &[Mutant] = &[
         edits: &[(MODEL, "            (*operation).result.set(result);\n            Waiter::wake_at(&raw const (*operation).waiter);", "            Waiter::wake_at(&raw const (*operation).waiter);\n            (*operation).result.set(result);")] },
     Mutant { protocol: "inbox", name: "leaves_before_the_completion", model: "time_is_up", fails: RACE,
         edits: &[(MODEL, "                assert_eq!(operation.waiter.wait(None), Outcome::Notified);\n                assert_eq!(operation.result.get(), CANCELLED, \"lost or doubled\");", "                let _ = CANCELLED;")] },
+    // ---- readiness ----
+    Mutant { protocol: "readiness", name: "maybe_is_cleared_after_the_call", model: "two_read", fails: "deadlock",
+        edits: &[(READINESS, "            self.queue.clear(MAYBE, Acquire);\n", ""),
+                 (MODEL, "                let answer = self.call(asked);\n", "                let answer = self.call(asked);\n                self.readiness.forget();\n"),
+                 (READINESS, "    /// The caller is about to try.", "    pub(crate) fn forget(&self) { self.queue.clear(MAYBE, Acquire) }\n    /// The caller is about to try.")] },
+    Mutant { protocol: "readiness", name: "clearing_does_not_acquire", model: "two_read", fails: "deadlock",
+        edits: &[(READINESS, "self.queue.clear(MAYBE, Acquire)", "self.queue.clear(MAYBE, Relaxed)")] },
+    Mutant { protocol: "readiness", name: "announcing_does_not_release", model: "two_read", fails: "deadlock",
+        edits: &[(READINESS, "self.queue.change(state, state.with(news), Release)", "self.queue.change(state, state.with(news), Relaxed)")] },
+    Mutant { protocol: "readiness", name: "what_is_left_wakes_nobody", model: "one_gives_up_reading", fails: "deadlock",
+        edits: &[(READINESS, "        if state.has_waiters()\n            ||", "        if")] },
+    Mutant { protocol: "readiness", name: "what_is_left_is_not_said", model: "one_gives_up_reading", fails: "deadlock",
+        edits: &[(READINESS, "if emptied && !state.has(DOUBT) {", "if true {")] },
+    Mutant { protocol: "readiness", name: "an_event_wakes_nobody", model: "two_read", fails: "deadlock",
+        edits: &[(READINESS, "if !state.has_waiters() && self.queue", "if self.queue")] },
+    Mutant { protocol: "readiness", name: "waits_without_looking", model: "two_read", fails: "deadlock",
+        edits: &[(READINESS, "(!state.has(MAYBE | CLOSED))", "(!state.has(CLOSED))")] },
+    Mutant { protocol: "readiness", name: "waits_though_it_is_closed", model: "closed", fails: "deadlock",
+        edits: &[(READINESS, "(!state.has(MAYBE | CLOSED))", "(!state.has(MAYBE))"),
+                 (READINESS, "self.tell(MAYBE | DOUBT | CLOSED, ready)", "self.tell(DOUBT | CLOSED, ready)")] },
+    Mutant { protocol: "readiness", name: "the_end_is_not_behind_the_bytes", model: "the_end_is_behind", fails: "deadlock",
+        edits: &[(READINESS, "if emptied && !state.has(DOUBT) {", "if emptied {")] },
     // ---- channels: nobody waits for ever ----
     Mutant { protocol: "channels", name: "place_goes_to_nobody", model: "bounded", fails: "deadlock",
         edits: &[(STATE, "            if !self.senders.is_empty() {\n                self.settle(spare, woken);\n            }\n            return Take::Received;", "            return Take::Received;")] },
@@ -437,7 +463,7 @@ fn main() {
         for (folder, files) in folders {
             writeln!(
                 index,
-                "    pub(crate) mod {folder} {{ use crate::{folder}::*; {files} }}"
+                "    pub(crate) mod {folder} {{ pub(crate) use crate::{folder}::*; {files} }}"
             )
             .unwrap();
         }

@@ -10,7 +10,11 @@ use std::sync::Arc;
 use loom::{sync::Mutex, thread};
 
 use crate::{
-    atomic::{AtomicU32, Ordering::Relaxed},
+    atomic::{
+        AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+        fence,
+    },
     sched::idle::IdleWord,
     wait::ticket::{By, Commit, Found, Ticket},
 };
@@ -70,13 +74,22 @@ impl World {
         })
     }
 
+    fn stop_searching(&self) {
+        if self.idle.found() {
+            fence(SeqCst); // partner: in `claim_wake`
+            if self.is_work() && self.idle.claim_wake() {
+                self.wake();
+            }
+        }
+    }
+
     /// A processor without work, until it has got a job or sleeps.
     fn processor(&self, me: usize, mut searcher: bool) {
         loop {
             searcher = searcher || self.idle.start_search(LIMIT);
             if self.take() {
-                if searcher && self.idle.found() && self.idle.claim_wake() {
-                    self.wake();
+                if searcher {
+                    self.stop_searching();
                 }
                 return;
             }

@@ -50,6 +50,8 @@ mod channel;
 mod current;
 #[path = "library/driver.rs"]
 mod driver;
+#[path = "library/policy.rs"]
+mod policy;
 #[path = "library/sched.rs"]
 mod sched;
 #[path = "library/sync.rs"]
@@ -131,6 +133,7 @@ models! {
     condvar: one_waits two_wait all_are_notified one_gives_up;
     lock: three_lock;
     inbox: two_ask asks_again roused_by_itself time_is_up;
+    readiness: two_read the_end_is_behind one_gives_up_reading closed;
     channels: bounded unbounded zero bounded_with_deadlines zero_with_deadlines last_receiver_goes
         select_meets_select select_is_not_its_own_peer select_receives select_receives_from_zero
         select_sends select_beside_another select_with_a_deadline default_looks_at_one_moment

@@ -6,7 +6,7 @@ use loom::{
 };
 use std::thread::panicking;
 
-use crate::{atomic::Ordering::Relaxed, sys::clock};
+use crate::{atomic::Ordering::Relaxed, sched::Green, sys::clock};
 
 #[path = "../../../src/wait/claim.rs"]
 pub(crate) mod claim;
@@ -62,6 +62,14 @@ impl Waiter {
             thread::park();
         }
         self.ticket.resumed()
+    }
+
+    /// # Safety
+    /// The same as for `wake_at`.
+    pub(crate) unsafe fn notify_at(waiter: *const Waiter) -> Option<Green> {
+        // SAFETY: the caller's promise.
+        unsafe { Waiter::wake_at(waiter) };
+        None
     }
 
     /// # Safety
