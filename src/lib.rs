@@ -8,12 +8,12 @@
 //! | | `src/wait/mod.rs` | how a thread waits, and who wakes it |
 //! | | `src/current.rs` | who am I, and the way into the runtime |
 //! | | `src/sched/sysmon.rs`, `src/sched/preempt.rs` | ending a time slice from outside |
+//! | | `src/driver/source.rs`, `src/sched/io.rs` | waiting for a descriptor, and who hears of it |
 //! | | `src/tls/` | a thread-local block for each green thread |
 //!
-//! Imports go downward: `thread` and `runtime` → `sched` → `policy`, `wait` → `current`, `green`,
-//! `context` → `stack`,
-//! `tls` → `sys` → `arch`. The types of `sched` that a green thread's record points to are the one
-//! exception.
+//! Imports go downward: `net`, `fs`, `process`, `thread` and `runtime` → `driver` → `sched` → `policy`,
+//! `wait` → `current`, `green`, `context` → `stack`, `tls` → `sys` → `arch`. Two exceptions: the types of
+//! `sched` that a green thread's record points to, and what `sched` asks of the drivers (timers, events).
 //!
 //! # Where unsafe lives
 //!

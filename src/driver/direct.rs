@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::{Direction, Driver, Kind, Limit, Source, Transfer, would_block};
+use super::{Direction, Driver, Kind, Limit, Source, would_block};
 use crate::sys::clock;
 
 /// Waits by `poll(2)`.
@@ -37,17 +37,6 @@ impl Driver for Direct {
         // SAFETY: one valid record. A failure means: try again.
         unsafe { libc::poll(&mut poll, 1, millis) };
         Ok(())
-    }
-
-    unsafe fn transfer(
-        &self,
-        source: &Source,
-        transfer: &mut Transfer<'_>,
-        flags: i32,
-        limit: Limit,
-    ) -> io::Result<usize> {
-        // SAFETY: the caller's promise.
-        unsafe { source.transfer_when_ready(self, transfer, flags, limit) }
     }
 
     fn end_waits(&self, source: &Source) {

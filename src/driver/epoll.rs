@@ -16,7 +16,7 @@ use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
 use super::record::Record;
-use super::{Direction, Driver, Kind, Limit, Source, Transfer, would_block};
+use super::{Direction, Driver, Kind, Limit, Source, would_block};
 use crate::arch;
 use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::policy::fifo::Fifo;
@@ -54,17 +54,6 @@ impl Driver for Epoll {
             Waited::TimedOut => Err(would_block()),
             Waited::Refused | Waited::Woken(_) => Ok(()),
         }
-    }
-
-    unsafe fn transfer(
-        &self,
-        source: &Source,
-        transfer: &mut Transfer<'_>,
-        flags: i32,
-        limit: Limit,
-    ) -> io::Result<usize> {
-        // SAFETY: the caller's promise.
-        unsafe { source.transfer_when_ready(self, transfer, flags, limit) }
     }
 
     fn end_waits(&self, source: &Source) {

@@ -63,7 +63,8 @@ pub(crate) trait Driver: Send + Sync {
     /// `WouldBlock`. May return early.
     fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()>;
 
-    /// Transfers, with `flags` of `recv(2)` or `send(2)`, within `limit`.
+    /// Transfers, with `flags` of `recv(2)` or `send(2)`, within `limit`: here, by calls between
+    /// which it waits.
     ///
     /// # Safety
     /// What a message points to is valid for the call.
@@ -73,7 +74,10 @@ pub(crate) trait Driver: Send + Sync {
         transfer: &mut Transfer<'_>,
         flags: i32,
         limit: Limit,
-    ) -> io::Result<usize>;
+    ) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe { source.transfer_when_ready(self, transfer, flags, limit) }
+    }
 
     /// Ends what waits for `source`, which is closed.
     fn end_waits(&self, source: &Source);

@@ -179,7 +179,7 @@ impl Source {
     /// The same.
     pub(super) unsafe fn transfer_when_ready(
         &self,
-        driver: &dyn Driver,
+        driver: &(impl Driver + ?Sized),
         transfer: &mut Transfer<'_>,
         flags: i32,
         limit: Limit,
@@ -198,7 +198,7 @@ impl Source {
     /// that nothing is left.
     fn attempt<T>(
         &self,
-        driver: &dyn Driver,
+        driver: &(impl Driver + ?Sized),
         direction: Direction,
         limit: Limit,
         mut call: impl FnMut() -> io::Result<T>,

@@ -1,0 +1,164 @@
+//! Each operation does what the system call of its name does.
+
+use super::*;
+
+#[test]
+fn what_comes_later_is_received() {
+    let _watchdog = watchdog("what_comes_later_is_received");
+    if !ring() {
+        return;
+    }
+    for green in [true, false] {
+        let (here, there) = UnixStream::pair().unwrap();
+        let is_in = Arc::new(AtomicBool::new(false));
+        let reader = {
+            let is_in = is_in.clone();
+            Box::new(move || {
+                let mut buffer = [0; 8];
+                is_in.store(true, Release);
+                assert_eq!(recv_into(&here, &mut buffer, Limit::Forever).unwrap(), 5);
+                assert_eq!(&buffer, b"hello\0\0\0");
+                // The end.
+                assert_eq!(recv_into(&here, &mut buffer, Limit::Forever).unwrap(), 0);
+            })
+        };
+        let writer = Box::new(move || {
+            while !is_in.load(Acquire) {
+                crate::yield_now();
+            }
+            crate::sleep(Duration::from_millis(5));
+            assert_eq!(send(there.as_fd(), b"hello", 0, Limit::Forever).unwrap(), 5);
+        });
+        run(green, vec![reader, writer]);
+    }
+}
+
+#[test]
+fn errors_are_the_system_calls() {
+    let _watchdog = watchdog("errors_are_the_system_calls");
+    if !ring() {
+        return;
+    }
+    let code = |error: io::Error| error.raw_os_error().unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
+    drop(there);
+    let broken = send(here.as_fd(), b"x", 0, Limit::Forever).unwrap_err();
+    assert_eq!(code(broken), libc::EPIPE);
+    let (_path, file) = temporary_file(1, 0);
+    let no_socket = recv(file.as_fd(), bytes(&mut [0]), 0, Limit::Forever).unwrap_err();
+    assert_eq!(code(no_socket), libc::ENOTSOCK);
+    let missing = file::open(c"/there/is/no/such/file", libc::O_RDONLY, 0).unwrap_err();
+    assert_eq!(code(missing), libc::ENOENT);
+    // SAFETY: an address that nobody may write to.
+    let nowhere = unsafe { std::slice::from_raw_parts_mut(16 as *mut u8, 8) };
+    let fault = read_at(file.as_fd(), nowhere, Some(0)).unwrap_err();
+    assert_eq!(code(fault), libc::EFAULT);
+    std::fs::remove_file(_path).unwrap();
+}
+
+#[test]
+fn waits_for_readiness() {
+    let _watchdog = watchdog("waits_for_readiness");
+    if !ring() {
+        return;
+    }
+    crate::spawn(|| {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        wait_ready(here.as_fd(), Direction::Write, Limit::Forever).unwrap();
+        assert!(expired(&wait_ready(
+            here.as_fd(),
+            Direction::Read,
+            soon(1000)
+        )));
+        assert!(expired(&wait_ready(
+            here.as_fd(),
+            Direction::Read,
+            Limit::Until(0)
+        )));
+        let waiting = crate::spawn(move || {
+            wait_ready(here.as_fd(), Direction::Read, Limit::Forever).unwrap();
+        });
+        crate::sleep(Duration::from_millis(2));
+        there.write_all(b"x").unwrap();
+        waiting.join().unwrap();
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn messages_carry_addresses() {
+    let _watchdog = watchdog("messages_carry_addresses");
+    if !ring() {
+        return;
+    }
+    let (here, there) = UnixDatagram::pair().unwrap();
+    let mut parts = [b"he".as_slice(), b"llo"].map(|part| libc::iovec {
+        iov_base: part.as_ptr().cast_mut().cast(),
+        iov_len: part.len(),
+    });
+    let mut into = [0u8; 4];
+    let mut into_part = libc::iovec {
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
+    };
+    // SAFETY: zeroed messages are valid, and point to what lives until the end.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len();
+        let sent = transfer(
+            here.as_fd(),
+            Transfer::SendMessage(&message),
+            0,
+            Limit::Forever,
+        );
+        assert_eq!(sent.unwrap(), 5);
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut into_part;
+        message.msg_iovlen = 1;
+        let got = transfer(
+            there.as_fd(),
+            Transfer::RecvMessage(&mut message),
+            libc::MSG_TRUNC,
+            Limit::Forever,
+        );
+        assert_eq!(got.unwrap(), 5);
+        assert_ne!(message.msg_flags & libc::MSG_TRUNC, 0);
+    }
+    assert_eq!(&into, b"hell");
+}
+
+#[test]
+fn files_are_read_and_written() {
+    let _watchdog = watchdog("files_are_read_and_written");
+    if !ring() {
+        return;
+    }
+    let (path, _) = temporary_file(10_000, 0);
+    let named = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    crate::spawn(move || {
+        let opened = file::open(&named, libc::O_RDWR | libc::O_CLOEXEC, 0).unwrap();
+        let opened = opened.as_fd();
+        let mut buffer = [0; 20_000];
+        let length = read_at(opened, &mut buffer, Some(3)).unwrap();
+        assert_eq!(length, 9_997);
+        assert!((0..length).all(|i| buffer[i] == byte_at(i + 3)));
+        assert_eq!(
+            file::write(opened, &[IoSlice::new(b"green")], Some(9_998)).unwrap(),
+            5
+        );
+        file::sync(opened, true).unwrap();
+        file::sync(opened, false).unwrap();
+        assert_eq!(file::statx(&named, 0).unwrap().stx_size, 10_003);
+        // From the position, twice.
+        for expected in [0, 4] {
+            assert_eq!(read_at(opened, &mut buffer[..4], None).unwrap(), 4);
+            assert!((0..4).all(|i| buffer[i] == byte_at(expected + i)));
+        }
+    })
+    .join()
+    .unwrap();
+    assert!(std::fs::read(&path).unwrap().ends_with(b"green"));
+    std::fs::remove_file(path).unwrap();
+}
