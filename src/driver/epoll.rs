@@ -170,7 +170,10 @@ impl Turn {
             arch::prefetch(core::ptr::without_provenance(event.u64 as usize));
         }
         for record in events.iter().filter_map(record_of) {
-            record.read.prefetch();
+            let waits = record.read.first();
+            arch::prefetch(waits);
+            // The wait that the place in the queue belongs to lies beside it.
+            arch::prefetch(waits.wrapping_add(64));
         }
         for event in events {
             let Some(record) = record_of(event) else {

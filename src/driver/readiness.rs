@@ -98,9 +98,9 @@ impl Readiness {
         })
     }
 
-    /// Asks for the memory of the first in the queue, before `announce` needs it.
-    pub(crate) fn prefetch(&self) {
-        self.queue.prefetch_first();
+    /// Where the first that waits lies, if there is one. It may be gone.
+    pub(crate) fn first(&self) -> *const u8 {
+        self.queue.first()
     }
 
     /// An event: a call may find something. Those who waited are put into `ready`. Preemption is

@@ -26,7 +26,6 @@ use core::ptr;
 
 use super::claim::{Claimed, Ended, Node, Wait};
 use super::list::{Crowd, List};
-use crate::arch;
 use crate::atomic::{AtomicUsize, Ordering, const_fn};
 use crate::current::{self, PreemptionOff};
 use crate::sys;
@@ -140,13 +139,9 @@ impl WaitQueue {
         self.word.fetch_and(!flags, order);
     }
 
-    /// Asks for the memory of the first in the queue.
-    pub(crate) fn prefetch_first(&self) {
-        let first = self.word.load(Ordering::Relaxed) & FIRST;
-        let node: *const u8 = ptr::without_provenance(first);
-        arch::prefetch(node);
-        // The wait that it belongs to lies beside it.
-        arch::prefetch(node.wrapping_add(64));
+    /// Where the first in the queue lies, if there is one. It may be gone.
+    pub(crate) fn first(&self) -> *const u8 {
+        ptr::without_provenance(self.word.load(Ordering::Relaxed) & FIRST)
     }
 
     /// Takes the list.
