@@ -26,6 +26,9 @@
 //!    thread-local, `errno` included. (The usual crate for this, `signal-hook-registry`, asks for no
 //!    alternate stack; with one fixed action its table of actions would be of no use here.)
 //! 5. A handler stays for good, and so does what is stored of the former one.
+//! 6. Nobody hears of a signal while the handler is still busy with it. It may be running on the main
+//!    thread's alternate stack, which std unmaps when any thread calls `exit`: as one does who was
+//!    told to stop. (The few instructions of the way out are left, and the system's own.)
 
 use core::ptr::null_mut;
 use std::borrow::Borrow;
@@ -265,6 +268,9 @@ static CAUGHT: AtomicU64 = AtomicU64::new(0);
 static PENDING: AtomicU64 = AtomicU64::new(0);
 /// Raised with every signal, and when `CAUGHT` grows: what the forwarder sleeps on.
 static SEQUENCE: AtomicU32 = AtomicU32::new(0);
+/// Handlers that are at work (invariant 6), and how soon to look again.
+static HANDLING: AtomicU32 = AtomicU32::new(0);
+const NEARLY_DONE: std::time::Duration = std::time::Duration::from_micros(20);
 /// The handler that each signal had before, if any.
 static FORMER: [AtomicPtr<libc::sigaction>; 65] = [const { AtomicPtr::new(null_mut()) }; 65];
 
@@ -351,8 +357,11 @@ unsafe extern "C" fn on_signal(
             }
         }
     }
+    HANDLING.fetch_add(1, Ordering::Relaxed);
     PENDING.fetch_or(bit(signal), Ordering::Release);
     wake_forwarder();
+    // Release: pairs with the Acquire in `forward`: all but the way out is done.
+    HANDLING.fetch_sub(1, Ordering::Release);
 }
 
 /// The forwarder.
@@ -362,7 +371,12 @@ fn forward() {
         kernel::set_mask(kernel::ALL & !CAUGHT.load(Ordering::Relaxed));
         match PENDING.swap(0, Ordering::Acquire) {
             0 => futex::wait(&SEQUENCE, sequence, None),
-            came => numbers(came).for_each(forward_one),
+            came => {
+                while HANDLING.load(Ordering::Acquire) != 0 {
+                    std::thread::sleep(NEARLY_DONE);
+                }
+                numbers(came).for_each(forward_one);
+            }
         }
     }
 }
