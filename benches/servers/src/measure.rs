@@ -59,9 +59,14 @@ fn system_calls(server: &Server, load: &mut Load, duration: Duration) -> io::Res
     Ok(trace.finish()? as f64 / (load.replies() - before) as f64)
 }
 
-pub fn idle(contender: &Contender, connections: usize, options: &Options) -> io::Result<Vec<f64>> {
-    let server = Server::start(contender, Work::Echo, Hogs::NONE)?;
-    let mut exchange = Exchange::learn(Work::Echo, load::connect(server.address)?)?;
+pub fn idle(
+    contender: &Contender,
+    work: Work,
+    connections: usize,
+    options: &Options,
+) -> io::Result<Vec<f64>> {
+    let server = Server::start(contender, work, Hogs::NONE)?;
+    let mut exchange = Exchange::learn(work, load::connect(server.address)?)?;
     let before = server.holdings()?.resident;
     let idle = load::open(server.address, connections, &mut exchange)?;
     let grown = server.holdings()?.resident.saturating_sub(before);

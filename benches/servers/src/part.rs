@@ -32,7 +32,7 @@ pub enum Cell {
         hogs: Hogs,
     },
     /// So many connections do nothing, while [`ACTIVE`] others are active.
-    Idle(usize),
+    Idle { work: Work, connections: usize },
     /// So many connections are opened and closed.
     Storm(usize),
     /// Random reads.
@@ -151,7 +151,12 @@ impl Part {
                     hogs: Hogs { count, yielding },
                 })
                 .to_vec(),
-            Part::Idle => vec![Cell::Idle(options.idle)],
+            Part::Idle => [Work::Echo, Work::Http]
+                .map(|work| Cell::Idle {
+                    work,
+                    connections: options.idle,
+                })
+                .to_vec(),
             Part::Storm => vec![Cell::Storm(options.storm)],
             Part::Files => [false, true]
                 .map(|direct| Cell::Files {
@@ -189,6 +194,7 @@ impl Cell {
                 "loop" => matches!(work, Work::Echo) && hogs.count == 0,
                 _ => true,
             },
+            Cell::Idle { work, .. } if contender.runtime == "hyper" => matches!(work, Work::Http),
             _ => !["hyper", "loop"].contains(&contender.runtime),
         }
     }
@@ -201,7 +207,9 @@ impl Cell {
                 connections,
                 hogs,
             } => measure::load(contender, work, connections, hogs, options),
-            &Cell::Idle(n) => measure::idle(contender, n, options),
+            &Cell::Idle { work, connections } => {
+                measure::idle(contender, work, connections, options)
+            }
             &Cell::Storm(n) => measure::storm(contender, n),
             Cell::Files { file, direct } => measure::files(contender, file, *direct, options),
         }
@@ -224,7 +232,9 @@ impl fmt::Display for Cell {
                     n => write!(f, ", {n} {} hog{}", hogs.kind(), plural(n)),
                 }
             }
-            Cell::Idle(n) => write!(f, "{n} idle, {ACTIVE} active"),
+            Cell::Idle { work, connections } => {
+                write!(f, "{}, {connections} idle, {ACTIVE} active", work.name())
+            }
             Cell::Storm(n) => write!(f, "{n} connections opened and closed"),
             Cell::Files { direct, .. } => {
                 write!(f, "{THREADS} threads, {}", read::mode(*direct))
