@@ -75,6 +75,16 @@ pub fn timed<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::ErrorK
     }
 }
 
+/// A thread that ends when told to.
+pub fn stoppable<T: Send + 'static>(value: T) -> (Sender<()>, greenthread::JoinHandle<T>) {
+    let (stop, stopped) = channel();
+    let body = move || {
+        let _ = stopped.recv();
+        value
+    };
+    (stop, greenthread::spawn(body))
+}
+
 pub fn gettid() -> i32 {
     // SAFETY: gettid takes nothing and cannot fail.
     unsafe { libc::gettid() }
