@@ -241,18 +241,18 @@ fn a_fork_in_a_kernel_thread_takes_no_green_ones() {
 fn a_fork_while_a_kernel_thread_ends_can_spawn() {
     const SIZE: usize = 98_765;
     let _w = watchdog("a_fork_while_a_kernel_thread_ends_can_spawn");
-    let (go, id) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicI32::new(0)),
-    );
-    // Started before and joined after: in kernel-thread mode it needs the lock itself.
+    let flag = || Arc::new(AtomicBool::new(false));
+    let (runs, go, id) = (flag(), flag(), Arc::new(AtomicI32::new(0)));
     let forker = thread::spawn({
-        let go = go.clone();
+        let (go, runs) = (go.clone(), runs.clone());
         move || {
+            runs.store(true, Relaxed);
             wait_until(|| go.load(Relaxed));
             wait(fork(|| life_of_a_child(1)))
         }
     });
+    // In kernel-thread mode it needs the lock itself, to start and to end.
+    wait_until(|| runs.load(Relaxed));
     HELD_SIZE.store(SIZE, Relaxed);
     // std keeps a copy of the name, and releases it under that lock.
     let builder = std::thread::Builder::new().name("x".repeat(SIZE));
