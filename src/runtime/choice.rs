@@ -24,10 +24,10 @@ pub(super) struct Asked {
 }
 
 /// What it may say.
-pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, priority or \
-    global-queue, and after it, each behind a comma, what is to be different: no-spinning, no-hand-off, \
-    no-preemption; with work-stealing also no-stealing, no-next-slot, lifo, \
-    global-interval=NUMBER; with least-loaded also batch=NUMBER";
+pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, \
+    priority or global-queue, and after it, each behind a comma, what is to be different: \
+    no-spinning, no-hand-off, no-preemption; with work-stealing also no-stealing, no-next-slot, \
+    lifo, global-interval=NUMBER; with least-loaded also batch=NUMBER";
 
 impl Choice {
     pub(super) fn new<P: Policy>(policy: P) -> Choice {
