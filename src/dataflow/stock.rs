@@ -28,6 +28,9 @@ use super::turn::Turn;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::thread::Builder;
 
+/// So many are added under one lock.
+const FEW: usize = 64;
+
 #[derive(Default)]
 struct Stock(Mutex<Content>);
 
@@ -53,7 +56,7 @@ fn own() -> Arc<Stock> {
 /// # Panics
 /// If a follower is needed and cannot be spawned.
 pub(super) fn add(ready: Ready) {
-    if let Err(error) = own().add(ready) {
+    if let Err(error) = own().add([ready]) {
         panic!("failed to spawn thread: {error}");
     }
 }
@@ -73,9 +76,9 @@ impl Stock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(self: &Arc<Self>, ready: Ready) -> io::Result<()> {
+    fn add(self: &Arc<Self>, ready: impl IntoIterator<Item = Ready>) -> io::Result<()> {
         let mut content = self.lock();
-        content.ready.push_back(ready);
+        content.ready.extend(ready);
         self.leave(content)
     }
 
@@ -107,9 +110,7 @@ impl Stock {
         // No thread to be had: this one comes back for the rest.
         let _ = leader.leave(content);
         let oldest = taken.pop_front();
-        let mut content = self.lock();
-        content.ready.append(&mut taken);
-        let _ = self.leave(content);
+        let _ = self.add(taken);
         oldest
     }
 
@@ -121,13 +122,16 @@ impl Stock {
     fn work(self: &Arc<Self>, next: Ready, turn: &Turn) {
         let mut next = Some(next);
         while let Some(ready) = next.take().or_else(|| self.pop()) {
-            for dependent in ready() {
-                if let Some(ready) = dependent.arrive()
-                    && let Some(previous) = next.replace(ready)
-                {
-                    // No thread to be had: this one takes it itself, later.
-                    let _ = self.add(previous);
+            let mut readied = ready().filter_map(|dependent| dependent.arrive());
+            next = readied.next();
+            // A few at a time: others begin with the first while the last are told.
+            loop {
+                let few: Vec<Ready> = readied.by_ref().take(FEW).collect();
+                if few.is_empty() {
+                    break;
                 }
+                // No thread to be had: this one takes them itself, later.
+                let _ = self.add(few);
             }
             turn.has_run_one();
         }
