@@ -32,6 +32,8 @@ pub mod channel;
 mod context;
 #[allow(unsafe_code, reason = "records that change hands")]
 mod current;
+#[allow(unsafe_code, reason = "closures that wait, a stack in one word")]
+pub mod dataflow;
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
 mod driver;
 #[allow(unsafe_code, reason = "descriptors")]
