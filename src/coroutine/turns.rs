@@ -1,28 +1,41 @@
 //! How a coroutine and whoever resumes it take turns.
 //!
 //! A coroutine is a thread of its own, and its caller waits for it: one of the two runs. Each has a
-//! [`Waiter`]; to end its turn, a side leaves a message, wakes the other, and waits. That is right
-//! for green threads and kernel threads, of one cluster or of two; [`Waiter::hand_over_to`] makes
-//! it a plain switch where both are green threads of one cluster.
+//! [`Side`]; to end its turn, a side leaves a message and hands over to the other
+//! ([`Side::hand_over_to`]).
 //!
 //! | turn | `order` | `news` |
 //! |---|---|---|
-//! | the caller's, before the first | none | none |
-//! | the coroutine's | what it is to do, until it has read it | none |
+//! | the coroutine's | what it is to do, until it has read it (none in the first) | none |
 //! | the caller's | none | what has happened, until it has read it |
 //!
+//! There are two ways to wait for one's turn:
+//!
+//! - *Aside*: a green thread that hands over to a green one. Only its [`Side`] knows of it, and
+//!   who has the turn owns it. It has left its stack before the other goes on
+//!   ([`Action::HandOver`]), so there is nothing to race for: no ticket, no queue.
+//! - *At its [`Waiter`]*: a thread that hands over to a kernel thread, or is one, or whose partner
+//!   has not left its stack yet. The other goes on at once, while this one is still on its way.
+//!
 //! Invariants:
-//! 1. Whose turn it is touches the messages, and nobody else does. A turn passes with a wake-up,
-//!    which is Release on one side and Acquire on the other.
-//! 2. The caller's side has one user at a time (`&mut`), the coroutine's side never leaves its
-//!    thread (it is not `Send` once it runs). The caller's may change between two turns.
+//! 1. Whoever has the turn touches the messages and the sides, and nobody else does; but anybody
+//!    wakes a [`Waiter`].
+//! 2. The caller's side has one user at a time (`&mut`), the coroutine's never leaves its thread.
+//!    Who the caller is may change between two turns.
 //! 3. After [`News::Ended`] and [`News::Stuck`] there is no further turn. The first is said while
-//!    the last frame of the coroutine's closure is left, by a destructor.
+//!    the coroutine's last frame is left, by a destructor.
+//!
+//! Memory orderings: a turn passes by going on in the same run loop (program order), by a queue of
+//! ready threads, or by a ticket; the latter two are Release and Acquire.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::context::Action;
+use crate::current;
+use crate::green::Green;
+use crate::sched;
 use crate::wait::Waiter;
 
 /// What the caller tells the coroutine.
@@ -44,15 +57,71 @@ pub(super) enum News<Yield> {
 struct Turns<Input, Yield> {
     order: UnsafeCell<Option<Order<Input>>>,
     news: UnsafeCell<Option<News<Yield>>>,
-    caller: Waiter,
-    coroutine: Waiter,
+    caller: Side,
+    coroutine: Side,
 }
 
-// SAFETY: invariant 1: the cells have one user at a time, and what is in them changes threads.
+// SAFETY: invariant 1: the cells have one user at a time. What is in them changes threads.
 unsafe impl<Input: Send, Yield: Send> Sync for Turns<Input, Yield> {}
 
+/// Where one of the two waits for its turn.
+struct Side {
+    /// Who waits aside.
+    aside: Cell<Option<&'static Green>>,
+    waiter: Waiter,
+}
+
+impl Side {
+    const fn new() -> Side {
+        Side {
+            aside: Cell::new(None),
+            waiter: Waiter::new(),
+        }
+    }
+
+    /// Gives `other` its turn, and waits here for the next one. Between green threads of one
+    /// cluster, `other`'s goes on in the caller's place, at once and in its time slice.
+    #[inline]
+    fn hand_over_to(&self, other: &Side) {
+        let entered = current::enter();
+        match (entered, other.call()) {
+            (Some(entered), Some(next)) => {
+                let green = entered.green();
+                self.aside.set(Some(green));
+                green.next.set(Some(next));
+                entered.suspend(Action::HandOver);
+            }
+            (entered, next) => {
+                drop(entered);
+                if let Some(next) = next {
+                    sched::ready(next);
+                }
+                self.waiter.wait(None);
+            }
+        }
+    }
+
+    /// Gives this side its turn, and does not wait.
+    fn wake(&self) {
+        if let Some(green) = self.call() {
+            sched::ready(green);
+        }
+    }
+
+    /// Calls who waits here. The green thread, if it is one that has left its stack, is the
+    /// caller's to make ready.
+    #[inline]
+    fn call(&self) -> Option<&'static Green> {
+        match self.aside.take() {
+            // SAFETY: it is alive.
+            None => unsafe { Waiter::notify_at(&self.waiter) },
+            green => green,
+        }
+    }
+}
+
 impl<Input, Yield> Turns<Input, Yield> {
-    /// Ends the coroutine's turn for good, or until the next.
+    /// The coroutine leaves `news` for the caller.
     fn leave(&self, news: News<Yield>) {
         // SAFETY: the coroutine calls it, in its turn.
         unsafe { *self.news.get() = Some(news) };
@@ -74,8 +143,8 @@ pub(super) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Ready<Input, Yield>
     let turns = Arc::new(Turns {
         order: UnsafeCell::new(None),
         news: UnsafeCell::new(None),
-        caller: Waiter::new(),
-        coroutine: Waiter::new(),
+        caller: Side::new(),
+        coroutine: Side::new(),
     });
     (Caller(turns.clone()), Ready(turns))
 }
@@ -83,7 +152,7 @@ pub(super) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Ready<Input, Yield>
 impl<Input, Yield> Caller<Input, Yield> {
     /// Waits until the coroutine's first turn is over.
     pub(super) fn first_news(&mut self) -> News<Yield> {
-        self.0.caller.wait(None);
+        self.0.caller.waiter.wait(None);
         self.news()
     }
 

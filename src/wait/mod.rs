@@ -72,12 +72,6 @@ impl Waiter {
         }
     }
 
-    /// Wakes `other` and waits here.
-    pub(crate) fn hand_over_to(&self, other: &Waiter) {
-        other.wake();
-        self.wait(None);
-    }
-
     /// For who would wait: whether the wait would end at once. Whoever wakes after a no sees what
     /// the caller did before it asked.
     pub(crate) fn is_notified(&self) -> bool {
