@@ -164,6 +164,7 @@ where
     /// With what the coroutine panics with. If it has ended already. The first time also if there
     /// is no memory for its stack, or no runtime to be had; it has ended then.
     #[doc(alias = "send")]
+    #[inline]
     #[track_caller]
     pub fn resume(&mut self, input: Input) -> CoroutineResult<Yield, Return> {
         let news = match &mut self.stage {
@@ -222,6 +223,7 @@ where
 {
     type Item = Yield;
 
+    #[inline]
     fn next(&mut self) -> Option<Yield> {
         match self.stage {
             Stage::Done => None,
@@ -281,6 +283,7 @@ impl<Input, Yield> Yielder<Input, Yield> {
     /// # Panics
     /// If the coroutine is dropped instead: to unwind its stack. Let that pass, and do not suspend
     /// meanwhile: see the [module](self).
+    #[inline]
     pub fn suspend(&self, value: Yield) -> Input {
         let mut order = self.0.suspend(News::Yielded(value));
         loop {

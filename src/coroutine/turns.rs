@@ -81,7 +81,7 @@ impl Side {
 
     /// Gives `other` its turn, and waits here for the next one. Between green threads of one
     /// cluster, `other`'s goes on in the caller's place, at once and in its time slice.
-    #[inline]
+    #[inline(always)]
     fn hand_over_to(&self, other: &Side) {
         let entered = current::enter();
         match (entered, other.call()) {
@@ -93,12 +93,19 @@ impl Side {
             }
             (entered, next) => {
                 drop(entered);
-                if let Some(next) = next {
-                    sched::ready(next);
-                }
-                self.waiter.wait(None);
+                self.wait_beside(next);
             }
         }
+    }
+
+    /// Waits at the waiter, for `other` has gone on; or does now.
+    #[cold]
+    #[inline(never)]
+    fn wait_beside(&self, other: Option<&'static Green>) {
+        if let Some(green) = other {
+            sched::ready(green);
+        }
+        self.waiter.wait(None);
     }
 
     /// Gives this side its turn, and does not wait.
@@ -110,7 +117,7 @@ impl Side {
 
     /// Calls who waits here. The green thread, if it is one that has left its stack, is the
     /// caller's to make ready.
-    #[inline]
+    #[inline(always)]
     fn call(&self) -> Option<&'static Green> {
         match self.aside.take() {
             // SAFETY: it is alive.
@@ -157,6 +164,7 @@ impl<Input, Yield> Caller<Input, Yield> {
     }
 
     /// Gives the coroutine its turn, and waits until it is over.
+    #[inline(always)]
     pub(super) fn resume(&mut self, order: Order<Input>) -> News<Yield> {
         // SAFETY: it is the caller's turn, and `&mut` says that this is the caller.
         unsafe { *self.0.order.get() = Some(order) };
@@ -164,6 +172,7 @@ impl<Input, Yield> Caller<Input, Yield> {
         self.news()
     }
 
+    #[inline(always)]
     fn news(&mut self) -> News<Yield> {
         // SAFETY: as above: the turn has come back.
         match unsafe { (*self.0.news.get()).take() } {
@@ -182,6 +191,7 @@ impl<Input, Yield> Ready<Input, Yield> {
 
 impl<Input, Yield> Called<Input, Yield> {
     /// Gives the caller its turn, and waits until it is over.
+    #[inline(always)]
     pub(super) fn suspend(&self, news: News<Yield>) -> Order<Input> {
         self.0.leave(news);
         self.0.coroutine.hand_over_to(&self.0.caller);
