@@ -204,7 +204,9 @@ where
         let Stage::Begun { thread, .. } = core::mem::replace(&mut self.stage, Stage::Done) else {
             unreachable!("a coroutine ends once");
         };
-        thread.join().unwrap_or_else(|payload| resume_unwind(payload))
+        thread
+            .join()
+            .unwrap_or_else(|payload| resume_unwind(payload))
     }
 }
 
