@@ -97,7 +97,7 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         }
         next = match successor {
             Some(green) => Next {
-                green,
+                thread: Ready::new(green),
                 inherits_slice: true,
             },
             None => match own_queues(processor) {
@@ -149,7 +149,8 @@ fn may_follow(
         && core::ptr::eq(successor.cluster(), machine.cluster())
         && !machine.is_slice_over();
     if !may {
-        ready_globally(successor);
+        machine.come_home();
+        ready_globally(successor, Readied::Woken);
     }
     may
 }
