@@ -65,6 +65,11 @@ pub(crate) trait Policy: Send + Sync {
     /// The owner of `seat` leaves it: what only it could reach goes where all can.
     fn leave(&self, seat: Seat);
 
+    /// There are seats for so many processors from now on. Called before anything else; when there
+    /// are to be more processors, before they come; and when the last surplus one has gone. It may
+    /// allocate and block, but not wait for a green thread.
+    fn resize(&self, processors: usize);
+
     /// Whether any thread waits to be run.
     fn has_work(&self) -> bool;
 

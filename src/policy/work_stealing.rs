@@ -31,6 +31,7 @@ use super::fifo::{Fifo, GlobalQueue};
 use super::{Next, Policy, Readied, Seat};
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::green::Green;
+use crate::sys::table::Table;
 
 /// What a deque holds before it allocates; one slot is spared, since a thief moves at most half of
 /// it at once.
@@ -43,7 +44,7 @@ const ROUND_TURNS: u32 = 4;
 
 pub(crate) struct WorkStealing {
     global: GlobalQueue,
-    locals: Box<[Local]>,
+    locals: Table<Local>,
 }
 
 #[repr(align(128))]
@@ -71,23 +72,10 @@ fn green(pointer: NonNull<Green>) -> &'static Green {
 }
 
 impl WorkStealing {
-    pub(crate) fn new(processors: usize) -> WorkStealing {
-        let local = |_| {
-            let queue = Worker::new_fifo();
-            let stealer = queue.stealer();
-            Local {
-                queue,
-                stealer,
-                next: AtomicPtr::new(core::ptr::null_mut()),
-                round: UnsafeCell::new(Fifo::new()),
-                round_len: AtomicUsize::new(0),
-                picks: Cell::new(0),
-                next_in_a_row: Cell::new(0),
-            }
-        };
+    pub(crate) fn new() -> WorkStealing {
         WorkStealing {
             global: GlobalQueue::new(),
-            locals: (0..processors).map(local).collect(),
+            locals: Table::new(),
         }
     }
 
@@ -129,6 +117,20 @@ impl WorkStealing {
 }
 
 impl Local {
+    fn new() -> Local {
+        let queue = Worker::new_fifo();
+        let stealer = queue.stealer();
+        Local {
+            queue,
+            stealer,
+            next: AtomicPtr::new(core::ptr::null_mut()),
+            round: UnsafeCell::new(Fifo::new()),
+            round_len: AtomicUsize::new(0),
+            picks: Cell::new(0),
+            next_in_a_row: Cell::new(0),
+        }
+    }
+
     /// # Safety
     /// The caller holds the seat, and not the round.
     #[inline(always)]
@@ -160,7 +162,7 @@ impl Local {
 impl Policy for WorkStealing {
     #[inline]
     fn ready(&self, seat: Seat, green: &'static Green, how: Readied) -> bool {
-        let local = &self.locals[seat.index()];
+        let local = self.locals.get(seat.index());
         match how {
             Readied::Yielded => {
                 // SAFETY: the round is the seat's holder's.
@@ -195,7 +197,7 @@ impl Policy for WorkStealing {
 
     #[inline]
     fn next(&self, seat: Seat, share: bool) -> Option<Next> {
-        let local = &self.locals[seat.index()];
+        let local = self.locals.get(seat.index());
         let fresh = |green| Next {
             green,
             inherits_slice: false,
@@ -240,12 +242,12 @@ impl Policy for WorkStealing {
 
     fn steal(&self, seat: Seat, random: u32, last: bool) -> Option<&'static Green> {
         let (me, count) = (seat.index(), self.locals.len());
-        let mine = &self.locals[me].queue;
+        let mine = &self.locals.get(me).queue;
         let start = random as usize % count;
         let victims = (start..start + count)
             .map(|i| i % count)
             .filter(|&i| i != me);
-        for victim in victims.map(|i| &self.locals[i]) {
+        for victim in victims.map(|i| self.locals.get(i)) {
             loop {
                 match victim.stealer.steal_batch_with_limit_and_pop(mine, BATCH) {
                     Steal::Success(pointer) => return Some(green(pointer)),
@@ -266,13 +268,26 @@ impl Policy for WorkStealing {
     }
 
     fn leave(&self, seat: Seat) {
-        // SAFETY: the round is the seat's holder's.
-        let round = unsafe {
-            self.locals[seat.index()].with_round(|round| core::mem::replace(round, Fifo::new()))
-        };
-        if round.len() != 0 {
-            self.global.append(round);
+        let local = self.locals.get(seat.index());
+        let mut batch = Fifo::new();
+        // Acquire: pairs with the Release in `ready`.
+        let next = local.next.swap(core::ptr::null_mut(), Ordering::Acquire);
+        // SAFETY: the slot holds null or the record of a green thread.
+        if let Some(green) = unsafe { next.as_ref() } {
+            batch.push(green);
         }
+        while let Some(pointer) = local.queue.pop() {
+            batch.push(green(pointer));
+        }
+        // SAFETY: the round is the seat's holder's.
+        batch.append(unsafe { local.with_round(|r| core::mem::replace(r, Fifo::new())) });
+        if batch.len() != 0 {
+            self.global.append(batch);
+        }
+    }
+
+    fn resize(&self, processors: usize) {
+        self.locals.grow_to(processors, |_| Local::new());
     }
 
     fn has_work(&self) -> bool {
@@ -287,7 +302,7 @@ impl Policy for WorkStealing {
     }
 
     fn len(&self, processor: usize) -> usize {
-        let local = &self.locals[processor];
+        let local = self.locals.get(processor);
         local.stealer.len()
             + local.round_len.load(Ordering::Relaxed)
             + !local.next.load(Ordering::Relaxed).is_null() as usize
