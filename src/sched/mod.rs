@@ -6,9 +6,10 @@
 //! | `mod` | the run loop: find work, switch to it, do what it asked for |
 //! | `switch` | to a green thread and back |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
+//! | `resize` | more processors, or fewer, while they run |
 //! | `ownership` | who owns a processor, and how the monitor takes it |
 //! | `guest` | a policy that a user wrote |
-//! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof) |
+//! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: who slept last, first |
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
@@ -32,11 +33,13 @@ mod idle;
 mod idlers;
 pub(crate) mod interpose;
 pub(crate) mod io;
+mod lifo;
 pub(crate) mod machine;
 mod ownership;
 pub(crate) mod preempt;
 mod processor;
 mod recruiter;
+pub(crate) mod resize;
 pub(crate) mod setxid;
 mod switch;
 mod sysmon;
@@ -46,7 +49,7 @@ pub(crate) use self::cluster::{Cluster, Config, Ideas};
 use self::idlers::Rested;
 pub(crate) use self::machine::Machine;
 pub(crate) use self::ownership::entry_fence;
-pub(crate) use self::processor::Processor;
+pub(crate) use self::processor::{Counter, Processor};
 use crate::atomic::{Ordering, fence};
 use crate::context::Action;
 use crate::current::{self, Entered};
@@ -93,6 +96,13 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         processor.switches.add(1);
         let switches = processor.switches.get();
         if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
+            if processor.is_surplus() {
+                if let Some(green) = successor {
+                    ready_again(machine, Some(processor), green, Readied::Woken);
+                }
+                step_down(machine, processor);
+                return machine.cluster().rest(machine, false);
+            }
             look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
         }
         next = match successor {
@@ -187,7 +197,7 @@ fn park(machine: &'static Machine, green: &'static Green) {
         let home = machine
             .processor
             .get()
-            .map_or(&machine.cluster().processors()[0], |p| {
+            .map_or(machine.cluster().table.get(0), |p| {
                 // SAFETY: processors are never freed.
                 unsafe { p.as_ref() }
             });
@@ -245,7 +255,12 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
     processor.dry.add(1);
     processor.note_cpu();
     fire_own_timers(processor);
-    let found = handed(machine)
+    let handed = handed(machine);
+    if handed.is_none() && processor.is_surplus() {
+        step_down(machine, processor);
+        return Err(NothingFound { searching });
+    }
+    let found = handed
         .or_else(|| own_queues(processor))
         .or_else(|| arrivals(machine, processor));
     if let Some(next) = found {
@@ -262,6 +277,16 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
     } else {
         Err(NothingFound { searching })
     }
+}
+
+/// There are too many processors, and this one lies down next: what is in its queue goes to others.
+#[cold]
+#[inline(never)]
+fn step_down(machine: &'static Machine, processor: &'static Processor) {
+    machine.come_home();
+    // SAFETY: this machine owns the processor.
+    let seat = unsafe { processor.seat() };
+    processor.cluster().policy.leave(&seat);
 }
 
 /// A thread that is locked to this machine and was handed to it.
@@ -328,8 +353,7 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
     let _guard = machine.search()?;
     let cluster = machine.cluster();
     // Nobody to wait for: all others sleep. Or it is not to wait.
-    let alone = cluster.idle.sleeping() as usize + 1 >= cluster.processors().len()
-        || !cluster.config.ideas.spinning;
+    let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {
         for other in cluster.processors() {
             fire_timers(processor, other);
@@ -339,7 +363,7 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
         }
         // SAFETY: this machine owns the processor.
         let seat = unsafe { processor.seat() };
-        let distance = |other: usize| processor.distance(&cluster.processors()[other]);
+        let distance = |other: usize| processor.distance(cluster.processor(other));
         let victims = victims(processor, pass == PASSES, &distance);
         if let Some(thread) = cluster.policy.steal(&seat, victims) {
             processor.steals.add(1);
@@ -357,7 +381,7 @@ fn victims<'a>(
     last_pass: bool,
     distance: &'a dyn Fn(usize) -> usize,
 ) -> Victims<'a> {
-    let count = thief.cluster().processors().len();
+    let count = thief.cluster().seats();
     let victims = Victims::new(thief.index, count, thief.random(), last_pass);
     match topology::machine() {
         None => victims,
@@ -378,14 +402,19 @@ fn look_around(machine: &'static Machine, processor: &'static Processor, io: boo
     fire_own_timers(processor);
 }
 
-/// Fires what is due at this processor.
+/// Fires what is due at this processor; and, if the monitor says so, where no processor is any more.
 #[inline(never)]
 fn fire_own_timers(processor: &'static Processor) {
-    processor.attention.store(false, Ordering::Relaxed);
+    if processor.attention.load(Ordering::Relaxed) {
+        processor.attention.store(false, Ordering::Relaxed);
+        for surplus in processor.cluster().surplus() {
+            fire_timers(processor, surplus);
+        }
+    }
     fire_timers(processor, processor);
 }
 
-fn fire_timers(processor: &'static Processor, home: &'static Processor) {
+fn fire_timers(processor: &'static Processor, home: &Processor) {
     if home.next_deadline.load(Ordering::Relaxed) == clock::NEVER {
         return;
     }

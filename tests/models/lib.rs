@@ -125,7 +125,7 @@ macro_rules! models {
 models! {
     ticket: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out one_sees_the_other;
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
-    idle: one_readier two_readiers;
+    idle: one_readier two_readiers one_retires one_appears;
     claim: two_lists two_lists_and_a_deadline;
     queue: gate baton baton_and_a_deadline;
     mutex: excludes barging with_a_deadline starving starving_at_times;
