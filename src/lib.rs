@@ -34,6 +34,8 @@ mod context;
 pub mod coroutine;
 #[allow(unsafe_code, reason = "records that change hands")]
 mod current;
+#[allow(unsafe_code, reason = "closures that wait, a stack in one word")]
+pub mod dataflow;
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
 mod driver;
 #[allow(unsafe_code, reason = "descriptors")]
@@ -47,7 +49,7 @@ pub mod io;
 pub mod net;
 pub mod os;
 #[allow(unsafe_code, reason = "queues of records")]
-mod policy;
+pub mod policy;
 #[allow(unsafe_code, reason = "descriptors")]
 pub mod process;
 pub mod runtime;
