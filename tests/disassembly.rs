@@ -19,8 +19,8 @@ const ROOTS: [&str; 3] = [
 const ENDS: [&str; 11] = [
     "::come_home",
     "::wait_for_processor",
-    "greenthread::sched::stay",
-    "greenthread::sched::hand_to_its_machine",
+    "greenthread::sched::locked::stay",
+    "greenthread::sched::locked::hand_to_its_machine",
     // Restores it before it calls, if it is not restored.
     "greenthread::sched::guest::Guest::",
     // Whoever has no seat is at home, or a green thread.

@@ -10,6 +10,7 @@
 //! | `ownership` | who owns a processor, and how the monitor takes it |
 //! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: who slept last, first |
+//! | `locked` | threads that are locked to a kernel thread |
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
@@ -34,6 +35,7 @@ mod idlers;
 pub(crate) mod interpose;
 pub(crate) mod io;
 mod lifo;
+mod locked;
 pub(crate) mod machine;
 mod ownership;
 pub(crate) mod preempt;
@@ -47,6 +49,7 @@ pub(crate) mod timers;
 
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
 use self::idlers::Rested;
+use self::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 pub(crate) use self::machine::Machine;
 pub(crate) use self::ownership::entry_fence;
 pub(crate) use self::processor::{Counter, Processor};
@@ -289,11 +292,6 @@ fn step_down(machine: &'static Machine, processor: &'static Processor) {
     processor.cluster().policy.leave(&seat);
 }
 
-/// A thread that is locked to this machine and was handed to it.
-fn handed(machine: &'static Machine) -> Option<Next> {
-    machine.handed.take().map(|green| Ready::new(green).into())
-}
-
 /// Next slot, local queue, global queue.
 #[inline(always)]
 fn own_queues(processor: &'static Processor) -> Option<Next> {
@@ -481,56 +479,4 @@ pub(crate) fn ready_globally(green: &'static Green, how: Readied) {
     if cluster.policy.ready(Ready::new(green), how, None) {
         cluster.notify();
     }
-}
-
-fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
-    green
-        .locked_to
-        .get()
-        .is_some_and(|bound| core::ptr::eq(bound, machine))
-}
-
-/// `green` is locked to another machine: that one gets this processor and runs it; this one becomes
-/// spare.
-#[cold]
-#[inline(never)]
-fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rested {
-    let cluster = machine.cluster();
-    let Some(bound) = green.locked_to.get() else {
-        crate::sys::die("a locked thread is locked to no machine")
-    };
-    let Some(processor) = machine.processor.surrender() else {
-        ready_again(machine, None, green, Readied::Yielded);
-        return cluster.wait_for_processor(machine);
-    };
-    // SAFETY: processors are never freed.
-    let processor: &'static Processor = unsafe { processor.as_ref() };
-    bound.handed.set(Some(green));
-    bound.searching.set(false);
-    processor.give_to(bound);
-    bound.wake();
-    cluster.wait_for_processor(machine)
-}
-
-/// The thread that is locked to this machine has left its stack: the processor goes to others until
-/// the thread is handed back. The machine owns nothing from before anybody can pick the thread.
-#[cold]
-#[inline(never)]
-fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Rested {
-    let cluster = machine.cluster();
-    machine.come_home();
-    current::set_scheduling(false);
-    let processor = machine.processor.surrender();
-    machine.allow_reclamation();
-    complete(machine, None, green, action);
-    cluster.detached_switches.add_shared(1);
-    if let Some(processor) = processor {
-        // SAFETY: processors are never freed, and nobody owns this one now.
-        cluster.lay_to_rest(unsafe { processor.as_ref() });
-    }
-    // The thread may have armed a timer, which this machine does not watch.
-    cluster.monitor.kick_if_asleep();
-    machine.sleep_until_woken();
-    current::set_scheduling(true);
-    Rested::Working { searching: false }
 }
