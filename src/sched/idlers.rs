@@ -384,6 +384,9 @@ impl Cluster {
         // SAFETY: the caller has it in hand. Some of its threads would be out of reach of who gets
         // another processor.
         self.policy.leave(&unsafe { processor.seat() });
+        processor
+            .outbox
+            .empty(|green| crate::sched::ready_globally(green, Readied::Arrived));
         {
             let mut idlers = self.idlers.lock();
             idlers.processors.push(processor);

@@ -11,6 +11,7 @@
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof) |
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
+//! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `recruiter` | makes kernel threads ahead of need |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
@@ -33,6 +34,7 @@ mod idlers;
 pub(crate) mod interpose;
 pub(crate) mod io;
 pub(crate) mod machine;
+pub(crate) mod outbox;
 mod ownership;
 pub(crate) mod preempt;
 mod processor;
@@ -241,12 +243,24 @@ fn handed(machine: &'static Machine) -> Option<Next> {
 /// Next slot, local queue, global queue.
 #[inline(always)]
 fn own_queues(processor: &'static Processor) -> Option<Next> {
-    let cluster = processor.cluster();
-    // SAFETY: the caller owns the processor.
-    let seat = unsafe { processor.seat() };
-    cluster
-        .policy
-        .next(&seat, !cluster.idle.is_everybody_busy())
+    let (cluster, outbox) = (processor.cluster(), &processor.outbox);
+    loop {
+        if outbox.is_due() {
+            outbox::hand_in(processor);
+        }
+        // SAFETY: the caller owns the processor.
+        let seat = unsafe { processor.seat() };
+        let next = cluster
+            .policy
+            .next(&seat, !cluster.idle.is_everybody_busy());
+        if outbox.can_wait_for(next.as_ref()) {
+            return next;
+        }
+        outbox::hand_in(processor);
+        if next.is_some() {
+            return next;
+        }
+    }
 }
 
 /// Threads whose descriptors are ready.
@@ -313,6 +327,8 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
             .steal(&seat, victims(processor, pass == PASSES))
         {
             processor.steals.add(1);
+            // Its victim counts it; here nobody does.
+            thread.green().arrived.set(false);
             return Some(thread.into());
         }
         if !alone {
@@ -327,11 +343,14 @@ fn victims(thief: &Processor, last_pass: bool) -> Victims<'static> {
     Victims::new(thief.index, count, thief.random(), last_pass)
 }
 
-/// What a busy processor does between two threads now and then: its timers, and, if `io` or the
+/// What a busy processor does between two threads now and then: its outbox, its timers, and, if `io` or the
 /// monitor says so, the driver's events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
+    if !processor.outbox.is_empty() {
+        outbox::hand_in(processor);
+    }
     if io || processor.attention.load(Ordering::Relaxed) {
         machine.come_home();
         io::look_when_busy(processor);
@@ -437,6 +456,10 @@ fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rest
     };
     // SAFETY: processors are never freed.
     let processor: &'static Processor = unsafe { processor.as_ref() };
+    if !processor.outbox.is_empty() {
+        // It is in hand still.
+        outbox::hand_in(processor);
+    }
     bound.handed.set(Some(green));
     bound.searching.set(false);
     processor.give_to(bound);
