@@ -17,7 +17,7 @@
 //! 3. `push` and `perform` run under any thread pointer, and allocate nothing.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use io_uring::{EnterFlags, IoUring, squeue};
 
@@ -87,9 +87,13 @@ impl Batch {
         self.refused = refused != 0;
     }
 
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+
     fn enter(&self, submit: usize, want: usize, flags: EnterFlags) -> Result<usize, i32> {
-        let fd = self.ring.as_raw_fd() as usize;
-        let arguments = [fd, submit, want, flags.bits() as usize, 0, 0];
+        let flags = flags.bits() as usize;
+        let arguments = [self.descriptor() as usize, submit, want, flags, 0, 0];
         // SAFETY: what the entries point to is valid, says `push`; after a refusal nothing is
         // submitted.
         unsafe { sys::call(libc::SYS_io_uring_enter, &arguments) }
