@@ -36,8 +36,8 @@
 //!    kernel touches the sender's bytes while he is parked here, and at no other time: there is no
 //!    time-out (the kernel does not wait), nothing to cancel, and nobody unwinds a parked thread.
 //!    Closing the socket meanwhile closes it after that: the thread's reference keeps it open.
-//! 4. `arrivals` is not less than the number of arrivals in this processor's queue. Thieves make it
-//!    too large, until the queue has been empty.
+//! 4. `arrivals` is a guess: too large after a theft, until the queue is empty or something else
+//!    runs, and too small then. Nobody waits longer for a wrong one: what runs next is known.
 //! 5. A forked child has no green thread, so it comes to no outbox.
 //!
 //! # Memory orderings
@@ -64,6 +64,7 @@ pub(crate) struct Outbox {
     last: Cell<*const Request>,
     /// How many; the monitor reads it.
     len: AtomicUsize,
+    /// How many arrivals are in the queue, while nothing else runs.
     arrivals: Cell<usize>,
     way: UnsafeCell<Way>,
 }
@@ -72,7 +73,7 @@ pub(crate) struct Outbox {
 enum Way {
     /// Nobody has tried to make a ring.
     Untried,
-    Together(Batch),
+    Together(Box<Batch>),
     /// Each by itself: there is no ring, or there shall be none.
     Alone,
 }
@@ -136,7 +137,7 @@ pub(crate) unsafe fn perform(entry: impl FnOnce() -> squeue::Entry) -> Option<i3
 #[cold]
 fn make_ring() {
     let mut ring = match Batch::new() {
-        Ok(batch) => Way::Together(batch),
+        Ok(batch) => Way::Together(Box::new(batch)),
         Err(_) => Way::Alone,
     };
     if let Some(entered) = current::enter() {
@@ -198,8 +199,7 @@ impl Outbox {
                 self.arrivals.set(self.arrivals.get().saturating_sub(1));
                 true
             }
-            Some(_) => self.is_empty(),
-            None => {
+            _ => {
                 self.arrivals.set(0);
                 self.is_empty()
             }
