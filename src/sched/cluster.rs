@@ -33,6 +33,13 @@ pub(crate) struct Config {
     pub(crate) ideas: Ideas,
 }
 
+impl Config {
+    /// Whether io_uring may be used, for what it does better.
+    pub(crate) fn allows_rings(&self) -> bool {
+        self.driver != Some(driver::Kind::Epoll)
+    }
+}
+
 /// What the scheduler does besides its policy, each of which can be switched off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ideas {
@@ -205,6 +212,10 @@ impl Cluster {
         }
         while self.machines.load(Ordering::SeqCst) != 0 {
             self.emptied.wait(None);
+        }
+        for processor in self.processors() {
+            // SAFETY: no machine is left that could own it.
+            unsafe { processor.outbox.close() };
         }
         let _off = crate::current::preemption_off();
         // If it watched for events, somebody else must.

@@ -361,6 +361,9 @@ impl Cluster {
         // SAFETY: the caller has it in hand. Some of its threads would be out of reach of who gets
         // another processor.
         self.policy.leave(&unsafe { processor.seat() });
+        processor
+            .outbox
+            .empty(|green| crate::sched::ready_globally(green, Readied::Arrived));
         self.lie_down(&mut self.idlers.lock(), processor, false);
         if self.something_to_do() {
             self.notify();

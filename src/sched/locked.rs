@@ -6,7 +6,8 @@
 //! stack the machine lets its processor go, and sleeps until the thread is handed back.
 
 use super::{
-    Action, Machine, Next, Processor, Readied, Ready, Rested, complete, current, ready_again,
+    Action, Machine, Next, Processor, Readied, Ready, Rested, complete, current, outbox,
+    ready_again,
 };
 use crate::green::Green;
 
@@ -37,6 +38,10 @@ pub(super) fn hand_to_its_machine(machine: &'static Machine, green: &'static Gre
     };
     // SAFETY: processors are never freed.
     let processor: &'static Processor = unsafe { processor.as_ref() };
+    if !processor.outbox.is_empty() {
+        // It is in hand still.
+        outbox::hand_in(processor);
+    }
     bound.handed.set(Some(green));
     bound.searching.set(false);
     processor.give_to(bound);

@@ -13,6 +13,7 @@
 //! | `locked` | threads that are locked to a kernel thread |
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
+//! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `recruiter` | makes kernel threads ahead of need |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
@@ -37,6 +38,7 @@ pub(crate) mod io;
 mod lifo;
 mod locked;
 pub(crate) mod machine;
+pub(crate) mod outbox;
 mod ownership;
 pub(crate) mod preempt;
 mod processor;
@@ -287,6 +289,9 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
 #[inline(never)]
 fn step_down(machine: &'static Machine, processor: &'static Processor) {
     machine.come_home();
+    if !processor.outbox.is_empty() {
+        outbox::hand_in(processor);
+    }
     // SAFETY: this machine owns the processor.
     let seat = unsafe { processor.seat() };
     processor.cluster().policy.leave(&seat);
@@ -295,12 +300,24 @@ fn step_down(machine: &'static Machine, processor: &'static Processor) {
 /// Next slot, local queue, global queue.
 #[inline(always)]
 fn own_queues(processor: &'static Processor) -> Option<Next> {
-    let cluster = processor.cluster();
-    // SAFETY: the caller owns the processor.
-    let seat = unsafe { processor.seat() };
-    cluster
-        .policy
-        .next(&seat, !cluster.idle.is_everybody_busy())
+    let (cluster, outbox) = (processor.cluster(), &processor.outbox);
+    loop {
+        if outbox.is_due() {
+            outbox::hand_in(processor);
+        }
+        // SAFETY: the caller owns the processor.
+        let seat = unsafe { processor.seat() };
+        let next = cluster
+            .policy
+            .next(&seat, !cluster.idle.is_everybody_busy());
+        if outbox.can_wait_for(next.as_ref()) {
+            return next;
+        }
+        outbox::hand_in(processor);
+        if next.is_some() {
+            return next;
+        }
+    }
 }
 
 /// Threads whose descriptors are ready.
@@ -365,6 +382,8 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
         let victims = victims(processor, pass == PASSES, &distance);
         if let Some(thread) = cluster.policy.steal(&seat, victims) {
             processor.steals.add(1);
+            // Its victim counts it; here nobody does.
+            thread.green().arrived.set(false);
             return Some(thread.into());
         }
         if !alone {
@@ -387,12 +406,15 @@ fn victims<'a>(
     }
 }
 
-/// What a busy processor does between two threads now and then: its timers, and, if `io` or the
+/// What a busy processor does between two threads now and then: its outbox, its timers, and, if `io` or the
 /// monitor says so, the driver's events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
     processor.note_cpu();
+    if !processor.outbox.is_empty() {
+        outbox::hand_in(processor);
+    }
     if io || processor.attention.load(Ordering::Relaxed) {
         machine.come_home();
         io::look_when_busy(processor);

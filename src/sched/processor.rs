@@ -12,6 +12,7 @@ use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::driver::timer;
 use crate::policy::Seat;
 use crate::sched::lifo::Linked;
+use crate::sched::outbox::Outbox;
 use crate::sched::{Cluster, Machine, sysmon};
 use crate::stack;
 use crate::sys::clock::NEVER;
@@ -38,6 +39,8 @@ pub(crate) struct Processor {
     pub(crate) crowded_since: Cell<u64>,
     /// Events come so quickly that it pays to look for them for a while (`io`).
     pub(crate) spin_pays: Cell<bool>,
+    /// Sends that its threads wait for.
+    pub(crate) outbox: Outbox,
     random: Cell<u64>,
     stacks: UnsafeCell<stack::Cache>,
     cluster: &'static Cluster,
@@ -81,6 +84,7 @@ impl Processor {
             preemptions: Counter::new(),
             crowded_since: Cell::new(NEVER),
             spin_pays: Cell::new(false),
+            outbox: Outbox::new(cluster.config.allows_rings()),
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
             stacks: UnsafeCell::new(stack::Cache::new()),
             cluster,

@@ -217,6 +217,11 @@ struct Look {
 
 impl Look {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
+        if !processor.outbox.is_empty() {
+            // Those in it cannot know how long the thread runs that they wait for.
+            processor.attention.store(true, Ordering::Relaxed);
+            self.waiting = true;
+        }
         if self.cluster.policy.len(Some(processor.index)) != 0 {
             // Who comes to the end of the queue again and again, as with events, keeps up. Else
             // what is in it may have been there since the last look.
