@@ -1,5 +1,5 @@
 // The suites in Go, with the command line of the Rust program, whose files say what they are:
-// run NAME KIND N WORKERS MILLISECONDS prints ns_per_op [least median most].
+// run NAME KIND N WORKERS MILLISECONDS prints ns_per_op cpu_ns_per_op [least median most].
 package main
 
 import (
@@ -8,14 +8,32 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 )
 
 // What a measurement finds.
 type report struct {
-	ops     uint64
-	elapsed time.Duration
-	shares  []uint64
+	ops    uint64
+	took   took
+	shares []uint64
+}
+
+type took struct{ elapsed, cpu time.Duration }
+
+// Measures what it takes from now on.
+func stopwatch() func() took {
+	start, before := time.Now(), cpuTime()
+	return func() took { return took{time.Since(start), cpuTime() - before} }
+}
+
+// The process's, all threads together.
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func main() {
@@ -38,7 +56,8 @@ func main() {
 	once(n, length/5)
 	found := once(n, length)
 	// In floating point: none at all is an infinite time.
-	fmt.Printf("%.3f", float64(found.elapsed.Nanoseconds())/float64(found.ops))
+	ops := float64(found.ops)
+	fmt.Printf("%.3f %.3f", float64(found.took.elapsed)/ops, float64(found.took.cpu)/ops)
 	if shares := found.shares; len(shares) > 0 {
 		slices.Sort(shares)
 		fmt.Printf(" %d %d %d", shares[0], shares[len(shares)/2], shares[len(shares)-1])

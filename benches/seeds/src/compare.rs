@@ -37,8 +37,8 @@ pub fn compare(options: &Options) {
     let contenders = contenders(options);
     println!(
         "Median (best) of {} interleaved rounds, {} workers.\n\n\
-         | work | | ns an operation | of the best peer | least, median and most of a thread |\n\
-         |---|---|---:|---:|---:|",
+         | work | | ns an operation | of the best peer | CPU ns | least, median and most of a thread |\n\
+         |---|---|---:|---:|---:|---:|",
         options.rounds, options.workers
     );
     for work in works {
@@ -149,7 +149,10 @@ fn show(work: Work, contenders: &[&Contender], rows: &mut [Rounds]) {
     for (contender, rounds) in contenders.iter().zip(rows) {
         let cells = match rounds {
             Ok(rounds) => {
-                let Figures { ns, shares } = median(rounds);
+                let Figures { ns, shares, .. } = median(rounds);
+                let mut cpu: Vec<f64> = rounds.iter().map(|round| round.cpu).collect();
+                cpu.sort_by(f64::total_cmp);
+                let cpu = digits(cpu[cpu.len() / 2]);
                 let share = best_peer.map_or("–".to_string(), |(best, name)| {
                     format!("{:.2} of {name}", ns / best)
                 });
@@ -157,10 +160,10 @@ fn show(work: Work, contenders: &[&Contender], rows: &mut [Rounds]) {
                     shares.map(|share| share.to_string()).join(" · ")
                 });
                 let figure = format!("{} ({})", digits(ns), digits(rounds[0].ns));
-                format!("{figure} | {share} | {shares}")
+                format!("{figure} | {share} | {cpu} | {shares}")
             }
-            Err(Failure::Hangs) => "hangs | – | –".to_string(),
-            Err(Failure::Failed) => "failed | – | –".to_string(),
+            Err(Failure::Hangs) => "hangs | – | – | –".to_string(),
+            Err(Failure::Failed) => "failed | – | – | –".to_string(),
         };
         println!("| {work} | {} | {cells} |", contender.name());
     }

@@ -8,9 +8,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::report::Report;
+use crate::report::{Report, Stopwatch, Took};
 use crate::runtime::{Parker, Runtime};
 
 pub struct Crew<R: Runtime> {
@@ -74,17 +74,17 @@ impl<R: Runtime> Crew<R> {
     }
 
     /// The clock, which the last member starts.
-    fn keep_time(&self, time: Duration) -> Duration {
+    fn keep_time(&self, time: Duration) -> Took {
         // Acquire: see `arrive`; from here on all parkers are there.
         while self.arrived.load(Acquire) < self.len() {
             thread::park();
         }
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         thread::sleep(time);
         self.stopped.store(true, Relaxed);
-        let elapsed = start.elapsed();
+        let took = watch.read();
         (0..self.len()).for_each(|i| self.parker(i).unpark());
-        elapsed
+        took
     }
 }
 
@@ -125,7 +125,7 @@ where
     let shares: Vec<u64> = ops.collect();
     Report {
         ops: shares.iter().sum(),
-        elapsed: clock.join().expect("the clock panicked"),
+        took: clock.join().expect("the clock panicked"),
         shares,
     }
 }

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::report::Report;
+use crate::report::{Report, Stopwatch};
 use crate::runtime::{Parker, Runtime, Spawner};
 
 /// Threads that [`create`] and [`storm`] start at a time.
@@ -13,14 +13,14 @@ const BATCH: u64 = 10_000;
 
 /// Repeats `batch`, which says how many operations it did, until time is up.
 async fn repeat<F: Future<Output = u64>>(time: Duration, batch: impl Fn() -> F) -> Report {
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     let mut ops = 0;
-    while start.elapsed() < time {
+    while watch.elapsed() < time {
         ops += batch().await;
     }
     Report {
         ops,
-        elapsed: start.elapsed(),
+        took: watch.read(),
         shares: Vec::new(),
     }
 }
