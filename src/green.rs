@@ -27,9 +27,10 @@ use core::cell::{Cell, UnsafeCell};
 use std::io;
 
 use crate::arch;
-use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::context::{Bounds, Context};
 use crate::driver::timer;
+use crate::policy::{Links, Priority};
 use crate::sched::{Cluster, Machine, Processor};
 use crate::stack::{self, Slot};
 use crate::sys::signal::Mask;
@@ -58,6 +59,9 @@ pub(crate) struct Green {
     pub(crate) deadline: Cell<Option<u64>>,
     pub(crate) timer: UnsafeCell<timer::Entry>,
     pub(crate) timer_home: Cell<Option<&'static Processor>>,
+    /// What a policy may look at, and may need.
+    pub(crate) priority: AtomicU64,
+    pub(crate) heap: Links,
     pub(crate) mask: Cell<Mask>,
     /// It has announced that it blocks; the monitor reads it.
     pub(crate) announced: AtomicBool,
@@ -179,6 +183,8 @@ impl Green {
                 deadline: Cell::new(None),
                 timer: UnsafeCell::new(timer::Entry::new()),
                 timer_home: Cell::new(None),
+                priority: AtomicU64::new(Priority::NORMAL.get()),
+                heap: Links::new(),
                 mask: Cell::new(0),
                 announced: AtomicBool::new(false),
                 locked_to: Cell::new(None),

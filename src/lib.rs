@@ -45,7 +45,7 @@ pub mod io;
 pub mod net;
 pub mod os;
 #[allow(unsafe_code, reason = "queues of records")]
-mod policy;
+pub mod policy;
 #[allow(unsafe_code, reason = "descriptors")]
 pub mod process;
 pub mod runtime;

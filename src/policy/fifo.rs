@@ -1,4 +1,4 @@
-//! An intrusive first-in-first-out list of green threads, and the global run queue made of it.
+//! An intrusive first-in-first-out list of green threads, and one that processors share.
 //!
 //! A thread is in one list at most: its link belongs to whoever owns the list.
 
@@ -7,6 +7,7 @@ use crate::green::Green;
 use crate::sys::lock::Lock;
 
 /// A list, for whoever owns it.
+#[derive(Default)]
 pub(crate) struct Fifo {
     ends: Option<(&'static Green, &'static Green)>,
     len: usize,
@@ -56,15 +57,15 @@ impl Fifo {
     }
 }
 
-/// The global run queue: a list under a lock, and its length beside it for those who only look.
-pub(crate) struct GlobalQueue {
+/// A list under a lock, and its length beside it for those who only look.
+pub(crate) struct SharedFifo {
     list: Lock<Fifo>,
     len: AtomicUsize,
 }
 
-impl GlobalQueue {
-    pub(crate) const fn new() -> GlobalQueue {
-        GlobalQueue {
+impl SharedFifo {
+    pub(crate) const fn new() -> SharedFifo {
+        SharedFifo {
             list: Lock::new(Fifo::new()),
             len: AtomicUsize::new(0),
         }
@@ -114,5 +115,17 @@ impl GlobalQueue {
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for SharedFifo {
+    fn default() -> SharedFifo {
+        SharedFifo::new()
+    }
+}
+
+impl core::fmt::Debug for SharedFifo {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} threads", self.len())
     }
 }

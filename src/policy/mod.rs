@@ -1,20 +1,75 @@
 //! Which ready thread runs next, and where: a policy behind one small trait.
 //!
-//! A policy holds the threads that are ready and nothing else: it neither switches nor wakes
-//! anybody. All of it runs with preemption off, so it never allocates or frees (queues are
-//! intrusive or of fixed size), and under whatever thread pointer is set, so everything but
-//! [`Policy::steal`] touches no thread-local.
+//! A [`Policy`] holds the threads of a runtime that are ready and not running, and nothing else: it
+//! neither switches nor wakes anybody. The scheduler hands it a thread that has become ready, asks
+//! it for the next one to run, and decides by its answers whom to wake.
+//!
+//! | policy | its idea | source |
+//! |---|---|---|
+//! | [`WorkStealing`] (default) | a queue per processor; who has nothing takes half of another's | Go's scheduler |
+//! | [`GlobalQueue`] | one queue for all, under a lock | what Go's scheduler no longer is |
+//!
+//! A runtime's policy is chosen with [`runtime::Builder::policy`](crate::runtime::Builder::policy)
+//! or by `GREENTHREAD_POLICY`.
+//!
+//! # A policy of one's own
+//!
+//! It takes no unsafe code: a ready thread is a [`Ready`], which can be moved but not copied, and
+//! which only `next` and `steal` get rid of. [`Queue`] and [`Heap`] hold any number of them without
+//! allocating, and [`Lock`] protects such things.
+//!
+//! ```
+//! use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+//! use greenthread::runtime::Runtime;
+//!
+//! /// Runs threads in the order in which they became ready.
+//! #[derive(Default)]
+//! struct InOrder(Lock<Queue>);
+//!
+//! impl Policy for InOrder {
+//!     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+//!         self.0.lock().push(thread);
+//!         true // any processor can take it
+//!     }
+//!
+//!     fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+//!         self.0.lock().pop().map(Next::from)
+//!     }
+//!
+//!     fn len(&self, processor: Option<usize>) -> usize {
+//!         match processor {
+//!             None => self.0.lock().len(),
+//!             Some(_) => 0,
+//!         }
+//!     }
+//! }
+//!
+//! let runtime = Runtime::builder().policy(InOrder::default()).build()?;
+//! assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 pub(crate) mod fifo;
+mod global_queue;
+mod heap;
+mod local_queue;
+mod lock;
+mod ready;
+mod victims;
 mod work_stealing;
 
-pub(crate) use work_stealing::WorkStealing;
+pub use self::global_queue::GlobalQueue;
+pub use self::heap::Heap;
+pub(crate) use self::heap::Links;
+pub use self::lock::{Guard, Lock};
+pub use self::ready::{Priority, Queue, Ready, set_priority};
+pub use self::victims::Victims;
+pub use self::work_stealing::WorkStealing;
 
-use crate::green::Green;
-
-/// The right to act as the processor with this index: its owner's, and only one at a time.
-#[derive(Clone, Copy)]
-pub(crate) struct Seat(usize);
+/// The right to act as one of the runtime's processors. Whoever has it is the only one, so what a
+/// policy keeps for each processor has one user at a time.
+#[derive(Debug)]
+pub struct Seat(usize);
 
 impl Seat {
     /// # Safety
@@ -24,56 +79,97 @@ impl Seat {
         Seat(processor)
     }
 
+    /// The processor's index, which is less than what [`Policy::resize`] was last called with.
     #[inline(always)]
-    pub(crate) fn index(self) -> usize {
+    pub fn index(&self) -> usize {
         self.0
     }
 }
 
 /// How a thread became ready.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Readied {
-    /// Spawned or woken by the running thread.
-    ByRunning,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Readied {
+    /// It is new.
+    Spawned,
+    /// Another thread has woken it.
+    Woken,
+    /// What it waited for has come: a point in time, or something at a descriptor.
+    Arrived,
     /// It gave way by itself.
     Yielded,
+    /// Its time slice was over.
+    Preempted,
 }
 
 /// A thread to run, and whether it goes on in the time slice of the one before.
-pub(crate) struct Next {
-    pub(crate) green: &'static Green,
-    pub(crate) inherits_slice: bool,
+#[derive(Debug)]
+pub struct Next {
+    /// The thread.
+    pub thread: Ready,
+    /// Whether it is preempted when the thread before it would have been. Two threads that wake each
+    /// other, and inherit, do not run longer in a row than one alone.
+    pub inherits_slice: bool,
 }
 
-/// Holds the ready threads of a cluster.
-pub(crate) trait Policy: Send + Sync {
-    /// `green` is ready, by what the owner of `seat` did. True: others could run something now,
-    /// tell them.
-    fn ready(&self, seat: Seat, green: &'static Green, how: Readied) -> bool;
+impl From<Ready> for Next {
+    /// A thread with a time slice of its own.
+    fn from(thread: Ready) -> Next {
+        Next {
+            thread,
+            inherits_slice: false,
+        }
+    }
+}
 
-    /// `green` is ready and no processor is near: preempted, or woken from outside.
-    fn ready_globally(&self, green: &'static Green);
+/// Holds the ready threads of a runtime.
+///
+/// All but [`resize`](Policy::resize) is called in the middle of scheduling, by several processors
+/// at once. So it must be quick, must not allocate or free, must not block but on a [`Lock`], and
+/// must call nothing of this crate besides this module; else all threads may stand still. If it
+/// panics, the process is aborted. Nothing that safe code does in it is undefined behaviour.
+///
+/// No thread may be kept for ever: whenever a processor asks, and there are threads that it can
+/// take, it must get one; and each must get its turn, if promise is made of fairness.
+pub trait Policy: Send + Sync + 'static {
+    /// `thread` is ready, by what the processor of `seat` did, or, without a seat, by somebody
+    /// outside. True: another processor could run something now, wake one that sleeps.
+    ///
+    /// If it is false though others could, a thread waits until one of them looks by itself, which
+    /// can be several milliseconds.
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool;
 
-    /// What the owner of `seat` runs next, without looking at other processors. `share`: others
-    /// have nothing to do, so what waits here should be where they can take it.
-    fn next(&self, seat: Seat, share: bool) -> Option<Next>;
+    /// What the processor of `seat` runs next, without looking at what other processors have for
+    /// themselves. `share`: others have nothing to do, so what waits here should be where they can
+    /// take it.
+    fn next(&self, seat: &Seat, share: bool) -> Option<Next>;
 
-    /// Takes work from other processors. `random` picks the first victim; on the `last` pass
-    /// nothing is spared. May use thread-locals of the kernel thread.
-    fn steal(&self, seat: Seat, random: u32, last: bool) -> Option<&'static Green>;
+    /// What the processor of `seat`, which has nothing itself, takes over from others. They are
+    /// best looked at in the order of `victims`.
+    fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
+        let _ = (seat, victims);
+        None
+    }
 
-    /// The owner of `seat` leaves it: what only it could reach goes where all can.
-    fn leave(&self, seat: Seat);
+    /// The processor of `seat` goes without: what only it could reach must be put where all can.
+    fn leave(&self, seat: &Seat) {
+        let _ = seat;
+    }
 
-    /// Whether any thread waits to be run.
-    fn has_work(&self) -> bool;
+    /// There are so many processors from now on, at least one. Called before anything else, and
+    /// when a running runtime gets more processors, before it has them, or fewer, when those with
+    /// the highest indices have left. It may allocate and block, but not wait for a green thread.
+    fn resize(&self, processors: usize) {
+        let _ = processors;
+    }
 
-    /// Whether any thread waits where a processor with nothing to do can take it.
-    fn has_work_for_others(&self) -> bool;
+    /// How many threads wait at `processor`; of those that wait at none, for `None`. It may be out of
+    /// date by what others do at the same time, and by no more.
+    fn len(&self, processor: Option<usize>) -> usize;
 
-    /// How many threads wait at `processor`.
-    fn len(&self, processor: usize) -> usize;
-
-    /// How many threads wait globally.
-    fn global_len(&self) -> usize;
+    /// Whether there is something that a processor with nothing to do would get. As exact as
+    /// [`len`](Policy::len): after this has said no, processors go to sleep.
+    fn has_work_for_others(&self) -> bool {
+        self.len(None) != 0
+    }
 }

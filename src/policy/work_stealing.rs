@@ -9,47 +9,62 @@
 //! - *Next slot.* The thread readied last by the running one runs next: it finds its data in the
 //!   cache. A thread it displaces goes to the back of the local queue. It is used at most
 //!   [`NEXT_IN_A_ROW`] times while others wait, and it goes on in the time slice it was readied in.
-//! - *Local queue.* crossbeam's deque in FIFO flavour, kept within its first 64 slots, where it
-//!   never allocates. When it is full, half of it moves to the global queue.
+//! - *Local queue.* Of fixed size (`local_queue`). When it is full, half of it moves to the global
+//!   queue.
 //! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own: no
 //!   atomic instruction, which would be a third of the cost of a switch. While anybody has nothing
 //!   to do, the round is moved to the local queue at every turn, where it can be stolen. Every
 //!   [`ROUND_TURNS`]th turn is the local queue's.
-//! - *Stealing.* Half of a random victim's queue; its next slot only on the last pass, for its
-//!   owner is about to run it.
+//! - *Stealing.* Half of a victim's queue; its next slot only on the last pass, for its owner is
+//!   about to run it.
+//!
+//! Each idea can be switched off, to see what it is worth.
 //!
 //! Rejected: crossbeam's `Injector` as the global queue, which allocates; waking a sleeper whenever
 //! the next slot is filled, which costs a ping-pong pair 13 µs a message (the monitor looks after a
 //! next slot that is not used).
 
 use core::cell::{Cell, UnsafeCell};
-use core::ptr::NonNull;
 
-use crossbeam_deque::{Steal, Stealer, Worker};
-
-use super::fifo::{Fifo, GlobalQueue};
-use super::{Next, Policy, Readied, Seat};
+use super::fifo::{Fifo, SharedFifo};
+use super::local_queue::{BATCH, LocalQueue};
+use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::green::Green;
+use crate::sys::table::Table;
 
-/// What a deque holds before it allocates; one slot is spared, since a thief moves at most half of
-/// it at once.
-const CAPACITY: usize = 63;
-/// What a thief or the global queue hands over at once at most.
-const BATCH: usize = 32;
 const GLOBAL_INTERVAL: u32 = 61;
 const NEXT_IN_A_ROW: u32 = 3;
 const ROUND_TURNS: u32 = 4;
 
-pub(crate) struct WorkStealing {
-    global: GlobalQueue,
-    locals: Box<[Local]>,
+/// A queue per processor; a processor that has nothing takes half of what another has.
+///
+/// ```
+/// use greenthread::{policy::WorkStealing, runtime::Runtime};
+/// let runtime = Runtime::builder()
+///     .policy(WorkStealing::new().next_slot(false))
+///     .build()?;
+/// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct WorkStealing {
+    ideas: Ideas,
+    global: SharedFifo,
+    locals: Table<Local>,
+}
+
+/// What is switched on.
+#[derive(Clone, Copy, Debug)]
+struct Ideas {
+    stealing: bool,
+    next_slot: bool,
+    last_in_first_out: bool,
+    global_interval: u32,
 }
 
 #[repr(align(128))]
 struct Local {
-    queue: Worker<NonNull<Green>>,
-    stealer: Stealer<NonNull<Green>>,
+    queue: LocalQueue,
     next: AtomicPtr<Green>,
     /// The round, and its length for others to see.
     round: UnsafeCell<Fifo>,
@@ -58,77 +73,150 @@ struct Local {
     next_in_a_row: Cell<u32>,
 }
 
-// SAFETY: `queue` and the cells are used only by the holder of the processor's `Seat`, of which
-// there is one at a time, and seats change hands with a Release and an Acquire
-// (`sched::ownership`).
+// SAFETY: the cells are used only by the holder of the processor's `Seat`, of which there is one at
+// a time, and seats change hands with a Release and an Acquire (`sched::ownership`).
 unsafe impl Sync for Local {}
 // SAFETY: as above; the pointers are to `Green`, which is Sync.
 unsafe impl Send for Local {}
 
-fn green(pointer: NonNull<Green>) -> &'static Green {
-    // SAFETY: queues hold records of green threads, which are never freed.
-    unsafe { pointer.as_ref() }
+impl Default for WorkStealing {
+    fn default() -> WorkStealing {
+        WorkStealing::new()
+    }
+}
+
+impl core::fmt::Debug for WorkStealing {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("WorkStealing").field(&self.ideas).finish()
+    }
 }
 
 impl WorkStealing {
-    pub(crate) fn new(processors: usize) -> WorkStealing {
-        let local = |_| {
-            let queue = Worker::new_fifo();
-            let stealer = queue.stealer();
-            Local {
-                queue,
-                stealer,
-                next: AtomicPtr::new(core::ptr::null_mut()),
-                round: UnsafeCell::new(Fifo::new()),
-                round_len: AtomicUsize::new(0),
-                picks: Cell::new(0),
-                next_in_a_row: Cell::new(0),
-            }
-        };
+    /// With all ideas on.
+    pub const fn new() -> WorkStealing {
         WorkStealing {
-            global: GlobalQueue::new(),
-            locals: (0..processors).map(local).collect(),
+            ideas: Ideas {
+                stealing: true,
+                next_slot: true,
+                last_in_first_out: false,
+                global_interval: GLOBAL_INTERVAL,
+            },
+            global: SharedFifo::new(),
+            locals: Table::new(),
         }
     }
 
-    fn take_global(&self, local: &Local, processors: usize) -> Option<&'static Green> {
-        let (first, mut batch) = self.global.take(|left| {
-            (left / processors)
-                .min(BATCH)
-                .min(CAPACITY - local.queue.len())
-        })?;
+    /// Whether processors without work take that of others. Without it they get what comes to the
+    /// global queue only: threads spawned from outside, preempted ones, and what other processors
+    /// have too much of.
+    pub const fn stealing(mut self, on: bool) -> WorkStealing {
+        self.ideas.stealing = on;
+        self
+    }
+
+    /// Whether a thread that the running one has just spawned or woken runs next. Without it, it
+    /// goes to the end of the queue.
+    pub const fn next_slot(mut self, on: bool) -> WorkStealing {
+        self.ideas.next_slot = on;
+        self
+    }
+
+    /// Whether the local queues are last in, first out, which finds more in the caches. But then
+    /// those at the bottom wait until a thief takes them, as long as the others ready each other.
+    pub const fn last_in_first_out(mut self, on: bool) -> WorkStealing {
+        self.ideas.last_in_first_out = on;
+        self
+    }
+
+    /// Every so many picks the global queue comes first; 0: never, so that those in it wait until a
+    /// processor has nothing else.
+    pub const fn global_interval(mut self, picks: u32) -> WorkStealing {
+        self.ideas.global_interval = picks;
+        self
+    }
+
+    fn take_global(&self, local: &Local) -> Option<Ready> {
+        let processors = self.locals.len();
+        let room = local.queue.room();
+        let (first, mut batch) = self
+            .global
+            .take(|left| (left / processors).min(BATCH).min(room))?;
         while let Some(green) = batch.pop() {
-            local.queue.push(NonNull::from(green));
+            // SAFETY: called by `next`, which holds the seat.
+            unsafe { local.queue.push(Ready::new(green)) };
         }
-        Some(first)
+        Some(Ready::new(first))
     }
 
+    /// # Safety
+    /// The caller holds the seat that `local` belongs to.
     #[inline]
-    fn push(&self, local: &Local, green: &'static Green) {
-        if local.queue.len() >= CAPACITY {
-            self.overflow(local, green);
-        } else {
-            local.queue.push(NonNull::from(green));
+    unsafe fn push(&self, local: &Local, thread: Ready) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match local.queue.room() {
+                0 => self.overflow(local, thread),
+                _ => local.queue.push(thread),
+            }
         }
     }
 
-    /// The queue is full: its older half goes to the global queue, `green` behind it.
+    /// The queue is full: half of it goes to the global queue, `last` behind it.
+    ///
+    /// # Safety
+    /// The caller holds the seat that `local` belongs to.
     #[cold]
     #[inline(never)]
-    fn overflow(&self, local: &Local, last: &'static Green) {
+    unsafe fn overflow(&self, local: &Local, last: Ready) {
         let mut batch = Fifo::new();
         for _ in 0..BATCH {
-            match local.queue.pop() {
-                Some(pointer) => batch.push(green(pointer)),
+            // SAFETY: the caller's promise.
+            match unsafe { local.queue.pop() } {
+                Some(thread) => batch.push(thread.into_green()),
                 None => break,
             }
         }
-        batch.push(last);
+        batch.push(last.into_green());
         self.global.append(batch);
+    }
+
+    /// # Safety
+    /// The caller holds the seat that `local` belongs to.
+    #[inline]
+    unsafe fn ready_next(&self, local: &Local, thread: Ready) -> bool {
+        let pointer = core::ptr::from_ref(thread.into_green()).cast_mut();
+        if local.next.load(Ordering::Relaxed).is_null() {
+            // Nobody but the seat's holder fills the slot. Release: publishes the record to a
+            // thief, whose swap is an Acquire.
+            local.next.store(pointer, Ordering::Release);
+            return false;
+        }
+        // Release: as above; Acquire: the displaced one may be an earlier holder's.
+        let displaced = local.next.swap(pointer, Ordering::AcqRel);
+        // SAFETY: the slot holds null or the record of a green thread.
+        match unsafe { displaced.as_ref() } {
+            None => false,
+            Some(displaced) => {
+                // SAFETY: the caller's promise.
+                unsafe { self.push(local, Ready::new(displaced)) };
+                self.ideas.stealing
+            }
+        }
     }
 }
 
 impl Local {
+    fn new(last_in_first_out: bool) -> Local {
+        Local {
+            queue: LocalQueue::new(last_in_first_out),
+            next: AtomicPtr::new(core::ptr::null_mut()),
+            round: UnsafeCell::new(Fifo::new()),
+            round_len: AtomicUsize::new(0),
+            picks: Cell::new(0),
+            next_in_a_row: Cell::new(0),
+        }
+    }
+
     /// # Safety
     /// The caller holds the seat, and not the round.
     #[inline(always)]
@@ -141,16 +229,19 @@ impl Local {
     }
 
     /// Moves the round, as far as there is room, to where others can steal from it.
+    ///
+    /// # Safety
+    /// The caller holds the seat, and not the round.
     #[cold]
     #[inline(never)]
-    fn publish_round(&self) {
-        // SAFETY: called by `next`, which holds the seat.
+    unsafe fn publish_round(&self) {
+        // SAFETY: the caller's promise.
         unsafe {
             self.with_round(|round| {
-                while self.queue.len() < CAPACITY
+                while self.queue.room() != 0
                     && let Some(green) = round.pop()
                 {
-                    self.queue.push(NonNull::from(green));
+                    self.queue.push(Ready::new(green));
                 }
             });
         }
@@ -159,141 +250,142 @@ impl Local {
 
 impl Policy for WorkStealing {
     #[inline]
-    fn ready(&self, seat: Seat, green: &'static Green, how: Readied) -> bool {
-        let local = &self.locals[seat.index()];
-        match how {
-            Readied::Yielded => {
-                // SAFETY: the round is the seat's holder's.
-                unsafe { local.with_round(|round| round.push(green)) };
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        // SAFETY, of the calls below: who has the seat holds it.
+        match (seat.map(|seat| self.locals.get(seat.index())), how) {
+            (Some(local), Readied::Yielded | Readied::Arrived) => {
+                // SAFETY: see above; the round is the seat's holder's.
+                unsafe { local.with_round(|round| round.push(thread.into_green())) };
                 false
             }
-            Readied::ByRunning => {
-                let pointer = core::ptr::from_ref(green).cast_mut();
-                if local.next.load(Ordering::Relaxed).is_null() {
-                    // Nobody but the seat's holder fills the slot. Release: publishes the record to a
-                    // thief, whose swap is an Acquire.
-                    local.next.store(pointer, Ordering::Release);
-                    return false;
-                }
-                // Release: as above; Acquire: the displaced one may be an earlier holder's.
-                let displaced = local.next.swap(pointer, Ordering::AcqRel);
-                // SAFETY: the slot holds null or the record of a green thread.
-                match unsafe { displaced.as_ref() } {
-                    None => false,
-                    Some(displaced) => {
-                        self.push(local, displaced);
-                        true
-                    }
-                }
+            (Some(local), Readied::Spawned | Readied::Woken) if self.ideas.next_slot => {
+                // SAFETY: see above.
+                unsafe { self.ready_next(local, thread) }
+            }
+            (Some(local), Readied::Spawned | Readied::Woken) => {
+                // SAFETY: see above.
+                unsafe { self.push(local, thread) };
+                self.ideas.stealing
+            }
+            (None, _) | (_, Readied::Preempted) => {
+                self.global.push(thread.into_green());
+                true
             }
         }
-    }
-
-    fn ready_globally(&self, green: &'static Green) {
-        self.global.push(green);
     }
 
     #[inline]
-    fn next(&self, seat: Seat, share: bool) -> Option<Next> {
-        let local = &self.locals[seat.index()];
-        let fresh = |green| Next {
-            green,
-            inherits_slice: false,
-        };
+    fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
+        let local = self.locals.get(seat.index());
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
-        if picks.is_multiple_of(GLOBAL_INTERVAL)
+        let interval = self.ideas.global_interval;
+        if interval != 0
+            && picks.is_multiple_of(interval)
             && let Some((green, _)) = self.global.take(|_| 0)
         {
-            return Some(fresh(green));
+            return Some(Ready::new(green).into());
         }
         if !local.next.load(Ordering::Relaxed).is_null() {
             let used = local.next_in_a_row.get();
-            // Acquire, Release: as in `ready`; a thief may have been faster.
+            // Acquire, Release: as in `ready_next`; a thief may have been faster.
             let pointer = local.next.swap(core::ptr::null_mut(), Ordering::AcqRel);
             // SAFETY: the slot holds null or the record of a green thread.
             if let Some(green) = unsafe { pointer.as_ref() } {
+                let thread = Ready::new(green);
                 if used < NEXT_IN_A_ROW || local.queue.is_empty() {
                     local.next_in_a_row.set(used.saturating_add(1));
                     return Some(Next {
-                        green,
+                        thread,
                         inherits_slice: true,
                     });
                 }
-                self.push(local, green);
+                // SAFETY: the caller holds the seat.
+                unsafe { self.push(local, thread) };
             }
         }
         local.next_in_a_row.set(0);
         if local.round_len.load(Ordering::Relaxed) != 0 {
-            if share {
-                local.publish_round();
-            } else if !picks.is_multiple_of(ROUND_TURNS) || local.queue.is_empty() {
-                // SAFETY: the round is the seat's holder's.
-                return unsafe { local.with_round(Fifo::pop) }.map(fresh);
-            }
-        }
-        if let Some(pointer) = local.queue.pop() {
-            return Some(fresh(green(pointer)));
-        }
-        self.take_global(local, self.locals.len()).map(fresh)
-    }
-
-    fn steal(&self, seat: Seat, random: u32, last: bool) -> Option<&'static Green> {
-        let (me, count) = (seat.index(), self.locals.len());
-        let mine = &self.locals[me].queue;
-        let start = random as usize % count;
-        let victims = (start..start + count)
-            .map(|i| i % count)
-            .filter(|&i| i != me);
-        for victim in victims.map(|i| &self.locals[i]) {
-            loop {
-                match victim.stealer.steal_batch_with_limit_and_pop(mine, BATCH) {
-                    Steal::Success(pointer) => return Some(green(pointer)),
-                    Steal::Empty => break,
-                    Steal::Retry => core::hint::spin_loop(),
+            // SAFETY: the caller holds the seat, and with it the round.
+            unsafe {
+                if share {
+                    local.publish_round();
+                } else if !picks.is_multiple_of(ROUND_TURNS) || local.queue.is_empty() {
+                    let first = local.with_round(Fifo::pop);
+                    return first.map(|green| Ready::new(green).into());
                 }
             }
+        }
+        // SAFETY: the caller holds the seat.
+        if let Some(thread) = unsafe { local.queue.pop() } {
+            return Some(thread.into());
+        }
+        self.take_global(local).map(Next::from)
+    }
+
+    fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
+        if !self.ideas.stealing {
+            return None;
+        }
+        let mine = &self.locals.get(seat.index()).queue;
+        let last = victims.is_last_pass();
+        for victim in victims.map(|index| self.locals.get(index)) {
+            // SAFETY: the caller holds the seat, and comes here when its queue is empty.
+            if let Some(thread) = unsafe { victim.queue.steal_half(mine) } {
+                return Some(thread);
+            }
             if last && !victim.next.load(Ordering::Relaxed).is_null() {
-                // Acquire: pairs with the Release in `ready`.
+                // Acquire: pairs with the Release in `ready_next`.
                 let pointer = victim.next.swap(core::ptr::null_mut(), Ordering::Acquire);
                 // SAFETY: the slot holds null or the record of a green thread.
                 if let Some(green) = unsafe { pointer.as_ref() } {
-                    return Some(green);
+                    return Some(Ready::new(green));
                 }
             }
         }
         None
     }
 
-    fn leave(&self, seat: Seat) {
-        // SAFETY: the round is the seat's holder's.
-        let round = unsafe {
-            self.locals[seat.index()].with_round(|round| core::mem::replace(round, Fifo::new()))
-        };
-        if round.len() != 0 {
-            self.global.append(round);
+    fn leave(&self, seat: &Seat) {
+        let local = self.locals.get(seat.index());
+        let mut batch = Fifo::new();
+        // Acquire: pairs with the Release in `ready_next`.
+        let next = local.next.swap(core::ptr::null_mut(), Ordering::Acquire);
+        // SAFETY: the slot holds null or the record of a green thread.
+        if let Some(green) = unsafe { next.as_ref() } {
+            batch.push(green);
+        }
+        // SAFETY: the caller holds the seat, and with it the round.
+        unsafe {
+            while let Some(thread) = local.queue.pop() {
+                batch.push(thread.into_green());
+            }
+            batch.append(local.with_round(core::mem::take));
+        }
+        if batch.len() != 0 {
+            self.global.append(batch);
         }
     }
 
-    fn has_work(&self) -> bool {
-        !self.global.is_empty() || (0..self.locals.len()).any(|i| self.len(i) != 0)
+    fn resize(&self, processors: usize) {
+        let local = |_| Local::new(self.ideas.last_in_first_out);
+        self.locals.grow_to(processors, local);
     }
 
-    fn has_work_for_others(&self) -> bool {
-        let has = |local: &Local| {
-            !local.stealer.is_empty() || !local.next.load(Ordering::Relaxed).is_null()
+    fn len(&self, processor: Option<usize>) -> usize {
+        let Some(processor) = processor else {
+            return self.global.len();
         };
-        !self.global.is_empty() || self.locals.iter().any(has)
-    }
-
-    fn len(&self, processor: usize) -> usize {
-        let local = &self.locals[processor];
-        local.stealer.len()
+        let local = self.locals.get(processor);
+        local.queue.len()
             + local.round_len.load(Ordering::Relaxed)
             + !local.next.load(Ordering::Relaxed).is_null() as usize
     }
 
-    fn global_len(&self) -> usize {
-        self.global.len()
+    fn has_work_for_others(&self) -> bool {
+        let has = |local: &Local| {
+            !local.queue.is_empty() || !local.next.load(Ordering::Relaxed).is_null()
+        };
+        !self.global.is_empty() || self.ideas.stealing && self.locals.iter().any(has)
     }
 }

@@ -3,10 +3,12 @@
 use std::io;
 use std::time::Duration;
 
+use super::choice::{Asked, Choice};
 use super::config::{self, MAX_PROCESSORS, invalid};
 use super::{Backend, Driver, KernelBackend, Mode, Runtime, prepare};
+use crate::policy::Policy;
 use crate::sched::machine;
-use crate::sched::{Cluster, Config, fork, interpose, preempt};
+use crate::sched::{Cluster, Config, Ideas, fork, interpose, preempt};
 use crate::thread::builder::check_stack_size;
 
 const DEFAULT_STACK_SIZE: usize = 1 << 20;
@@ -40,6 +42,11 @@ pub struct Builder {
     max_kernel_threads: Option<usize>,
     mode: Option<Mode>,
     driver: Option<Driver>,
+    policy: Option<Choice>,
+    policy_text: Option<String>,
+    spinning: Option<bool>,
+    hand_off: Option<bool>,
+    preemption: Option<bool>,
 }
 
 impl Builder {
@@ -96,14 +103,67 @@ impl Builder {
         self
     }
 
+    /// Which ready thread runs next, and where: see [`policy`](crate::policy). Default:
+    /// [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime: of several that
+    /// are built from clones of this builder, the first gets it. In kernel-thread mode the system
+    /// schedules, and no policy is asked.
+    pub fn policy(mut self, policy: impl Policy) -> Builder {
+        self.policy = Some(Choice::new(policy));
+        self
+    }
+
+    /// The same by name, with what is to be different behind it, as in `GREENTHREAD_POLICY`. What
+    /// [`policy`](Builder::policy) and the three knobs below say goes before it.
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    /// let text = "work-stealing,no-next-slot,no-spinning";
+    /// let runtime = Runtime::builder().policy_named(text).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    ///
+    /// let error = Runtime::builder().policy_named("lottery").build().unwrap_err();
+    /// assert!(error.to_string().contains("accepted is"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn policy_named(mut self, text: &str) -> Builder {
+        self.policy_text = Some(text.into());
+        self
+    }
+
+    /// Whether a processor that finds nothing looks for a moment longer before it sleeps. Default:
+    /// yes. This and the next two are there to see what each is worth.
+    pub fn spinning(mut self, on: bool) -> Builder {
+        self.spinning = Some(on);
+        self
+    }
+
+    /// Whether a processor whose kernel thread is blocked by the system is handed to another one.
+    /// Default: yes. Without it, threads that wait for a processor whose thread waits for them wait
+    /// for ever.
+    pub fn hand_off(mut self, on: bool) -> Builder {
+        self.hand_off = Some(on);
+        self
+    }
+
+    /// Whether a thread that has used up its time slice is made to give way. Default: yes. Without
+    /// it, one that never waits keeps its processor.
+    pub fn preemption(mut self, on: bool) -> Builder {
+        self.preemption = Some(on);
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
-    /// `InvalidInput`, naming the knob or the variable, the value, and what is accepted.
+    /// `InvalidInput`, naming the knob or the variable, the value, and what is accepted; or for a
+    /// policy that another runtime has got.
     /// `Unsupported` if green threads were asked for and cannot be had. Otherwise what the system
     /// answered when it was asked for kernel threads.
     pub fn build(self) -> io::Result<Runtime> {
-        config::policy()?;
+        let asked = match &self.policy_text {
+            Some(text) => Asked::named(text)?,
+            None => config::policy()?,
+        };
         let processors = match self.processors {
             Some(count) if (1..=MAX_PROCESSORS).contains(&count) => count,
             Some(count) => {
@@ -179,14 +239,22 @@ impl Builder {
                 };
                 interpose::reserve(signal);
                 preempt::install(signal)?;
-                Backend::Green(Cluster::start(Config {
+                let ideas = Ideas {
+                    spinning: self.spinning.unwrap_or(asked.ideas.spinning),
+                    hand_off: self.hand_off.unwrap_or(asked.ideas.hand_off),
+                    preemption: self.preemption.unwrap_or(asked.ideas.preemption),
+                };
+                let config = Config {
                     processors,
                     stack_size,
                     time_slice,
                     signal,
                     max_kernel_threads,
                     driver: driver.map(Driver::kind),
-                })?)
+                    ideas,
+                };
+                let (policy, is_guest) = self.policy.unwrap_or(asked.policy).take()?;
+                Backend::Green(Cluster::start(config, policy, is_guest)?)
             }
         };
         Ok(Runtime { backend })

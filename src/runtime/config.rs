@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::{Driver, Mode};
+use super::{Driver, Mode, choice};
 use crate::sys::signal;
 use crate::thread::builder::check_stack_size;
 
@@ -69,11 +69,9 @@ pub(super) fn driver() -> io::Result<Option<Driver>> {
     )
 }
 
-/// There is one policy so far; others are refused rather than ignored.
-pub(super) fn policy() -> io::Result<Option<()>> {
-    read("GREENTHREAD_POLICY", "work-stealing", |text| {
-        (text == "work-stealing").then_some(())
-    })
+pub(super) fn policy() -> io::Result<choice::Asked> {
+    let asked = read("GREENTHREAD_POLICY", choice::ACCEPTED, choice::parse)?;
+    Ok(asked.unwrap_or_default())
 }
 
 pub(super) fn preempt_signal() -> io::Result<Option<i32>> {

@@ -68,11 +68,11 @@ impl Metrics {
                 let _off = crate::current::preemption_off();
                 cluster.spare_count()
             },
-            global_queue_len: cluster.policy.global_len(),
+            global_queue_len: cluster.policy.len(None),
             processors: processors
                 .iter()
                 .map(|p| ProcessorMetrics {
-                    queue_len: cluster.policy.len(p.index),
+                    queue_len: cluster.policy.len(Some(p.index)),
                     switches: p.switches.get(),
                 })
                 .collect(),

@@ -5,6 +5,7 @@
 //! kernel thread behind the same API.
 
 mod builder;
+mod choice;
 mod config;
 mod kernel;
 mod metrics;

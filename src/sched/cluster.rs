@@ -12,10 +12,10 @@ use crate::atomic::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
 };
 use crate::driver::{self, Driver};
-use crate::policy::{Policy, WorkStealing};
+use crate::policy::Policy;
 use crate::sched::idle::IdleWord;
 use crate::sched::processor::Counter;
-use crate::sched::{Machine, Processor, idlers::Idlers, recruiter, sysmon};
+use crate::sched::{Machine, Processor, guest::Guest, idlers::Idlers, recruiter, sysmon};
 use crate::sys::kernel_thread;
 use crate::sys::lock::Lock;
 use crate::sys::signal::{self, Mask};
@@ -30,11 +30,28 @@ pub(crate) struct Config {
     pub(crate) signal: i32,
     pub(crate) max_kernel_threads: usize,
     pub(crate) driver: Option<driver::Kind>,
+    pub(crate) ideas: Ideas,
+}
+
+/// What the scheduler does besides its policy, each of which can be switched off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ideas {
+    pub(crate) spinning: bool,
+    pub(crate) hand_off: bool,
+    pub(crate) preemption: bool,
+}
+
+impl Ideas {
+    pub(crate) const ALL: Ideas = Ideas {
+        spinning: true,
+        hand_off: true,
+        preemption: true,
+    };
 }
 
 pub(crate) struct Cluster {
     pub(crate) config: Config,
-    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) policy: &'static dyn Policy,
     pub(crate) driver: &'static dyn Driver,
     processors: AtomicPtr<Processor>,
     /// How many processors sleep and how many search.
@@ -73,9 +90,19 @@ unsafe impl Send for Cluster {}
 
 impl Cluster {
     /// Starts a cluster: its monitor, its recruiter and its first machine run when this returns.
-    pub(crate) fn start(config: Config) -> io::Result<&'static Cluster> {
+    /// `is_guest`: the policy may not know what code in the scheduler must not do.
+    pub(crate) fn start(
+        config: Config,
+        policy: Box<dyn Policy>,
+        is_guest: bool,
+    ) -> io::Result<&'static Cluster> {
+        policy.resize(config.processors);
+        let policy: &'static dyn Policy = Box::leak(policy);
+        let guest: Option<&'static Guest> =
+            is_guest.then(|| &*Box::leak(Box::new(Guest::new(policy))));
+        let policy = guest.map_or(policy, |guest| guest);
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
-            policy: Box::new(WorkStealing::new(config.processors)),
+            policy,
             driver: driver::choose(config.driver),
             processors: AtomicPtr::new(core::ptr::null_mut()),
             idle: IdleWord::new(),
@@ -98,6 +125,9 @@ impl Cluster {
             threads: Cell::new(config.processors),
             config,
         }));
+        if let Some(guest) = guest {
+            guest.move_in(cluster);
+        }
         let processors: Vec<Processor> = (0..cluster.config.processors)
             .map(|i| Processor::new(i, cluster))
             .collect();
@@ -118,6 +148,12 @@ impl Cluster {
         unsafe {
             core::slice::from_raw_parts(self.processors.load(Ordering::Relaxed), self.threads.get())
         }
+    }
+
+    /// Whether any thread is ready and not running.
+    pub(crate) fn has_work(&self) -> bool {
+        let waits_at = |p: &Processor| self.policy.len(Some(p.index)) != 0;
+        self.policy.len(None) != 0 || self.processors().iter().any(waits_at)
     }
 
     /// How many processors may search at once: half of them.

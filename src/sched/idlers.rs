@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 
 use crate::atomic::Ordering;
 use crate::driver::epoll::{Turn, readiness};
-use crate::policy::fifo::Fifo;
+use crate::policy::{Readied, fifo::Fifo};
 use crate::sched::machine::Slept;
 use crate::sched::{Cluster, Machine, Processor, io, timers};
 use crate::sys::clock::{self, NEVER};
@@ -157,7 +157,8 @@ impl Cluster {
             // The monitor, with an old look in mind, was faster (`ownership`).
             if let Some(green) = machine.handed.take() {
                 // It is locked to this machine, which therefore waits for nothing else.
-                crate::sched::ready_globally(green);
+                machine.come_home();
+                crate::sched::ready_globally(green, Readied::Yielded);
                 machine.sleep_until_woken();
                 return Rested::Working { searching: false };
             }
@@ -377,12 +378,12 @@ impl Cluster {
 
     /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
     pub(crate) fn lay_to_rest(&'static self, processor: &'static Processor) {
-        // SAFETY: the caller has it in hand. Its round would be out of reach of who gets another
-        // processor.
-        self.policy.leave(unsafe { processor.seat() });
         processor
             .machine
             .store(core::ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: the caller has it in hand. Some of its threads would be out of reach of who gets
+        // another processor.
+        self.policy.leave(&unsafe { processor.seat() });
         {
             let mut idlers = self.idlers.lock();
             idlers.processors.push(processor);

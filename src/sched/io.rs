@@ -22,7 +22,7 @@
 
 use crate::atomic::Ordering;
 use crate::driver::epoll::{BATCH, readiness};
-use crate::policy::{Readied, fifo::Fifo};
+use crate::policy::{Readied, Ready, fifo::Fifo};
 use crate::sched::{Cluster, Machine, Processor};
 use crate::sys::clock::NEVER;
 use crate::sys::{clock, kernel_thread};
@@ -53,12 +53,13 @@ pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
         if core::ptr::eq(green.cluster(), cluster) {
             // SAFETY: the caller owns the processor.
             let seat = unsafe { processor.seat() };
-            cluster.policy.ready(seat, green, Readied::Yielded);
+            let thread = Ready::new(green);
+            cluster.policy.ready(thread, Readied::Arrived, Some(&seat));
         } else {
-            super::ready_globally(green);
+            super::ready_globally(green, Readied::Arrived);
         }
     }
-    if is_too_much(processor, count) || cluster.policy.global_len() != 0 {
+    if is_too_much(processor, count) || cluster.policy.len(None) != 0 {
         cluster.notify();
     }
     count != 0
@@ -90,7 +91,8 @@ pub(crate) fn pass_on(mut ready: Fifo) {
         {
             last.notify();
         }
-        cluster.policy.ready_globally(green);
+        let thread = Ready::new(green);
+        cluster.policy.ready(thread, Readied::Arrived, None);
     }
     if let Some(last) = last {
         last.notify();
@@ -124,7 +126,7 @@ pub(super) enum Spun {
 /// Looks for a while, if events have come so quickly of late that it pays: sleeping and being woken
 /// would take longer. The owner of `processor` searches.
 pub(super) fn spin(processor: &'static Processor) -> Spun {
-    if !processor.spin_pays.get() {
+    if !processor.spin_pays.get() || !processor.cluster().config.ideas.spinning {
         return Spun::InVain;
     }
     let Some(turn) = readiness().turn() else {

@@ -7,6 +7,7 @@
 //! | `switch` | to a green thread and back |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
 //! | `ownership` | who owns a processor, and how the monitor takes it |
+//! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof) |
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
@@ -26,6 +27,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod fork;
+mod guest;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;
@@ -40,7 +42,7 @@ mod switch;
 mod sysmon;
 pub(crate) mod timers;
 
-pub(crate) use self::cluster::{Cluster, Config};
+pub(crate) use self::cluster::{Cluster, Config, Ideas};
 use self::idlers::Rested;
 pub(crate) use self::machine::Machine;
 pub(crate) use self::ownership::entry_fence;
@@ -49,7 +51,7 @@ use crate::atomic::{Ordering, fence};
 use crate::context::Action;
 use crate::current::{self, Entered};
 use crate::green::{Green, Oddities};
-use crate::policy::{Next, Readied};
+use crate::policy::{Next, Readied, Ready, Victims};
 use crate::sys::clock;
 
 /// A busy processor looks at its own timers every so many switches (and when the monitor says so).
@@ -72,12 +74,12 @@ fn run(machine: &'static Machine) {
 #[inline(never)]
 fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
     loop {
-        let green = next.green;
+        let (green, inherits_slice) = (next.thread.into_green(), next.inherits_slice);
         if green.oddities.has(Oddities::LOCKED) && !is_bound_here(machine, green) {
             return hand_to_its_machine(machine, green);
         }
         // SAFETY: this is the run loop, and the thread came out of a queue: it is ours.
-        let action = unsafe { switch::to(machine, green, next.inherits_slice) };
+        let action = unsafe { switch::to(machine, green, inherits_slice) };
         let processor = owned(machine);
         // Asked now: after `complete` the thread may be running elsewhere.
         if green.oddities.has(Oddities::LOCKED) && !matches!(action, Action::Exit) {
@@ -110,23 +112,40 @@ fn complete(
     action: Action,
 ) {
     match action {
-        Action::Yield => match processor {
-            Some(p) => {
-                // SAFETY: this machine owns the processor.
-                let seat = unsafe { p.seat() };
-                p.cluster().policy.ready(seat, green, Readied::Yielded);
-            }
-            None => ready_globally(green),
-        },
+        Action::Yield => ready_again(machine, processor, green, Readied::Yielded),
         Action::Park => park(machine, green),
         Action::Preempt => {
             match processor {
                 Some(p) => p.preemptions.add(1),
                 None => green.cluster().detached_preemptions.add_shared(1),
             }
-            ready_globally(green);
+            ready_again(machine, processor, green, Readied::Preempted);
         }
         Action::Exit => bury(machine, processor, green),
+    }
+}
+
+/// `green` has left its stack and can go on at once.
+#[inline(always)]
+fn ready_again(
+    machine: &'static Machine,
+    processor: Option<&'static Processor>,
+    green: &'static Green,
+    how: Readied,
+) {
+    match processor {
+        Some(p) => {
+            // SAFETY: this machine owns the processor.
+            let seat = unsafe { p.seat() };
+            let cluster = p.cluster();
+            if cluster.policy.ready(Ready::new(green), how, Some(&seat)) {
+                cluster.notify();
+            }
+        }
+        None => {
+            machine.come_home();
+            ready_globally(green, how);
+        }
     }
 }
 
@@ -147,7 +166,7 @@ fn park(machine: &'static Machine, green: &'static Green) {
     // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can
     // resume it yet.
     if !unsafe { &*waiter }.commit() {
-        ready_here(machine, green);
+        ready_again(machine, owned(machine), green, Readied::Yielded);
     }
 }
 
@@ -200,6 +219,7 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
         .or_else(|| arrivals(machine, processor));
     if let Some(next) = found {
         if searching {
+            machine.come_home();
             stop_searching(processor.cluster());
         }
         return Ok(next);
@@ -215,10 +235,7 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
 
 /// A thread that is locked to this machine and was handed to it.
 fn handed(machine: &'static Machine) -> Option<Next> {
-    machine.handed.take().map(|green| Next {
-        green,
-        inherits_slice: false,
-    })
+    machine.handed.take().map(|green| Ready::new(green).into())
 }
 
 /// Next slot, local queue, global queue.
@@ -227,7 +244,9 @@ fn own_queues(processor: &'static Processor) -> Option<Next> {
     let cluster = processor.cluster();
     // SAFETY: the caller owns the processor.
     let seat = unsafe { processor.seat() };
-    cluster.policy.next(seat, !cluster.idle.is_everybody_busy())
+    cluster
+        .policy
+        .next(&seat, !cluster.idle.is_everybody_busy())
 }
 
 /// Threads whose descriptors are ready.
@@ -237,7 +256,7 @@ fn arrivals(machine: &'static Machine, processor: &'static Processor) -> Option<
 }
 
 /// A searcher has found something. The ramp: if it was the last, it wakes the next one for what
-/// there is besides.
+/// there is besides. The caller is at home.
 fn stop_searching(cluster: &'static Cluster) {
     if cluster.idle.found() {
         // SeqCst: partner: the fence in `claim_wake`. Who pushed and relied on us comes before it.
@@ -277,8 +296,9 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
     const PAUSES: u32 = 200;
     let _guard = machine.search()?;
     let cluster = machine.cluster();
-    // Nobody to wait for: all others sleep.
-    let alone = cluster.idle.sleeping() as usize + 1 >= cluster.processors().len();
+    // Nobody to wait for: all others sleep. Or it is not to wait.
+    let alone = cluster.idle.sleeping() as usize + 1 >= cluster.processors().len()
+        || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {
         for other in cluster.processors() {
             fire_timers(processor, other);
@@ -288,21 +308,23 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
         }
         // SAFETY: this machine owns the processor.
         let seat = unsafe { processor.seat() };
-        if let Some(green) = cluster
+        if let Some(thread) = cluster
             .policy
-            .steal(seat, processor.random(), pass == PASSES)
+            .steal(&seat, victims(processor, pass == PASSES))
         {
             processor.steals.add(1);
-            return Some(Next {
-                green,
-                inherits_slice: false,
-            });
+            return Some(thread.into());
         }
         if !alone {
             (0..PAUSES).for_each(|_| core::hint::spin_loop());
         }
     }
     None
+}
+
+fn victims(thief: &Processor, last_pass: bool) -> Victims<'static> {
+    let count = thief.cluster().processors().len();
+    Victims::new(thief.index, count, thief.random(), last_pass)
 }
 
 /// What a busy processor does between two threads now and then: its timers, and, if `io` or the
@@ -330,12 +352,11 @@ fn fire_timers(processor: &'static Processor, home: &'static Processor) {
     }
     let mut ready = timers::fire(home, clock::now());
     let mut any = false;
+    // SAFETY: the caller owns `processor`.
+    let seat = unsafe { processor.seat() };
+    let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
-        // SAFETY: the caller owns `processor`.
-        processor
-            .cluster()
-            .policy
-            .ready(unsafe { processor.seat() }, green, Readied::Yielded);
+        policy.ready(Ready::new(green), Readied::Arrived, Some(&seat));
         any = true;
     }
     if any {
@@ -360,50 +381,38 @@ fn owned(machine: &'static Machine) -> Option<&'static Processor> {
 pub(crate) fn ready(green: &'static Green) {
     match current::enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
-            ready_from(&entered, green);
+            ready_from(&entered, green, Readied::Woken);
         }
         // It waits in the parent, and cannot run here.
         None if fork::is_child() => {}
         _ => {
             let _off = current::preemption_off();
-            ready_globally(green);
+            ready_globally(green, Readied::Woken);
         }
     }
 }
 
 /// `green` can run; the caller runs on `entered`'s processor.
 #[inline]
-pub(crate) fn ready_from(entered: &Entered, green: &'static Green) {
+pub(crate) fn ready_from(entered: &Entered, green: &'static Green, how: Readied) {
     let processor = entered.processor();
     let cluster = processor.cluster();
     // SAFETY: `entered` owns the processor.
     let seat = unsafe { processor.seat() };
-    if cluster.policy.ready(seat, green, Readied::ByRunning) {
+    if cluster.policy.ready(Ready::new(green), how, Some(&seat)) {
         cluster.notify();
     }
 }
 
-/// `green` can run after all; the caller is the run loop.
+/// `green` can run, on whatever processor comes by. The caller is at home, or a green thread with
+/// preemption off.
 #[cold]
 #[inline(never)]
-fn ready_here(machine: &'static Machine, green: &'static Green) {
-    match machine.processor.get() {
-        // SAFETY: processors are never freed, and this machine owns this one.
-        Some(p) => unsafe {
-            let p = p.as_ref();
-            p.cluster().policy.ready(p.seat(), green, Readied::Yielded);
-        },
-        None => ready_globally(green),
-    }
-}
-
-/// `green` can run, on whatever processor comes by.
-#[cold]
-#[inline(never)]
-pub(crate) fn ready_globally(green: &'static Green) {
+pub(crate) fn ready_globally(green: &'static Green, how: Readied) {
     let cluster = green.cluster();
-    cluster.policy.ready_globally(green);
-    cluster.notify();
+    if cluster.policy.ready(Ready::new(green), how, None) {
+        cluster.notify();
+    }
 }
 
 fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
@@ -423,7 +432,7 @@ fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rest
         crate::sys::die("a locked thread is locked to no machine")
     };
     let Some(processor) = machine.processor.surrender() else {
-        ready_globally(green);
+        ready_again(machine, None, green, Readied::Yielded);
         return cluster.wait_for_processor(machine);
     };
     // SAFETY: processors are never freed.

@@ -142,8 +142,8 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
         let mut look = Look {
             cluster,
             now,
-            waiting: cluster.policy.has_work(),
-            stuck: cluster.policy.global_len() != 0,
+            waiting: cluster.has_work(),
+            stuck: cluster.policy.len(None) != 0,
             event: false,
             next: NEVER,
         };
@@ -207,7 +207,7 @@ struct Look {
 impl Look {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         self.at_timers(processor);
-        if self.cluster.policy.len(processor.index) != 0 {
+        if self.cluster.policy.len(Some(processor.index)) != 0 {
             // Who comes to the end of the queue again and again, as with events, keeps up. Else
             // what is in it may have been there since the last look.
             if processor.dry.get() - seen.dry < SEVERAL {
@@ -244,10 +244,14 @@ impl Look {
         }
         if self.is_blocked(machine, green, seen) {
             let is_missed = self.waiting || self.cluster.needs_a_watch(self.now);
-            if is_missed || self.now - seen.since >= QUIET {
+            let ideas = self.cluster.config.ideas;
+            if ideas.hand_off && (is_missed || self.now - seen.since >= QUIET) {
                 self.take(processor, machine, green);
             }
-        } else if self.waiting && self.now - seen.since >= self.slice() {
+        } else if self.waiting
+            && self.now - seen.since >= self.slice()
+            && self.cluster.config.ideas.preemption
+        {
             self.preempt(processor, machine, green, seen);
         } else {
             self.at_slice_end(seen);

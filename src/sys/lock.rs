@@ -76,6 +76,12 @@ impl<T> Lock<T> {
     }
 }
 
+impl<T: Default> Default for Lock<T> {
+    fn default() -> Lock<T> {
+        Lock::new(T::default())
+    }
+}
+
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }

@@ -12,6 +12,7 @@ pub(crate) mod lock;
 pub(crate) mod mm;
 mod patience;
 pub(crate) mod signal;
+pub(crate) mod table;
 
 pub(crate) use self::patience::Patience;
 

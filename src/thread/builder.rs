@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::handle::Thread;
 use super::scope::{Scope, ScopedJoinHandle};
-use super::spawn::{self, Joiner, Result};
+use super::spawn::{self, Joiner, Result, Wishes};
+use crate::policy::Priority;
 use crate::runtime::{Backend, Runtime};
 use crate::stack;
 use crate::sys::clock;
@@ -27,6 +28,7 @@ use crate::sys::clock;
 pub struct Builder {
     name: Option<String>,
     stack_size: Option<usize>,
+    priority: Priority,
 }
 
 impl Builder {
@@ -54,6 +56,14 @@ impl Builder {
         self
     }
 
+    /// How the thread is ranked against others, if the runtime's policy asks for that. Default:
+    /// [`Priority::NORMAL`]. A running thread changes its own with
+    /// [`policy::set_priority`](crate::policy::set_priority).
+    pub fn priority(mut self, priority: Priority) -> Builder {
+        self.priority = priority;
+        self
+    }
+
     /// Starts the thread, in the runtime of the thread that asks, or else in the default one.
     ///
     /// # Errors
@@ -76,9 +86,9 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let (name, stack_size) = self.checked()?;
+        let wishes = self.checked()?;
         // SAFETY: both types are 'static.
-        unsafe { spawn::spawn(backend, name, stack_size, None, f) }.map(JoinHandle)
+        unsafe { spawn::spawn(backend, wishes, None, f) }.map(JoinHandle)
     }
 
     /// Starts a thread that may borrow what outlives `scope`; see [`scope`](crate::scope).
@@ -97,14 +107,14 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let (name, stack_size) = self.checked()?;
+        let wishes = self.checked()?;
         let backend = Runtime::backend_here()?;
         let data = Some(scope.data());
         // SAFETY: the scope ends only when its threads have dropped their closures and results.
-        unsafe { spawn::spawn(backend, name, stack_size, data, f) }.map(ScopedJoinHandle::new)
+        unsafe { spawn::spawn(backend, wishes, data, f) }.map(ScopedJoinHandle::new)
     }
 
-    fn checked(self) -> io::Result<(Option<Box<str>>, Option<usize>)> {
+    fn checked(self) -> io::Result<Wishes> {
         if let Some(name) = &self.name
             && let Some(at) = name.find('\0')
         {
@@ -113,7 +123,11 @@ impl Builder {
         if let Some(size) = self.stack_size {
             check_stack_size(size)?;
         }
-        Ok((self.name.map(String::into_boxed_str), self.stack_size))
+        Ok(Wishes {
+            name: self.name.map(String::into_boxed_str),
+            stack_size: self.stack_size,
+            priority: self.priority,
+        })
     }
 }
 

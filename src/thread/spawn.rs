@@ -21,6 +21,7 @@ use super::scope::ScopeData;
 use crate::atomic::Ordering;
 use crate::current;
 use crate::green::{Green, Oddities};
+use crate::policy::{Priority, Readied};
 use crate::runtime::{Backend, KernelBackend};
 use crate::sched::{self, Cluster};
 use crate::sys::signal;
@@ -135,8 +136,7 @@ impl<T> Joiner<T> {
 /// `f` and its result outlive the thread: they are `'static`, or a scope sees to it.
 pub(super) unsafe fn spawn<F, T>(
     backend: Backend,
-    name: Option<Box<str>>,
-    stack_size: Option<usize>,
+    wishes: Wishes,
     scope: Option<Arc<ScopeData>>,
     f: F,
 ) -> io::Result<Joiner<T>>
@@ -144,7 +144,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    let shared = Shared::new(name);
+    let shared = Shared::new(wishes.name);
     let packet = Arc::new(Packet {
         result: UnsafeCell::new(None),
         scope,
@@ -165,13 +165,22 @@ where
     // SAFETY: the caller's promise.
     unsafe {
         match backend {
-            Backend::Green(cluster) => start_green(cluster, shared, stack_size, work)?,
+            Backend::Green(cluster) => {
+                start_green(cluster, shared, wishes.stack_size, wishes.priority, work)?
+            }
             Backend::Kernel(backend) => {
-                joiner.kernel = Some(start_kernel(backend, shared, stack_size, work)?)
+                joiner.kernel = Some(start_kernel(backend, shared, wishes.stack_size, work)?)
             }
         }
     }
     Ok(joiner)
+}
+
+/// What a thread is to be like.
+pub(super) struct Wishes {
+    pub(super) name: Option<Box<str>>,
+    pub(super) stack_size: Option<usize>,
+    pub(super) priority: Priority,
 }
 
 /// What a thread is to do.
@@ -196,6 +205,7 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
     cluster: &'static Cluster,
     shared: Arc<Shared>,
     stack_size: Option<usize>,
+    priority: Priority,
     work: Work<F, T>,
 ) -> io::Result<()> {
     /// A larger closure is boxed rather than laid on the stack.
@@ -206,6 +216,7 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
     green
         .shared
         .store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
+    green.priority.store(priority.get(), Ordering::Relaxed);
     inherit_mask(cluster, green);
     // SAFETY: the thread is new; `body` does not unwind; lifetimes are the caller's promise.
     unsafe {
@@ -219,12 +230,12 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
     match current::enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
-            sched::ready_from(&entered, green);
+            sched::ready_from(&entered, green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
             cluster.spawned_outside.add_shared(1);
-            sched::ready_globally(green);
+            sched::ready_globally(green, Readied::Spawned);
         }
     }
     Ok(())

@@ -1,0 +1,45 @@
+//! One queue for all processors, under a lock: what Go's scheduler was before it had a queue per
+//! processor, and what the talk in the seeds shows not to scale.
+
+use super::fifo::SharedFifo;
+use super::{Next, Policy, Readied, Ready, Seat};
+
+/// One first-in-first-out queue for all processors.
+///
+/// Perfectly fair, and the slower the more processors there are: each switch takes the one lock. It
+/// is here to be compared with.
+///
+/// ```
+/// use greenthread::{policy::GlobalQueue, runtime::Runtime};
+/// let runtime = Runtime::builder().policy(GlobalQueue::new()).build()?;
+/// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct GlobalQueue(SharedFifo);
+
+impl GlobalQueue {
+    /// An empty queue.
+    pub const fn new() -> GlobalQueue {
+        GlobalQueue(SharedFifo::new())
+    }
+}
+
+impl Policy for GlobalQueue {
+    fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+        self.0.push(thread.into_green());
+        true
+    }
+
+    fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+        let (green, _) = self.0.take(|_| 0)?;
+        Some(Ready::new(green).into())
+    }
+
+    fn len(&self, processor: Option<usize>) -> usize {
+        match processor {
+            None => self.0.len(),
+            Some(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The policy that a runtime is built with, by value or by name.
+
+use std::any::TypeId;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::config::invalid;
+use crate::policy::{GlobalQueue, Policy, WorkStealing};
+use crate::sched::Ideas;
+
+/// A policy to be had once. Clones of a builder share it.
+#[derive(Clone)]
+pub(super) struct Choice {
+    policy: Arc<Mutex<Option<Box<dyn Policy>>>>,
+    is_guest: bool,
+}
+
+/// What `GREENTHREAD_POLICY` says.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) policy: Choice,
+    pub(super) ideas: Ideas,
+}
+
+/// What it may say.
+pub(super) const ACCEPTED: &str = "a policy: work-stealing or global-queue, and after it, each \
+    behind a comma, what is to be different: no-spinning, no-hand-off, no-preemption; with \
+    work-stealing also no-stealing, no-next-slot, lifo, global-interval=NUMBER";
+
+impl Choice {
+    pub(super) fn new<P: Policy>(policy: P) -> Choice {
+        let ours = [TypeId::of::<WorkStealing>(), TypeId::of::<GlobalQueue>()];
+        Choice {
+            policy: Arc::new(Mutex::new(Some(Box::new(policy)))),
+            is_guest: !ours.contains(&TypeId::of::<P>()),
+        }
+    }
+
+    /// The policy, and whether somebody else wrote it.
+    pub(super) fn take(self) -> io::Result<(Box<dyn Policy>, bool)> {
+        let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        match policy.take() {
+            Some(policy) => Ok((policy, self.is_guest)),
+            None => Err(invalid(
+                "a policy that another runtime has: accepted is one of its own".into(),
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a policy")
+    }
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked {
+            policy: Choice::new(WorkStealing::new()),
+            ideas: Ideas::ALL,
+        }
+    }
+}
+
+impl Asked {
+    pub(super) fn named(text: &str) -> io::Result<Asked> {
+        parse(text).ok_or_else(|| invalid(format!("policy {text:?}: accepted is {ACCEPTED}")))
+    }
+}
+
+/// Reads what `GREENTHREAD_POLICY` says. `None`: not accepted.
+pub(super) fn parse(text: &str) -> Option<Asked> {
+    let mut words = text.split(',');
+    let name = words.next()?;
+    let mut ideas = Ideas::ALL;
+    let mut stealing = WorkStealing::new();
+    for word in words {
+        match word {
+            "no-spinning" => ideas.spinning = false,
+            "no-hand-off" => ideas.hand_off = false,
+            "no-preemption" => ideas.preemption = false,
+            _ if name != "work-stealing" => return None,
+            "no-stealing" => stealing = stealing.stealing(false),
+            "no-next-slot" => stealing = stealing.next_slot(false),
+            "lifo" => stealing = stealing.last_in_first_out(true),
+            _ => {
+                let picks = word.strip_prefix("global-interval=")?;
+                stealing = stealing.global_interval(picks.parse().ok()?);
+            }
+        }
+    }
+    let policy = match name {
+        "work-stealing" => Choice::new(stealing),
+        "global-queue" => Choice::new(GlobalQueue::new()),
+        _ => return None,
+    };
+    Some(Asked { policy, ideas })
+}
