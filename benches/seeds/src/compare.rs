@@ -108,14 +108,15 @@ impl Contender {
 
     /// Runs one measurement in a process of its own.
     fn measure(&self, work: Work, options: &Options) -> Result<Figures, Failure> {
-        let numbers = [work.n, options.workers, options.time.as_millis() as usize];
+        let time = work.time(options.time);
+        let numbers = [work.n, options.workers, time.as_millis() as usize];
         let mut command = self.command();
         command
             .args(["run", &self.runtime, work.kind_name()])
             .args(numbers.map(|n| n.to_string()))
             // A runtime that cannot have a million stacks says so a million times.
             .stderr(Stdio::null());
-        let line = child::output(&mut command, PATIENCE + 2 * options.time)?;
+        let line = child::output(&mut command, PATIENCE + 2 * time)?;
         let figures = Figures::parse(&line).ok_or(Failure::Failed)?;
         // Stopped by the clock before it had done anything.
         match figures.ns.is_finite() {

@@ -48,7 +48,7 @@ WORD: part of a row's name, or its kind: create, storm, matmult, skynet, cycle, 
 
   --rounds N           interleaved rounds (5)
   --workers N          workers of every runtime (2)
-  --time MS            how long a measurement takes after its warm-up (300)
+  --time MS            how long a measurement takes after its warm-up; Transfer four times as long (300)
   --policies NAME,...  of greenthread; those that it refuses are left out
                        (work-stealing,global-queue,relaxed-fifo,least-loaded,priority)
   --peers NAME,...     (tokio,tokio-spot,smol,may,rayon,std,Go)";

@@ -105,6 +105,14 @@ impl Work {
         }
     }
 
+    /// How long to measure it if others take `time`: one transfer can take as long as that.
+    pub fn time(self, time: Duration) -> Duration {
+        match self.kind {
+            Kind::TransferYield | Kind::TransferPark => 4 * time,
+            _ => time,
+        }
+    }
+
     /// Measures it in this process. `None`: no such runtime, or it cannot do this.
     pub fn measure(self, runtime: &str, workers: usize, time: Duration) -> Option<Report> {
         match runtime {
