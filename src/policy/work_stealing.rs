@@ -14,7 +14,7 @@
 //! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own: no
 //!   atomic instruction, which would be a third of the cost of a switch. While anybody has nothing
 //!   to do, the round is moved to the local queue at every turn, where it can be stolen. Every
-//!   [`ROUND_TURNS`]th turn is the local queue's.
+//!   [`ROUND_TURNS`]th turn is the local queue's. Who is preempted before a round joins it.
 //! - *Stealing.* Half of a victim's queue; its next slot only on the last pass, for its owner is
 //!   about to run it.
 //!
@@ -254,6 +254,13 @@ impl Policy for WorkStealing {
         // SAFETY, of the calls below: who has the seat holds it.
         match (seat.map(|seat| self.locals.get(seat.index())), how) {
             (Some(local), Readied::Yielded | Readied::Arrived) => {
+                // SAFETY: see above; the round is the seat's holder's.
+                unsafe { local.with_round(|round| round.push(thread.into_green())) };
+                false
+            }
+            // Behind all that waited while it went on: from the global queue it could come back before
+            // them.
+            (Some(local), Readied::Preempted) if local.round_len.load(Ordering::Relaxed) != 0 => {
                 // SAFETY: see above; the round is the seat's holder's.
                 unsafe { local.with_round(|round| round.push(thread.into_green())) };
                 false

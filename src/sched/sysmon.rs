@@ -10,7 +10,7 @@
 //! |---|---|
 //! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
 //! | is blocked in the kernel (no CPU time used, and the kernel says so) | the same, without a signal |
-//! | runs longer than its slice while work waits | ends the slice, sends the signal, again every 50 µs |
+//! | runs longer than its slice while work waits, or than 0.5 ms while it waits behind the thread | ends the slice, sends the signal, again every 50 µs |
 //! | … and 1 ms later still runs | takes the processor; the thread goes on under the OS |
 //!
 //! At a machine without a processor that burns CPU time: sends the signal, so that the thread
@@ -44,6 +44,9 @@ const QUIET: u64 = 10_000_000;
 const DEADLINE_TICK: u64 = 500_000;
 /// Who has run out of threads so often since the last look keeps up.
 const SEVERAL: u64 = 3;
+/// The time slice of who has others behind it in its processor's own queue: those that yield, whom
+/// nobody takes from there, would wait as long as the busiest of them likes.
+const CROWDED: u64 = 500_000;
 /// How soon to look whether anything waits for a thread whose slice is over.
 const OVERTIME: u64 = 1_000_000;
 /// How soon to look again whether somebody has collected events.
@@ -239,7 +242,7 @@ impl Look {
                 cpu,
                 signalled: None,
             };
-            self.at_slice_end(seen);
+            self.at_slice_end(processor, seen);
             return;
         }
         if self.is_blocked(machine, green, seen) {
@@ -249,25 +252,31 @@ impl Look {
                 self.take(processor, machine, green);
             }
         } else if self.waiting
-            && self.now - seen.since >= self.slice()
+            && self.now - seen.since >= self.slice(processor)
             && self.cluster.config.ideas.preemption
         {
             self.preempt(processor, machine, green, seen);
         } else {
-            self.at_slice_end(seen);
+            self.at_slice_end(processor, seen);
         }
     }
 
-    fn slice(&self) -> u64 {
-        self.cluster.config.time_slice.as_nanos() as u64
+    /// Shorter while others wait behind who runs.
+    fn slice(&self, processor: &Processor) -> u64 {
+        let slice = self.cluster.config.time_slice.as_nanos() as u64;
+        match self.cluster.policy.len(Some(processor.index)) {
+            0 => slice,
+            _ => slice.min(CROWDED),
+        }
     }
 
     /// Be back when this slice ends; if it is over, and nothing waits, soon.
-    fn at_slice_end(&mut self, seen: &Seen) {
-        let end = seen.since + self.slice();
+    fn at_slice_end(&mut self, processor: &Processor, seen: &Seen) {
+        let slice = self.slice(processor);
+        let end = seen.since + slice;
         let next = match end > self.now {
             true => end,
-            false => self.now + OVERTIME.min(self.slice()),
+            false => self.now + OVERTIME.min(slice),
         };
         self.next = self.next.min(next);
     }
