@@ -43,7 +43,7 @@ use work::Work;
 
 const USAGE: &str = "usage: greenthread-seeds [OPTION]... [WORD]...
 
-WORD: part of a row's name, or its kind: create, storm, matmult, skynet, cycle, yield, churn,
+WORD: part of a row's name, or its kind or the beginning of that: create, storm, matmult, skynet, cycle, yield, churn,
       locality-own, locality-shared, transfer-yield or transfer-park; all of them if none is named
 
   --rounds N           interleaved rounds (5)
