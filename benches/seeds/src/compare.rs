@@ -29,9 +29,8 @@ type Rounds = Result<Vec<Figures>, Failure>;
 /// Measures what is asked for and prints the table.
 pub fn compare(options: &Options) {
     let asked_for = |work: &Work| {
-        let matches = |word: &String| {
-            work.kind_name().starts_with(word) || work.to_string().contains(word)
-        };
+        let matches =
+            |word: &String| work.kind_name().starts_with(word) || work.to_string().contains(word);
         options.words.is_empty() || options.words.iter().any(matches)
     };
     let mut works = Work::all(options.workers);
