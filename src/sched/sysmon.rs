@@ -10,8 +10,8 @@
 //! |---|---|
 //! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
 //! | is blocked in the kernel (no CPU time used, and the kernel says so) | the same, without a signal |
-//! | runs longer than its slice while work waits | ends the slice, sends the signal, again every 50 µs |
-//! | … and 1 ms later still runs | takes the processor; the thread goes on under the OS |
+//! | runs longer than its slice while work waits, or than 0.5 ms while it waits behind the thread | ends the slice, sends the signal, again every 50 µs |
+//! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
 //!
 //! A processor that is to go (`resize`) is taken or its slice ended even if nothing waits.
 //!
@@ -45,6 +45,9 @@ const QUIET: u64 = 10_000_000;
 const DEADLINE_TICK: u64 = 500_000;
 /// Who has run out of threads so often since the last look keeps up.
 const SEVERAL: u64 = 3;
+/// The time slice of who has others behind it in its processor's own queue: those that yield, whom
+/// nobody takes from there, would wait as long as the busiest of them likes.
+const CROWDED: u64 = 500_000;
 /// How soon to look whether anything waits for a thread whose slice is over.
 const OVERTIME: u64 = 1_000_000;
 /// How soon to look again whether somebody has collected events.
@@ -128,7 +131,7 @@ pub(super) struct Seen {
     slice: u32,
     since: u64,
     cpu: u64,
-    /// When the first signal of this slice was sent.
+    /// The CPU time when the first signal of this slice was sent.
     signalled: Option<u64>,
 }
 
@@ -254,7 +257,7 @@ impl Look {
                 cpu,
                 signalled: None,
             };
-            self.at_slice_end(seen);
+            self.at_slice_end(processor, seen);
             return;
         }
         let is_surplus = processor.is_surplus();
@@ -268,24 +271,30 @@ impl Look {
                 self.take(processor, machine, green);
             }
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
-            && self.now - seen.since >= self.slice()
+            && self.now - seen.since >= self.slice(processor)
         {
             self.preempt(processor, machine, green, seen);
         } else {
-            self.at_slice_end(seen);
+            self.at_slice_end(processor, seen);
         }
     }
 
-    fn slice(&self) -> u64 {
-        self.cluster.config.time_slice.as_nanos() as u64
+    /// Shorter while others wait behind who runs.
+    fn slice(&self, processor: &Processor) -> u64 {
+        let slice = self.cluster.config.time_slice.as_nanos() as u64;
+        match self.cluster.policy.len(Some(processor.index)) {
+            0 => slice,
+            _ => slice.min(CROWDED),
+        }
     }
 
     /// Be back when this slice ends; if it is over, and nothing waits, soon.
-    fn at_slice_end(&mut self, seen: &Seen) {
-        let end = seen.since + self.slice();
+    fn at_slice_end(&mut self, processor: &Processor, seen: &Seen) {
+        let slice = self.slice(processor);
+        let end = seen.since + slice;
         let next = match end > self.now {
             true => end,
-            false => self.now + OVERTIME.min(self.slice()),
+            false => self.now + OVERTIME.min(slice),
         };
         self.next = self.next.min(next);
     }
@@ -332,10 +341,10 @@ impl Look {
     ) {
         self.event = true;
         machine.end_slice(seen.slice);
-        let first = *seen.signalled.get_or_insert(self.now);
-        if self.now - first < DECLINED_FOR
-            && preempt::send(machine, green, self.cluster.config.signal)
-        {
+        // CPU time: a kernel thread that the system does not run declines nothing.
+        let cpu = cpu_time(machine);
+        let first = *seen.signalled.get_or_insert(cpu);
+        if cpu - first < DECLINED_FOR && preempt::send(machine, green, self.cluster.config.signal) {
             self.next = self.next.min(self.now + RETRY);
         } else {
             self.take(processor, machine, green);
