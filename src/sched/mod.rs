@@ -406,8 +406,8 @@ fn victims<'a>(
     }
 }
 
-/// What a busy processor does between two threads now and then: its outbox, its timers, and, if `io` or the
-/// monitor says so, the driver's events.
+/// What a busy processor does between two threads now and then: its outbox, its timers, and, if `io`
+/// or the monitor says so, the driver's events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {

@@ -38,6 +38,8 @@ const LONGEST: u64 = 10_000_000;
 const PATIENCE: u32 = 5;
 const RETRY: u64 = 50_000;
 const DECLINED_FOR: u64 = 1_000_000;
+/// So long a kernel thread that the system does not run is waited for.
+const NOT_RUN_FOR: u64 = 20_000_000;
 /// A thread that blocks while nothing waits keeps its processor this long.
 const QUIET: u64 = 10_000_000;
 /// Deadlines are watched this closely at most: a busy processor sees its timers by itself most of
@@ -131,8 +133,8 @@ pub(super) struct Seen {
     slice: u32,
     since: u64,
     cpu: u64,
-    /// The CPU time when the first signal of this slice was sent.
-    signalled: Option<u64>,
+    /// When the first signal of this slice was sent: the time, and the machine's CPU time.
+    signalled: Option<(u64, u64)>,
 }
 
 fn watch(cluster: &'static Cluster) {
@@ -343,8 +345,11 @@ impl Look {
         machine.end_slice(seen.slice);
         // CPU time: a kernel thread that the system does not run declines nothing.
         let cpu = cpu_time(machine);
-        let first = *seen.signalled.get_or_insert(cpu);
-        if cpu - first < DECLINED_FOR && preempt::send(machine, green, self.cluster.config.signal) {
+        let (first, cpu_first) = *seen.signalled.get_or_insert((self.now, cpu));
+        if cpu - cpu_first < DECLINED_FOR
+            && self.now - first < NOT_RUN_FOR
+            && preempt::send(machine, green, self.cluster.config.signal)
+        {
             self.next = self.next.min(self.now + RETRY);
         } else {
             self.take(processor, machine, green);
