@@ -1,20 +1,23 @@
 //! A processor: the right to run green threads, and what goes with it.
 //!
 //! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the
-//! cluster's list of idle processors. Its owner alone touches the cells; the atomics are for
+//! cluster's list of idle processors, and out of use it is in none (`resize`). Its owner alone touches the cells; the atomics are for
 //! everybody to read, and written by the owner with plain loads and stores where [`Counter`] says
 //! so.
 
 use core::cell::{Cell, UnsafeCell};
 
-use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use crate::arch;
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::driver::timer;
 use crate::policy::Seat;
+use crate::sched::lifo::Linked;
 use crate::sched::outbox::Outbox;
-use crate::sched::{Cluster, Machine};
+use crate::sched::{Cluster, Machine, sysmon};
 use crate::stack;
 use crate::sys::clock::NEVER;
 use crate::sys::lock::Lock;
+use crate::sys::topology;
 
 #[repr(align(128))]
 pub(crate) struct Processor {
@@ -23,6 +26,8 @@ pub(crate) struct Processor {
     pub(crate) machine: AtomicPtr<Machine>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
     pub(crate) attention: AtomicBool,
+    /// The CPU it was last seen on; kept where [`topology::machine`] knows of any difference.
+    cpu: AtomicUsize,
     pub(crate) switches: Counter,
     /// How often it has run out of threads.
     pub(crate) dry: Counter,
@@ -39,23 +44,38 @@ pub(crate) struct Processor {
     random: Cell<u64>,
     stacks: UnsafeCell<stack::Cache>,
     cluster: &'static Cluster,
+    /// It is out of use; changed under the idlers' lock (`resize`).
+    pub(super) retired: AtomicBool,
+    /// The link among the idle ones.
+    below: Cell<Option<&'static Processor>>,
+    /// What the monitor saw at its last look; the monitor's.
+    pub(super) seen: Cell<sysmon::Seen>,
     // On lines of their own: others take the lock to fire or to disarm timers.
     pub(crate) timers: Lock<timer::Heap>,
     /// The earliest deadline in `timers`.
     pub(crate) next_deadline: AtomicU64,
 }
 
-// SAFETY: the cells belong to the owner; ownership passes with Release and Acquire.
+// SAFETY: the cells belong to the owner, ownership passes with Release and Acquire; `below` to
+// whoever holds the idlers' lock, `seen` to the monitor.
 unsafe impl Sync for Processor {}
 // SAFETY: as above.
 unsafe impl Send for Processor {}
 
+impl Linked for Processor {
+    fn below(&self) -> &Cell<Option<&'static Processor>> {
+        &self.below
+    }
+}
+
 impl Processor {
+    /// One that is out of use.
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
         Processor {
             index,
             machine: AtomicPtr::new(core::ptr::null_mut()),
             attention: AtomicBool::new(false),
+            cpu: AtomicUsize::new(usize::MAX),
             switches: Counter::new(),
             dry: Counter::new(),
             steals: Counter::new(),
@@ -68,6 +88,9 @@ impl Processor {
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
             stacks: UnsafeCell::new(stack::Cache::new()),
             cluster,
+            retired: AtomicBool::new(true),
+            below: Cell::new(None),
+            seen: Cell::default(),
             timers: Lock::new(timer::Heap::new()),
             next_deadline: AtomicU64::new(NEVER),
         }
@@ -97,6 +120,19 @@ impl Processor {
     pub(crate) unsafe fn stacks(&self) -> &mut stack::Cache {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.stacks.get() }
+    }
+
+    /// The owner says where it is.
+    pub(crate) fn note_cpu(&self) {
+        if topology::machine().is_some() {
+            self.cpu.store(arch::cpu(), Ordering::Relaxed);
+        }
+    }
+
+    /// How far from here, in the rings of [`topology`], another processor is.
+    pub(crate) fn distance(&self, other: &Processor) -> usize {
+        let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
+        topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
     }
 
     /// A random number for the owner (xorshift; Marsaglia 2003).

@@ -13,14 +13,15 @@
 //! | runs longer than its slice while work waits | ends the slice, sends the signal, again every 50 µs |
 //! | … and 1 ms later still runs | takes the processor; the thread goes on under the OS |
 //!
+//! A processor that is to go (`resize`) is taken or its slice ended even if nothing waits.
+//!
 //! At a machine without a processor that burns CPU time: sends the signal, so that the thread
 //! queues for a processor.
 //!
 //! Taking a processor: `ownership`. What is taken is laid to rest, and a sleeper woken for what
 //! waits in it.
 //!
-//! It runs with signals blocked and never allocates: what it needs to remember it reserves at the
-//! start.
+//! It runs with signals blocked and never allocates: what it needs to remember is in the processors.
 
 use std::io;
 
@@ -48,6 +49,8 @@ const SEVERAL: u64 = 3;
 const OVERTIME: u64 = 1_000_000;
 /// How soon to look again whether somebody has collected events.
 const EVENTS: u64 = 1_000_000;
+/// How often the quota of CPU time is read again, while anything runs.
+const QUOTA: u64 = 1_000_000_000;
 /// How often machines without a processor are looked at.
 const STRAYS: u64 = 5_000_000;
 const STACK_SIZE: usize = 256 << 10;
@@ -110,18 +113,16 @@ impl Post {
 
 /// Starts the monitor.
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
-    let mut seen = Vec::new();
-    seen.resize_with(cluster.processors().len(), Seen::default);
     std::thread::Builder::new()
         .name("gt-monitor".into())
         .stack_size(STACK_SIZE)
-        .spawn(move || watch(cluster, seen.into_boxed_slice()))
+        .spawn(move || watch(cluster))
         .map(drop)
 }
 
 /// What was seen of a processor at the last look.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     machine: usize,
     dry: u64,
     slice: u32,
@@ -131,14 +132,15 @@ struct Seen {
     signalled: Option<u64>,
 }
 
-fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
+fn watch(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     kernel_thread::set_precise_timers();
     let (mut tick, mut quiet, mut strays_at) = (SHORTEST, 0, 0);
     let mut switched_before = 0;
+    let mut quota_at = clock::now() + QUOTA;
     while !cluster.stopping.load(Ordering::SeqCst) {
         let now = clock::now();
-        let switched: u64 = cluster.processors().iter().map(|p| p.switches.get()).sum();
+        let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
         let mut look = Look {
             cluster,
             now,
@@ -147,8 +149,17 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
             event: false,
             next: NEVER,
         };
-        for (processor, seen) in cluster.processors().iter().zip(&mut seen) {
-            look.at(processor, seen);
+        for processor in cluster.processors() {
+            look.at_timers(processor);
+            if !processor.is_retired() {
+                let mut seen = processor.seen.take();
+                look.at(processor, &mut seen);
+                processor.seen.set(seen);
+            }
+        }
+        if now >= quota_at {
+            cluster.doubt_quota();
+            quota_at = now + QUOTA;
         }
         if now >= strays_at {
             look.at_strays();
@@ -168,7 +179,7 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
             tick = (tick * 2).min(LONGEST);
         }
         let everybody_sleeps = || {
-            cluster.idle.sleeping() as usize == cluster.processors().len()
+            cluster.idle.awake() == 0
                 && !cluster.stopping.load(Ordering::SeqCst)
                 && !readiness().is_unwatched()
         };
@@ -206,7 +217,6 @@ struct Look {
 
 impl Look {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
-        self.at_timers(processor);
         if !processor.outbox.is_empty() {
             // Those in it cannot know how long the thread runs that they wait for.
             processor.attention.store(true, Ordering::Relaxed);
@@ -247,15 +257,18 @@ impl Look {
             self.at_slice_end(seen);
             return;
         }
+        let is_surplus = processor.is_surplus();
+        if is_surplus {
+            processor.attention.store(true, Ordering::Relaxed);
+        }
         if self.is_blocked(machine, green, seen) {
-            let is_missed = self.waiting || self.cluster.needs_a_watch(self.now);
-            let ideas = self.cluster.config.ideas;
-            if ideas.hand_off && (is_missed || self.now - seen.since >= QUIET) {
+            let is_missed = self.waiting || is_surplus || self.cluster.needs_a_watch(self.now);
+            let is_due = is_missed || self.now - seen.since >= QUIET;
+            if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
                 self.take(processor, machine, green);
             }
-        } else if self.waiting
+        } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
             && self.now - seen.since >= self.slice()
-            && self.cluster.config.ideas.preemption
         {
             self.preempt(processor, machine, green, seen);
         } else {
@@ -280,7 +293,14 @@ impl Look {
     fn at_timers(&mut self, processor: &'static Processor) {
         let deadline = processor.next_deadline.load(Ordering::Relaxed);
         if deadline <= self.now {
-            processor.attention.store(true, Ordering::Relaxed);
+            if processor.is_surplus() {
+                // Its owner, if it has one, is on its way out.
+                for active in self.cluster.processors().take(self.cluster.active()) {
+                    active.attention.store(true, Ordering::Relaxed);
+                }
+            } else {
+                processor.attention.store(true, Ordering::Relaxed);
+            }
             if self.cluster.idle.sleeping() != 0 {
                 // A processor that searches fires the timers of all.
                 self.cluster.notify();

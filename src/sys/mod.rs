@@ -2,8 +2,9 @@
 //!
 //! Everything here may run under any thread pointer and with preemption off: no call goes through
 //! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
-//! itself.
+//! itself. (But for [`cgroup`] and the growing of a [`table`]: only ordinary threads do that.)
 
+pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod epoll;
 pub(crate) mod futex;
@@ -13,6 +14,7 @@ pub(crate) mod mm;
 mod patience;
 pub(crate) mod signal;
 pub(crate) mod table;
+pub(crate) mod topology;
 
 pub(crate) use self::patience::Patience;
 
