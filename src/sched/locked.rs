@@ -38,10 +38,8 @@ pub(super) fn hand_to_its_machine(machine: &'static Machine, green: &'static Gre
     };
     // SAFETY: processors are never freed.
     let processor: &'static Processor = unsafe { processor.as_ref() };
-    if !processor.outbox.is_empty() {
-        // It is in hand still.
-        outbox::hand_in(processor);
-    }
+    // It is in hand still.
+    outbox::send_all(processor);
     bound.handed.set(Some(green));
     bound.searching.set(false);
     processor.give_to(bound);

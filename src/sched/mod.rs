@@ -111,10 +111,13 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
             look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
         }
         next = match successor {
-            Some(green) => Next {
-                thread: Ready::new(green),
-                inherits_slice: true,
-            },
+            Some(green) => {
+                outbox::send_all(processor);
+                Next {
+                    thread: Ready::new(green),
+                    inherits_slice: true,
+                }
+            }
             None => match own_queues(processor) {
                 Some(following) => following,
                 None => return Rested::Working { searching: false },
@@ -289,9 +292,7 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
 #[inline(never)]
 fn step_down(machine: &'static Machine, processor: &'static Processor) {
     machine.come_home();
-    if !processor.outbox.is_empty() {
-        outbox::hand_in(processor);
-    }
+    outbox::send_all(processor);
     // SAFETY: this machine owns the processor.
     let seat = unsafe { processor.seat() };
     processor.cluster().policy.leave(&seat);
@@ -300,24 +301,14 @@ fn step_down(machine: &'static Machine, processor: &'static Processor) {
 /// Next slot, local queue, global queue.
 #[inline(always)]
 fn own_queues(processor: &'static Processor) -> Option<Next> {
-    let (cluster, outbox) = (processor.cluster(), &processor.outbox);
-    loop {
-        if outbox.is_due() {
-            outbox::hand_in(processor);
-        }
+    let cluster = processor.cluster();
+    outbox::before_next(processor, || {
         // SAFETY: the caller owns the processor.
         let seat = unsafe { processor.seat() };
-        let next = cluster
+        cluster
             .policy
-            .next(&seat, !cluster.idle.is_everybody_busy());
-        if outbox.can_wait_for(next.as_ref()) {
-            return next;
-        }
-        outbox::hand_in(processor);
-        if next.is_some() {
-            return next;
-        }
-    }
+            .next(&seat, !cluster.idle.is_everybody_busy())
+    })
 }
 
 /// Threads whose descriptors are ready.
@@ -406,15 +397,13 @@ fn victims<'a>(
     }
 }
 
-/// What a busy processor does between two threads now and then: its outbox, its timers, and, if `io`
-/// or the monitor says so, the driver's events.
+/// What a busy processor does between two threads now and then: its outbox, its timers, and, if
+/// `io` or the monitor says so, the driver's events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
+    outbox::send_all(processor);
     processor.note_cpu();
-    if !processor.outbox.is_empty() {
-        outbox::hand_in(processor);
-    }
     if io || processor.attention.load(Ordering::Relaxed) {
         machine.come_home();
         io::look_when_busy(processor);

@@ -23,6 +23,7 @@
 //! | the outbox is emptied when … | by |
 //! |---|---|
 //! | it is full; or no arrival is left; or another thread than an arrival would run next | the run loop, before the next thread |
+//! | its processor passes to a locked thread, or to one named by the thread before, or is one too many | the run loop |
 //! | an arrival has turned out to run long | the run loop, when the monitor has seen sends and asked for attention |
 //! | its processor is laid to rest | whoever does that: unsent, each thread calls `send(2)` itself |
 //!
@@ -184,7 +185,7 @@ impl Outbox {
 
     /// Whether what is in it should wait no longer.
     #[inline(always)]
-    pub(super) fn is_due(&self) -> bool {
+    fn is_due(&self) -> bool {
         let len = self.len.load(Relaxed);
         len != 0 && (len >= SIZE || self.arrivals.get() == 0)
     }
@@ -192,7 +193,7 @@ impl Outbox {
     /// What is to run `next` has been taken from the queue. Whether it can run before what is in
     /// the outbox is sent.
     #[inline(always)]
-    pub(super) fn can_wait_for(&self, next: Option<&Next>) -> bool {
+    fn can_wait_for(&self, next: Option<&Next>) -> bool {
         match next {
             Some(next) if next.thread.green().arrived.get() => {
                 next.thread.green().arrived.set(false);
@@ -246,11 +247,43 @@ impl Outbox {
     }
 }
 
+/// What the owner of `processor` runs next, `take`n from its queue: sends that should not wait for
+/// that go out before.
+#[inline(always)]
+pub(super) fn before_next(
+    processor: &'static Processor,
+    take: impl Fn() -> Option<Next>,
+) -> Option<Next> {
+    let outbox = &processor.outbox;
+    loop {
+        if outbox.is_due() {
+            hand_in(processor);
+        }
+        let next = take();
+        if outbox.can_wait_for(next.as_ref()) {
+            return next;
+        }
+        // The senders are in the queue then.
+        hand_in(processor);
+        if next.is_some() {
+            return next;
+        }
+    }
+}
+
+/// Sends what the owner of `processor` finds in its outbox.
+#[inline(always)]
+pub(super) fn send_all(processor: &'static Processor) {
+    if !processor.outbox.is_empty() {
+        hand_in(processor);
+    }
+}
+
 /// Sends what is in the outbox of `processor`, which is the run loop's, and puts the senders into
 /// its queue.
 #[cold]
 #[inline(never)]
-pub(super) fn hand_in(processor: &'static Processor) {
+fn hand_in(processor: &'static Processor) {
     let outbox = &processor.outbox;
     // SAFETY: the caller owns the processor, and nobody else is at the ring.
     if let Way::Together(batch) = unsafe { &mut *outbox.way.get() }
