@@ -95,8 +95,8 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         let switches = processor.switches.get();
         if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
             if processor.is_surplus() {
-                step_down(machine, processor);
-                return machine.cluster().rest(machine, false);
+                // To where it steps down.
+                return Rested::Working { searching: false };
             }
             look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
         }
