@@ -176,7 +176,7 @@ impl Load {
             }));
             spawn(Box::new(|load| {
                 while load.goes_on() {
-                    let child = greenthread::spawn(|| greenthread::yield_now());
+                    let child = greenthread::spawn(greenthread::yield_now);
                     child.join().unwrap();
                 }
             }));

@@ -105,8 +105,8 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
                 if let Some(green) = successor {
                     ready_again(machine, Some(processor), green, Readied::Woken);
                 }
-                step_down(machine, processor);
-                return machine.cluster().rest(machine, false);
+                // To where it steps down.
+                return Rested::Working { searching: false };
             }
             look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
         }
