@@ -14,6 +14,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("once", &[CLAIM, LIST, QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
+    ("readers", &[READERS]),
     ("inbox", &[INBOX]),
     ("dependents", &[DEPENDENTS]),
     ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
@@ -57,6 +58,7 @@ const POISON: &str = "sync/poison.rs";
 const MUTEX: &str = "sync/mutex.rs";
 const CONDVAR: &str = "sync/condvar.rs";
 const LOCK: &str = "sys/lock.rs";
+const READERS: &str = "policy/readers.rs";
 const READINESS: &str = "driver/readiness.rs";
 const INBOX: &str = "driver/uring/inbox.rs";
 const DEPENDENTS: &str = "dataflow/dependents.rs";
@@ -352,6 +354,30 @@ const MUTANTS: &[Mutant] = &[
         edits: &[(DEPENDENTS, "                (*edge).older.set(newest);\n", "")] },
     Mutant { protocol: "dependents", name: "maker_keeps_its_reference", model: "two_inputs", fails: LOST,
         edits: &[(MODEL, "        input.dependents.add(|| own.another());\n    }\n    own.arrive();", "        input.dependents.add(|| own.another());\n    }\n    mem::forget(own);")] },
+
+    // ---- readers ----
+    Mutant { protocol: "readers", name: "the_reader_does_not_fence", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "            compiler_fence(Ordering::SeqCst);\n", "")] },
+    Mutant { protocol: "readers", name: "the_writer_has_no_barrier", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "            kernel_thread::barrier();\n", "")] },
+    Mutant { protocol: "readers", name: "a_reader_does_not_look", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "if !self.writing.load(Ordering::Acquire)", "if true || !self.writing.load(Ordering::Acquire)")] },
+    Mutant { protocol: "readers", name: "the_writer_waits_for_no_seat", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.seats.iter().any(reads) || ", "")] },
+    Mutant { protocol: "readers", name: "the_writer_waits_for_nobody_outside", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, " || self.others.load(Ordering::Acquire) != 0", "")] },
+    Mutant { protocol: "readers", name: "a_flag_goes_down_without_release", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "flag.store(false, Ordering::Release)", "flag.store(false, Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "leaving_does_not_release", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.others.fetch_sub(1, Ordering::Release)", "self.others.fetch_sub(1, Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "flags_are_not_acquired", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "seat.0.load(Ordering::Acquire)", "seat.0.load(Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "the_count_is_not_acquired", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.others.load(Ordering::Acquire)", "self.others.load(Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "writing_does_not_release", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.writing.store(false, Ordering::Release)", "self.writing.store(false, Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "reading_does_not_acquire", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.writing.load(Ordering::Acquire)", "self.writing.load(Ordering::Relaxed)")] },
     // ---- inbox ----
     Mutant { protocol: "inbox", name: "push_does_not_release", model: "two_ask", fails: RACE,
         edits: &[(INBOX, "record.cast_mut(), Release, Relaxed", "record.cast_mut(), Relaxed, Relaxed")] },
