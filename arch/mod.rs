@@ -8,6 +8,7 @@
 //! | [`supported`] | can user code write that register, and save all registers? asked once at start |
 //! | [`syscall`] | a system call that writes no `errno`: safe whatever thread pointer is set |
 //! | [`Frame`] | program counter and stack pointer of an interrupted thread, and the injection of a preemption |
+//! | [`prefetch`], [`ticks`] | a hint to the caches; a cheap clock that only orders |
 //! | [`call_at_bottom`] | call a function in a frame that ends every backtrace |
 //!
 //! Nothing here touches a thread-local, allocates, or takes a lock.

@@ -47,7 +47,7 @@ pub(crate) struct Green {
     pub(crate) off: AtomicU32,
     pub(crate) machine: AtomicPtr<Machine>,
     pub(crate) context: Context,
-    /// The next thread in an intrusive queue.
+    /// The next thread in an intrusive queue, or the one that it hands over to.
     pub(crate) next: Cell<Option<&'static Green>>,
 
     // What waiting and the edges touch.

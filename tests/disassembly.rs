@@ -16,11 +16,13 @@ const ROOTS: [&str; 3] = [
 
 /// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it
 /// never comes there (a queue is kept within the capacity that it starts with).
-const ENDS: [&str; 9] = [
+const ENDS: [&str; 10] = [
     "::come_home",
     "::wait_for_processor",
     "greenthread::sched::stay",
     "greenthread::sched::hand_to_its_machine",
+    // Restores it before it calls, if it is not restored.
+    "greenthread::sched::guest::Guest::",
     "greenthread::sched::say_drained",
     "greenthread::sys::die",
     "core::panicking::",

@@ -85,6 +85,13 @@ fn every_thread_runs_whatever_the_policy() {
         let builder = || Runtime::builder().processors(processors);
         traffic(builder().policy(WorkStealing::new()).build().unwrap());
         traffic(builder().policy(GlobalQueue::new()).build().unwrap());
+        traffic(
+            builder()
+                .policy(LeastLoaded::new().batch(2))
+                .build()
+                .unwrap(),
+        );
+        traffic(builder().policy(RelaxedFifo::new()).build().unwrap());
         traffic(builder().policy(Smallest::default()).build().unwrap());
     }
 }
@@ -216,6 +223,9 @@ fn policies_are_chosen_by_name() {
         ),
         ("global-queue,no-spinning,no-hand-off,no-preemption", true),
         ("global-queue,lifo", false),
+        ("least-loaded,batch=3,no-hand-off", true),
+        ("least-loaded,batch=0", false),
+        ("relaxed-fifo,no-spinning", true),
         ("work-stealing,global-interval=many", false),
         ("round-robin", false),
         ("", false),
@@ -231,7 +241,7 @@ fn policies_are_chosen_by_name() {
                 assert!(!accepted, "{text}: {error}");
                 let error = error.to_string();
                 assert!(error.contains("GREENTHREAD_POLICY"), "{error}");
-                assert!(error.contains("work-stealing or"), "{error}");
+                assert!(error.contains("work-stealing, "), "{error}");
             }
         }
         return;

@@ -40,6 +40,11 @@ impl Fifo {
     }
 
     #[inline(always)]
+    pub(crate) fn first(&self) -> Option<&'static Green> {
+        self.ends.map(|(first, _)| first)
+    }
+
+    #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

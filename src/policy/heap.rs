@@ -26,6 +26,15 @@ impl Links {
             rank: Cell::new((0, 0)),
         }
     }
+
+    /// When it came into a queue: `stamp` is from [`ticks`](crate::arch::ticks).
+    pub(crate) fn set_stamp(&self, stamp: u64) {
+        self.rank.set((0, stamp));
+    }
+
+    pub(crate) fn stamp(&self) -> u64 {
+        self.rank.get().1
+    }
 }
 
 /// A queue of ready threads by key: the smallest first, and among equals the one that came first.

@@ -7,6 +7,8 @@
 //! | policy | its idea | source |
 //! |---|---|---|
 //! | [`WorkStealing`] (default) | a queue per processor; who has nothing takes half of another's | Go's scheduler |
+//! | [`RelaxedFifo`] | an array of queues for all: push to any, take from the older of two | the scheduler proposed for Cforall |
+//! | [`LeastLoaded`] | a queue per processor; a thread goes to the shortest of a rotating batch | the seeds' coroutine runtime, Nio |
 //! | [`GlobalQueue`] | one queue for all, under a lock | what Go's scheduler no longer is |
 //!
 //! A runtime's policy is chosen with [`runtime::Builder::policy`](crate::runtime::Builder::policy)
@@ -52,17 +54,24 @@
 pub(crate) mod fifo;
 mod global_queue;
 mod heap;
+mod least_loaded;
 mod local_queue;
 mod lock;
+mod readers;
 mod ready;
+mod relaxed_fifo;
+#[cfg(test)]
+mod stand_ins;
 mod victims;
 mod work_stealing;
 
 pub use self::global_queue::GlobalQueue;
 pub use self::heap::Heap;
 pub(crate) use self::heap::Links;
+pub use self::least_loaded::LeastLoaded;
 pub use self::lock::{Guard, Lock};
 pub use self::ready::{Priority, Queue, Ready, set_priority};
+pub use self::relaxed_fifo::RelaxedFifo;
 pub use self::victims::Victims;
 pub use self::work_stealing::WorkStealing;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::choice::Choice;
+use super::choice::{Asked, Choice};
 use super::config::{self, MAX_PROCESSORS, invalid};
 use super::{Backend, Driver, KernelBackend, Mode, Runtime, prepare};
 use crate::policy::Policy;
@@ -43,6 +43,7 @@ pub struct Builder {
     mode: Option<Mode>,
     driver: Option<Driver>,
     policy: Option<Choice>,
+    policy_text: Option<String>,
     spinning: Option<bool>,
     hand_off: Option<bool>,
     preemption: Option<bool>,
@@ -111,6 +112,24 @@ impl Builder {
         self
     }
 
+    /// The same by name, with what is to be different behind it, as in `GREENTHREAD_POLICY`. What
+    /// [`policy`](Builder::policy) and the three knobs below say goes before it.
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    /// let text = "work-stealing,no-next-slot,no-spinning";
+    /// let runtime = Runtime::builder().policy_named(text).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    ///
+    /// let error = Runtime::builder().policy_named("lottery").build().unwrap_err();
+    /// assert!(error.to_string().contains("accepted is"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn policy_named(mut self, text: &str) -> Builder {
+        self.policy_text = Some(text.into());
+        self
+    }
+
     /// Whether a processor that finds nothing looks for a moment longer before it sleeps. Default:
     /// yes. This and the next two are there to see what each is worth.
     pub fn spinning(mut self, on: bool) -> Builder {
@@ -141,7 +160,10 @@ impl Builder {
     /// `Unsupported` if green threads were asked for and cannot be had. Otherwise what the system
     /// answered when it was asked for kernel threads.
     pub fn build(self) -> io::Result<Runtime> {
-        let asked = config::policy()?;
+        let asked = match &self.policy_text {
+            Some(text) => Asked::named(text)?,
+            None => config::policy()?,
+        };
         let processors = match self.processors {
             Some(count) if (1..=MAX_PROCESSORS).contains(&count) => count,
             Some(count) => {

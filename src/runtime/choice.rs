@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::config::invalid;
-use crate::policy::{GlobalQueue, Policy, WorkStealing};
+use crate::policy::{GlobalQueue, LeastLoaded, Policy, RelaxedFifo, WorkStealing};
 use crate::sched::Ideas;
 
 /// A policy to be had once. Clones of a builder share it.
@@ -24,13 +24,19 @@ pub(super) struct Asked {
 }
 
 /// What it may say.
-pub(super) const ACCEPTED: &str = "a policy: work-stealing or global-queue, and after it, each \
-    behind a comma, what is to be different: no-spinning, no-hand-off, no-preemption; with \
-    work-stealing also no-stealing, no-next-slot, lifo, global-interval=NUMBER";
+pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded or global-queue, and \
+    after it, each behind a comma, what is to be different: no-spinning, no-hand-off, \
+    no-preemption; with work-stealing also no-stealing, no-next-slot, lifo, \
+    global-interval=NUMBER; with least-loaded also batch=NUMBER";
 
 impl Choice {
     pub(super) fn new<P: Policy>(policy: P) -> Choice {
-        let ours = [TypeId::of::<WorkStealing>(), TypeId::of::<GlobalQueue>()];
+        let ours = [
+            TypeId::of::<WorkStealing>(),
+            TypeId::of::<RelaxedFifo>(),
+            TypeId::of::<LeastLoaded>(),
+            TypeId::of::<GlobalQueue>(),
+        ];
         Choice {
             policy: Arc::new(Mutex::new(Some(Box::new(policy)))),
             is_guest: !ours.contains(&TypeId::of::<P>()),
@@ -64,17 +70,28 @@ impl Default for Asked {
     }
 }
 
-/// Reads `GREENTHREAD_POLICY`. `None`: not accepted.
+impl Asked {
+    pub(super) fn named(text: &str) -> io::Result<Asked> {
+        parse(text).ok_or_else(|| invalid(format!("policy {text:?}: accepted is {ACCEPTED}")))
+    }
+}
+
+/// Reads what `GREENTHREAD_POLICY` says. `None`: not accepted.
 pub(super) fn parse(text: &str) -> Option<Asked> {
     let mut words = text.split(',');
     let name = words.next()?;
     let mut ideas = Ideas::ALL;
     let mut stealing = WorkStealing::new();
+    let mut least_loaded = LeastLoaded::new();
     for word in words {
         match word {
             "no-spinning" => ideas.spinning = false,
             "no-hand-off" => ideas.hand_off = false,
             "no-preemption" => ideas.preemption = false,
+            _ if name == "least-loaded" => {
+                let batch = word.strip_prefix("batch=")?.parse().ok()?;
+                least_loaded = (batch != 0).then(|| LeastLoaded::new().batch(batch))?;
+            }
             _ if name != "work-stealing" => return None,
             "no-stealing" => stealing = stealing.stealing(false),
             "no-next-slot" => stealing = stealing.next_slot(false),
@@ -87,6 +104,8 @@ pub(super) fn parse(text: &str) -> Option<Asked> {
     }
     let policy = match name {
         "work-stealing" => Choice::new(stealing),
+        "least-loaded" => Choice::new(least_loaded),
+        "relaxed-fifo" => Choice::new(RelaxedFifo::new()),
         "global-queue" => Choice::new(GlobalQueue::new()),
         _ => return None,
     };

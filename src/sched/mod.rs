@@ -85,7 +85,7 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         if green.oddities.has(Oddities::LOCKED) && !matches!(action, Action::Exit) {
             return stay(machine, green, action);
         }
-        complete(machine, processor, green, action);
+        let successor = complete(machine, processor, green, action);
         let Some(processor) = processor else {
             machine.cluster().detached_switches.add_shared(1);
             return machine.cluster().wait_for_processor(machine);
@@ -95,25 +95,35 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
             look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
         }
-        match own_queues(processor) {
-            Some(following) => next = following,
-            None => return Rested::Working { searching: false },
-        }
+        next = match successor {
+            Some(green) => Next {
+                thread: Ready::new(green),
+                inherits_slice: true,
+            },
+            None => match own_queues(processor) {
+                Some(following) => following,
+                None => return Rested::Working { searching: false },
+            },
+        };
     }
 }
 
 /// What a thread asked for when it left its stack. Without a processor, all goes to the global
-/// queue.
+/// queue. Returns who runs next, if the thread has decided that.
 #[inline(always)]
 fn complete(
     machine: &'static Machine,
     processor: Option<&'static Processor>,
     green: &'static Green,
     action: Action,
-) {
+) -> Option<&'static Green> {
     match action {
         Action::Yield => ready_again(machine, processor, green, Readied::Yielded),
         Action::Park => park(machine, green),
+        Action::HandOver => {
+            let successor = green.next.take();
+            return successor.filter(|successor| may_follow(machine, processor, successor));
+        }
         Action::Preempt => {
             match processor {
                 Some(p) => p.preemptions.add(1),
@@ -123,6 +133,26 @@ fn complete(
         }
         Action::Exit => bury(machine, processor, green),
     }
+    None
+}
+
+/// Whether a thread that was handed over to can run here and now; if not, it goes to the global
+/// queue of its cluster. That is so too when the time slice is over: two that hand over to each
+/// other inherit it for ever, and would keep all others out.
+#[inline(always)]
+fn may_follow(
+    machine: &'static Machine,
+    processor: Option<&'static Processor>,
+    successor: &'static Green,
+) -> bool {
+    let may = processor.is_some()
+        && core::ptr::eq(successor.cluster(), machine.cluster())
+        && !machine.is_slice_over();
+    if !may {
+        machine.come_home();
+        ready_globally(successor, Readied::Woken);
+    }
+    may
 }
 
 /// `green` has left its stack and can go on at once.

@@ -54,6 +54,15 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
+    /// Takes it if nobody holds it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        // Acquire: as in `lock`.
+        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+        let word = self.word.compare_exchange(FREE, HELD, success, failure);
+        word.is_ok().then(|| Guard { lock: self })
+    }
+
     #[cold]
     fn lock_contended(&self) {
         for _ in 0..SPINS {
@@ -130,5 +139,7 @@ mod tests {
             }
         });
         assert_eq!(*lock.lock(), (200_000, 200_000));
+        let held = lock.try_lock();
+        assert!(held.is_some() && lock.try_lock().is_none());
     }
 }

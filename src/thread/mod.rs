@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 pub use self::builder::{Builder, JoinHandle, spawn};
 pub use self::handle::{Thread, ThreadId, current};
-pub(crate) use self::panic_hook::install as install_panic_hook;
+pub(crate) use self::panic_hook::{install as install_panic_hook, text_of};
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::Result;
 

@@ -15,6 +15,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
     ("inbox", &[INBOX]),
+    ("dependents", &[DEPENDENTS]),
     ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
     (
         "channels",
@@ -58,6 +59,7 @@ const CONDVAR: &str = "sync/condvar.rs";
 const LOCK: &str = "sys/lock.rs";
 const READINESS: &str = "driver/readiness.rs";
 const INBOX: &str = "driver/uring/inbox.rs";
+const DEPENDENTS: &str = "dataflow/dependents.rs";
 const RIGHTS: &str = "channel/rights.rs";
 const SELECTING: &str = "channel/selecting.rs";
 const SHARED: &str = "channel/shared.rs";
@@ -317,6 +319,25 @@ const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "lock", name: "unlocking_does_not_release", model: "three_lock", fails: RACE,
         edits: &[(LOCK, "swap(FREE, Ordering::Release)", "swap(FREE, Ordering::Relaxed)")] },
 
+    // ---- dependents ----
+    Mutant { protocol: "dependents", name: "add_does_not_release", model: "two_added", fails: RACE,
+        edits: &[(DEPENDENTS, "newest, edge, Release, Acquire", "newest, edge, core::sync::atomic::Ordering::Relaxed, Acquire")] },
+    Mutant { protocol: "dependents", name: "close_does_not_acquire", model: "two_added", fails: RACE,
+        edits: &[(DEPENDENTS, "swap(closed(), AcqRel)", "swap(closed(), Release)")] },
+    Mutant { protocol: "dependents", name: "close_does_not_release", model: "one_added", fails: RACE,
+        edits: &[(DEPENDENTS, "swap(closed(), AcqRel)", "swap(closed(), Acquire)")] },
+    Mutant { protocol: "dependents", name: "refused_at_once_does_not_acquire", model: "one_added", fails: RACE,
+        edits: &[(DEPENDENTS, "self.newest.load(Acquire)", "self.newest.load(core::sync::atomic::Ordering::Relaxed)")] },
+    Mutant { protocol: "dependents", name: "refused_late_does_not_acquire", model: "one_added", fails: RACE,
+        edits: &[(DEPENDENTS, "newest, edge, Release, Acquire", "newest, edge, Release, core::sync::atomic::Ordering::Relaxed")] },
+    Mutant { protocol: "dependents", name: "closed_in_two_steps", model: "one_added", fails: LOST,
+        edits: &[(DEPENDENTS, "let newest = self.newest.swap(closed(), AcqRel);", "let newest = self.newest.load(Acquire);\n        self.newest.store(closed(), Release);")] },
+    Mutant { protocol: "dependents", name: "looks_only_once", model: "one_added", fails: LOST,
+        edits: &[(DEPENDENTS, "(newest, edge, Release, Acquire) {\n                Ok(_) => return true,\n", "(newest, edge, Release, Acquire) {\n                Ok(_) => return true,\n                Err(now) if now == closed() => return true,\n")] },
+    Mutant { protocol: "dependents", name: "lost_beside_another", model: "two_added", fails: LOST,
+        edits: &[(DEPENDENTS, "                (*edge).older.set(newest);\n", "")] },
+    Mutant { protocol: "dependents", name: "maker_keeps_its_reference", model: "two_inputs", fails: LOST,
+        edits: &[(MODEL, "        input.dependents.add(|| own.another());\n    }\n    own.arrive();", "        input.dependents.add(|| own.another());\n    }\n    mem::forget(own);")] },
     // ---- inbox ----
     Mutant { protocol: "inbox", name: "push_does_not_release", model: "two_ask", fails: RACE,
         edits: &[(INBOX, "record.cast_mut(), Release, Relaxed", "record.cast_mut(), Relaxed, Relaxed")] },

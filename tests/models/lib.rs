@@ -48,6 +48,8 @@ mod atomic;
 mod channel;
 #[path = "library/current.rs"]
 mod current;
+#[path = "library/dataflow.rs"]
+mod dataflow;
 #[path = "library/driver.rs"]
 mod driver;
 #[path = "library/policy.rs"]
@@ -133,6 +135,7 @@ models! {
     condvar: one_waits two_wait all_are_notified one_gives_up;
     lock: three_lock;
     inbox: two_ask asks_again roused_by_itself time_is_up;
+    dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;
     channels: bounded unbounded zero bounded_with_deadlines zero_with_deadlines last_receiver_goes
         select_meets_select select_is_not_its_own_peer select_receives select_receives_from_zero

@@ -1,0 +1,155 @@
+//! A reader–writer lock for what is read all the time and changed hardly ever: here the arrays
+//! that a policy has as many entries in as there are processors.
+//!
+//! Each processor has a flag on a cache line of its own, so reading writes nothing that others
+//! read; whoever has no seat counts itself in one word for all of them. The writer says that it
+//! writes, and waits until every flag is down. (The Cforall proposal in the seeds has such a lock
+//! around its ready queue.)
+//!
+//! | reader | writer |
+//! |---|---|
+//! | flag up (or count + 1) | `writing` = true |
+//! | compiler fence | barrier on all CPUs |
+//! | `writing`? then flag down, wait, again | wait until all flags are down and the count is 0 |
+//! | read; flag down | change; `writing` = false |
+//!
+//! Invariants:
+//! 1. Either the writer sees a reader's flag, or the reader sees that there is a writer (Dekker's
+//!    pattern; the barrier makes the reader's compiler fence a full one at the only moment that
+//!    matters). So nobody reads while it is changed.
+//! 2. Readers are not preempted, and read for moments: the writer waits only for what runs.
+//! 3. Readers that wait for the writer keep their processors. So what the writer does while it
+//!    writes waits for no green thread: it takes no lock that one can hold, malloc's neither.
+//! 4. A reader does not read again before it has ended: it has one flag.
+//!
+//! Orderings: a flag goes down with Release, and the writer loads it with Acquire: it sees the
+//! readers' work. `writing` is stored with Release and loaded with Acquire: readers see the
+//! writer's.
+
+use core::cell::UnsafeCell;
+
+use super::Seat;
+use crate::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+use crate::current;
+use crate::sys::table::Table;
+use crate::sys::{Patience, kernel_thread};
+
+pub(crate) struct Readers<T> {
+    seats: Table<Flag>,
+    /// How many read without a seat.
+    others: AtomicUsize,
+    writing: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+#[repr(align(128))]
+struct Flag(AtomicBool);
+
+// SAFETY: readers share the value, and a writer has it alone (invariant 1).
+unsafe impl<T: Send + Sync> Sync for Readers<T> {}
+// SAFETY: it owns the value.
+unsafe impl<T: Send> Send for Readers<T> {}
+
+impl<T> Readers<T> {
+    pub(crate) fn new(value: T) -> Readers<T> {
+        Readers {
+            seats: Table::new(),
+            others: AtomicUsize::new(0),
+            writing: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn read<R>(&self, seat: Option<&Seat>, look: impl FnOnce(&T) -> R) -> R {
+        match seat {
+            Some(seat) => {
+                let flag = &self.seats.get(seat.index()).0;
+                let down = || flag.store(false, Ordering::Release);
+                self.announce(|| flag.store(true, Ordering::Relaxed), down);
+                // SAFETY: no writer writes before this reader's flag is down.
+                let result = look(unsafe { &*self.value.get() });
+                down();
+                result
+            }
+            None => {
+                let _off = current::preemption_off();
+                let down = || _ = self.others.fetch_sub(1, Ordering::Release);
+                let up = || _ = self.others.fetch_add(1, Ordering::Relaxed);
+                self.announce(up, down);
+                // SAFETY: as above.
+                let result = look(unsafe { &*self.value.get() });
+                down();
+                result
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn announce(&self, up: impl Fn(), down: impl Fn()) {
+        loop {
+            up();
+            // Partner: the barrier in `write`.
+            compiler_fence(Ordering::SeqCst);
+            // Acquire: pairs with the Release at the end of `write`.
+            if !self.writing.load(Ordering::Acquire) {
+                return;
+            }
+            down();
+            self.wait_for_writer();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_writer(&self) {
+        let mut patience = Patience::new();
+        while self.writing.load(Ordering::Relaxed) {
+            patience.pause();
+        }
+    }
+
+    /// Changes the value; from then on there are at least so many seats. One caller at a time, on a
+    /// kernel thread that runs no green thread; for `change` see invariant 3.
+    pub(crate) fn write<R>(&self, seats: usize, change: impl FnOnce(&mut T) -> R) -> R {
+        self.seats.grow_to(seats, |_| Flag(AtomicBool::new(false)));
+        // Where there is no barrier there are no green threads, and nobody else has the policy.
+        let barrier = kernel_thread::register_barrier();
+        self.writing.store(true, Ordering::Relaxed);
+        if barrier {
+            kernel_thread::barrier();
+        }
+        let mut patience = Patience::new();
+        // Acquire: pairs with the Release of those that put their flags down.
+        let reads = |seat: &Flag| seat.0.load(Ordering::Acquire);
+        while self.seats.iter().any(reads) || self.others.load(Ordering::Acquire) != 0 {
+            patience.pause();
+        }
+        // SAFETY: nobody reads, and nobody will before `writing` is false.
+        let result = change(unsafe { &mut *self.value.get() });
+        // Release: pairs with the Acquire in `announce`.
+        self.writing.store(false, Ordering::Release);
+        result
+    }
+}
+
+/// What a policy has for each processor.
+impl<Q> Readers<Box<[Q]>> {
+    /// Puts a new entry for each of so many processors in the place of those that there were.
+    /// `pour` moves what was in an old one, its first argument, to a new one.
+    pub(crate) fn resize(
+        &self,
+        processors: usize,
+        make: impl FnMut(usize) -> Q,
+        pour: impl Fn(&mut Q, &mut Q),
+    ) {
+        // Made before, and freed after, it is written: see invariant 3.
+        let mut array: Box<[Q]> = (0..processors).map(make).collect();
+        self.write(processors, |current| {
+            core::mem::swap(current, &mut array);
+            for (index, old) in array.iter_mut().enumerate() {
+                pour(old, &mut current[index % processors]);
+            }
+        });
+    }
+}
