@@ -285,3 +285,21 @@ pub(crate) fn ticks() -> u64 {
     // SAFETY: reads a register; every x86-64 has it.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
+
+/// Whether [`cpu`] knows.
+pub(crate) fn tells_cpu() -> bool {
+    const EXTENDED: u32 = 0x8000_0001;
+    const RDTSCP: u32 = 1 << 27;
+    core::arch::x86_64::__cpuid(0x8000_0000).eax >= EXTENDED
+        && core::arch::x86_64::__cpuid(EXTENDED).edx & RDTSCP != 0
+}
+
+/// The CPU that this runs on, or did a moment ago. Only where [`tells_cpu`].
+pub(crate) fn cpu() -> usize {
+    // Linux keeps it in this register, with the node above it, for user code to read.
+    const NUMBER: u32 = (1 << 12) - 1;
+    let mut register = 0;
+    // SAFETY: writes to a valid word; the caller has asked whether the instruction is there.
+    unsafe { core::arch::x86_64::__rdtscp(&mut register) };
+    (register & NUMBER) as usize
+}

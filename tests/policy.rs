@@ -85,6 +85,7 @@ fn every_thread_runs_whatever_the_policy() {
         let builder = || Runtime::builder().processors(processors);
         traffic(builder().policy(WorkStealing::new()).build().unwrap());
         traffic(builder().policy(GlobalQueue::new()).build().unwrap());
+        traffic(builder().policy(Priorities::new()).build().unwrap());
         traffic(
             builder()
                 .policy(LeastLoaded::new().batch(2))
@@ -223,6 +224,8 @@ fn policies_are_chosen_by_name() {
         ),
         ("global-queue,no-spinning,no-hand-off,no-preemption", true),
         ("global-queue,lifo", false),
+        ("priority,no-preemption", true),
+        ("priority,batch=2", false),
         ("least-loaded,batch=3,no-hand-off", true),
         ("least-loaded,batch=0", false),
         ("relaxed-fifo,no-spinning", true),

@@ -9,6 +9,7 @@
 //! | [`WorkStealing`] (default) | a queue per processor; who has nothing takes half of another's | Go's scheduler |
 //! | [`RelaxedFifo`] | an array of queues for all: push to any, take from the older of two | the scheduler proposed for Cforall |
 //! | [`LeastLoaded`] | a queue per processor; a thread goes to the shortest of a rotating batch | the seeds' coroutine runtime, Nio |
+//! | [`Priorities`] | a queue per processor and priority; aging, so that nothing starves | what the talk misses in Go's |
 //! | [`GlobalQueue`] | one queue for all, under a lock | what Go's scheduler no longer is |
 //!
 //! A runtime's policy is chosen with [`runtime::Builder::policy`](crate::runtime::Builder::policy)
@@ -57,6 +58,7 @@ mod heap;
 mod least_loaded;
 mod local_queue;
 mod lock;
+mod priorities;
 mod readers;
 mod ready;
 mod relaxed_fifo;
@@ -70,6 +72,7 @@ pub use self::heap::Heap;
 pub(crate) use self::heap::Links;
 pub use self::least_loaded::LeastLoaded;
 pub use self::lock::{Guard, Lock};
+pub use self::priorities::Priorities;
 pub use self::ready::{Priority, Queue, Ready, set_priority};
 pub use self::relaxed_fifo::RelaxedFifo;
 pub use self::victims::Victims;

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::config::invalid;
-use crate::policy::{GlobalQueue, LeastLoaded, Policy, RelaxedFifo, WorkStealing};
+use crate::policy::{GlobalQueue, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing};
 use crate::sched::Ideas;
 
 /// A policy to be had once. Clones of a builder share it.
@@ -24,8 +24,8 @@ pub(super) struct Asked {
 }
 
 /// What it may say.
-pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded or global-queue, and \
-    after it, each behind a comma, what is to be different: no-spinning, no-hand-off, \
+pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, priority or \
+    global-queue, and after it, each behind a comma, what is to be different: no-spinning, no-hand-off, \
     no-preemption; with work-stealing also no-stealing, no-next-slot, lifo, \
     global-interval=NUMBER; with least-loaded also batch=NUMBER";
 
@@ -35,6 +35,7 @@ impl Choice {
             TypeId::of::<WorkStealing>(),
             TypeId::of::<RelaxedFifo>(),
             TypeId::of::<LeastLoaded>(),
+            TypeId::of::<Priorities>(),
             TypeId::of::<GlobalQueue>(),
         ];
         Choice {
@@ -106,6 +107,7 @@ pub(super) fn parse(text: &str) -> Option<Asked> {
         "work-stealing" => Choice::new(stealing),
         "least-loaded" => Choice::new(least_loaded),
         "relaxed-fifo" => Choice::new(RelaxedFifo::new()),
+        "priority" => Choice::new(Priorities::new()),
         "global-queue" => Choice::new(GlobalQueue::new()),
         _ => return None,
     };

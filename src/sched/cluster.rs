@@ -96,6 +96,7 @@ impl Cluster {
         policy: Box<dyn Policy>,
         is_guest: bool,
     ) -> io::Result<&'static Cluster> {
+        crate::sys::topology::discover();
         policy.resize(config.processors);
         let policy: &'static dyn Policy = Box::leak(policy);
         let guest: Option<&'static Guest> =

@@ -52,7 +52,7 @@ use crate::context::Action;
 use crate::current::{self, Entered};
 use crate::green::{Green, Oddities};
 use crate::policy::{Next, Readied, Ready, Victims};
-use crate::sys::clock;
+use crate::sys::{clock, topology};
 
 /// A busy processor looks at its own timers every so many switches (and when the monitor says so).
 const TIMER_INTERVAL: u64 = 64;
@@ -243,6 +243,7 @@ fn say_drained(cluster: &'static Cluster) {
 fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, NothingFound> {
     let processor = owned(machine).ok_or(NothingFound { searching })?;
     processor.dry.add(1);
+    processor.note_cpu();
     fire_own_timers(processor);
     let found = handed(machine)
         .or_else(|| own_queues(processor))
@@ -338,10 +339,9 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
         }
         // SAFETY: this machine owns the processor.
         let seat = unsafe { processor.seat() };
-        if let Some(thread) = cluster
-            .policy
-            .steal(&seat, victims(processor, pass == PASSES))
-        {
+        let distance = |other: usize| processor.distance(&cluster.processors()[other]);
+        let victims = victims(processor, pass == PASSES, &distance);
+        if let Some(thread) = cluster.policy.steal(&seat, victims) {
             processor.steals.add(1);
             return Some(thread.into());
         }
@@ -352,9 +352,17 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
     None
 }
 
-fn victims(thief: &Processor, last_pass: bool) -> Victims<'static> {
+fn victims<'a>(
+    thief: &Processor,
+    last_pass: bool,
+    distance: &'a dyn Fn(usize) -> usize,
+) -> Victims<'a> {
     let count = thief.cluster().processors().len();
-    Victims::new(thief.index, count, thief.random(), last_pass)
+    let victims = Victims::new(thief.index, count, thief.random(), last_pass);
+    match topology::machine() {
+        None => victims,
+        Some(_) => victims.nearest_first(distance),
+    }
 }
 
 /// What a busy processor does between two threads now and then: its timers, and, if `io` or the
@@ -362,6 +370,7 @@ fn victims(thief: &Processor, last_pass: bool) -> Victims<'static> {
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
+    processor.note_cpu();
     if io || processor.attention.load(Ordering::Relaxed) {
         machine.come_home();
         io::look_when_busy(processor);

@@ -7,13 +7,15 @@
 
 use core::cell::{Cell, UnsafeCell};
 
-use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use crate::arch;
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::driver::timer;
 use crate::policy::Seat;
 use crate::sched::{Cluster, Machine};
 use crate::stack;
 use crate::sys::clock::NEVER;
 use crate::sys::lock::Lock;
+use crate::sys::topology;
 
 #[repr(align(128))]
 pub(crate) struct Processor {
@@ -22,6 +24,8 @@ pub(crate) struct Processor {
     pub(crate) machine: AtomicPtr<Machine>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
     pub(crate) attention: AtomicBool,
+    /// The CPU it was last seen on; kept where [`topology::machine`] knows of any difference.
+    cpu: AtomicUsize,
     pub(crate) switches: Counter,
     /// How often it has run out of threads.
     pub(crate) dry: Counter,
@@ -53,6 +57,7 @@ impl Processor {
             index,
             machine: AtomicPtr::new(core::ptr::null_mut()),
             attention: AtomicBool::new(false),
+            cpu: AtomicUsize::new(usize::MAX),
             switches: Counter::new(),
             dry: Counter::new(),
             steals: Counter::new(),
@@ -93,6 +98,19 @@ impl Processor {
     pub(crate) unsafe fn stacks(&self) -> &mut stack::Cache {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.stacks.get() }
+    }
+
+    /// The owner says where it is.
+    pub(crate) fn note_cpu(&self) {
+        if topology::machine().is_some() {
+            self.cpu.store(arch::cpu(), Ordering::Relaxed);
+        }
+    }
+
+    /// How far from here, in the rings of [`topology`], another processor is.
+    pub(crate) fn distance(&self, other: &Processor) -> usize {
+        let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
+        topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
     }
 
     /// A random number for the owner (xorshift; Marsaglia 2003).

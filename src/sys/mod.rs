@@ -13,6 +13,7 @@ pub(crate) mod mm;
 mod patience;
 pub(crate) mod signal;
 pub(crate) mod table;
+pub(crate) mod topology;
 
 pub(crate) use self::patience::Patience;
 
