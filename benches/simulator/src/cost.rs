@@ -16,6 +16,8 @@ pub struct Costs {
     pub keep: f64,
     /// One round of a spin loop.
     pub pause: f64,
+    /// A look at the processor's clock.
+    pub ticks: f64,
     /// A futex call that has nothing to do.
     pub system_call: f64,
     /// What a futex call that wakes somebody takes beyond that.
@@ -31,8 +33,8 @@ pub struct Costs {
     pub migration: f64,
 }
 
-/// The cache lines that a switch touches of a thread: record, thread-local block and stack top. Counted
-/// in `BENCHMARKS.md`.
+/// The cache lines that a switch touches of a thread: record, thread-local block and stack top, as
+/// `BENCHMARKS.md` counts them.
 pub const LINES: usize = 10;
 
 /// For `fit`, which finds out by it what the policies alone cost.
@@ -43,6 +45,7 @@ pub const FREE: Costs = Costs {
     transfer: 0.0,
     keep: 0.0,
     pause: 0.0,
+    ticks: 0.0,
     system_call: 0.0,
     wake_call: 0.0,
     wake_latency: 0.0,
@@ -51,18 +54,19 @@ pub const FREE: Costs = Costs {
     migration: 0.0,
 };
 
-/// Of 2026-11-21: two virtual CPUs of an AMD EPYC (Zen 4) under KVM, Linux 6, rustc 1.95.
+/// Of 2026-11-21: two virtual CPUs of an AMD EPYC (Zen 4) under KVM, one core complex, rustc 1.95.
 pub const MEASURED: Costs = Costs {
     hit: 0.27,
-    modify: 1.98,
-    fence: 2.02,
-    transfer: 14.9,
-    keep: 5.7,
-    pause: 24.9,
-    system_call: 240.0,
-    wake_call: 6240.0,
-    wake_latency: 19800.0,
-    switch: 30.2,
-    thread: 117.0,
-    migration: 39.0,
+    modify: 1.99,
+    fence: 1.99,
+    transfer: 17.3,
+    keep: 7.32,
+    pause: 25.0,
+    ticks: 9.62,
+    system_call: 235.4,
+    wake_call: 5_830.0,
+    wake_latency: 19_040.0,
+    switch: 29.8,
+    thread: 111.6,
+    migration: 51.9,
 };

@@ -116,6 +116,7 @@ struct Prices {
     transfer: Time,
     keep: Time,
     pause: Time,
+    ticks: Time,
     system_call: Time,
     wake_call: Time,
     wake_latency: Time,
@@ -183,6 +184,7 @@ pub fn run(processors: usize, costs: &Costs, body: impl Fn(usize)) {
             transfer: time(costs.transfer),
             keep: time(costs.keep),
             pause: time(costs.pause),
+            ticks: time(costs.ticks),
             system_call: time(costs.system_call),
             wake_call: time(costs.wake_call),
             wake_latency: time(costs.wake_latency),
@@ -244,6 +246,21 @@ pub(crate) fn spend(nanoseconds: f64) {
 /// The running processor makes a full fence.
 pub(crate) fn fence() {
     with(|engine| engine.advance(engine.prices.fence));
+}
+
+/// The running processor lets a moment pass in a spin loop.
+pub(crate) fn pause() {
+    with(|engine| engine.advance(engine.prices.pause));
+}
+
+/// The running processor looks at its clock, which goes with all others'.
+pub(crate) fn ticks() -> u64 {
+    let mut now = 0;
+    with(|engine| {
+        engine.advance(engine.prices.ticks);
+        now = engine.me().clock.get();
+    });
+    now
 }
 
 /// The running processor accesses the word at `address`: when this returns, it is its turn.

@@ -26,6 +26,8 @@
 extern crate self as crossbeam_deque;
 pub use deque::{Steal, Stealer, Worker};
 
+#[path = "library/arch.rs"]
+mod arch;
 #[path = "library/atomic.rs"]
 mod atomic;
 #[path = "library/current.rs"]

@@ -15,6 +15,7 @@ const SEED: u64 = 1;
 const WORKLOADS: &[(&str, fn(usize, u64) -> Box<dyn Workload>)] = &[
     ("chains", |_, each| {
         Box::new(Chains {
+            chains: 1,
             length: each,
             work: 0.0,
         })
@@ -153,6 +154,7 @@ fn print_grains() {
         for work in GRAINS {
             let outcomes = outcomes(contender, &MEASURED, |count| {
                 Box::new(Chains {
+                    chains: 1,
                     length: operations(count).min(1_000),
                     work,
                 })
@@ -215,6 +217,7 @@ fn print_sensitivity() {
         for contender in &contenders::ALL[1..] {
             let ratio = |count| {
                 let chains = Chains {
+                    chains: 1,
                     length: operations(count),
                     work: 0.0,
                 };

@@ -30,6 +30,8 @@ pub trait Workload {
 
 /// See the file's header.
 pub struct Chains {
+    /// Chains for each processor.
+    pub chains: usize,
     /// Threads in each chain.
     pub length: u64,
     /// What each thread does besides, in nanoseconds.
@@ -38,11 +40,11 @@ pub struct Chains {
 
 impl Workload for Chains {
     fn first_threads(&self, processors: usize) -> usize {
-        processors
+        self.chains * processors
     }
 
     fn operations(&self, processors: usize) -> u64 {
-        self.length * processors as u64
+        self.length * (self.chains * processors) as u64
     }
 
     fn begin(&self, thread: &'static Green, _: usize) {

@@ -5,6 +5,33 @@ pub(crate) mod lock;
 #[path = "../../../../src/sys/table.rs"]
 pub(crate) mod table;
 
+/// A flat machine: all processors are equally near.
+pub(crate) mod topology {
+    pub(crate) const RINGS: usize = 4;
+}
+
+/// Nobody is resized while a simulation runs, so there is nobody to be seen by.
+pub(crate) mod kernel_thread {
+    pub(crate) fn register_barrier() -> bool {
+        false
+    }
+
+    pub(crate) fn barrier() {}
+}
+
+/// Waiting for another's next few instructions: it always runs.
+pub(crate) struct Patience(());
+
+impl Patience {
+    pub(crate) fn new() -> Patience {
+        Patience(())
+    }
+
+    pub(crate) fn pause(&mut self) {
+        crate::engine::pause();
+    }
+}
+
 pub(crate) fn die(message: &str) -> ! {
     panic!("{message}");
 }
