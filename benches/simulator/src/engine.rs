@@ -35,6 +35,7 @@ use core::cell::{Cell, RefCell};
 use core::cmp::Reverse;
 use core::hash::{BuildHasherDefault, Hasher};
 use core::ptr;
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use corosensei::stack::DefaultStack;
@@ -44,6 +45,8 @@ use crate::cost::Costs;
 
 /// The most processors that there can be.
 pub const MAX: usize = 1024;
+/// Bytes.
+const LINE: usize = 64;
 const STACK: usize = 64 * 1024;
 /// The tail of a futex's name in the table of lines: the kernel's line for it.
 const IN_THE_KERNEL: usize = 1 << 63;
@@ -327,7 +330,7 @@ impl Engine {
 
     fn access(&self, address: usize, access: Access) {
         let (index, me) = (self.running.get(), self.me());
-        let (line, prices) = (address / 64, &self.prices);
+        let (line, prices) = (address / LINE, &self.prices);
         let looks = match (access, me.looks_at.get()) {
             (Access::Load, (at, looks)) if at == address => looks + 1,
             (Access::Load, _) => 1,
@@ -398,6 +401,25 @@ impl Engine {
         unsafe { &*self.me().switch.get() }.suspend(());
     }
 }
+
+/// Begins every allocation at a cache line: so what shares a line is the same every time.
+struct Lines;
+
+// SAFETY: the system's allocator, asked for more than was asked for.
+unsafe impl GlobalAlloc for Lines {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise; a greater alignment is a valid one.
+        unsafe { System.alloc(layout.align_to(LINE).unwrap_or(layout)) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as it was allocated.
+        unsafe { System.dealloc(pointer, layout.align_to(LINE).unwrap_or(layout)) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Lines = Lines;
 
 /// Hashes an address by a multiplication (Knuth, "The Art of Computer Programming" 6.4).
 #[derive(Default)]

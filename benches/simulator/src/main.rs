@@ -134,14 +134,14 @@ fn print_table(name: &str, curves: &[(&Contender, Vec<(usize, Outcome)>)]) {
     println!();
 }
 
-/// Up to where each doubling of the processors brings at least a quarter more.
+/// The most processors of which the second half still brings a quarter more throughput.
 fn scales_to(outcomes: &[(usize, Outcome)]) -> usize {
-    let pairs = outcomes.windows(2);
-    let stops = |pair: &&[(usize, Outcome)]| pair[1].1.throughput() < 1.25 * pair[0].1.throughput();
-    pairs
-        .clone()
-        .find(stops)
-        .map_or(outcomes[outcomes.len() - 1].0, |pair| pair[0].0)
+    let brings_more = |pair: &&[(usize, Outcome)]| {
+        let [less, more] = [0, 1].map(|i| pair[i].1.throughput());
+        more >= 1.25 * less
+    };
+    let last = outcomes.windows(2).rfind(brings_more);
+    last.map_or(1, |pair| pair[1].0)
 }
 
 /// Where policies stop scaling when the threads do something.
@@ -155,7 +155,7 @@ fn print_grains() {
             let outcomes = outcomes(contender, &MEASURED, |count| {
                 Box::new(Chains {
                     chains: 1,
-                    length: operations(count).min(1_000),
+                    length: operations(count).min(200),
                     work,
                 })
             });
