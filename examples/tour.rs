@@ -15,44 +15,67 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 Counts the words of every file below PATH with one green thread a file, beside CPU hogs and
 blocked threads; then parks 100,000 green threads and wakes them all.
 
-usage: cargo run --release --example tour [PATH]      (PATH: this repository unless given)
+usage: cargo run --release --example tour -- [--policy NAME] [PATH]
+       PATH: this repository unless given; NAME: as in GREENTHREAD_POLICY
 exit status: 0 if the result is right, 1 if it is wrong, 2 for a bad argument";
 
 /// Threads that block in the kernel while the counting goes on, half in reads, half in sleeps.
 const BLOCKED: usize = 16;
 
 fn main() -> ExitCode {
-    let argument = std::env::args().nth(1);
-    let argument = argument.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"));
-    if argument == "-h" || argument == "--help" {
-        println!("{HELP}");
-        return ExitCode::SUCCESS;
+    let mut folder = env!("CARGO_MANIFEST_DIR").to_string();
+    let mut builder = Runtime::builder();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match &*word {
+            "-h" | "--help" => {
+                println!("{HELP}");
+                return ExitCode::SUCCESS;
+            }
+            "--policy" => builder = builder.policy_named(&words.next().unwrap_or_default()),
+            _ => folder = word,
+        }
     }
     let mut files = Vec::new();
-    if let Err(error) = collect_files(Path::new(argument), &mut files) {
-        eprintln!("tour: cannot read {argument}: {error}\n\n{HELP}");
+    if let Err(error) = collect_files(Path::new(&folder), &mut files) {
+        eprintln!("tour: cannot read {folder}: {error}\n\n{HELP}");
         return ExitCode::from(2);
     }
+    let runtime = match builder.build() {
+        Ok(runtime) => Arc::new(runtime),
+        Err(error) => {
+            eprintln!("tour: {error}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    let inside = runtime.clone();
+    let tour = runtime.spawn(move || tour(&folder, &files, &inside));
+    match tour.join() {
+        Ok(true) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
 
+/// Whether all came out right.
+fn tour(folder: &str, files: &[PathBuf], runtime: &Runtime) -> bool {
     let start = Instant::now();
-    let runtime = Runtime::global();
     let mut crowd = 100_000;
     if runtime.mode() == Mode::Kernel {
         crowd = 1_000;
         println!("kernel-thread mode: every thread is a kernel thread, and the crowd {crowd}");
     }
     let (number, processors) = (files.len(), runtime.processors());
-    println!("1. counting the words of {number} files below {argument},");
+    println!("1. counting the words of {number} files below {folder},");
     println!("   beside {processors} CPU hogs and {BLOCKED} blocked threads");
-    let words = count_beside_nuisances(&files, runtime);
+    let words = count_beside_nuisances(files, runtime);
     println!("2. parking {crowd} threads and waking them");
     let (memory, woken) = park_and_wake(crowd, runtime);
     let (metrics, wall) = (runtime.metrics(), start.elapsed());
@@ -74,10 +97,10 @@ fn main() -> ExitCode {
     }
     if (words, woken) != (expected, crowd) {
         eprintln!("\nWRONG: {words} words instead of {expected}, {woken} of {crowd} threads woken");
-        return ExitCode::FAILURE;
+        return false;
     }
     println!("\nresult checked: {words} words in {number} files");
-    ExitCode::SUCCESS
+    true
 }
 
 /// One reader thread a file → counter threads → one aggregator thread, whose sum is returned.

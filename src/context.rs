@@ -23,6 +23,8 @@ pub(crate) enum Action {
     Preempt,
     /// It waits: for what and until when is in its record.
     Park,
+    /// It waits, and nobody knows of it but the thread in its `next`, which goes on in its place.
+    HandOver,
     /// It has ended: its stack can be used again.
     Exit,
 }

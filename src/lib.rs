@@ -11,7 +11,7 @@
 //! | | `src/driver/source.rs`, `src/sched/io.rs` | waiting for a descriptor, and who hears of it |
 //! | | `src/tls/` | a thread-local block for each green thread |
 //!
-//! Imports go downward: `net`, `fs`, `process`, `thread` and `runtime` → `driver` → `sched` → `policy`,
+//! Imports go downward: `net`, `fs`, `process`, `coroutine`, `thread` and `runtime` → `driver` → `sched` → `policy`,
 //! `wait` → `current`, `green`, `context` → `stack`, `tls` → `sys` → `arch`. Two exceptions: the types of
 //! `sched` that a green thread's record points to, and what `sched` asks of the drivers (timers, events).
 //!
@@ -30,8 +30,12 @@ mod atomic;
 pub mod channel;
 #[allow(unsafe_code, reason = "stacks that change hands")]
 mod context;
+#[allow(unsafe_code, reason = "values that change hands")]
+pub mod coroutine;
 #[allow(unsafe_code, reason = "records that change hands")]
 mod current;
+#[allow(unsafe_code, reason = "closures that wait, a stack in one word")]
+pub mod dataflow;
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
 mod driver;
 #[allow(unsafe_code, reason = "descriptors")]

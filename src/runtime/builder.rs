@@ -3,12 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use super::choice::Choice;
-use super::config::{self, MAX_PROCESSORS, invalid};
+use super::choice::{Asked, Choice};
+use super::config::{self, invalid};
 use super::{Backend, Driver, KernelBackend, Mode, Runtime, prepare};
 use crate::policy::Policy;
 use crate::sched::machine;
-use crate::sched::{Cluster, Config, Ideas, fork, interpose, preempt};
+use crate::sched::{Cluster, Config, Ideas, fork, interpose, preempt, resize};
 use crate::thread::builder::check_stack_size;
 
 const DEFAULT_STACK_SIZE: usize = 1 << 20;
@@ -43,6 +43,7 @@ pub struct Builder {
     mode: Option<Mode>,
     driver: Option<Driver>,
     policy: Option<Choice>,
+    policy_text: Option<String>,
     spinning: Option<bool>,
     hand_off: Option<bool>,
     preemption: Option<bool>,
@@ -55,7 +56,8 @@ impl Builder {
     }
 
     /// How many threads run at once: 1 to 4096. Default: the CPUs that this process may use, by
-    /// affinity and cgroup quota.
+    /// affinity and cgroup quota; when these change while the runtime is at work, it follows within
+    /// a second or so. [`Runtime::set_processors`] changes the number later.
     pub fn processors(mut self, count: usize) -> Builder {
         self.processors = Some(count);
         self
@@ -111,6 +113,24 @@ impl Builder {
         self
     }
 
+    /// The same by name, with what is to be different behind it, as in `GREENTHREAD_POLICY`. What
+    /// [`policy`](Builder::policy) and the three knobs below say goes before it.
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    /// let text = "work-stealing,no-next-slot,no-spinning";
+    /// let runtime = Runtime::builder().policy_named(text).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    ///
+    /// let error = Runtime::builder().policy_named("lottery").build().unwrap_err();
+    /// assert!(error.to_string().contains("accepted is"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn policy_named(mut self, text: &str) -> Builder {
+        self.policy_text = Some(text.into());
+        self
+    }
+
     /// Whether a processor that finds nothing looks for a moment longer before it sleeps. Default:
     /// yes. This and the next two are there to see what each is worth.
     pub fn spinning(mut self, on: bool) -> Builder {
@@ -141,21 +161,15 @@ impl Builder {
     /// `Unsupported` if green threads were asked for and cannot be had. Otherwise what the system
     /// answered when it was asked for kernel threads.
     pub fn build(self) -> io::Result<Runtime> {
-        let asked = config::policy()?;
-        let processors = match self.processors {
-            Some(count) if (1..=MAX_PROCESSORS).contains(&count) => count,
-            Some(count) => {
-                return Err(invalid(format!(
-                    "{count} processors: accepted are 1 to {MAX_PROCESSORS}"
-                )));
-            }
-            None => match config::processors()? {
-                Some(count) => count,
-                None => std::thread::available_parallelism()?
-                    .get()
-                    .min(MAX_PROCESSORS),
-            },
+        let asked = match &self.policy_text {
+            Some(text) => Asked::named(text)?,
+            None => config::policy()?,
         };
+        let named = match self.processors {
+            Some(count) => resize::check(count, None).map(|()| Some(count))?,
+            None => config::processors()?,
+        };
+        let processors = named.unwrap_or_else(resize::default_size);
         let asked_stack = match self.stack_size {
             Some(size) => check_stack_size(size).map(|()| Some(size))?,
             None => config::stack_size()?,
@@ -224,6 +238,7 @@ impl Builder {
                 };
                 let config = Config {
                     processors,
+                    follows_quota: named.is_none(),
                     stack_size,
                     time_slice,
                     signal,

@@ -71,7 +71,13 @@ impl Default for Asked {
     }
 }
 
-/// Reads `GREENTHREAD_POLICY`. `None`: not accepted.
+impl Asked {
+    pub(super) fn named(text: &str) -> io::Result<Asked> {
+        parse(text).ok_or_else(|| invalid(format!("policy {text:?}: accepted is {ACCEPTED}")))
+    }
+}
+
+/// Reads what `GREENTHREAD_POLICY` says. `None`: not accepted.
 pub(super) fn parse(text: &str) -> Option<Asked> {
     let mut words = text.split(',');
     let name = words.next()?;

@@ -62,7 +62,8 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
+/// What a panic said.
+pub(crate) fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
     match (
         payload.downcast_ref::<&'static str>(),
         payload.downcast_ref::<String>(),

@@ -222,9 +222,10 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
     unsafe {
         if size_of::<F>() > LARGE {
             let work = Box::new(work);
-            green.prepare(move || body(green, *work));
+            // The box is freed in `body`, where that may be done.
+            green.prepare(move || body(green, move || work.run()));
         } else {
-            green.prepare(move || body(green, work));
+            green.prepare(move || body(green, move || work.run()));
         }
     }
     match current::enter() {
@@ -272,12 +273,12 @@ fn new_green(cluster: &'static Cluster, size: usize) -> io::Result<&'static Gree
 }
 
 /// The whole life of a green thread, on its own stack. Starts and ends with preemption off.
-fn body<F: FnOnce() -> T, T>(green: &'static Green, work: Work<F, T>) {
+fn body(green: &'static Green, work: impl FnOnce()) {
     current::begin(green);
     current::allow_preemption(green);
     // SAFETY: the thread's own block, at the start of its life.
     unsafe { tls::enter() };
-    work.run();
+    work();
     // SAFETY: the thread's own block, at the end of its life.
     unsafe { tls::exit() };
     if sched::fork::is_child() && current::green().is_none() {

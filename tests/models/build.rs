@@ -16,6 +16,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("lock", &[LOCK]),
     ("readers", &[READERS]),
     ("inbox", &[INBOX]),
+    ("dependents", &[DEPENDENTS]),
     ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
     (
         "channels",
@@ -60,6 +61,7 @@ const LOCK: &str = "sys/lock.rs";
 const READERS: &str = "policy/readers.rs";
 const READINESS: &str = "driver/readiness.rs";
 const INBOX: &str = "driver/uring/inbox.rs";
+const DEPENDENTS: &str = "dataflow/dependents.rs";
 const RIGHTS: &str = "channel/rights.rs";
 const SELECTING: &str = "channel/selecting.rs";
 const SHARED: &str = "channel/shared.rs";
@@ -171,10 +173,24 @@ const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "idle", name: "no_fence_before_looking_for_more", model: "one_readier", fails: WAITS,
         edits: &[(MODEL, "            fence(SeqCst); // partner: in `claim_wake`\n", "")] },
     Mutant { protocol: "idle", name: "gets_up_as_no_searcher", model: "one_readier", fails: WAITS,
-        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "self.word.fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER)).is_ok()"),
+        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "self.word.fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER + AWAKE)).is_ok()"),
                  (MODEL, "                searcher = true;\n                continue;\n", "                if self.take() { return; }\n                searcher = false;\n                continue;\n")] },
     Mutant { protocol: "idle", name: "cancel_is_never_refused", model: "one_readier", fails: "a claim without a sleeper",
-        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "{ self.word.fetch_add(SEARCHER - SLEEPER, Relaxed); true }")] },
+        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "{ self.word.fetch_add(SEARCHER + AWAKE - SLEEPER, Relaxed); true }")] },
+
+    Mutant { protocol: "idle", name: "no_look_when_retiring", model: "one_retires", fails: WAITS,
+        edits: &[(MODEL, "                drop(sleepers);\n                self.look_for_others();\n", "                drop(sleepers);\n")] },
+    Mutant { protocol: "idle", name: "no_fence_when_retiring", model: "one_retires", fails: WAITS,
+        edits: &[(IDLE, "        // Partner: the fence in `claim_wake`: readiers relied on us, if we searched.\n        fence(SeqCst);\n", ""),
+                 (MODEL, "    fn look_for_others(&self) {\n", "    fn look_for_others(&self) {\n        if !self.is_work() { return; }\n")] },
+    Mutant { protocol: "idle", name: "searches_on_when_retired", model: "one_retires", fails: "miscounted",
+        edits: &[(MODEL, "self.idle.retire(searcher)", "self.idle.retire(false)")] },
+    Mutant { protocol: "idle", name: "withdraws_who_is_being_woken", model: "one_retires", fails: "a claim without a sleeper",
+        edits: &[(IDLE, "(sleeping(w) > 0).then(|| w - SLEEPER))", "Some(w.wrapping_sub(SLEEPER)))")] },
+    Mutant { protocol: "idle", name: "no_look_when_appearing", model: "one_appears", fails: WAITS,
+        edits: &[(MODEL, "        self.idle.appear();\n        drop(sleepers);\n        self.look_for_others();\n", "        self.idle.appear();\n        drop(sleepers);\n")] },
+    Mutant { protocol: "idle", name: "no_fence_when_appearing", model: "one_appears", fails: WAITS,
+        edits: &[(IDLE, "        // Partner: the fence in `claim_wake`: a readier may have found nobody to wake.\n        fence(SeqCst);\n", "")] },
 
     // ---- rwlock: transitions ----
     Mutant { protocol: "rwlock", name: "who_gives_up_passes_nothing_on", model: "behind_who_gives_up", fails: "deadlock",
@@ -318,6 +334,26 @@ const MUTANTS: &[Mutant] = &[
         edits: &[(LOCK, "swap(CONTENDED, Ordering::Acquire)", "swap(CONTENDED, Ordering::Relaxed)")] },
     Mutant { protocol: "lock", name: "unlocking_does_not_release", model: "three_lock", fails: RACE,
         edits: &[(LOCK, "swap(FREE, Ordering::Release)", "swap(FREE, Ordering::Relaxed)")] },
+
+    // ---- dependents ----
+    Mutant { protocol: "dependents", name: "add_does_not_release", model: "two_added", fails: RACE,
+        edits: &[(DEPENDENTS, "newest, edge, Release, Acquire", "newest, edge, core::sync::atomic::Ordering::Relaxed, Acquire")] },
+    Mutant { protocol: "dependents", name: "close_does_not_acquire", model: "two_added", fails: RACE,
+        edits: &[(DEPENDENTS, "swap(closed(), AcqRel)", "swap(closed(), Release)")] },
+    Mutant { protocol: "dependents", name: "close_does_not_release", model: "one_added", fails: RACE,
+        edits: &[(DEPENDENTS, "swap(closed(), AcqRel)", "swap(closed(), Acquire)")] },
+    Mutant { protocol: "dependents", name: "refused_at_once_does_not_acquire", model: "one_added", fails: RACE,
+        edits: &[(DEPENDENTS, "self.newest.load(Acquire)", "self.newest.load(core::sync::atomic::Ordering::Relaxed)")] },
+    Mutant { protocol: "dependents", name: "refused_late_does_not_acquire", model: "one_added", fails: RACE,
+        edits: &[(DEPENDENTS, "newest, edge, Release, Acquire", "newest, edge, Release, core::sync::atomic::Ordering::Relaxed")] },
+    Mutant { protocol: "dependents", name: "closed_in_two_steps", model: "one_added", fails: LOST,
+        edits: &[(DEPENDENTS, "let newest = self.newest.swap(closed(), AcqRel);", "let newest = self.newest.load(Acquire);\n        self.newest.store(closed(), Release);")] },
+    Mutant { protocol: "dependents", name: "looks_only_once", model: "one_added", fails: LOST,
+        edits: &[(DEPENDENTS, "(newest, edge, Release, Acquire) {\n                Ok(_) => return true,\n", "(newest, edge, Release, Acquire) {\n                Ok(_) => return true,\n                Err(now) if now == closed() => return true,\n")] },
+    Mutant { protocol: "dependents", name: "lost_beside_another", model: "two_added", fails: LOST,
+        edits: &[(DEPENDENTS, "                (*edge).older.set(newest);\n", "")] },
+    Mutant { protocol: "dependents", name: "maker_keeps_its_reference", model: "two_inputs", fails: LOST,
+        edits: &[(MODEL, "        input.dependents.add(|| own.another());\n    }\n    own.arrive();", "        input.dependents.add(|| own.another());\n    }\n    mem::forget(own);")] },
 
     // ---- readers ----
     Mutant { protocol: "readers", name: "the_reader_does_not_fence", model: "reads_while_written", fails: RACE,

@@ -48,6 +48,8 @@ mod atomic;
 mod channel;
 #[path = "library/current.rs"]
 mod current;
+#[path = "library/dataflow.rs"]
+mod dataflow;
 #[path = "library/driver.rs"]
 mod driver;
 #[path = "library/policy.rs"]
@@ -123,7 +125,7 @@ macro_rules! models {
 models! {
     ticket: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out one_sees_the_other;
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
-    idle: one_readier two_readiers;
+    idle: one_readier two_readiers one_retires one_appears;
     claim: two_lists two_lists_and_a_deadline;
     queue: gate baton baton_and_a_deadline;
     mutex: excludes barging with_a_deadline starving starving_at_times;
@@ -134,6 +136,7 @@ models! {
     lock: three_lock;
     readers: reads_while_written;
     inbox: two_ask asks_again roused_by_itself time_is_up;
+    dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;
     channels: bounded unbounded zero bounded_with_deadlines zero_with_deadlines last_receiver_goes
         select_meets_select select_is_not_its_own_peer select_receives select_receives_from_zero

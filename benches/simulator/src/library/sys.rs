@@ -1,0 +1,53 @@
+//! Stands in for the library's `sys`: its lock and its table, and a futex in virtual time.
+
+#[path = "../../../../src/sys/lock.rs"]
+pub(crate) mod lock;
+#[path = "../../../../src/sys/table.rs"]
+pub(crate) mod table;
+
+/// A flat machine: all processors are equally near.
+pub(crate) mod topology {
+    pub(crate) const RINGS: usize = 4;
+}
+
+/// Nobody is resized while a simulation runs, so there is nobody to be seen by.
+pub(crate) mod kernel_thread {
+    pub(crate) fn register_barrier() -> bool {
+        false
+    }
+
+    pub(crate) fn barrier() {}
+}
+
+/// Waiting for another's next few instructions: it always runs.
+pub(crate) struct Patience(());
+
+impl Patience {
+    pub(crate) fn new() -> Patience {
+        Patience(())
+    }
+
+    pub(crate) fn pause(&mut self) {
+        crate::engine::pause();
+    }
+}
+
+pub(crate) fn die(message: &str) -> ! {
+    panic!("{message}");
+}
+
+pub(crate) mod futex {
+    use crate::atomic::AtomicU32;
+    use crate::engine;
+
+    pub(crate) fn wait(word: &AtomicU32, expected: u32, _deadline: Option<u64>) {
+        let address = core::ptr::from_ref(word).addr();
+        engine::futex_wait(address, || {
+            word.load(crate::atomic::Ordering::Relaxed) == expected
+        });
+    }
+
+    pub(crate) fn wake(word: *const AtomicU32, count: u32) {
+        engine::futex_wake(word.addr(), count);
+    }
+}

@@ -1,0 +1,211 @@
+//! How a coroutine and whoever resumes it take turns.
+//!
+//! A coroutine is a thread of its own, and its caller waits for it: one of the two runs. Each has a
+//! [`Side`]; to end its turn, a side leaves a message and hands over to the other
+//! ([`Side::hand_over_to`]).
+//!
+//! | turn | `order` | `news` |
+//! |---|---|---|
+//! | the coroutine's | what it is to do, until it has read it (none in the first) | none |
+//! | the caller's | none | what has happened, until it has read it |
+//!
+//! There are two ways to wait for one's turn:
+//!
+//! - *Aside*: a green thread that hands over to a green one. Only its [`Side`] knows of it, and
+//!   who has the turn owns it. It has left its stack before the other goes on
+//!   ([`Action::HandOver`]), so there is nothing to race for: no ticket, no queue.
+//! - *At its [`Waiter`]*: a thread that hands over to a kernel thread, or is one, or whose partner
+//!   has not left its stack yet. The other goes on at once, while this one is still on its way.
+//!
+//! Invariants:
+//! 1. Whoever has the turn touches the messages and the sides, and nobody else does; but anybody
+//!    wakes a [`Waiter`].
+//! 2. The caller's side has one user at a time (`&mut`), the coroutine's never leaves its thread.
+//!    Who the caller is may change between two turns.
+//! 3. After [`News::Ended`] and [`News::Stuck`] there is no further turn. The first is said while
+//!    the coroutine's last frame is left, by a destructor.
+//!
+//! Memory orderings: a turn passes by going on in the same run loop (program order), by a queue of
+//! ready threads, or by a ticket; the latter two are Release and Acquire.
+
+use core::cell::{Cell, UnsafeCell};
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::context::Action;
+use crate::current;
+use crate::green::Green;
+use crate::sched;
+use crate::wait::Waiter;
+
+/// What the caller tells the coroutine.
+pub(super) enum Order<Input> {
+    Resume(Input),
+    /// The handle is being dropped: leave the stack.
+    Unwind,
+}
+
+/// What the coroutine tells the caller.
+pub(super) enum News<Yield> {
+    Yielded(Yield),
+    /// The closure has returned or panicked: the thread is about to end.
+    Ended,
+    /// It cannot be unwound: it is unwinding already.
+    Stuck,
+}
+
+struct Turns<Input, Yield> {
+    order: UnsafeCell<Option<Order<Input>>>,
+    news: UnsafeCell<Option<News<Yield>>>,
+    caller: Side,
+    coroutine: Side,
+}
+
+// SAFETY: invariant 1: the cells have one user at a time. What is in them changes threads.
+unsafe impl<Input: Send, Yield: Send> Sync for Turns<Input, Yield> {}
+
+/// Where one of the two waits for its turn.
+struct Side {
+    /// Who waits aside.
+    aside: Cell<Option<&'static Green>>,
+    waiter: Waiter,
+}
+
+impl Side {
+    const fn new() -> Side {
+        Side {
+            aside: Cell::new(None),
+            waiter: Waiter::new(),
+        }
+    }
+
+    /// Gives `other` its turn, and waits here for the next one. Between green threads of one
+    /// cluster, `other`'s goes on in the caller's place, at once and in its time slice.
+    #[inline(always)]
+    fn hand_over_to(&self, other: &Side) {
+        let entered = current::enter();
+        match (entered, other.call()) {
+            (Some(entered), Some(next)) => {
+                let green = entered.green();
+                self.aside.set(Some(green));
+                green.next.set(Some(next));
+                entered.suspend(Action::HandOver);
+            }
+            (entered, next) => {
+                drop(entered);
+                self.wait_beside(next);
+            }
+        }
+    }
+
+    /// Waits at the waiter, for `other` has gone on; or does now.
+    #[cold]
+    #[inline(never)]
+    fn wait_beside(&self, other: Option<&'static Green>) {
+        if let Some(green) = other {
+            sched::ready(green);
+        }
+        self.waiter.wait(None);
+    }
+
+    /// Gives this side its turn, and does not wait.
+    fn wake(&self) {
+        if let Some(green) = self.call() {
+            sched::ready(green);
+        }
+    }
+
+    /// Calls who waits here. The green thread, if it is one that has left its stack, is the
+    /// caller's to make ready.
+    #[inline(always)]
+    fn call(&self) -> Option<&'static Green> {
+        match self.aside.take() {
+            // SAFETY: it is alive.
+            None => unsafe { Waiter::notify_at(&self.waiter) },
+            green => green,
+        }
+    }
+}
+
+impl<Input, Yield> Turns<Input, Yield> {
+    /// The coroutine leaves `news` for the caller.
+    fn leave(&self, news: News<Yield>) {
+        // SAFETY: the coroutine calls it, in its turn.
+        unsafe { *self.news.get() = Some(news) };
+    }
+}
+
+/// The caller's side.
+pub(super) struct Caller<Input, Yield>(Arc<Turns<Input, Yield>>);
+
+/// The coroutine's side. Dropped, it says that the coroutine has ended.
+pub(super) struct Called<Input, Yield>(Arc<Turns<Input, Yield>>, PhantomData<*mut ()>);
+
+/// The coroutine's side before it begins, on its way to the coroutine's thread.
+pub(super) struct Ready<Input, Yield>(Arc<Turns<Input, Yield>>);
+
+/// Both sides. The first turn is the coroutine's, from [`Ready::begin`] on; the caller must wait
+/// for the [`first_news`](Caller::first_news) then.
+pub(super) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Ready<Input, Yield>) {
+    let turns = Arc::new(Turns {
+        order: UnsafeCell::new(None),
+        news: UnsafeCell::new(None),
+        caller: Side::new(),
+        coroutine: Side::new(),
+    });
+    (Caller(turns.clone()), Ready(turns))
+}
+
+impl<Input, Yield> Caller<Input, Yield> {
+    /// Waits until the coroutine's first turn is over.
+    pub(super) fn first_news(&mut self) -> News<Yield> {
+        self.0.caller.waiter.wait(None);
+        self.news()
+    }
+
+    /// Gives the coroutine its turn, and waits until it is over.
+    #[inline(always)]
+    pub(super) fn resume(&mut self, order: Order<Input>) -> News<Yield> {
+        // SAFETY: it is the caller's turn, and `&mut` says that this is the caller.
+        unsafe { *self.0.order.get() = Some(order) };
+        self.0.caller.hand_over_to(&self.0.coroutine);
+        self.news()
+    }
+
+    #[inline(always)]
+    fn news(&mut self) -> News<Yield> {
+        // SAFETY: as above: the turn has come back.
+        match unsafe { (*self.0.news.get()).take() } {
+            Some(news) => news,
+            None => crate::sys::die("a coroutine has given its turn back without a word"),
+        }
+    }
+}
+
+impl<Input, Yield> Ready<Input, Yield> {
+    /// The coroutine's thread takes its side. Its turn has begun.
+    pub(super) fn begin(self) -> Called<Input, Yield> {
+        Called(self.0, PhantomData)
+    }
+}
+
+impl<Input, Yield> Called<Input, Yield> {
+    /// Gives the caller its turn, and waits until it is over.
+    #[inline(always)]
+    pub(super) fn suspend(&self, news: News<Yield>) -> Order<Input> {
+        self.0.leave(news);
+        self.0.coroutine.hand_over_to(&self.0.caller);
+        // SAFETY: it is the coroutine's turn, and this is its thread.
+        match unsafe { (*self.0.order.get()).take() } {
+            Some(order) => order,
+            None => crate::sys::die("a coroutine was resumed without a word"),
+        }
+    }
+}
+
+impl<Input, Yield> Drop for Called<Input, Yield> {
+    fn drop(&mut self) {
+        self.0.leave(News::Ended);
+        self.0.caller.wake();
+    }
+}

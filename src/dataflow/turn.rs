@@ -1,0 +1,49 @@
+//! Kernel-thread mode: not more of them run nodes than there are processors, as long as they do.
+//!
+//! A follower that is a green thread begins when a processor is free. One that is a kernel thread
+//! begins at once, and leaves another, and so on: a thread a node, in the end. So it waits for one
+//! of a fixed number of turns. It goes without one when for a while no node has ended anywhere: then
+//! those that have a turn are blocked, perhaps by what it is about to run.
+
+use std::time::Duration;
+
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::current;
+use crate::sync::{LazyLock, Semaphore, SemaphorePermit};
+use crate::thread::available_parallelism;
+
+/// A time slice.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+static TURNS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
+/// How many nodes kernel threads have run.
+static RUN: AtomicU64 = AtomicU64::new(0);
+
+pub(super) enum Turn {
+    /// A green thread's: its processor.
+    Green,
+    /// A kernel thread's; `None`: beyond the number.
+    Kernel(#[allow(dead_code, reason = "held")] Option<SemaphorePermit<'static>>),
+}
+
+impl Turn {
+    pub(super) fn take() -> Turn {
+        if current::green().is_some() {
+            return Turn::Green;
+        }
+        loop {
+            let before = RUN.load(Relaxed);
+            let permit = TURNS.acquire_timeout(PATIENCE);
+            if permit.is_some() || RUN.load(Relaxed) == before {
+                return Turn::Kernel(permit);
+            }
+        }
+    }
+
+    pub(super) fn has_run_one(&self) {
+        if let Turn::Kernel(_) = self {
+            RUN.fetch_add(1, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! [`Value`]: the handle of a node, and what the node leaves in it.
+//!
+//! | `outcome` | `dependents` | the node |
+//! |---|---|---|
+//! | none | open | waits, is ready or runs |
+//! | there | open, for a moment | is resolved; whoever looks sees it |
+//! | there | closed | is resolved, and its dependents are told |
+//!
+//! Invariant: `Same` points to a node that is resolved and is not `Same` itself. So a value is one
+//! step away, however many were flattened into each other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::dependents::Dependents;
+use super::failure::Failure;
+use super::inputs::Held;
+use super::task::{Dependent, Told, when};
+use crate::sync::OnceLock;
+
+/// A value that is there or will be: what [`call`](super::call) returns.
+///
+/// Clones are handles of the same value, which lives as long as one of them or a node that depends
+/// on it. Dropping them all does not keep the node from being run, as dropping a
+/// [`JoinHandle`](crate::JoinHandle) does not stop its thread.
+///
+/// ```
+/// use greenthread::dataflow::{Value, call, value};
+///
+/// fn fibonacci(n: u64) -> Value<u64> {
+///     let (mut a, mut b) = (value(0), value(1));
+///     for _ in 0..n {
+///         (a, b) = (b.clone(), call((a, b), |(a, b)| a + b));
+///     }
+///     a
+/// }
+/// assert_eq!(fibonacci(90).get(), Ok(&2_880_067_194_370_816_120));
+/// ```
+pub struct Value<T>(Arc<Slot<T>>);
+
+/// Where a node leaves what it has become.
+pub(super) struct Slot<T> {
+    outcome: OnceLock<Outcome<T>>,
+    dependents: Dependents<Arc<dyn Dependent>>,
+}
+
+pub(super) enum Outcome<T> {
+    Own(T),
+    Same(Value<T>),
+    Failed(Failure),
+}
+
+impl<T> Slot<T> {
+    pub(super) fn new() -> Slot<T> {
+        Slot {
+            outcome: OnceLock::new(),
+            dependents: Dependents::new(),
+        }
+    }
+
+    /// Leaves the outcome, once; who is to be told of it.
+    pub(super) fn resolve(&self, outcome: Outcome<T>) -> Told {
+        let first = self.outcome.set(outcome);
+        debug_assert!(first.is_ok(), "a node is resolved once");
+        self.dependents.close()
+    }
+}
+
+impl<T> Outcome<T> {
+    fn value(&self) -> Result<&T, Failure> {
+        match self {
+            Outcome::Own(value) => Ok(value),
+            Outcome::Failed(failure) => Err(failure.clone()),
+            Outcome::Same(other) => other.get(),
+        }
+    }
+}
+
+impl<T> Value<T> {
+    pub(super) fn of(slot: Arc<Slot<T>>) -> Value<T> {
+        Value(slot)
+    }
+
+    /// The value; waits until it is there. Only the thread that asks waits: green or kernel, even
+    /// inside another node's function.
+    ///
+    /// # Errors
+    /// The failure of the first node that panicked on the way to this value.
+    ///
+    /// ```
+    /// let six = greenthread::dataflow::call((), |()| 6);
+    /// assert_eq!(six.get().unwrap() * 7, 42);
+    /// ```
+    pub fn get(&self) -> Result<&T, Failure> {
+        self.0.outcome.wait().value()
+    }
+
+    /// What [`get`](Value::get) returns, if it would not wait.
+    ///
+    /// ```
+    /// assert_eq!(greenthread::dataflow::value(6).try_get(), Some(Ok(&6)));
+    /// ```
+    pub fn try_get(&self) -> Option<Result<&T, Failure>> {
+        self.0.outcome.get().map(Outcome::value)
+    }
+
+    /// Whether the value, or a failure, is there: whether [`get`](Value::get) would not wait.
+    pub fn is_resolved(&self) -> bool {
+        self.0.outcome.get().is_some()
+    }
+}
+
+impl<T: Send + Sync + 'static> Value<Value<T>> {
+    /// The value of the value, of a node whose function makes further nodes and returns one of
+    /// them. Nothing waits in between.
+    ///
+    /// ```
+    /// use greenthread::dataflow::{Value, call, value};
+    ///
+    /// fn sum(numbers: std::ops::Range<u64>) -> Value<u64> {
+    ///     let (start, end) = (numbers.start, numbers.end);
+    ///     if end - start < 100 {
+    ///         return value(numbers.sum());
+    ///     }
+    ///     let middle = start.midpoint(end);
+    ///     let halves = [start..middle, middle..end]
+    ///         .map(|half| call((), move |()| sum(half)).flatten());
+    ///     call(halves, |[a, b]| a + b)
+    /// }
+    /// assert_eq!(sum(0..10_000).get(), Ok(&49_995_000));
+    /// ```
+    pub fn flatten(&self) -> Value<T> {
+        let slot = Arc::new(Slot::new());
+        let value = Value(slot.clone());
+        when(self.clone(), move |outer| match outer.get() {
+            Ok(inner) => {
+                when(inner.clone(), move |inner| {
+                    slot.resolve(Outcome::Same(inner.root()))
+                });
+                Told::nobody()
+            }
+            Err(failure) => slot.resolve(Outcome::Failed(failure)),
+        });
+        value
+    }
+}
+
+impl<T> Value<T> {
+    /// The node, resolved as this one is, whose outcome is its own.
+    fn root(self) -> Value<T> {
+        match self.0.outcome.get() {
+            Some(Outcome::Same(root)) => root.clone(),
+            _ => self,
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Held for Value<T> {
+    type Values<'a> = &'a T;
+
+    fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>) {
+        self.0.dependents.add(make);
+    }
+
+    fn values(&self) -> Result<&T, Failure> {
+        self.get()
+    }
+}
+
+impl<T> Clone for Value<T> {
+    fn clone(&self) -> Value<T> {
+        Value(self.0.clone())
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Value<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.try_get() {
+            Some(Ok(value)) => f.debug_tuple("Value").field(value).finish(),
+            Some(Err(failure)) => f.debug_tuple("Value").field(&failure).finish(),
+            None => f.write_str("Value(<waiting>)"),
+        }
+    }
+}
