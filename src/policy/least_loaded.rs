@@ -9,7 +9,9 @@
 //! - A thread that is spawned or woken goes to the least loaded one; its load are the threads that
 //!   wait in its queue, and the one it runs. Among equals it is the first.
 //! - A thread that gives way stays with its processor, which takes turns among its own. So do
-//!   those whose timers or events a processor has looked after.
+//!   those whose timers or events a processor has looked after. One whose time slice is over goes
+//!   to the least loaded again, if others wait where it ran: else hogs would stay where they are,
+//!   and a processor that has more of them gives each less.
 //! - The seed's workers only take what they are given. Here a processor that has nothing takes the
 //!   oldest of another's queue. For a kernel thread may leave its processor, blocked in the kernel,
 //!   with threads in the queue; and those that sleep are woken in an order of their own: if a
@@ -131,18 +133,20 @@ impl core::fmt::Debug for LeastLoaded {
 impl Policy for LeastLoaded {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
         let green = thread.into_green();
-        let gave_way = matches!(how, Readied::Yielded | Readied::Preempted);
-        self.workers.read(seat, |workers| match seat {
-            Some(seat) if gave_way || how == Readied::Arrived => {
-                workers[seat.index()].queue.push(green);
-            }
-            _ => match self.least_loaded(workers) {
+        self.workers.read(seat, |workers| {
+            let own = seat.map(|seat| &workers[seat.index()]);
+            let own = own.filter(|own| match how {
+                Readied::Yielded | Readied::Arrived => true,
+                Readied::Preempted => own.queue.is_empty(),
+                Readied::Spawned | Readied::Woken => false,
+            });
+            match own.or_else(|| self.least_loaded(workers)) {
                 Some(worker) => worker.queue.push(green),
                 None => crate::sys::die("a policy was not told how many processors there are"),
-            },
+            }
         });
         // Who gives way takes one away in exchange: there is no more for others than before.
-        !(seat.is_some() && gave_way)
+        !(seat.is_some() && how == Readied::Yielded)
     }
 
     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {

@@ -6,11 +6,15 @@
 //!
 //! - *Levels.* [`HIGHEST`](super::Priority::HIGHEST) to [`LOW`](super::Priority::LOW); larger values
 //!   count as `LOW`. In each level: first in, first out.
-//! - *Order across processors.* Each says which is its best level that waits. Before it takes a
-//!   thread of its own, a processor looks at what one other, chosen at random, has, and takes that
-//!   if it is better. So a thread of a high priority that waits at a busy processor is found by the
-//!   others within a few of their picks, and nobody has to keep a common queue. Who has nothing at
-//!   all takes from the one that has the best.
+//! - *Order across processors.* Each says what its best thread is: the level, and since when it
+//!   has waited. Before it takes a thread of its own, a processor looks at what one other, chosen
+//!   at random, has, and takes that if the level is better, or if in the same level it has waited
+//!   longer by more than [`SLACK`]. So a thread that waits at a busy processor, or at one that
+//!   the system does not run, is found by the others within a few of their picks, and nobody has to
+//!   keep a common queue. Who has nothing at all takes from one that has the best.
+//! - *Where it waits.* At the processor that made it ready. What comes from outside, and whose time
+//!   slice is over, goes to the shorter of two queues: else hogs would stay where they are, and a
+//!   processor that has more of them gives each less.
 //! - *Aging.* Every [`AGING`]th pick of a processor takes the thread that has waited longest there,
 //!   whatever its level.
 //!
@@ -20,7 +24,7 @@
 //! behind it.
 //!
 //! Invariants:
-//! 1. A worker's `best` and `len` are written under its lock.
+//! 1. A worker's `rank` and `len` are written under its lock.
 //! 2. The array changes under the lock in `readers` only, so nobody is given a thread who is not
 //!    there any more.
 //! 3. Nobody holds two workers' locks, but for the writer, who is alone.
@@ -29,13 +33,17 @@ use super::fifo::Fifo;
 use super::readers::Readers;
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::arch;
-use crate::atomic::{AtomicUsize, Ordering};
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::green::Green;
 use crate::sys::lock::{Guard, Lock};
 
 const LEVELS: usize = 4;
-/// The best level of a worker that has nothing: below all others.
-const NONE: usize = LEVELS;
+/// Above the stamp in a rank: the level.
+const SHIFT: u32 = 61;
+/// The rank of nobody.
+const NONE: u64 = u64::MAX;
+/// About a millisecond, in ticks: for less it does not pay to move a thread.
+const SLACK: u64 = 1 << 21;
 /// One pick of so many takes the oldest thread.
 const AGING: u32 = 16;
 
@@ -62,15 +70,15 @@ const AGING: u32 = 16;
 /// ```
 pub struct Priorities {
     workers: Readers<Box<[Worker]>>,
-    /// Who gets the next thread from outside.
+    /// Whose turn it is to get a thread from outside.
     turn: AtomicUsize,
 }
 
 #[repr(align(128))]
 struct Worker {
     queues: Lock<Queues>,
-    /// The first level in which something waits, or [`NONE`].
-    best: AtomicUsize,
+    /// That of its best thread: the smaller the better.
+    rank: AtomicU64,
     len: AtomicUsize,
 }
 
@@ -81,16 +89,24 @@ struct Queues {
 }
 
 impl Queues {
-    fn best(&self) -> usize {
-        let waits = |level: &Fifo| level.len() != 0;
-        self.levels.iter().position(waits).unwrap_or(NONE)
+    /// The best level with something in it, and since when its first thread has waited.
+    fn best(&self) -> Option<(usize, u64)> {
+        (0..LEVELS).find_map(|level| self.first(level))
     }
 
-    /// The level whose first thread has waited longest, of those that have one.
+    /// The level whose first thread has waited longest.
     fn oldest(&self) -> Option<usize> {
-        let stamp = |level: usize| Some((self.levels[level].first()?.heap.stamp(), level));
-        let (_, level) = (0..LEVELS).filter_map(stamp).min()?;
-        Some(level)
+        let firsts = (0..LEVELS).filter_map(|level| self.first(level));
+        Some(firsts.min_by_key(|first| first.1)?.0)
+    }
+
+    fn first(&self, level: usize) -> Option<(usize, u64)> {
+        Some((level, self.levels[level].first()?.heap.stamp()))
+    }
+
+    fn rank(&self) -> u64 {
+        let rank = |(level, stamp)| (level as u64) << SHIFT | stamp & ((1 << SHIFT) - 1);
+        self.best().map_or(NONE, rank)
     }
 
     /// Counts a pick: is it one for the oldest?
@@ -117,7 +133,7 @@ impl Worker {
                 // Anything but 0.
                 random: 0x9e37_79b9 ^ (index as u32 + 1),
             }),
-            best: AtomicUsize::new(NONE),
+            rank: AtomicU64::new(NONE),
             len: AtomicUsize::new(0),
         }
     }
@@ -140,20 +156,22 @@ impl Worker {
 
     fn take_best(&self) -> Option<Ready> {
         let queues = self.queues.lock();
-        match queues.best() {
-            NONE => None,
-            level => self.take(queues, level),
-        }
+        let (level, _) = queues.best()?;
+        self.take(queues, level)
     }
 
     fn publish(&self, queues: &Queues) {
         let len = queues.levels.iter().map(Fifo::len).sum();
-        self.best.store(queues.best(), Ordering::Relaxed);
+        self.rank.store(queues.rank(), Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
     }
 
-    fn best(&self) -> usize {
-        self.best.load(Ordering::Relaxed)
+    fn rank(&self) -> u64 {
+        self.rank.load(Ordering::Relaxed)
+    }
+
+    fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
     }
 }
 
@@ -164,6 +182,13 @@ impl Priorities {
             workers: Readers::new(Box::new([])),
             turn: AtomicUsize::new(0),
         }
+    }
+
+    /// The shorter of two queues, which change each time.
+    fn shorter<'a>(&self, workers: &'a [Worker]) -> &'a Worker {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let [one, other] = [turn, turn.wrapping_add(1)].map(|turn| &workers[turn % workers.len()]);
+        if other.len() < one.len() { other } else { one }
     }
 }
 
@@ -182,21 +207,23 @@ impl core::fmt::Debug for Priorities {
 impl Policy for Priorities {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
         let green = thread.into_green();
+        let over = how == Readied::Preempted;
         self.workers.read(seat, |workers| {
-            let index = match seat {
-                Some(seat) => seat.index(),
-                None => self.turn.fetch_add(1, Ordering::Relaxed) % workers.len(),
-            };
-            workers[index].push(green);
+            let own = seat.map(|seat| &workers[seat.index()]);
+            match own {
+                // Alone it may as well stay.
+                Some(own) if !over || own.len() == 0 => own.push(green),
+                _ => self.shorter(workers).push(green),
+            }
         });
         // Who gives way takes one away in exchange: there is no more for others than before.
-        !(seat.is_some() && matches!(how, Readied::Yielded | Readied::Preempted))
+        !(seat.is_some() && how == Readied::Yielded)
     }
 
     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
         let found = self.workers.read(Some(seat), |workers| {
             let own = &workers[seat.index()];
-            if own.len.load(Ordering::Relaxed) == 0 {
+            if own.len() == 0 {
                 return None;
             }
             let mut queues = own.queues.lock();
@@ -204,10 +231,10 @@ impl Policy for Priorities {
                 let level = queues.oldest()?;
                 return own.take(queues, level);
             }
-            let best = queues.best();
+            let (level, _) = queues.best()?;
             let other = &workers[queues.random(workers.len())];
-            if best <= other.best() {
-                return (best != NONE).then(|| own.take(queues, best))?;
+            if other.rank().saturating_add(SLACK) >= queues.rank() {
+                return own.take(queues, level);
             }
             drop(queues);
             other.take_best().or_else(|| own.take_best())
@@ -218,8 +245,10 @@ impl Policy for Priorities {
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
         self.workers.read(Some(seat), |workers| {
             let victims = victims.filter_map(|index| workers.get(index));
-            // The first of equals, which is the nearest.
-            victims.min_by_key(|victim| victim.best())?.take_best()
+            // In a level the first of them, which is the nearest.
+            victims
+                .min_by_key(|victim| victim.rank() >> SHIFT)?
+                .take_best()
         })
     }
 
@@ -234,16 +263,15 @@ impl Policy for Priorities {
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
-        let len = |worker: &Worker| worker.len.load(Ordering::Relaxed);
         let len_at = |index: usize| {
             self.workers
-                .read(None, |workers| workers.get(index).map_or(0, len))
+                .read(None, |workers| workers.get(index).map_or(0, Worker::len))
         };
         processor.map_or(0, len_at)
     }
 
     fn has_work_for_others(&self) -> bool {
-        let has = |worker: &Worker| worker.best() != NONE;
+        let has = |worker: &Worker| worker.rank() != NONE;
         self.workers.read(None, |workers| workers.iter().any(has))
     }
 }
