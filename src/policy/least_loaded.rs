@@ -16,6 +16,8 @@
 //!   oldest of another's queue. For a kernel thread may leave its processor, blocked in the kernel,
 //!   with threads in the queue; and those that sleep are woken in an order of their own: if a
 //!   thread is given to one, it may be another one that gets up. So all that is ready concerns all.
+//!   And one pick of [`INTERVAL`] is the oldest of another's queue, each of the others having a turn:
+//!   who was given to a processor that the system does not run is not left to wait for the system.
 //!
 //! Invariant: the queues change their number under the lock in `readers` only. So nobody gives a
 //! thread to a processor that is not there any more.
@@ -29,6 +31,8 @@ use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The seed's example.
 const BATCH: usize = 8;
+/// As often as Go's scheduler looks at its global queue.
+const INTERVAL: usize = 61;
 
 /// A queue per processor; a thread goes to the processor that has the fewest, of a batch that
 /// changes each time.
@@ -57,6 +61,8 @@ struct Worker {
     queue: SharedFifo,
     /// Whether it runs something.
     busy: AtomicBool,
+    /// The seat's holder's count.
+    picks: AtomicUsize,
 }
 
 impl Worker {
@@ -152,7 +158,12 @@ impl Policy for LeastLoaded {
     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
         self.workers.read(Some(seat), |workers| {
             let own = &workers[seat.index()];
-            own.runs(own.take()).map(Next::from)
+            let picks = own.picks.load(Ordering::Relaxed).wrapping_add(1);
+            own.picks.store(picks, Ordering::Relaxed);
+            let others = picks.is_multiple_of(INTERVAL) && !own.queue.is_empty();
+            let other = &workers[(picks / INTERVAL) % workers.len()];
+            let thread = others.then(|| other.take()).flatten();
+            own.runs(thread.or_else(|| own.take())).map(Next::from)
         })
     }
 
