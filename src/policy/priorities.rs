@@ -42,8 +42,8 @@ const LEVELS: usize = 4;
 const SHIFT: u32 = 61;
 /// The rank of nobody.
 const NONE: u64 = u64::MAX;
-/// About a millisecond, in ticks: for less it does not pay to move a thread.
-const SLACK: u64 = 1 << 21;
+/// About a tenth of a millisecond, in ticks: for less it does not pay to move a thread.
+const SLACK: u64 = 1 << 18;
 /// One pick of so many takes the oldest thread.
 const AGING: u32 = 16;
 
