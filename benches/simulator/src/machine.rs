@@ -42,7 +42,7 @@ pub enum Action {
 /// What came out of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Until the last thread had ended.
+    /// Until the last thread had ended, or the workload had done what is counted.
     pub nanoseconds: f64,
     pub operations: u64,
     pub threads: u64,
@@ -76,6 +76,7 @@ struct World<'a> {
     threads: Cell<u64>,
     steals: Cell<u64>,
     wake_ups: Cell<u64>,
+    done_at: Cell<Option<f64>>,
     ended_at: Cell<Option<f64>>,
 }
 
@@ -128,6 +129,7 @@ pub fn simulate(
         threads: Cell::new(first as u64),
         steals: Cell::new(0),
         wake_ups: Cell::new(0),
+        done_at: Cell::new(None),
         ended_at: Cell::new(None),
     };
     engine::run(processors, costs, |index| {
@@ -147,7 +149,11 @@ pub fn simulate(
         }
     }
     Outcome {
-        nanoseconds: world.ended_at.get().expect("it has not ended"),
+        nanoseconds: world
+            .done_at
+            .get()
+            .or(world.ended_at.get())
+            .expect("it has not ended"),
         operations: workload.operations(processors),
         threads: world.threads.get(),
         steals: world.steals.get(),
@@ -396,8 +402,9 @@ impl Processor<'_> {
         engine::spend(nanoseconds * (0.9 + 0.2 * random));
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.world.machines.len()
+    /// What is counted is done; what comes is the end.
+    pub(crate) fn is_done(&self) {
+        self.world.done_at.set(Some(engine::now()));
     }
 
     /// A random number (xorshift; Marsaglia 2003).
