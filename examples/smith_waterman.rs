@@ -82,9 +82,7 @@ fn align_in_blocks(a: &Arc<Vec<u8>>, b: &Arc<Vec<u8>>, size: usize) -> i32 {
     }
     // A block knows the best of all that it depends on, and the last one depends on all.
     let last = above.last().expect("a matrix has a block");
-    last.get()
-        .unwrap_or_else(|failure| panic!("{failure}"))
-        .best
+    last.get().expect("no block panics").best
 }
 
 /// Random bases, the same each time.
@@ -97,19 +95,14 @@ fn dna(length: usize, mut seed: u64) -> Arc<Vec<u8>> {
 }
 
 fn main() {
-    let mut arguments = std::env::args()
-        .skip(1)
-        .map(|argument| match argument.parse() {
-            Ok(number) if number > 0 => number,
-            _ => {
-                eprintln!(
-                    "smith_waterman [LENGTH [SIZE OF A BLOCK]]: '{argument}' is no such number"
-                );
-                std::process::exit(2);
-            }
-        });
-    let length: usize = arguments.next().unwrap_or(8_000);
-    let size: usize = arguments.next().unwrap_or(400);
+    let argument = |position, default| match std::env::args().nth(position) {
+        None => default,
+        Some(given) => given.parse().ok().filter(|&n| n > 0).unwrap_or_else(|| {
+            eprintln!("smith_waterman [LENGTH [SIZE OF A BLOCK]]: '{given}' is neither");
+            std::process::exit(2)
+        }),
+    };
+    let (length, size): (usize, usize) = (argument(1, 8_000), argument(2, 400));
     let (a, b) = (dna(length, 1), dna(length, 2));
 
     let start = Instant::now();

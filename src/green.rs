@@ -49,6 +49,8 @@ pub(crate) struct Green {
     pub(crate) context: Context,
     /// The next thread in an intrusive queue, or the one that it hands over to.
     pub(crate) next: Cell<Option<&'static Green>>,
+    /// It is an arrival (`sched::outbox`).
+    pub(crate) arrived: Cell<bool>,
 
     // What waiting and the edges touch.
     pub(crate) cluster: Cell<Option<&'static Cluster>>,
@@ -177,6 +179,7 @@ impl Green {
                 machine: AtomicPtr::new(core::ptr::null_mut()),
                 context: Context::new(),
                 next: Cell::new(None),
+                arrived: Cell::new(false),
                 cluster: Cell::new(None),
                 shared: AtomicPtr::new(core::ptr::null_mut()),
                 waiter: Cell::new(core::ptr::null()),

@@ -441,3 +441,27 @@ fn runtimes() {
     );
     runtime.shutdown();
 }
+
+/// A forked child has its parent's threads no more, and goes on all the same.
+#[test]
+fn forked() {
+    let _w = watchdog("forked");
+    both(|| {
+        let (open, start) = gate();
+        let busy = call(&start, |one| assert_eq!(*one, 1));
+        // SAFETY: the child leaves by `_exit`.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let six = call((), |()| 6);
+            let right = call((&six, value(7)), |(a, b)| a * b).get() == Ok(&42);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(if right { 42 } else { 1 }) };
+        }
+        open.send(1).unwrap();
+        assert!(busy.get().is_ok());
+        let mut status = 0;
+        // SAFETY: a valid place.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        assert_eq!(libc::WEXITSTATUS(status), 42, "status {status}");
+    });
+}

@@ -9,8 +9,9 @@ mod support;
 
 use greenthread::coroutine::{Coroutine, CoroutineResult, Yielder};
 use greenthread::runtime::Runtime;
+use greenthread::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use support::*;
 

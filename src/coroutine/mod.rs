@@ -66,6 +66,21 @@ use self::turns::{Called, Caller, News, Order};
 use crate::thread::{self, JoinHandle};
 
 /// What [`Coroutine::resume`] brings.
+///
+/// ```
+/// use greenthread::coroutine::{Coroutine, CoroutineResult::{Return, Yield}};
+/// let mut countdown = Coroutine::new(|yielder, ()| {
+///     (1..=3).rev().for_each(|number| yielder.suspend(number));
+///     "lift-off"
+/// });
+/// let last = loop {
+///     match countdown.resume(()) {
+///         Yield(number) => println!("{number}"),
+///         Return(last) => break last,
+///     }
+/// };
+/// assert_eq!(last, "lift-off");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CoroutineResult<Yield, Return> {
     /// The coroutine has suspended itself with this value.
@@ -275,7 +290,21 @@ impl<Input, Yield, Return> fmt::Debug for Coroutine<Input, Yield, Return> {
     }
 }
 
-/// A coroutine's own side: with this it suspends itself. It stays in the coroutine.
+/// A coroutine's own side: with this it suspends itself, from as many calls deep as it likes. It
+/// stays in the coroutine.
+///
+/// ```
+/// use greenthread::coroutine::{Coroutine, Yielder};
+/// fn moves(n: u32, from: char, by: char, to: char, yielder: &Yielder<(), (char, char)>) {
+///     if n > 0 {
+///         moves(n - 1, from, to, by, yielder);
+///         yielder.suspend((from, to));
+///         moves(n - 1, by, from, to, yielder);
+///     }
+/// }
+/// let hanoi = Coroutine::new(|yielder, ()| moves(10, 'a', 'b', 'c', yielder));
+/// assert_eq!(hanoi.count(), 1023);
+/// ```
 pub struct Yielder<Input, Yield>(Called<Input, Yield>);
 
 impl<Input, Yield> Yielder<Input, Yield> {

@@ -33,7 +33,7 @@
 //!   But they need not: a function that returns a further `Value` is [flattened](Value::flatten).
 //! - **Threads are shared.** A green thread runs one node after the other, so a node may find what
 //!   an earlier one has left in a thread-local, or in the token of `park`.
-//! - **Memory**, of a node that waits for one input with a value of a word: about 150 bytes, and 48
+//! - **Memory**, of a node that waits for one input with a value of a word: about 150 bytes, and 40
 //!   for each further input; 64 when it is resolved, as long as somebody has the handle. (A parked
 //!   green thread has two pages.) Neither deep nor wide graphs need stack.
 //! - In kernel-thread mode as many kernel threads run nodes as there are processors, and more only

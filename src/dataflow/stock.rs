@@ -18,6 +18,7 @@
 //! 2. A stock that is not empty and not locked is `followed`, unless no thread could be spawned; it
 //!    is then, as soon as somebody adds or takes.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
@@ -25,14 +26,18 @@ use std::sync::Arc;
 
 use super::task::Ready;
 use super::turn::Turn;
+use crate::sched::fork;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::thread::Builder;
 
 /// So many are added under one lock.
 const FEW: usize = 64;
 
-#[derive(Default)]
-struct Stock(Mutex<Content>);
+struct Stock {
+    content: Mutex<Content>,
+    /// Of a process that was forked. Its followers are there; its parent's are not.
+    in_child: bool,
+}
 
 #[derive(Default)]
 struct Content {
@@ -43,12 +48,19 @@ struct Content {
 }
 
 thread_local! {
-    static OWN: Arc<Stock> = Arc::default();
+    static OWN: RefCell<Arc<Stock>> = RefCell::new(Stock::new());
 }
 
 /// This thread's. A thread that is about to end has a new one each time.
 fn own() -> Arc<Stock> {
-    OWN.try_with(Arc::clone).unwrap_or_default()
+    let found = OWN.try_with(|own| {
+        if own.borrow().in_child != fork::is_child() {
+            // What the parent's has is run there.
+            mem::forget(own.replace(Stock::new()));
+        }
+        own.borrow().clone()
+    });
+    found.unwrap_or_else(|_| Stock::new())
 }
 
 /// Adds to the stock of this thread what has become ready here.
@@ -72,8 +84,15 @@ fn follow(leader: &Arc<Stock>) {
 }
 
 impl Stock {
+    fn new() -> Arc<Stock> {
+        Arc::new(Stock {
+            content: Mutex::default(),
+            in_child: fork::is_child(),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Content> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(self: &Arc<Self>, ready: impl IntoIterator<Item = Ready>) -> io::Result<()> {

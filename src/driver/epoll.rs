@@ -13,14 +13,15 @@
 //! 2. `watched` counts registered descriptors: while it is 0 nothing can come.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
 use super::record::Record;
-use super::{Direction, Driver, Kind, Limit, Source, would_block};
+use super::{Direction, Driver, Kind, Limit, Source, Transfer, would_block};
 use crate::arch;
 use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::policy::fifo::Fifo;
+use crate::sched::outbox;
 use crate::sys::clock;
 use crate::sys::epoll::{self, BELL, Event};
 use crate::wait::queue::Waited;
@@ -28,6 +29,9 @@ use crate::wait::queue::Waited;
 /// Events collected by one call. What their threads touch, in the kernel too, must fit into a
 /// processor's own cache: with 128 at once, a request among 10,000 connections cost a tenth more.
 pub(crate) const BATCH: usize = 32;
+
+/// Sends of more bytes than this gain nothing by going together, and would hold others up.
+const LITTLE: usize = 4096;
 
 const BOTH: i32 =
     libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET;
@@ -55,6 +59,23 @@ impl Driver for Epoll {
             Waited::TimedOut => Err(would_block()),
             Waited::Refused | Waited::Woken(_) => Ok(()),
         }
+    }
+
+    /// Sends of many threads by one system call, where there are many.
+    unsafe fn try_together(
+        &self,
+        source: &Source,
+        transfer: &mut Transfer<'_>,
+        flags: i32,
+    ) -> Option<io::Result<usize>> {
+        match transfer {
+            Transfer::Send(bytes) if bytes.len() <= LITTLE => {}
+            _ => return None,
+        }
+        let entry = || transfer.entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
+        // SAFETY: the bytes are borrowed until this returns; the flag says that it does not wait.
+        let result = unsafe { outbox::perform(entry) }?;
+        Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
     }
 
     fn end_waits(&self, source: &Source) {

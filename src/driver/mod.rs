@@ -30,6 +30,7 @@ use self::epoll::Epoll;
 pub(crate) use self::source::{Source, closed};
 pub(crate) use self::transfer::Transfer;
 use self::uring::Uring;
+pub(crate) use self::uring::batch;
 use crate::current;
 use crate::green::Green;
 
@@ -79,6 +80,20 @@ pub(crate) trait Driver: Send + Sync {
         unsafe { source.transfer_when_ready(self, transfer, flags, limit) }
     }
 
+    /// Tries a transfer together with those of other threads, without waiting for the descriptor.
+    /// `None`: there are none, or it cannot; the caller is to make the call.
+    ///
+    /// # Safety
+    /// The same.
+    unsafe fn try_together(
+        &self,
+        _source: &Source,
+        _transfer: &mut Transfer<'_>,
+        _flags: i32,
+    ) -> Option<io::Result<usize>> {
+        None
+    }
+
     /// Ends what waits for `source`, which is closed.
     fn end_waits(&self, source: &Source);
 }
@@ -105,7 +120,7 @@ pub(crate) fn choose(asked: Option<Kind>) -> &'static dyn Driver {
 /// Whether the ring does what would block the calling thread on a file: unless its cluster was
 /// asked to use epoll, which cannot.
 fn has_ring_for_files() -> bool {
-    let allows = |green: &Green| green.cluster().config.driver != Some(Kind::Epoll);
+    let allows = |green: &Green| green.cluster().config.allows_rings();
     current::green().is_some_and(allows) && uring::available()
 }
 

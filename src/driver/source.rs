@@ -187,8 +187,15 @@ impl Source {
         let direction = transfer.direction();
         let transfer = RefCell::new(transfer);
         let call = || {
+            let mut transfer = transfer.borrow_mut();
             // SAFETY: the caller's promise.
-            unsafe { transfer.borrow_mut().try_now(self.as_raw_fd(), flags) }
+            unsafe {
+                let answer = match limit {
+                    Limit::DontWait => None,
+                    _ => driver.try_together(self, &mut transfer, flags),
+                };
+                answer.unwrap_or_else(|| transfer.try_now(self.as_raw_fd(), flags))
+            }
         };
         let emptied = |&count: &usize| self.is_stream && transfer.borrow().empties(flags, count);
         self.attempt(driver, direction, limit, call, emptied)

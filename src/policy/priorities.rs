@@ -14,9 +14,10 @@
 //! - *Aging.* Every [`AGING`]th pick of a processor takes the thread that has waited longest there,
 //!   whatever its level.
 //!
-//! Bound: a thread that waits at a processor together with n others runs after at most AGING × (n +
-//! 1) more picks of that processor. For nobody who comes later has waited longer, so every aging
-//! pick takes the thread or one of those n; and those it takes go, if they come back, behind it.
+//! Bound: a thread that waits at a processor together with n others runs after at most
+//! (n + 1) × AGING more picks of that processor. For nobody who comes later has waited longer, so
+//! every aging pick takes the thread or one of those n; and those it takes go, if they come back,
+//! behind it.
 //!
 //! Invariants:
 //! 1. A worker's `best` and `len` are written under its lock.

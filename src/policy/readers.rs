@@ -72,17 +72,20 @@ impl<T> Readers<T> {
                 down();
                 result
             }
-            None => {
-                let _off = current::preemption_off();
-                let down = || _ = self.others.fetch_sub(1, Ordering::Release);
-                let up = || _ = self.others.fetch_add(1, Ordering::Relaxed);
-                self.announce(up, down);
-                // SAFETY: as above.
-                let result = look(unsafe { &*self.value.get() });
-                down();
-                result
-            }
+            None => self.read_without_seat(look),
         }
+    }
+
+    #[inline(never)]
+    fn read_without_seat<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        let _off = current::preemption_off();
+        let down = || _ = self.others.fetch_sub(1, Ordering::Release);
+        let up = || _ = self.others.fetch_add(1, Ordering::Relaxed);
+        self.announce(up, down);
+        // SAFETY: no writer writes before this reader's count is taken back.
+        let result = look(unsafe { &*self.value.get() });
+        down();
+        result
     }
 
     #[inline(always)]

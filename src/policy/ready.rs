@@ -25,6 +25,11 @@ impl Ready {
         green
     }
 
+    #[inline(always)]
+    pub(crate) fn green(&self) -> &'static Green {
+        self.0
+    }
+
     /// The thread's priority: see [`Builder::priority`](crate::Builder::priority).
     pub fn priority(&self) -> Priority {
         // Relaxed: the thread wrote it before it came into a queue.

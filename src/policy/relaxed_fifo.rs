@@ -11,8 +11,9 @@
 //! - *Stamps.* A thread gets the time when it comes into its lane. Taking the older of two lanes
 //!   evens out what random pushes make uneven; without it, lanes would drift apart for ever.
 //! - *Hints.* A bit for each lane says whether anything is in it. A loaded system does not look at
-//!   the bits and hardly ever changes one: two lanes at random will do. Only who finds both empty
-//!   looks, and chooses two among those with something in them.
+//!   the bits and hardly ever changes one: two lanes at random will do. Only who finds one of the
+//!   two empty looks, and takes the oldest of up to [`FEW`] that are not. So where few threads
+//!   wait, the order is nearly strict.
 //!
 //! Fairness, as the proposal defines it: let X wait. The odds that Y is run N times before X fall
 //! exponentially in N. For each time, X's lane is one of the two chosen with some probability p
@@ -43,6 +44,8 @@ use crate::sys::table::Table;
 const LANES: usize = 4;
 /// So many lanes are tried for one that nobody is at.
 const TRIES: usize = 3;
+/// So many stamps are compared where few lanes are used.
+const FEW: usize = 4;
 /// The stamp of an empty lane.
 const EMPTY: u64 = u64::MAX;
 
@@ -149,40 +152,42 @@ impl Lanes {
 
     fn pop(&self, random: impl Fn() -> u64) -> Option<&'static Green> {
         let roll = random();
-        let choose = |random| below(self.lanes.len(), random);
-        let [one, other] = [roll as u32, (roll >> 32) as u32].map(choose);
-        let mut found = self.take_older(one, other);
+        let [one, other] = [roll as u32, (roll >> 32) as u32].map(|r| below(self.lanes.len(), r));
+        let [mine, others] = [one, other].map(|index| self.oldest(index));
+        let mut found = None;
+        if mine != EMPTY && others != EMPTY {
+            found = self.take(if others < mine { other } else { one });
+        }
         while found.is_none() {
-            let roll = random();
-            let one = self.any_used(roll as u32)?;
-            let other = self.any_used((roll >> 32) as u32)?;
             // None: others were faster.
-            found = self.take_older(one, other);
+            found = self.take(self.oldest_used(random())?);
         }
         found
     }
 
-    /// One of the lanes whose bits are set: any of those of one word, the words having a turn at
-    /// random.
-    fn any_used(&self, random: u32) -> Option<usize> {
+    /// The lane that has waited longest, of up to [`FEW`] whose bits are set. Which word and which
+    /// bits of it are looked at first is random.
+    fn oldest_used(&self, random: u64) -> Option<usize> {
         let words = self.used.len();
-        let first = below(words, random);
+        let first = below(words, random as u32);
+        let rotation = (random >> 32) as u32 % 64;
         (first..words).chain(0..first).find_map(|word| {
             let mut bits = self.used[word].0.load(Ordering::Relaxed);
-            // Other bits of the number than those that chose the word.
-            for _ in 0..random % bits.count_ones().max(1) {
+            bits = bits.rotate_right(rotation);
+            let used = core::iter::from_fn(|| {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
                 bits &= bits - 1;
-            }
-            (bits != 0).then(|| word * 64 + bits.trailing_zeros() as usize)
+                Some(word * 64 + ((bit + rotation) % 64) as usize)
+            });
+            used.take(FEW).min_by_key(|&index| self.oldest(index))
         })
     }
 
-    fn take_older(&self, one: usize, other: usize) -> Option<&'static Green> {
-        let [oldest, others] = [one, other].map(|i| self.lanes[i].oldest.load(Ordering::Relaxed));
-        let index = if others < oldest { other } else { one };
-        if oldest.min(others) == EMPTY {
-            return None;
-        }
+    fn oldest(&self, index: usize) -> u64 {
+        self.lanes[index].oldest.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, index: usize) -> Option<&'static Green> {
         let mut list = self.lanes[index].list.lock();
         let green = list.pop()?;
         self.publish(index, &list);

@@ -14,7 +14,9 @@
 //! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own: no
 //!   atomic instruction, which would be a third of the cost of a switch. While anybody has nothing
 //!   to do, the round is moved to the local queue at every turn, where it can be stolen. Every
-//!   [`ROUND_TURNS`]th turn is the local queue's.
+//!   [`ROUND_TURNS`]th turn is the local queue's. Who is preempted before a round joins it. Now and
+//!   then one goes by way of the global queue: so threads change processors, and none has more turns
+//!   for long because fewer others yield where it is.
 //! - *Stealing.* Half of a victim's queue; its next slot only on the last pass, for its owner is
 //!   about to run it.
 //!
@@ -34,6 +36,9 @@ use crate::green::Green;
 use crate::sys::table::Table;
 
 const GLOBAL_INTERVAL: u32 = 61;
+/// At which of these picks a thread that yields changes queues. Not at that which takes one from
+/// there.
+const MIX: u32 = GLOBAL_INTERVAL / 2;
 const NEXT_IN_A_ROW: u32 = 3;
 const ROUND_TURNS: u32 = 4;
 
@@ -253,7 +258,18 @@ impl Policy for WorkStealing {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
         // SAFETY, of the calls below: who has the seat holds it.
         match (seat.map(|seat| self.locals.get(seat.index())), how) {
+            (Some(local), Readied::Yielded) if local.picks.get() % GLOBAL_INTERVAL == MIX => {
+                self.global.push(thread.into_green());
+                false
+            }
             (Some(local), Readied::Yielded | Readied::Arrived) => {
+                // SAFETY: see above; the round is the seat's holder's.
+                unsafe { local.with_round(|round| round.push(thread.into_green())) };
+                false
+            }
+            // Behind all that waited while it went on: from the global queue it could come back before
+            // them.
+            (Some(local), Readied::Preempted) if local.round_len.load(Ordering::Relaxed) != 0 => {
                 // SAFETY: see above; the round is the seat's holder's.
                 unsafe { local.with_round(|round| round.push(thread.into_green())) };
                 false

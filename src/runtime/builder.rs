@@ -4,11 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use super::choice::{Asked, Choice};
-use super::config::{self, MAX_PROCESSORS, invalid};
+use super::config::{self, invalid};
 use super::{Backend, Driver, KernelBackend, Mode, Runtime, prepare};
 use crate::policy::Policy;
 use crate::sched::machine;
-use crate::sched::{Cluster, Config, Ideas, fork, interpose, preempt};
+use crate::sched::{Cluster, Config, Ideas, fork, interpose, preempt, resize};
 use crate::thread::builder::check_stack_size;
 
 const DEFAULT_STACK_SIZE: usize = 1 << 20;
@@ -56,7 +56,8 @@ impl Builder {
     }
 
     /// How many threads run at once: 1 to 4096. Default: the CPUs that this process may use, by
-    /// affinity and cgroup quota.
+    /// affinity and cgroup quota; when these change while the runtime is at work, it follows within
+    /// a second or so. [`Runtime::set_processors`] changes the number later.
     pub fn processors(mut self, count: usize) -> Builder {
         self.processors = Some(count);
         self
@@ -164,20 +165,11 @@ impl Builder {
             Some(text) => Asked::named(text)?,
             None => config::policy()?,
         };
-        let processors = match self.processors {
-            Some(count) if (1..=MAX_PROCESSORS).contains(&count) => count,
-            Some(count) => {
-                return Err(invalid(format!(
-                    "{count} processors: accepted are 1 to {MAX_PROCESSORS}"
-                )));
-            }
-            None => match config::processors()? {
-                Some(count) => count,
-                None => std::thread::available_parallelism()?
-                    .get()
-                    .min(MAX_PROCESSORS),
-            },
+        let named = match self.processors {
+            Some(count) => resize::check(count, None).map(|()| Some(count))?,
+            None => config::processors()?,
         };
+        let processors = named.unwrap_or_else(resize::default_size);
         let asked_stack = match self.stack_size {
             Some(size) => check_stack_size(size).map(|()| Some(size))?,
             None => config::stack_size()?,
@@ -246,6 +238,7 @@ impl Builder {
                 };
                 let config = Config {
                     processors,
+                    follows_quota: named.is_none(),
                     stack_size,
                     time_slice,
                     signal,

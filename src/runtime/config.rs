@@ -4,11 +4,9 @@
 use std::io;
 
 use super::{Driver, Mode, choice};
+use crate::sched::resize::MAX as MAX_PROCESSORS;
 use crate::sys::signal;
 use crate::thread::builder::check_stack_size;
-
-/// More processors than any machine has.
-pub(super) const MAX_PROCESSORS: usize = 4096;
 
 /// The value of `variable`, read by `read`; an error names both and what is `accepted`.
 fn read<T>(

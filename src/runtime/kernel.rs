@@ -9,7 +9,8 @@ static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
 
 pub(crate) struct KernelBackend {
     pub(crate) stack_size: Option<usize>,
-    pub(crate) processors: usize,
+    /// Remembered, and nothing else.
+    pub(crate) processors: AtomicUsize,
     pub(crate) spawns: AtomicU64,
     pub(crate) live: AtomicUsize,
     closing: AtomicBool,
@@ -21,7 +22,7 @@ impl KernelBackend {
     pub(crate) fn start(stack_size: Option<usize>, processors: usize) -> &'static KernelBackend {
         Box::leak(Box::new(KernelBackend {
             stack_size,
-            processors,
+            processors: AtomicUsize::new(processors),
             spawns: AtomicU64::new(0),
             live: AtomicUsize::new(0),
             closing: AtomicBool::new(false),

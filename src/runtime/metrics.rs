@@ -2,7 +2,7 @@
 
 use super::KernelBackend;
 use crate::atomic::Ordering;
-use crate::sched::Cluster;
+use crate::sched::{Cluster, Counter, Processor};
 
 /// Figures of a runtime: counts since its start, and what is so now.
 ///
@@ -35,7 +35,10 @@ pub struct Metrics {
     pub parked_kernel_threads: usize,
     /// Ready threads that wait in the global queue.
     pub global_queue_len: usize,
-    /// Figures of each processor.
+    /// Figures of each processor; those that are to go ([`Runtime::set_processors`]) and still run a
+    /// thread are the last.
+    ///
+    /// [`Runtime::set_processors`]: super::Runtime::set_processors
     pub processors: Vec<ProcessorMetrics>,
 }
 
@@ -51,16 +54,15 @@ pub struct ProcessorMetrics {
 
 impl Metrics {
     pub(super) fn of_cluster(cluster: &'static Cluster) -> Metrics {
-        let processors = cluster.processors();
+        let sum = |count: fn(&Processor) -> &Counter| {
+            cluster.processors().map(|p| count(p).get()).sum::<u64>()
+        };
         Metrics {
-            switches: processors.iter().map(|p| p.switches.get()).sum::<u64>()
-                + cluster.detached_switches.get(),
-            steals: processors.iter().map(|p| p.steals.get()).sum(),
-            preemptions: processors.iter().map(|p| p.preemptions.get()).sum::<u64>()
-                + cluster.detached_preemptions.get(),
+            switches: sum(|p| &p.switches) + cluster.detached_switches.get(),
+            steals: sum(|p| &p.steals),
+            preemptions: sum(|p| &p.preemptions) + cluster.detached_preemptions.get(),
             hand_offs: cluster.hand_offs.get(),
-            spawns: processors.iter().map(|p| p.spawns.get()).sum::<u64>()
-                + cluster.spawned_outside.get(),
+            spawns: sum(|p| &p.spawns) + cluster.spawned_outside.get(),
             wake_ups: cluster.wake_ups.get(),
             live_threads: cluster.live(),
             kernel_threads: cluster.machines.load(Ordering::Relaxed),
@@ -69,8 +71,9 @@ impl Metrics {
                 cluster.spare_count()
             },
             global_queue_len: cluster.policy.len(None),
-            processors: processors
-                .iter()
+            processors: cluster
+                .processors()
+                .filter(|p| !p.is_retired())
                 .map(|p| ProcessorMetrics {
                     queue_len: cluster.policy.len(Some(p.index)),
                     switches: p.switches.get(),
@@ -85,7 +88,10 @@ impl Metrics {
             spawns: backend.spawns.load(Ordering::Relaxed),
             live_threads: live,
             kernel_threads: live,
-            processors: vec![ProcessorMetrics::default(); backend.processors],
+            processors: vec![
+                ProcessorMetrics::default();
+                backend.processors.load(Ordering::Relaxed)
+            ],
             ..Metrics::default()
         }
     }

@@ -17,7 +17,8 @@ use std::sync::{Mutex, OnceLock};
 pub use self::builder::Builder;
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{Metrics, ProcessorMetrics};
-use crate::sched::{self, Cluster};
+use crate::atomic::Ordering;
+use crate::sched::{self, Cluster, resize};
 use crate::thread::{self, JoinHandle};
 use crate::{current, driver, stack, tls};
 
@@ -39,7 +40,8 @@ pub enum Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Driver {
     /// Calls are tried first, and epoll says when to try again. Asked for by name, it also means
-    /// that files are read and written by calls that block, announced as such.
+    /// that io_uring is not used at all: files are read and written by calls that block, announced
+    /// as such, and sends of several threads do not go together.
     Epoll,
     /// What would block is an operation of io_uring. Where the kernel has no io_uring, or forbids
     /// it, this is the same as [`Driver::Epoll`].
@@ -81,6 +83,9 @@ pub struct Runtime {
     backend: Backend,
 }
 
+/// The default runtime.
+static GLOBAL: OnceLock<Runtime> = OnceLock::new();
+
 impl Runtime {
     /// Starts a runtime with the knobs' defaults: see [`Builder`].
     ///
@@ -108,7 +113,6 @@ impl Runtime {
     }
 
     fn try_global() -> io::Result<&'static Runtime> {
-        static GLOBAL: OnceLock<Runtime> = OnceLock::new();
         static STARTING: Mutex<()> = Mutex::new(());
         if let Some(runtime) = GLOBAL.get() {
             return Ok(runtime);
@@ -134,6 +138,14 @@ impl Runtime {
         }
     }
 
+    /// What runs this runtime's threads; in a forked child, what is there instead.
+    fn backend_or_child(&self) -> Backend {
+        match sched::fork::is_child() {
+            true => Backend::Kernel(KernelBackend::of_forked_child()),
+            false => self.backend,
+        }
+    }
+
     /// Starts a thread on this runtime.
     ///
     /// # Panics
@@ -143,11 +155,7 @@ impl Runtime {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let backend = match sched::fork::is_child() {
-            true => Backend::Kernel(KernelBackend::of_forked_child()),
-            false => self.backend,
-        };
-        match thread::Builder::new().spawn_on(backend, f) {
+        match thread::Builder::new().spawn_on(self.backend_or_child(), f) {
             Ok(handle) => handle,
             Err(error) => panic!("failed to spawn thread: {error}"),
         }
@@ -163,9 +171,57 @@ impl Runtime {
 
     /// How many of its threads run at once. In kernel-thread mode: as many as there are CPUs.
     pub fn processors(&self) -> usize {
-        match self.backend {
-            Backend::Green(cluster) => cluster.processors().len(),
-            Backend::Kernel(backend) => backend.processors,
+        match self.backend_or_child() {
+            Backend::Green(cluster) => cluster.active(),
+            Backend::Kernel(backend) => backend.processors.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Changes how many of its threads run at once, while they run: 1 to 4096, and fewer than there
+    /// may be kernel threads. From then on the number no longer follows the quota of CPU time.
+    ///
+    /// When this returns, so many run if so many are ready. If there are to be fewer than before,
+    /// threads that run on the others go on until they block, give way, or have used their time
+    /// slice up; nobody waits for them here. [`Metrics::processors`] shows those that are left. In
+    /// kernel-thread mode the number is only remembered.
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    /// let runtime = Runtime::builder().processors(1).build()?;
+    /// let worker = runtime.spawn(|| (1..=20).product::<u64>());
+    /// runtime.set_processors(4)?;
+    /// assert_eq!(runtime.processors(), 4);
+    /// runtime.set_processors(2)?;
+    /// assert_eq!(worker.join().unwrap(), 2_432_902_008_176_640_000);
+    /// assert!(runtime.set_processors(0).is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput`, naming the number and what is accepted.
+    pub fn set_processors(&self, count: usize) -> io::Result<()> {
+        match self.backend_or_child() {
+            Backend::Green(cluster) => {
+                resize::check(count, Some(cluster.config.max_kernel_threads))?;
+                cluster.wish(count);
+            }
+            Backend::Kernel(backend) => {
+                resize::check(count, None)?;
+                backend.processors.store(count, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many threads run at once where the caller is: on its own runtime, or on the default one,
+    /// which need not have been started.
+    pub(crate) fn parallelism_here() -> io::Result<usize> {
+        if let Some(green) = current::green() {
+            return Ok(green.cluster().active());
+        }
+        match GLOBAL.get() {
+            Some(runtime) => Ok(runtime.processors()),
+            None => Ok(config::processors()?.unwrap_or_else(resize::default_size)),
         }
     }
 

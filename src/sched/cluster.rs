@@ -2,35 +2,42 @@
 //!
 //! Its control block (a few KiB) is never freed: a green thread, a late signal or a waker may hold
 //! a reference without counting it. Starting one allocates; nothing after that does, but for what
-//! the recruiter makes.
+//! the recruiter makes: machines, and records of more processors (`resize`).
 
-use core::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-use crate::atomic::{
-    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
-};
+use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::driver::{self, Driver};
 use crate::policy::Policy;
 use crate::sched::idle::IdleWord;
-use crate::sched::processor::Counter;
-use crate::sched::{Machine, Processor, guest::Guest, idlers::Idlers, recruiter, sysmon};
+use crate::sched::resize::Size;
+use crate::sched::{Counter, Machine, Processor, guest::Guest, idlers::Idlers, recruiter, sysmon};
 use crate::sys::kernel_thread;
 use crate::sys::lock::Lock;
 use crate::sys::signal::{self, Mask};
+use crate::sys::table::Table;
 use crate::wait::Waiter;
 
 /// What a cluster is made with; checked by `runtime::Builder`.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) processors: usize,
+    /// Their number follows the CPUs that the process may use.
+    pub(crate) follows_quota: bool,
     pub(crate) stack_size: usize,
     pub(crate) time_slice: Duration,
     pub(crate) signal: i32,
     pub(crate) max_kernel_threads: usize,
     pub(crate) driver: Option<driver::Kind>,
     pub(crate) ideas: Ideas,
+}
+
+impl Config {
+    /// Whether io_uring may be used, for what it does better.
+    pub(crate) fn allows_rings(&self) -> bool {
+        self.driver != Some(driver::Kind::Epoll)
+    }
 }
 
 /// What the scheduler does besides its policy, each of which can be switched off.
@@ -53,8 +60,9 @@ pub(crate) struct Cluster {
     pub(crate) config: Config,
     pub(crate) policy: &'static dyn Policy,
     pub(crate) driver: &'static dyn Driver,
-    processors: AtomicPtr<Processor>,
-    /// How many processors sleep and how many search.
+    pub(super) table: Table<Processor>,
+    pub(super) size: Size,
+    /// How many processors sleep, are awake, and search.
     pub(crate) idle: IdleWord,
     /// Which processors sleep, and which machines have none.
     pub(crate) idlers: Lock<Idlers>,
@@ -80,13 +88,7 @@ pub(crate) struct Cluster {
     pub(crate) wake_ups: Counter,
     pub(crate) detached_preemptions: Counter,
     pub(crate) detached_switches: Counter,
-    threads: Cell<usize>,
 }
-
-// SAFETY: the only cell is written while the cluster is made.
-unsafe impl Sync for Cluster {}
-// SAFETY: as above.
-unsafe impl Send for Cluster {}
 
 impl Cluster {
     /// Starts a cluster: its monitor, its recruiter and its first machine run when this returns.
@@ -97,7 +99,6 @@ impl Cluster {
         is_guest: bool,
     ) -> io::Result<&'static Cluster> {
         crate::sys::topology::discover();
-        policy.resize(config.processors);
         let policy: &'static dyn Policy = Box::leak(policy);
         let guest: Option<&'static Guest> =
             is_guest.then(|| &*Box::leak(Box::new(Guest::new(policy))));
@@ -105,8 +106,9 @@ impl Cluster {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             policy,
             driver: driver::choose(config.driver),
-            processors: AtomicPtr::new(core::ptr::null_mut()),
-            idle: IdleWord::new(),
+            table: Table::new(),
+            size: Size::new(config.follows_quota),
+            idle: IdleWord::new(0),
             idlers: Lock::new(Idlers::new()),
             base_mask: signal::mask() & !signal::bit(config.signal),
             recruiter: recruiter::Office::new(),
@@ -123,44 +125,39 @@ impl Cluster {
             wake_ups: Counter::new(),
             detached_preemptions: Counter::new(),
             detached_switches: Counter::new(),
-            threads: Cell::new(config.processors),
             config,
         }));
         if let Some(guest) = guest {
             guest.move_in(cluster);
         }
-        let processors: Vec<Processor> = (0..cluster.config.processors)
-            .map(|i| Processor::new(i, cluster))
-            .collect();
-        cluster.processors.store(
-            Box::leak(processors.into_boxed_slice()).as_mut_ptr(),
-            Ordering::Release,
-        );
-        cluster.all_idle();
+        cluster.resize(cluster.config.processors);
         recruiter::recruit(cluster)?;
         recruiter::open(cluster)?;
         sysmon::post(cluster)?;
         Ok(cluster)
     }
 
-    #[inline(always)]
-    pub(crate) fn processors(&self) -> &'static [Processor] {
-        // SAFETY: a leaked slice of that length, stored before the cluster was shared.
-        unsafe {
-            core::slice::from_raw_parts(self.processors.load(Ordering::Relaxed), self.threads.get())
-        }
+    /// Every processor that there has been, the active ones first.
+    #[inline]
+    pub(crate) fn processors(&self) -> impl Iterator<Item = &Processor> {
+        self.table.iter()
+    }
+
+    /// The processor with this index.
+    pub(crate) fn processor(&self, index: usize) -> &Processor {
+        self.table.get(index)
     }
 
     /// Whether any thread is ready and not running.
     pub(crate) fn has_work(&self) -> bool {
-        let waits_at = |p: &Processor| self.policy.len(Some(p.index)) != 0;
-        self.policy.len(None) != 0 || self.processors().iter().any(waits_at)
+        let waits_at = |p: &Processor| !p.is_retired() && self.policy.len(Some(p.index)) != 0;
+        self.policy.len(None) != 0 || self.processors().any(waits_at)
     }
 
     /// How many processors may search at once: half of them.
     #[inline]
     pub(crate) fn search_limit(&self) -> u32 {
-        self.processors().len().div_ceil(2) as u32
+        self.active().div_ceil(2) as u32
     }
 
     /// The machines of this cluster, on whatever they are.
@@ -174,10 +171,7 @@ impl Cluster {
     /// no thread lived.
     pub(crate) fn live(&self) -> usize {
         let sum = |count: fn(&Processor) -> &Counter| {
-            self.processors()
-                .iter()
-                .map(|p| count(p).get())
-                .sum::<u64>()
+            self.processors().map(|p| count(p).get()).sum::<u64>()
         };
         let ended = sum(|p| &p.ended) + self.ended_outside.get();
         // Acquire: whoever sees an end sees the spawn; pairs with the queues that the thread went through.
@@ -218,6 +212,10 @@ impl Cluster {
         }
         while self.machines.load(Ordering::SeqCst) != 0 {
             self.emptied.wait(None);
+        }
+        for processor in self.processors() {
+            // SAFETY: no machine is left that could own it.
+            unsafe { processor.outbox.close() };
         }
         let _off = crate::current::preemption_off();
         // If it watched for events, somebody else must.

@@ -44,7 +44,7 @@ impl Guest {
         // SAFETY: null or a cluster, which is never freed; so are machines.
         let machine = unsafe {
             let cluster = self.cluster.load(Ordering::Relaxed).as_ref();
-            let owner = cluster.map(|cluster| &cluster.processors()[seat.index()].machine);
+            let owner = cluster.map(|cluster| &cluster.processor(seat.index()).machine);
             owner.and_then(|owner| owner.load(Ordering::Relaxed).as_ref())
         };
         match machine {

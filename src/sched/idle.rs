@@ -1,4 +1,5 @@
-//! The idle word: how many processors sleep and how many search for work, in one atomic word.
+//! The idle word: how many processors sleep, how many are awake and how many of these search for
+//! work, in one atomic word.
 //!
 //! It answers one question, without a lock: must the one who has just made work ready wake a
 //! sleeper? The argument that no wake-up is lost is in `idle.md` beside this file. *Which* sleeper
@@ -18,6 +19,9 @@
 //!                     in the list, cancel_sleep() → remove self; unlock; go on as a searcher
 //!                     in the list, refused        → unlock; block: a waker is on its way to the
 //!                     list
+//!     retire    lock; not into the list; retire(was_searching); unlock; more to do? as a readier
+//!     resizer   lock; in the list and withdraw() → out of the list; unlock
+//!               lock; push the new one to the list; appear(); unlock; work to do? as a readier
 //! ```
 //!
 //! # Invariants
@@ -32,13 +36,14 @@
 //!    `found`).
 //! 3. From the moment of a claim there is a searcher, though nobody runs yet: one wake-up at a time
 //!    is under way.
+//! 4. Every processor that there is is asleep or awake; a claimed one is awake.
 //!
 //! # Memory orderings
 //!
 //! All changes are Relaxed read-modify-writes: what matters is their one modification order, and
-//! two SeqCst fences: in `announce_sleep` between the announcement and the re-check, in
-//! `claim_wake` between the push (or `found`) and the look at the word. They are each other's
-//! partners. Data travels by the queues and by the list's lock.
+//! two SeqCst fences: in `announce_sleep` (and in `appear` and `retire`, which are its like)
+//! between the announcement and the re-check, in `claim_wake` between the push (or `found`) and the
+//! look at the word. They are each other's partners. Data travels by the queues and by the list's lock.
 
 use crate::atomic::{
     AtomicU64,
@@ -46,12 +51,14 @@ use crate::atomic::{
     const_fn, fence,
 };
 
-/// One sleeping processor: the low half counts them.
+/// One sleeping processor: the lowest 16 bits count them. (There are at most 4096.)
 const SLEEPER: u64 = 1;
-/// One searching processor: the high half counts them.
-const SEARCHER: u64 = 1 << 32;
+/// One searching processor: the next 16 bits count them.
+const SEARCHER: u64 = 1 << 16;
+/// One processor that is awake, searching or not: the high half counts them.
+const AWAKE: u64 = 1 << 32;
 
-/// Sleeping and searching processors. See the file's header.
+/// Sleeping, searching and waking processors. See the file's header.
 #[derive(Debug)]
 pub(crate) struct IdleWord {
     word: AtomicU64,
@@ -59,10 +66,10 @@ pub(crate) struct IdleWord {
 
 impl IdleWord {
     const_fn! {
-        /// Nobody sleeps, nobody searches.
-        pub(crate) const fn new() -> Self {
+        /// So many are awake; nobody sleeps, nobody searches.
+        pub(crate) const fn new(awake: u32) -> Self {
             Self {
-                word: AtomicU64::new(0),
+                word: AtomicU64::new(awake as u64 * AWAKE),
             }
         }
     }
@@ -94,18 +101,22 @@ impl IdleWord {
     /// Under the list's lock, with ourselves in the list. Afterwards everything must be checked
     /// again before blocking.
     pub(crate) fn announce_sleep(&self, was_searching: bool) {
-        // One step: nobody sees us as neither, or as both.
-        let change = if was_searching {
-            SLEEPER.wrapping_sub(SEARCHER)
-        } else {
-            SLEEPER
-        };
-        let before = searching(self.word.fetch_add(change, Relaxed));
-        if was_searching && before == 0 {
-            crate::sys::die("who does not search goes to sleep as a searcher");
-        }
+        self.stop(was_searching, SLEEPER);
         // Partner: the fence in `claim_wake`.
         fence(SeqCst);
+    }
+
+    /// One step, so that nobody sees us as neither awake nor what we are then, or as both.
+    fn stop(&self, was_searching: bool, then: u64) {
+        let gone = if was_searching {
+            AWAKE + SEARCHER
+        } else {
+            AWAKE
+        };
+        let before = self.word.fetch_add(then.wrapping_sub(gone), Relaxed);
+        if awake(before) == 0 || was_searching && searching(before) == 0 {
+            crate::sys::die("who is not awake, or does not search, goes to sleep");
+        }
     }
 
     /// Under the list's lock, with ourselves in the list. True: we sleep no more, are a searcher,
@@ -131,9 +142,36 @@ impl IdleWord {
     fn sleeper_to_searcher(&self, allowed: impl Fn(u64) -> bool) -> bool {
         self.word
             .fetch_update(Relaxed, Relaxed, |w| {
-                (sleeping(w) > 0 && allowed(w)).then(|| w - SLEEPER + SEARCHER)
+                (sleeping(w) > 0 && allowed(w)).then(|| w - SLEEPER + SEARCHER + AWAKE)
             })
             .is_ok()
+    }
+
+    // ---- more processors, or fewer ----
+
+    /// Under the list's lock, not in the list: a processor that was awake is no more. Afterwards
+    /// everything must be checked as by a sleeper, and somebody woken for what is there.
+    pub(crate) fn retire(&self, was_searching: bool) {
+        self.stop(was_searching, 0);
+        // Partner: the fence in `claim_wake`: readiers relied on us, if we searched.
+        fence(SeqCst);
+    }
+
+    /// Under the list's lock: some sleeper in it is no more, and leaves it. False: all that are in
+    /// it are going to be woken.
+    #[must_use]
+    pub(crate) fn withdraw(&self) -> bool {
+        self.word
+            .fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER))
+            .is_ok()
+    }
+
+    /// Under the list's lock, with a new processor in the list, asleep. Afterwards everything must
+    /// be checked, as by any sleeper, and somebody woken for what is there.
+    pub(crate) fn appear(&self) {
+        self.word.fetch_add(SLEEPER, Relaxed);
+        // Partner: the fence in `claim_wake`: a readier may have found nobody to wake.
+        fence(SeqCst);
     }
 
     // ---- for everybody's eyes ----
@@ -141,7 +179,12 @@ impl IdleWord {
     /// Whether nobody sleeps or searches. A hint.
     #[inline(always)]
     pub(crate) fn is_everybody_busy(&self) -> bool {
-        self.word.load(Relaxed) == 0
+        self.word.load(Relaxed) as u32 == 0
+    }
+
+    /// How many processors are awake, woken ones that do not run yet included.
+    pub(crate) fn awake(&self) -> u32 {
+        awake(self.word.load(Relaxed))
     }
 
     /// How many processors sleep.
@@ -157,9 +200,13 @@ impl IdleWord {
 }
 
 fn sleeping(word: u64) -> u32 {
-    word as u32
+    word as u16 as u32
 }
 
 fn searching(word: u64) -> u32 {
+    (word >> 16) as u16 as u32
+}
+
+fn awake(word: u64) -> u32 {
     (word >> 32) as u32
 }

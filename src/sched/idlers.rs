@@ -22,6 +22,7 @@ use core::ptr::NonNull;
 use crate::atomic::Ordering;
 use crate::driver::epoll::{Turn, readiness};
 use crate::policy::{Readied, fifo::Fifo};
+use crate::sched::lifo::Lifo;
 use crate::sched::machine::Slept;
 use crate::sched::{Cluster, Machine, Processor, io, timers};
 use crate::sys::clock::{self, NEVER};
@@ -31,66 +32,31 @@ const SPARES_KEPT: usize = 8;
 const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
 
 pub(crate) struct Idlers {
-    /// A stack of idle processors: at most as many as there are, in a vector that never grows.
-    processors: Vec<&'static Processor>,
-    spares: Option<&'static Machine>,
-    spare_count: usize,
+    /// The idle processors.
+    pub(super) processors: Lifo<Processor>,
+    spares: Lifo<Machine>,
 }
 
 impl Idlers {
     pub(crate) const fn new() -> Idlers {
         Idlers {
-            processors: Vec::new(),
-            spares: None,
-            spare_count: 0,
+            processors: Lifo::new(),
+            spares: Lifo::new(),
         }
-    }
-
-    fn push_spare(&mut self, machine: &'static Machine) {
-        machine.next_spare.set(self.spares);
-        self.spares = Some(machine);
-        self.spare_count += 1;
     }
 
     /// The machine to wake. While other processors sleep on, one that only sleeps is better woken
     /// than the one that watches for events.
     fn pop_spare(&mut self) -> Option<&'static Machine> {
-        let machine = self.pop_last()?;
-        if self.processors.is_empty() || !machine.is_collecting() {
+        let machine = self.spares.pop()?;
+        if self.processors.top().is_none() || !machine.is_collecting() {
             return Some(machine);
         }
-        let second = self.pop_last();
+        let second = self.spares.pop();
         if second.is_some() {
-            self.push_spare(machine);
+            self.spares.push(machine);
         }
         second.or(Some(machine))
-    }
-
-    fn pop_last(&mut self) -> Option<&'static Machine> {
-        let machine = self.spares?;
-        self.spares = machine.next_spare.take();
-        self.spare_count -= 1;
-        Some(machine)
-    }
-
-    /// Takes `machine` out of the middle of the stack.
-    fn remove_spare(&mut self, machine: &'static Machine) -> bool {
-        let mut rest = None;
-        let mut found = false;
-        // Lists of spares are short where this is called: once per machine and ten seconds.
-        while let Some(other) = self.pop_last() {
-            if core::ptr::eq(other, machine) {
-                found = true;
-                break;
-            }
-            other.next_spare.set(rest);
-            rest = Some(other);
-        }
-        while let Some(other) = rest {
-            rest = other.next_spare.take();
-            self.push_spare(other);
-        }
-        found
     }
 }
 
@@ -103,15 +69,6 @@ pub(crate) enum Rested {
 }
 
 impl Cluster {
-    /// At the start: every processor is idle.
-    pub(crate) fn all_idle(&'static self) {
-        let mut idlers = self.idlers.lock();
-        idlers.processors = self.processors().iter().rev().collect();
-        for _ in self.processors() {
-            self.idle.announce_sleep(false);
-        }
-    }
-
     /// Something was made ready that others could run: wakes a sleeper unless somebody searches.
     #[inline]
     pub(crate) fn notify(&'static self) {
@@ -140,12 +97,32 @@ impl Cluster {
             None => {
                 // No kernel thread for it: it sleeps on, and the recruit looks for work first of
                 // all.
-                idlers.processors.push(processor);
-                self.idle.announce_sleep(true);
+                self.lie_down(&mut idlers, processor, true);
                 drop(idlers);
                 self.recruiter.call();
             }
         }
+    }
+
+    /// A processor that nobody owns: idle from now on, or retired if there are too many. Afterwards
+    /// the caller looks at every queue. True: it has retired.
+    fn lie_down(
+        &self,
+        idlers: &mut Idlers,
+        processor: &'static Processor,
+        was_searching: bool,
+    ) -> bool {
+        let retires = processor.is_surplus();
+        if retires {
+            self.idle.retire(was_searching);
+            // Release: what its owners did, to the recruiter, whose it is now.
+            processor.retired.store(true, Ordering::Release);
+            self.recruiter.ring();
+        } else {
+            idlers.processors.push(processor);
+            self.idle.announce_sleep(was_searching);
+        }
+        retires
     }
 
     /// A processor that found nothing. On return the machine has a processor and either was woken
@@ -176,16 +153,16 @@ impl Cluster {
             .machine
             .store(core::ptr::null_mut(), Ordering::Relaxed);
         crate::current::set_scheduling(false);
-        {
-            let mut idlers = self.idlers.lock();
-            idlers.processors.push(processor);
-            self.idle.announce_sleep(searching);
-        }
+        let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
         machine.allow_reclamation();
         // The look after the announcement: see `idle.md`.
-        if self.something_to_do() && self.get_up(machine).is_some() {
-            crate::current::set_scheduling(true);
-            return Rested::Working { searching: true };
+        if self.something_to_do() {
+            if retired {
+                self.notify();
+            } else if self.get_up(machine).is_some() {
+                crate::current::set_scheduling(true);
+                return Rested::Working { searching: true };
+            }
         }
         self.wait_for_processor(machine)
     }
@@ -199,8 +176,8 @@ impl Cluster {
         machine.allow_reclamation();
         let surplus = {
             let mut idlers = self.idlers.lock();
-            idlers.push_spare(machine);
-            idlers.spare_count > SPARES_KEPT
+            idlers.spares.push(machine);
+            idlers.spares.len() > SPARES_KEPT
         };
         let retire_at = if surplus {
             clock::now() + IDLE_BEFORE_RETIREMENT
@@ -291,7 +268,7 @@ impl Cluster {
     pub(super) fn send_to_watch(&'static self) {
         let spare = {
             let idlers = self.idlers.lock();
-            idlers.spares
+            idlers.spares.top()
         };
         match spare {
             // Its record stays, wherever it has gone meanwhile.
@@ -321,11 +298,11 @@ impl Cluster {
     /// no machine while this one is about to sleep.
     fn rise(&'static self, machine: &'static Machine) -> bool {
         let mut idlers = self.idlers.lock();
-        if !idlers.remove_spare(machine) {
+        if !idlers.spares.remove(machine) {
             return false;
         }
         if !self.idle.cancel_sleep() {
-            idlers.push_spare(machine);
+            idlers.spares.push(machine);
             return false;
         }
         let processor = idlers.processors.pop().or_else(missing);
@@ -347,7 +324,7 @@ impl Cluster {
 
     /// Takes `machine` out of the spares; false: somebody has chosen it already and will wake it.
     fn withdraw(&self, machine: &'static Machine) -> bool {
-        self.idlers.lock().remove_spare(machine)
+        self.idlers.lock().spares.remove(machine)
     }
 
     /// The deadline this sleeper watches, if it is earlier than what another one watches.
@@ -384,11 +361,10 @@ impl Cluster {
         // SAFETY: the caller has it in hand. Some of its threads would be out of reach of who gets
         // another processor.
         self.policy.leave(&unsafe { processor.seat() });
-        {
-            let mut idlers = self.idlers.lock();
-            idlers.processors.push(processor);
-            self.idle.announce_sleep(false);
-        }
+        processor
+            .outbox
+            .empty(|green| crate::sched::ready_globally(green, Readied::Arrived));
+        self.lie_down(&mut self.idlers.lock(), processor, false);
         if self.something_to_do() {
             self.notify();
         }
@@ -402,7 +378,7 @@ impl Cluster {
 
     /// How many machines have no processor and wait for one.
     pub(crate) fn spare_count(&self) -> usize {
-        self.idlers.lock().spare_count
+        self.idlers.lock().spares.len()
     }
 
     /// The cluster stops: wakes every spare, so that it ends.

@@ -51,6 +51,7 @@ pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
             green.prefetch();
         }
         if core::ptr::eq(green.cluster(), cluster) {
+            processor.outbox.expect(green);
             // SAFETY: the caller owns the processor.
             let seat = unsafe { processor.seat() };
             let thread = Ready::new(green);

@@ -19,6 +19,7 @@ use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::driver::epoll::{Turn, readiness};
 use crate::green::Green;
 use crate::policy::fifo::Fifo;
+use crate::sched::lifo::{Lifo, Linked};
 use crate::sched::ownership::Ownership;
 use crate::sched::{Cluster, Processor};
 use crate::sys::lock::Lock;
@@ -34,8 +35,8 @@ pub(crate) const MAX: usize = 1 << 16;
 
 static TABLE: [AtomicPtr<Machine>; MAX] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Records whose kernel thread has ended, linked through `next_spare`.
-static RETIRED: Lock<Option<&'static Machine>> = Lock::new(None);
+/// Records whose kernel thread has ended.
+static RETIRED: Lock<Lifo<Machine>> = Lock::new(Lifo::new());
 
 #[repr(align(128))]
 pub(crate) struct Machine {
@@ -58,7 +59,8 @@ pub(crate) struct Machine {
     pub(crate) index: u32,
     pub(crate) kernel_thread: AtomicU32,
     wake: AtomicU32,
-    pub(crate) next_spare: Cell<Option<&'static Machine>>,
+    /// The link among the spares, or among those that have ended.
+    below: Cell<Option<&'static Machine>>,
     /// What to run when woken with a processor: a green thread that is locked to this machine.
     pub(crate) handed: Cell<Option<&'static Green>>,
     /// Woken to search, not to take over a queue.
@@ -79,6 +81,12 @@ pub(crate) struct Machine {
 unsafe impl Sync for Machine {}
 // SAFETY: as above.
 unsafe impl Send for Machine {}
+
+impl Linked for Machine {
+    fn below(&self) -> &Cell<Option<&'static Machine>> {
+        &self.below
+    }
+}
 
 /// Nobody has woken it.
 const ASLEEP: u32 = 0;
@@ -115,12 +123,7 @@ impl Machine {
     pub(crate) fn new(cluster: &'static Cluster) -> io::Result<&'static Machine> {
         let retired = {
             let _off = crate::current::preemption_off();
-            let mut list = RETIRED.lock();
-            let first = *list;
-            if let Some(machine) = first {
-                *list = machine.next_spare.take();
-            }
-            first
+            RETIRED.lock().pop()
         };
         let machine = match retired {
             Some(machine) => machine,
@@ -157,7 +160,7 @@ impl Machine {
             index: index as u32,
             kernel_thread: AtomicU32::new(0),
             wake: AtomicU32::new(ASLEEP),
-            next_spare: Cell::new(None),
+            below: Cell::new(None),
             handed: Cell::new(None),
             searching: Cell::new(false),
             dismissed: Cell::new(false),
@@ -187,9 +190,7 @@ impl Machine {
     /// The kernel thread ends; its record can serve another.
     pub(crate) fn end(&'static self) {
         self.kernel_thread.store(0, Ordering::Relaxed);
-        let mut list = RETIRED.lock();
-        self.next_spare.set(*list);
-        *list = Some(self);
+        RETIRED.lock().push(self);
     }
 
     #[inline(always)]

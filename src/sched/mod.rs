@@ -6,11 +6,14 @@
 //! | `mod` | the run loop: find work, switch to it, do what it asked for |
 //! | `switch` | to a green thread and back |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
+//! | `resize` | more processors, or fewer, while they run |
 //! | `ownership` | who owns a processor, and how the monitor takes it |
 //! | `guest` | a policy that a user wrote |
-//! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof) |
+//! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: who slept last, first |
+//! | `locked` | threads that are locked to a kernel thread |
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
+//! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `recruiter` | makes kernel threads ahead of need |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
@@ -32,11 +35,15 @@ mod idle;
 mod idlers;
 pub(crate) mod interpose;
 pub(crate) mod io;
+mod lifo;
+mod locked;
 pub(crate) mod machine;
+pub(crate) mod outbox;
 mod ownership;
 pub(crate) mod preempt;
 mod processor;
 mod recruiter;
+pub(crate) mod resize;
 pub(crate) mod setxid;
 mod switch;
 mod sysmon;
@@ -44,9 +51,10 @@ pub(crate) mod timers;
 
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
 use self::idlers::Rested;
+use self::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 pub(crate) use self::machine::Machine;
 pub(crate) use self::ownership::entry_fence;
-pub(crate) use self::processor::Processor;
+pub(crate) use self::processor::{Counter, Processor};
 use crate::atomic::{Ordering, fence};
 use crate::context::Action;
 use crate::current::{self, Entered};
@@ -93,13 +101,23 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         processor.switches.add(1);
         let switches = processor.switches.get();
         if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
+            if processor.is_surplus() {
+                if let Some(green) = successor {
+                    ready_again(machine, Some(processor), green, Readied::Woken);
+                }
+                // To where it steps down.
+                return Rested::Working { searching: false };
+            }
             look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
         }
         next = match successor {
-            Some(green) => Next {
-                thread: Ready::new(green),
-                inherits_slice: true,
-            },
+            Some(green) => {
+                outbox::send_all(processor);
+                Next {
+                    thread: Ready::new(green),
+                    inherits_slice: true,
+                }
+            }
             None => match own_queues(processor) {
                 Some(following) => following,
                 None => return Rested::Working { searching: false },
@@ -187,7 +205,7 @@ fn park(machine: &'static Machine, green: &'static Green) {
         let home = machine
             .processor
             .get()
-            .map_or(&machine.cluster().processors()[0], |p| {
+            .map_or(machine.cluster().table.get(0), |p| {
                 // SAFETY: processors are never freed.
                 unsafe { p.as_ref() }
             });
@@ -245,7 +263,12 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
     processor.dry.add(1);
     processor.note_cpu();
     fire_own_timers(processor);
-    let found = handed(machine)
+    let handed = handed(machine);
+    if handed.is_none() && processor.is_surplus() {
+        step_down(machine, processor);
+        return Err(NothingFound { searching });
+    }
+    let found = handed
         .or_else(|| own_queues(processor))
         .or_else(|| arrivals(machine, processor));
     if let Some(next) = found {
@@ -264,20 +287,28 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
     }
 }
 
-/// A thread that is locked to this machine and was handed to it.
-fn handed(machine: &'static Machine) -> Option<Next> {
-    machine.handed.take().map(|green| Ready::new(green).into())
+/// There are too many processors, and this one lies down next: what is in its queue goes to others.
+#[cold]
+#[inline(never)]
+fn step_down(machine: &'static Machine, processor: &'static Processor) {
+    machine.come_home();
+    outbox::send_all(processor);
+    // SAFETY: this machine owns the processor.
+    let seat = unsafe { processor.seat() };
+    processor.cluster().policy.leave(&seat);
 }
 
 /// Next slot, local queue, global queue.
 #[inline(always)]
 fn own_queues(processor: &'static Processor) -> Option<Next> {
     let cluster = processor.cluster();
-    // SAFETY: the caller owns the processor.
-    let seat = unsafe { processor.seat() };
-    cluster
-        .policy
-        .next(&seat, !cluster.idle.is_everybody_busy())
+    outbox::before_next(processor, || {
+        // SAFETY: the caller owns the processor.
+        let seat = unsafe { processor.seat() };
+        cluster
+            .policy
+            .next(&seat, !cluster.idle.is_everybody_busy())
+    })
 }
 
 /// Threads whose descriptors are ready.
@@ -328,8 +359,7 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
     let _guard = machine.search()?;
     let cluster = machine.cluster();
     // Nobody to wait for: all others sleep. Or it is not to wait.
-    let alone = cluster.idle.sleeping() as usize + 1 >= cluster.processors().len()
-        || !cluster.config.ideas.spinning;
+    let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {
         for other in cluster.processors() {
             fire_timers(processor, other);
@@ -339,10 +369,12 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
         }
         // SAFETY: this machine owns the processor.
         let seat = unsafe { processor.seat() };
-        let distance = |other: usize| processor.distance(&cluster.processors()[other]);
+        let distance = |other: usize| processor.distance(cluster.processor(other));
         let victims = victims(processor, pass == PASSES, &distance);
         if let Some(thread) = cluster.policy.steal(&seat, victims) {
             processor.steals.add(1);
+            // Its victim counts it; here nobody does.
+            thread.green().arrived.set(false);
             return Some(thread.into());
         }
         if !alone {
@@ -357,7 +389,7 @@ fn victims<'a>(
     last_pass: bool,
     distance: &'a dyn Fn(usize) -> usize,
 ) -> Victims<'a> {
-    let count = thief.cluster().processors().len();
+    let count = thief.cluster().seats();
     let victims = Victims::new(thief.index, count, thief.random(), last_pass);
     match topology::machine() {
         None => victims,
@@ -365,11 +397,12 @@ fn victims<'a>(
     }
 }
 
-/// What a busy processor does between two threads now and then: its timers, and, if `io` or the
-/// monitor says so, the driver's events.
+/// What a busy processor does between two threads now and then: its outbox, its timers, and, if
+/// `io` or the monitor says so, the driver's events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
+    outbox::send_all(processor);
     processor.note_cpu();
     if io || processor.attention.load(Ordering::Relaxed) {
         machine.come_home();
@@ -378,14 +411,19 @@ fn look_around(machine: &'static Machine, processor: &'static Processor, io: boo
     fire_own_timers(processor);
 }
 
-/// Fires what is due at this processor.
+/// Fires what is due at this processor; and, if the monitor says so, where no processor is any more.
 #[inline(never)]
 fn fire_own_timers(processor: &'static Processor) {
-    processor.attention.store(false, Ordering::Relaxed);
+    if processor.attention.load(Ordering::Relaxed) {
+        processor.attention.store(false, Ordering::Relaxed);
+        for surplus in processor.cluster().surplus() {
+            fire_timers(processor, surplus);
+        }
+    }
     fire_timers(processor, processor);
 }
 
-fn fire_timers(processor: &'static Processor, home: &'static Processor) {
+fn fire_timers(processor: &'static Processor, home: &Processor) {
     if home.next_deadline.load(Ordering::Relaxed) == clock::NEVER {
         return;
     }
@@ -452,56 +490,4 @@ pub(crate) fn ready_globally(green: &'static Green, how: Readied) {
     if cluster.policy.ready(Ready::new(green), how, None) {
         cluster.notify();
     }
-}
-
-fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
-    green
-        .locked_to
-        .get()
-        .is_some_and(|bound| core::ptr::eq(bound, machine))
-}
-
-/// `green` is locked to another machine: that one gets this processor and runs it; this one becomes
-/// spare.
-#[cold]
-#[inline(never)]
-fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rested {
-    let cluster = machine.cluster();
-    let Some(bound) = green.locked_to.get() else {
-        crate::sys::die("a locked thread is locked to no machine")
-    };
-    let Some(processor) = machine.processor.surrender() else {
-        ready_again(machine, None, green, Readied::Yielded);
-        return cluster.wait_for_processor(machine);
-    };
-    // SAFETY: processors are never freed.
-    let processor: &'static Processor = unsafe { processor.as_ref() };
-    bound.handed.set(Some(green));
-    bound.searching.set(false);
-    processor.give_to(bound);
-    bound.wake();
-    cluster.wait_for_processor(machine)
-}
-
-/// The thread that is locked to this machine has left its stack: the processor goes to others until
-/// the thread is handed back. The machine owns nothing from before anybody can pick the thread.
-#[cold]
-#[inline(never)]
-fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Rested {
-    let cluster = machine.cluster();
-    machine.come_home();
-    current::set_scheduling(false);
-    let processor = machine.processor.surrender();
-    machine.allow_reclamation();
-    complete(machine, None, green, action);
-    cluster.detached_switches.add_shared(1);
-    if let Some(processor) = processor {
-        // SAFETY: processors are never freed, and nobody owns this one now.
-        cluster.lay_to_rest(unsafe { processor.as_ref() });
-    }
-    // The thread may have armed a timer, which this machine does not watch.
-    cluster.monitor.kick_if_asleep();
-    machine.sleep_until_woken();
-    current::set_scheduling(true);
-    Rested::Working { searching: false }
 }

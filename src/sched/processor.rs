@@ -1,7 +1,7 @@
 //! A processor: the right to run green threads, and what goes with it.
 //!
 //! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the
-//! cluster's list of idle processors. Its owner alone touches the cells; the atomics are for
+//! cluster's list of idle processors, and out of use it is in none (`resize`). Its owner alone touches the cells; the atomics are for
 //! everybody to read, and written by the owner with plain loads and stores where [`Counter`] says
 //! so.
 
@@ -11,7 +11,9 @@ use crate::arch;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::driver::timer;
 use crate::policy::Seat;
-use crate::sched::{Cluster, Machine};
+use crate::sched::lifo::Linked;
+use crate::sched::outbox::Outbox;
+use crate::sched::{Cluster, Machine, sysmon};
 use crate::stack;
 use crate::sys::clock::NEVER;
 use crate::sys::lock::Lock;
@@ -37,21 +39,37 @@ pub(crate) struct Processor {
     pub(crate) crowded_since: Cell<u64>,
     /// Events come so quickly that it pays to look for them for a while (`io`).
     pub(crate) spin_pays: Cell<bool>,
+    /// Sends that its threads wait for.
+    pub(crate) outbox: Outbox,
     random: Cell<u64>,
     stacks: UnsafeCell<stack::Cache>,
     cluster: &'static Cluster,
+    /// It is out of use; changed under the idlers' lock (`resize`).
+    pub(super) retired: AtomicBool,
+    /// The link among the idle ones.
+    below: Cell<Option<&'static Processor>>,
+    /// What the monitor saw at its last look; the monitor's.
+    pub(super) seen: Cell<sysmon::Seen>,
     // On lines of their own: others take the lock to fire or to disarm timers.
     pub(crate) timers: Lock<timer::Heap>,
     /// The earliest deadline in `timers`.
     pub(crate) next_deadline: AtomicU64,
 }
 
-// SAFETY: the cells belong to the owner; ownership passes with Release and Acquire.
+// SAFETY: the cells belong to the owner, ownership passes with Release and Acquire; `below` to
+// whoever holds the idlers' lock, `seen` to the monitor.
 unsafe impl Sync for Processor {}
 // SAFETY: as above.
 unsafe impl Send for Processor {}
 
+impl Linked for Processor {
+    fn below(&self) -> &Cell<Option<&'static Processor>> {
+        &self.below
+    }
+}
+
 impl Processor {
+    /// One that is out of use.
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
         Processor {
             index,
@@ -66,9 +84,13 @@ impl Processor {
             preemptions: Counter::new(),
             crowded_since: Cell::new(NEVER),
             spin_pays: Cell::new(false),
+            outbox: Outbox::new(cluster.config.allows_rings()),
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
             stacks: UnsafeCell::new(stack::Cache::new()),
             cluster,
+            retired: AtomicBool::new(true),
+            below: Cell::new(None),
+            seen: Cell::default(),
             timers: Lock::new(timer::Heap::new()),
             next_deadline: AtomicU64::new(NEVER),
         }

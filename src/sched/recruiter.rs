@@ -1,6 +1,7 @@
-//! The recruiter: a kernel thread that makes machines ahead of need.
+//! The recruiter: a kernel thread that makes machines ahead of need, and changes the number of
+//! processors (`resize`).
 //!
-//! Making a kernel thread allocates and takes libc's locks, which a preempted green thread may
+//! Making a kernel thread, or a processor, allocates and takes libc's locks, which a preempted green thread may
 //! hold; so neither the scheduler nor the monitor ever does it. They call the recruiter, who is an
 //! ordinary thread.
 //!
@@ -20,18 +21,31 @@ const AT_ONCE: usize = 32;
 const ASK_AGAIN: u64 = 10_000_000;
 
 /// Where calls arrive.
-pub(crate) struct Office(AtomicU32);
+pub(crate) struct Office {
+    bell: AtomicU32,
+    /// Calls for a machine.
+    calls: AtomicU32,
+}
 
 impl Office {
     pub(crate) const fn new() -> Office {
-        Office(AtomicU32::new(0))
+        Office {
+            bell: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
+        }
     }
 
     /// A machine is needed.
     pub(crate) fn call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.ring();
+    }
+
+    /// The recruiter is to look what there is to do.
+    pub(crate) fn ring(&self) {
         // Release: pairs with the Acquire in `work`.
-        self.0.fetch_add(1, Ordering::Release);
-        futex::wake(&self.0, 1);
+        self.bell.fetch_add(1, Ordering::Release);
+        futex::wake(&self.bell, 1);
     }
 }
 
@@ -46,12 +60,15 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
 
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
-    let (mut seen, mut last, mut batch, mut refused) = (0, 0, 1, false);
+    let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
     while !cluster.stopping.load(Ordering::SeqCst) {
         let again = refused.then(|| clock::now() + ASK_AGAIN);
-        futex::wait(&cluster.recruiter.0, seen, again);
-        // Acquire: pairs with the Release in `call`.
-        let calls = cluster.recruiter.0.load(Ordering::Acquire);
+        let office = &cluster.recruiter;
+        futex::wait(&office.bell, heard, again);
+        // Acquire: pairs with the Release in `ring`.
+        heard = office.bell.load(Ordering::Acquire);
+        cluster.see_to_size();
+        let calls = office.calls.load(Ordering::Relaxed);
         let needed = cluster.spare_count() == 0;
         if (calls == seen && !refused) || !needed {
             seen = calls;

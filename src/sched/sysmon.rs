@@ -10,8 +10,10 @@
 //! |---|---|
 //! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
 //! | is blocked in the kernel (no CPU time used, and the kernel says so) | the same, without a signal |
-//! | runs longer than its slice while work waits | ends the slice, sends the signal, again every 50 µs |
-//! | … and 1 ms later still runs | takes the processor; the thread goes on under the OS |
+//! | runs longer than its slice while work waits, or than 0.5 ms while it waits behind the thread | ends the slice, sends the signal, again every 50 µs |
+//! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
+//!
+//! A processor that is to go (`resize`) is taken or its slice ended even if nothing waits.
 //!
 //! At a machine without a processor that burns CPU time: sends the signal, so that the thread
 //! queues for a processor.
@@ -19,8 +21,7 @@
 //! Taking a processor: `ownership`. What is taken is laid to rest, and a sleeper woken for what
 //! waits in it.
 //!
-//! It runs with signals blocked and never allocates: what it needs to remember it reserves at the
-//! start.
+//! It runs with signals blocked and never allocates: what it needs to remember is in the processors.
 
 use std::io;
 
@@ -37,6 +38,8 @@ const LONGEST: u64 = 10_000_000;
 const PATIENCE: u32 = 5;
 const RETRY: u64 = 50_000;
 const DECLINED_FOR: u64 = 1_000_000;
+/// So long a kernel thread that the system does not run is waited for.
+const NOT_RUN_FOR: u64 = 20_000_000;
 /// A thread that blocks while nothing waits keeps its processor this long.
 const QUIET: u64 = 10_000_000;
 /// Deadlines are watched this closely at most: a busy processor sees its timers by itself most of
@@ -44,10 +47,15 @@ const QUIET: u64 = 10_000_000;
 const DEADLINE_TICK: u64 = 500_000;
 /// Who has run out of threads so often since the last look keeps up.
 const SEVERAL: u64 = 3;
+/// The time slice of who has others behind it in its processor's own queue: those that yield, whom
+/// nobody takes from there, would wait as long as the busiest of them likes.
+const CROWDED: u64 = 500_000;
 /// How soon to look whether anything waits for a thread whose slice is over.
 const OVERTIME: u64 = 1_000_000;
 /// How soon to look again whether somebody has collected events.
 const EVENTS: u64 = 1_000_000;
+/// How often the quota of CPU time is read again, while anything runs.
+const QUOTA: u64 = 1_000_000_000;
 /// How often machines without a processor are looked at.
 const STRAYS: u64 = 5_000_000;
 const STACK_SIZE: usize = 256 << 10;
@@ -110,35 +118,34 @@ impl Post {
 
 /// Starts the monitor.
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
-    let mut seen = Vec::new();
-    seen.resize_with(cluster.processors().len(), Seen::default);
     std::thread::Builder::new()
         .name("gt-monitor".into())
         .stack_size(STACK_SIZE)
-        .spawn(move || watch(cluster, seen.into_boxed_slice()))
+        .spawn(move || watch(cluster))
         .map(drop)
 }
 
 /// What was seen of a processor at the last look.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     machine: usize,
     dry: u64,
     slice: u32,
     since: u64,
     cpu: u64,
-    /// When the first signal of this slice was sent.
-    signalled: Option<u64>,
+    /// When the first signal of this slice was sent: the time, and the machine's CPU time.
+    signalled: Option<(u64, u64)>,
 }
 
-fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
+fn watch(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     kernel_thread::set_precise_timers();
     let (mut tick, mut quiet, mut strays_at) = (SHORTEST, 0, 0);
     let mut switched_before = 0;
+    let mut quota_at = clock::now() + QUOTA;
     while !cluster.stopping.load(Ordering::SeqCst) {
         let now = clock::now();
-        let switched: u64 = cluster.processors().iter().map(|p| p.switches.get()).sum();
+        let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
         let mut look = Look {
             cluster,
             now,
@@ -147,8 +154,17 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
             event: false,
             next: NEVER,
         };
-        for (processor, seen) in cluster.processors().iter().zip(&mut seen) {
-            look.at(processor, seen);
+        for processor in cluster.processors() {
+            look.at_timers(processor);
+            if !processor.is_retired() {
+                let mut seen = processor.seen.take();
+                look.at(processor, &mut seen);
+                processor.seen.set(seen);
+            }
+        }
+        if now >= quota_at {
+            cluster.doubt_quota();
+            quota_at = now + QUOTA;
         }
         if now >= strays_at {
             look.at_strays();
@@ -168,7 +184,7 @@ fn watch(cluster: &'static Cluster, mut seen: Box<[Seen]>) {
             tick = (tick * 2).min(LONGEST);
         }
         let everybody_sleeps = || {
-            cluster.idle.sleeping() as usize == cluster.processors().len()
+            cluster.idle.awake() == 0
                 && !cluster.stopping.load(Ordering::SeqCst)
                 && !readiness().is_unwatched()
         };
@@ -206,7 +222,11 @@ struct Look {
 
 impl Look {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
-        self.at_timers(processor);
+        if !processor.outbox.is_empty() {
+            // Those in it cannot know how long the thread runs that they wait for.
+            processor.attention.store(true, Ordering::Relaxed);
+            self.waiting = true;
+        }
         if self.cluster.policy.len(Some(processor.index)) != 0 {
             // Who comes to the end of the queue again and again, as with events, keeps up. Else
             // what is in it may have been there since the last look.
@@ -239,35 +259,44 @@ impl Look {
                 cpu,
                 signalled: None,
             };
-            self.at_slice_end(seen);
+            self.at_slice_end(processor, seen);
             return;
         }
+        let is_surplus = processor.is_surplus();
+        if is_surplus {
+            processor.attention.store(true, Ordering::Relaxed);
+        }
         if self.is_blocked(machine, green, seen) {
-            let is_missed = self.waiting || self.cluster.needs_a_watch(self.now);
-            let ideas = self.cluster.config.ideas;
-            if ideas.hand_off && (is_missed || self.now - seen.since >= QUIET) {
+            let is_missed = self.waiting || is_surplus || self.cluster.needs_a_watch(self.now);
+            let is_due = is_missed || self.now - seen.since >= QUIET;
+            if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
                 self.take(processor, machine, green);
             }
-        } else if self.waiting
-            && self.now - seen.since >= self.slice()
-            && self.cluster.config.ideas.preemption
+        } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
+            && self.now - seen.since >= self.slice(processor)
         {
             self.preempt(processor, machine, green, seen);
         } else {
-            self.at_slice_end(seen);
+            self.at_slice_end(processor, seen);
         }
     }
 
-    fn slice(&self) -> u64 {
-        self.cluster.config.time_slice.as_nanos() as u64
+    /// Shorter while others wait behind who runs.
+    fn slice(&self, processor: &Processor) -> u64 {
+        let slice = self.cluster.config.time_slice.as_nanos() as u64;
+        match self.cluster.policy.len(Some(processor.index)) {
+            0 => slice,
+            _ => slice.min(CROWDED),
+        }
     }
 
     /// Be back when this slice ends; if it is over, and nothing waits, soon.
-    fn at_slice_end(&mut self, seen: &Seen) {
-        let end = seen.since + self.slice();
+    fn at_slice_end(&mut self, processor: &Processor, seen: &Seen) {
+        let slice = self.slice(processor);
+        let end = seen.since + slice;
         let next = match end > self.now {
             true => end,
-            false => self.now + OVERTIME.min(self.slice()),
+            false => self.now + OVERTIME.min(slice),
         };
         self.next = self.next.min(next);
     }
@@ -275,7 +304,14 @@ impl Look {
     fn at_timers(&mut self, processor: &'static Processor) {
         let deadline = processor.next_deadline.load(Ordering::Relaxed);
         if deadline <= self.now {
-            processor.attention.store(true, Ordering::Relaxed);
+            if processor.is_surplus() {
+                // Its owner, if it has one, is on its way out.
+                for active in self.cluster.processors().take(self.cluster.active()) {
+                    active.attention.store(true, Ordering::Relaxed);
+                }
+            } else {
+                processor.attention.store(true, Ordering::Relaxed);
+            }
             if self.cluster.idle.sleeping() != 0 {
                 // A processor that searches fires the timers of all.
                 self.cluster.notify();
@@ -307,8 +343,11 @@ impl Look {
     ) {
         self.event = true;
         machine.end_slice(seen.slice);
-        let first = *seen.signalled.get_or_insert(self.now);
-        if self.now - first < DECLINED_FOR
+        // CPU time: a kernel thread that the system does not run declines nothing.
+        let cpu = cpu_time(machine);
+        let (first, cpu_first) = *seen.signalled.get_or_insert((self.now, cpu));
+        if cpu - cpu_first < DECLINED_FOR
+            && self.now - first < NOT_RUN_FOR
             && preempt::send(machine, green, self.cluster.config.signal)
         {
             self.next = self.next.min(self.now + RETRY);

@@ -68,7 +68,6 @@ pub(crate) fn any_due(cluster: &Cluster) -> bool {
 pub(crate) fn earliest(cluster: &Cluster) -> u64 {
     let deadlines = cluster
         .processors()
-        .iter()
         .map(|p| p.next_deadline.load(Ordering::Relaxed));
     deadlines.min().unwrap_or(NEVER)
 }

@@ -27,6 +27,7 @@ use crate::atomic::Ordering;
 use crate::context::Action;
 use crate::current as me;
 use crate::green::Oddities;
+use crate::runtime::Runtime;
 use crate::sys::clock;
 use crate::wait::Waiter;
 
@@ -130,8 +131,9 @@ pub fn panicking() -> bool {
     std::thread::panicking()
 }
 
-/// How many threads can run at once: the CPUs that this process may use, by affinity and cgroup
-/// quota.
+/// How many threads can run at once: the processors of the caller's runtime at this moment, or of
+/// the default one. Unless somebody has named another number, they are as many as the CPUs that this
+/// process may use, by affinity and cgroup quota.
 ///
 /// ```
 /// assert!(greenthread::available_parallelism()?.get() >= 1);
@@ -139,9 +141,10 @@ pub fn panicking() -> bool {
 /// ```
 ///
 /// # Errors
-/// As [`std::thread::available_parallelism`].
+/// `GREENTHREAD_PROCS` is set, and to something that is not a number of processors.
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
-    std::thread::available_parallelism()
+    let count = Runtime::parallelism_here()?;
+    Ok(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN))
 }
 
 /// Runs `f`, which blocks the kernel thread, and says so: the processor goes to other threads at

@@ -27,7 +27,7 @@ pub(crate) use self::ticket::Outcome;
 use self::ticket::{By, Commit, Found, Ticket};
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::context::Action;
-use crate::current;
+use crate::current::{self, Entered};
 use crate::green::Green;
 use crate::sched;
 use crate::sys::{clock, futex};
@@ -55,21 +55,24 @@ impl Waiter {
         }
         let deadline = deadline.filter(|&d| d != clock::NEVER);
         match current::enter() {
-            Some(entered) => {
-                let green = entered.green();
-                // Relaxed: published by the commit, which is a Release.
-                self.green
-                    .store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
-                green.waiter.set(self);
-                green.deadline.set(deadline);
-                entered.suspend(Action::Park);
-                if deadline.is_some() {
-                    sched::timers::disarm(green);
-                }
-                self.ticket.resumed()
-            }
+            Some(entered) => self.wait_inside(entered, deadline),
             None => self.wait_on_kernel_thread(deadline),
         }
+    }
+
+    /// [`Waiter::wait`] by a green thread that has entered the runtime to tell who is to wake it.
+    pub(crate) fn wait_inside(&self, entered: Entered, deadline: Option<u64>) -> Outcome {
+        let green = entered.green();
+        // Relaxed: published by the commit, which is a Release.
+        self.green
+            .store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
+        green.waiter.set(self);
+        green.deadline.set(deadline);
+        entered.suspend(Action::Park);
+        if deadline.is_some() {
+            sched::timers::disarm(green);
+        }
+        self.ticket.resumed()
     }
 
     /// For who would wait: whether the wait would end at once. Whoever wakes after a no sees what

@@ -14,6 +14,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("once", &[CLAIM, LIST, QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),
     ("lock", &[LOCK]),
+    ("readers", &[READERS]),
     ("inbox", &[INBOX]),
     ("dependents", &[DEPENDENTS]),
     ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
@@ -57,6 +58,7 @@ const POISON: &str = "sync/poison.rs";
 const MUTEX: &str = "sync/mutex.rs";
 const CONDVAR: &str = "sync/condvar.rs";
 const LOCK: &str = "sys/lock.rs";
+const READERS: &str = "policy/readers.rs";
 const READINESS: &str = "driver/readiness.rs";
 const INBOX: &str = "driver/uring/inbox.rs";
 const DEPENDENTS: &str = "dataflow/dependents.rs";
@@ -171,10 +173,24 @@ const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "idle", name: "no_fence_before_looking_for_more", model: "one_readier", fails: WAITS,
         edits: &[(MODEL, "            fence(SeqCst); // partner: in `claim_wake`\n", "")] },
     Mutant { protocol: "idle", name: "gets_up_as_no_searcher", model: "one_readier", fails: WAITS,
-        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "self.word.fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER)).is_ok()"),
+        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "self.word.fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER + AWAKE)).is_ok()"),
                  (MODEL, "                searcher = true;\n                continue;\n", "                if self.take() { return; }\n                searcher = false;\n                continue;\n")] },
     Mutant { protocol: "idle", name: "cancel_is_never_refused", model: "one_readier", fails: "a claim without a sleeper",
-        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "{ self.word.fetch_add(SEARCHER - SLEEPER, Relaxed); true }")] },
+        edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "{ self.word.fetch_add(SEARCHER + AWAKE - SLEEPER, Relaxed); true }")] },
+
+    Mutant { protocol: "idle", name: "no_look_when_retiring", model: "one_retires", fails: WAITS,
+        edits: &[(MODEL, "                drop(sleepers);\n                self.look_for_others();\n", "                drop(sleepers);\n")] },
+    Mutant { protocol: "idle", name: "no_fence_when_retiring", model: "one_retires", fails: WAITS,
+        edits: &[(IDLE, "        // Partner: the fence in `claim_wake`: readiers relied on us, if we searched.\n        fence(SeqCst);\n", ""),
+                 (MODEL, "    fn look_for_others(&self) {\n", "    fn look_for_others(&self) {\n        if !self.is_work() { return; }\n")] },
+    Mutant { protocol: "idle", name: "searches_on_when_retired", model: "one_retires", fails: "miscounted",
+        edits: &[(MODEL, "self.idle.retire(searcher)", "self.idle.retire(false)")] },
+    Mutant { protocol: "idle", name: "withdraws_who_is_being_woken", model: "one_retires", fails: "a claim without a sleeper",
+        edits: &[(IDLE, "(sleeping(w) > 0).then(|| w - SLEEPER))", "Some(w.wrapping_sub(SLEEPER)))")] },
+    Mutant { protocol: "idle", name: "no_look_when_appearing", model: "one_appears", fails: WAITS,
+        edits: &[(MODEL, "        self.idle.appear();\n        drop(sleepers);\n        self.look_for_others();\n", "        self.idle.appear();\n        drop(sleepers);\n")] },
+    Mutant { protocol: "idle", name: "no_fence_when_appearing", model: "one_appears", fails: WAITS,
+        edits: &[(IDLE, "        // Partner: the fence in `claim_wake`: a readier may have found nobody to wake.\n        fence(SeqCst);\n", "")] },
 
     // ---- rwlock: transitions ----
     Mutant { protocol: "rwlock", name: "who_gives_up_passes_nothing_on", model: "behind_who_gives_up", fails: "deadlock",
@@ -338,6 +354,30 @@ const MUTANTS: &[Mutant] = &[
         edits: &[(DEPENDENTS, "                (*edge).older.set(newest);\n", "")] },
     Mutant { protocol: "dependents", name: "maker_keeps_its_reference", model: "two_inputs", fails: LOST,
         edits: &[(MODEL, "        input.dependents.add(|| own.another());\n    }\n    own.arrive();", "        input.dependents.add(|| own.another());\n    }\n    mem::forget(own);")] },
+
+    // ---- readers ----
+    Mutant { protocol: "readers", name: "the_reader_does_not_fence", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "            compiler_fence(Ordering::SeqCst);\n", "")] },
+    Mutant { protocol: "readers", name: "the_writer_has_no_barrier", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "            kernel_thread::barrier();\n", "")] },
+    Mutant { protocol: "readers", name: "a_reader_does_not_look", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "if !self.writing.load(Ordering::Acquire)", "if true || !self.writing.load(Ordering::Acquire)")] },
+    Mutant { protocol: "readers", name: "the_writer_waits_for_no_seat", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.seats.iter().any(reads) || ", "")] },
+    Mutant { protocol: "readers", name: "the_writer_waits_for_nobody_outside", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, " || self.others.load(Ordering::Acquire) != 0", "")] },
+    Mutant { protocol: "readers", name: "a_flag_goes_down_without_release", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "flag.store(false, Ordering::Release)", "flag.store(false, Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "leaving_does_not_release", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.others.fetch_sub(1, Ordering::Release)", "self.others.fetch_sub(1, Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "flags_are_not_acquired", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "seat.0.load(Ordering::Acquire)", "seat.0.load(Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "the_count_is_not_acquired", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.others.load(Ordering::Acquire)", "self.others.load(Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "writing_does_not_release", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.writing.store(false, Ordering::Release)", "self.writing.store(false, Ordering::Relaxed)")] },
+    Mutant { protocol: "readers", name: "reading_does_not_acquire", model: "reads_while_written", fails: RACE,
+        edits: &[(READERS, "self.writing.load(Ordering::Acquire)", "self.writing.load(Ordering::Relaxed)")] },
     // ---- inbox ----
     Mutant { protocol: "inbox", name: "push_does_not_release", model: "two_ask", fails: RACE,
         edits: &[(INBOX, "record.cast_mut(), Release, Relaxed", "record.cast_mut(), Relaxed, Relaxed")] },

@@ -4,6 +4,9 @@
 //! Jobs never end. So a kernel thread whose processor got a job may play another that it has just
 //! woken, and one whose processor sleeps may end: what is left over when all ended is what would
 //! stay so for ever.
+//!
+//! A processor that is surplus retires where it would look for work, or sleep; it may have work by
+//! then, which is in the queue that all look into. (`sched/resize.rs`)
 
 use std::sync::Arc;
 
@@ -11,7 +14,7 @@ use loom::{sync::Mutex, thread};
 
 use crate::{
     atomic::{
-        AtomicU32,
+        AtomicU32, AtomicUsize,
         Ordering::{Relaxed, SeqCst},
         fence,
     },
@@ -27,16 +30,20 @@ const LIMIT: u32 = 1;
 struct World {
     idle: IdleWord,
     sleepers: Mutex<Vec<usize>>,
+    /// How many processors there are to be; changed under the lock of `sleepers`.
+    active: AtomicUsize,
     tickets: [Ticket; PROCESSORS],
     /// One queue for each job: 1 is ready. All Relaxed: only the protocol's fences order them.
     queues: [AtomicU32; 2],
 }
 
 impl World {
-    fn new() -> Arc<World> {
+    /// The first so many processors are active, and awake; the others have retired.
+    fn new(active: usize) -> Arc<World> {
         Arc::new(World {
-            idle: IdleWord::new(),
+            idle: IdleWord::new(active as u32),
             sleepers: Mutex::new(Vec::new()),
+            active: AtomicUsize::new(active),
             tickets: [Ticket::new(), Ticket::new()],
             queues: [AtomicU32::new(0), AtomicU32::new(0)],
         })
@@ -86,14 +93,22 @@ impl World {
     /// A processor without work, until it has got a job or sleeps.
     fn processor(&self, me: usize, mut searcher: bool) {
         loop {
-            searcher = searcher || self.idle.start_search(LIMIT);
-            if self.take() {
-                if searcher {
-                    self.stop_searching();
+            if me < self.active.load(Relaxed) {
+                searcher = searcher || self.idle.start_search(LIMIT);
+                if self.take() {
+                    if searcher {
+                        self.stop_searching();
+                    }
+                    return;
                 }
-                return;
             }
             let mut sleepers = self.sleepers.lock().unwrap();
+            if me >= self.active.load(Relaxed) {
+                self.idle.retire(searcher);
+                drop(sleepers);
+                self.look_for_others();
+                return;
+            }
             sleepers.push(me);
             self.idle.announce_sleep(searcher);
             drop(sleepers);
@@ -107,6 +122,44 @@ impl World {
             }
             searcher = true;
         }
+    }
+
+    /// The last look of a processor that retires, and the first one for a processor that appears.
+    fn look_for_others(&self) {
+        if self.is_work() && self.idle.claim_wake() {
+            self.wake();
+        }
+    }
+
+    /// Makes processor 1, which is awake or asleep, surplus.
+    fn shrink(&self) {
+        let sleepers = self.sleepers.lock().unwrap();
+        self.active.store(1, Relaxed);
+        drop(sleepers);
+        loop {
+            let mut sleepers = self.sleepers.lock().unwrap();
+            let Some(at) = sleepers.iter().position(|&sleeper| sleeper == 1) else {
+                return;
+            };
+            if self.idle.withdraw() {
+                sleepers.remove(at);
+                return;
+            }
+            drop(sleepers);
+            // It is being woken.
+            thread::yield_now();
+        }
+    }
+
+    /// Makes processor 1, which has retired, an idle one; its kernel thread has parked.
+    fn grow(&self) {
+        let mut sleepers = self.sleepers.lock().unwrap();
+        self.active.store(2, Relaxed);
+        let _ = self.tickets[1].commit(By::Kernel);
+        sleepers.push(1);
+        self.idle.appear();
+        drop(sleepers);
+        self.look_for_others();
     }
 
     /// Tries to stop sleeping. False: a waker is on its way, block.
@@ -127,7 +180,9 @@ impl World {
 
     /// All threads ended: everybody works or sleeps for good.
     fn check(&self) {
-        let asleep = self.sleepers.lock().unwrap().len() as u32;
+        let sleepers = self.sleepers.lock().unwrap();
+        let (asleep, active) = (sleepers.len() as u32, self.active.load(Relaxed));
+        assert!(sleepers.iter().all(|&me| me < active), "a surplus processor is idle");
         assert_eq!(self.idle.sleeping(), asleep, "miscounted");
         assert_eq!(self.idle.searching(), 0, "miscounted");
         assert!(
@@ -140,7 +195,7 @@ impl World {
 /// Two processors fall asleep while one thread readies two jobs. At most 2 preemptions.
 pub(crate) fn one_readier() {
     crate::check(Some(2), || {
-        let world = World::new();
+        let world = World::new(2);
         let processors = [0, 1].map(|me| {
             let world = world.clone();
             thread::spawn(move || world.processor(me, false))
@@ -157,7 +212,7 @@ pub(crate) fn one_readier() {
 /// The same with a thread for each job. At most 2 preemptions.
 pub(crate) fn two_readiers() {
     crate::check(Some(2), || {
-        let world = World::new();
+        let world = World::new(2);
         let processors = [0, 1].map(|me| {
             let world = world.clone();
             thread::spawn(move || world.processor(me, false))
@@ -171,6 +226,49 @@ pub(crate) fn two_readiers() {
             processor.join().unwrap();
         }
         readier.join().unwrap();
+        world.check();
+    });
+}
+
+/// Of two processors that fall asleep one is to retire, while one thread readies a job. At most 2
+/// preemptions.
+pub(crate) fn one_retires() {
+    crate::check(Some(2), || {
+        let world = World::new(2);
+        let processors = [0, 1].map(|me| {
+            let world = world.clone();
+            thread::spawn(move || world.processor(me, false))
+        });
+        let resizer = thread::spawn({
+            let world = world.clone();
+            move || world.shrink()
+        });
+        world.ready(0);
+        for processor in processors {
+            processor.join().unwrap();
+        }
+        resizer.join().unwrap();
+        world.check();
+    });
+}
+
+/// A second processor appears, while one falls asleep and one thread readies two jobs. At most 2
+/// preemptions.
+pub(crate) fn one_appears() {
+    crate::check(Some(2), || {
+        let world = World::new(1);
+        let processor = thread::spawn({
+            let world = world.clone();
+            move || world.processor(0, false)
+        });
+        let resizer = thread::spawn({
+            let world = world.clone();
+            move || world.grow()
+        });
+        world.ready(0);
+        world.ready(1);
+        processor.join().unwrap();
+        resizer.join().unwrap();
         world.check();
     });
 }

@@ -125,7 +125,7 @@ macro_rules! models {
 models! {
     ticket: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out one_sees_the_other;
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
-    idle: one_readier two_readiers;
+    idle: one_readier two_readiers one_retires one_appears;
     claim: two_lists two_lists_and_a_deadline;
     queue: gate baton baton_and_a_deadline;
     mutex: excludes barging with_a_deadline starving starving_at_times;
@@ -134,6 +134,7 @@ models! {
         behind_who_gives_up behind_who_downgrades;
     condvar: one_waits two_wait all_are_notified one_gives_up;
     lock: three_lock;
+    readers: reads_while_written;
     inbox: two_ask asks_again roused_by_itself time_is_up;
     dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;

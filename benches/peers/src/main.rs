@@ -13,6 +13,8 @@
 
 #[path = "../../support/blocking.rs"]
 mod blocking;
+#[path = "../../support/child.rs"]
+mod child;
 #[path = "../../support/go.rs"]
 mod go;
 mod on_greenthread;
@@ -23,11 +25,9 @@ mod table;
 mod work;
 
 use std::env;
-use std::io::Read;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use table::Row;
 use work::Work;
@@ -144,27 +144,16 @@ fn compare(args: &[String]) -> Option<()> {
 
 /// Runs one measurement in a process of its own; `None` if it fails or hangs.
 fn in_a_process(program: &Path, name: &str, work: Work, workers: usize, ops: u64) -> Option<f64> {
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["run", name, work.kind()])
-        .args([work.n() as u64, workers as u64, ops].map(|n| n.to_string()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .ok()?;
-    let start = Instant::now();
-    let status = loop {
-        match child.try_wait().ok()? {
-            Some(status) => break status,
-            None if start.elapsed() < TIME_LIMIT => thread::sleep(Duration::from_millis(2)),
-            None => {
-                eprintln!("{name} hangs: {work}, {workers} workers");
-                let _ = child.kill();
-                break child.wait().ok()?;
-            }
+        .args([work.n() as u64, workers as u64, ops].map(|n| n.to_string()));
+    match child::output(&mut command, TIME_LIMIT) {
+        Ok(line) => line.split_whitespace().nth(1)?.parse().ok(),
+        Err(child::Failure::Failed) => None,
+        Err(child::Failure::Hangs) => {
+            eprintln!("{name} hangs: {work}, {workers} workers");
+            None
         }
-    };
-    let mut line = String::new();
-    child.stdout.take()?.read_to_string(&mut line).ok()?;
-    let ns = line.split_whitespace().nth(1)?.parse().ok()?;
-    status.success().then_some(ns)
+    }
 }

@@ -7,6 +7,7 @@
 //! | `operation` | one operation in flight, and why the kernel never writes into freed memory |
 //! | `inbox` | how an operation gets to the keeper, and whether that sleeps |
 //! | `keeper` | the kernel thread that owns the ring |
+//! | `batch` | a ring of its own kind: operations that do not wait, done within one system call |
 //!
 //! All of it works from green threads and kernel threads alike. A kernel that has no io_uring, or
 //! forbids it, is no error: [`available`] says so, and the caller makes system calls instead; so
@@ -17,6 +18,7 @@
 //! - `IORING_OP_LINK_TIMEOUT` for deadlines. It costs an entry and a kernel timer each; our own
 //!   timers cost nothing until they fire, and then the operation is cancelled.
 
+pub(crate) mod batch;
 mod inbox;
 mod keeper;
 mod operation;

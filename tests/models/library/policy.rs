@@ -1,4 +1,4 @@
-//! Stands in for the library's `policy`: in the models no green thread waits.
+//! Stands in for the library's `policy`: its protocol file; in the models no green thread waits.
 
 pub(crate) mod fifo {
     use crate::sched::Green;
@@ -17,5 +17,17 @@ pub(crate) mod fifo {
         pub(crate) fn pop(&mut self) -> Option<Green> {
             None
         }
+    }
+}
+
+#[path = "../../../src/policy/readers.rs"]
+pub(crate) mod readers;
+
+/// The model's own care that nobody else has it.
+pub(crate) struct Seat(pub(crate) usize);
+
+impl Seat {
+    pub(crate) fn index(&self) -> usize {
+        self.0
     }
 }

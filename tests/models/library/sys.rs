@@ -1,5 +1,5 @@
 //! Stands in for the library's `sys`: waiting for another's next few instructions, and a clock that
-//! the models set.
+//! the models set, a table, and the barrier.
 
 use std::cell::Cell;
 
@@ -123,5 +123,40 @@ pub(crate) mod clock {
     /// select, which looks at the clock itself, goes round again; and then waits for good.
     pub(crate) fn at(_: Instant) -> u64 {
         if EARLY.replace(true) { NEVER } else { 0 }
+    }
+}
+
+pub(crate) mod table {
+    use std::sync::OnceLock;
+
+    /// It grows before the threads begin.
+    pub(crate) struct Table<T>(OnceLock<Vec<T>>);
+
+    impl<T> Table<T> {
+        pub(crate) fn new() -> Self {
+            Self(OnceLock::new())
+        }
+
+        pub(crate) fn grow_to(&self, len: usize, make: impl FnMut(usize) -> T) {
+            self.0.get_or_init(|| (0..len).map(make).collect());
+        }
+
+        pub(crate) fn get(&self, index: usize) -> &T {
+            &self.0.get().unwrap()[index]
+        }
+
+        pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+            self.0.get().into_iter().flatten()
+        }
+    }
+}
+
+pub(crate) mod kernel_thread {
+    pub(crate) fn register_barrier() -> bool {
+        true
+    }
+
+    pub(crate) fn barrier() {
+        crate::atomic::fence(crate::atomic::Ordering::SeqCst);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Whatever concerns the whole process runs in one of its own (`alone`).
 
+mod batch;
 mod operations;
 mod process;
 mod races;

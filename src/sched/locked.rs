@@ -1,0 +1,71 @@
+//! Green threads that are locked to a kernel thread
+//! ([`lock_kernel_thread`](crate::lock_kernel_thread)).
+//!
+//! Such a thread is in queues like any other. A machine that takes it out and is not the one that it
+//! is locked to hands its processor over, with the thread; the other runs it. When it leaves its
+//! stack the machine lets its processor go, and sleeps until the thread is handed back.
+
+use super::{
+    Action, Machine, Next, Processor, Readied, Ready, Rested, complete, current, outbox,
+    ready_again,
+};
+use crate::green::Green;
+
+/// A thread that is locked to this machine and was handed to it.
+pub(super) fn handed(machine: &'static Machine) -> Option<Next> {
+    machine.handed.take().map(|green| Ready::new(green).into())
+}
+
+pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
+    green
+        .locked_to
+        .get()
+        .is_some_and(|bound| core::ptr::eq(bound, machine))
+}
+
+/// `green` is locked to another machine: that one gets this processor and runs it; this one becomes
+/// spare.
+#[cold]
+#[inline(never)]
+pub(super) fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rested {
+    let cluster = machine.cluster();
+    let Some(bound) = green.locked_to.get() else {
+        crate::sys::die("a locked thread is locked to no machine")
+    };
+    let Some(processor) = machine.processor.surrender() else {
+        ready_again(machine, None, green, Readied::Yielded);
+        return cluster.wait_for_processor(machine);
+    };
+    // SAFETY: processors are never freed.
+    let processor: &'static Processor = unsafe { processor.as_ref() };
+    // It is in hand still.
+    outbox::send_all(processor);
+    bound.handed.set(Some(green));
+    bound.searching.set(false);
+    processor.give_to(bound);
+    bound.wake();
+    cluster.wait_for_processor(machine)
+}
+
+/// The thread that is locked to this machine has left its stack: the processor goes to others until
+/// the thread is handed back. The machine owns nothing from before anybody can pick the thread.
+#[cold]
+#[inline(never)]
+pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Rested {
+    let cluster = machine.cluster();
+    machine.come_home();
+    current::set_scheduling(false);
+    let processor = machine.processor.surrender();
+    machine.allow_reclamation();
+    complete(machine, None, green, action);
+    cluster.detached_switches.add_shared(1);
+    if let Some(processor) = processor {
+        // SAFETY: processors are never freed, and nobody owns this one now.
+        cluster.lay_to_rest(unsafe { processor.as_ref() });
+    }
+    // The thread may have armed a timer, which this machine does not watch.
+    cluster.monitor.kick_if_asleep();
+    machine.sleep_until_woken();
+    current::set_scheduling(true);
+    Rested::Working { searching: false }
+}
