@@ -4,7 +4,7 @@
 //! The same: the order in which work is looked for, the passes of a thief and its pauses, how many may
 //! search, who is woken when, the look after lying down, the last searcher's ramp.
 //!
-//! Left out: timers (but for the look at those of others), I/O, the monitor, preemption, hand-off,
+//! Left out: timers (but for the look at those of others), I/O, the monitor, preemption, hand-off, resizing,
 //! kernel threads beside processors (here each processor has one), and locked threads. Records
 //! and stacks come from a processor's own cache, which never overflows; when it is empty, a new one
 //! costs nothing but what each thread costs.
@@ -115,7 +115,7 @@ pub fn simulate(
         policy,
         costs,
         workload,
-        idle: Apart(idle::IdleWord::new()),
+        idle: Apart(idle::IdleWord::new(processors as u32)),
         sleepers: Apart(Lock::new(Vec::with_capacity(processors))),
         machines: (0..processors as u64)
             .map(|i| Machine {
@@ -297,7 +297,7 @@ impl Processor<'_> {
 
     fn steal(&self) -> Option<Next> {
         let count = self.world.machines.len();
-        let alone = self.world.idle.0.sleeping() as usize + 1 >= count;
+        let alone = self.world.idle.0.awake() <= 1;
         for pass in if alone { PASSES } else { 1 }..=PASSES {
             // The others' timers: nobody writes there.
             engine::spend(self.world.costs.hit * count as f64);
