@@ -36,9 +36,9 @@ use crate::green::Green;
 use crate::sys::table::Table;
 
 const GLOBAL_INTERVAL: u32 = 61;
-/// At which of these picks a thread that yields changes queues. Not at that which takes one from
-/// there.
-const MIX: u32 = GLOBAL_INTERVAL / 2;
+/// One of so many yields, times the number of processors, changes queues: all processors together
+/// come to the global queue as often as one alone would.
+const MIXING_INTERVAL: u32 = 64;
 const NEXT_IN_A_ROW: u32 = 3;
 const ROUND_TURNS: u32 = 4;
 
@@ -76,6 +76,7 @@ struct Local {
     round_len: AtomicUsize,
     picks: Cell<u32>,
     next_in_a_row: Cell<u32>,
+    yields_to_mixing: Cell<u32>,
 }
 
 // SAFETY: the cells are used only by the holder of the processor's `Seat`, of which there is one at
@@ -219,7 +220,20 @@ impl Local {
             round_len: AtomicUsize::new(0),
             picks: Cell::new(0),
             next_in_a_row: Cell::new(0),
+            yields_to_mixing: Cell::new(MIXING_INTERVAL),
         }
+    }
+
+    /// Counts a yield. True: it is one to change queues. The seat's holder's question.
+    #[inline(always)]
+    fn mixes_now(&self, processors: usize) -> bool {
+        let left = self.yields_to_mixing.get() - 1;
+        let mixes = left == 0;
+        self.yields_to_mixing.set(match mixes {
+            true => MIXING_INTERVAL * processors as u32,
+            false => left,
+        });
+        mixes
     }
 
     /// # Safety
@@ -258,7 +272,7 @@ impl Policy for WorkStealing {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
         // SAFETY, of the calls below: who has the seat holds it.
         match (seat.map(|seat| self.locals.get(seat.index())), how) {
-            (Some(local), Readied::Yielded) if local.picks.get() % GLOBAL_INTERVAL == MIX => {
+            (Some(local), Readied::Yielded) if local.mixes_now(self.locals.len()) => {
                 self.global.push(thread.into_green());
                 false
             }

@@ -54,7 +54,8 @@ pub const FREE: Costs = Costs {
     migration: 0.0,
 };
 
-/// Of 2026-11-21: two virtual CPUs of an AMD EPYC (Zen 4) under KVM, one core complex, rustc 1.95.
+/// Of 2026-11-21: two virtual CPUs of an AMD EPYC (Zen 4) under KVM, rustc 1.95. One of five runs, the one
+/// whose CPUs were near each other; `docs/scaling.md` has what comes of the others.
 pub const MEASURED: Costs = Costs {
     hit: 0.27,
     modify: 1.99,

@@ -80,7 +80,7 @@ impl<T: Copy> Worker<T> {
         self.0.slot(front, Access::Load).get()
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }

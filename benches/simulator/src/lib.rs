@@ -34,6 +34,7 @@ mod atomic;
 mod current;
 #[path = "library/green.rs"]
 mod green;
+#[allow(clippy::all, reason = "it is checked where it lives")]
 #[path = "../../../src/policy/mod.rs"]
 pub mod policy;
 #[path = "library/sys.rs"]

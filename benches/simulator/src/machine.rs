@@ -4,7 +4,7 @@
 //! The same: the order in which work is looked for, the passes of a thief and its pauses, how many may
 //! search, who is woken when, the look after lying down, the last searcher's ramp.
 //!
-//! Left out: timers (but for the look at those of others), I/O, the monitor, preemption, hand-off,
+//! Left out: timers (but for the look at those of others), I/O, the monitor, preemption, hand-off, resizing,
 //! kernel threads beside processors (here each processor has one), and locked threads. Records
 //! and stacks come from a processor's own cache, which never overflows; when it is empty, a new one
 //! costs nothing but what each thread costs.
@@ -42,7 +42,7 @@ pub enum Action {
 /// What came out of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Until the last thread had ended.
+    /// Until the last thread had ended, or the workload had done what is counted.
     pub nanoseconds: f64,
     pub operations: u64,
     pub threads: u64,
@@ -76,6 +76,7 @@ struct World<'a> {
     threads: Cell<u64>,
     steals: Cell<u64>,
     wake_ups: Cell<u64>,
+    done_at: Cell<Option<f64>>,
     ended_at: Cell<Option<f64>>,
 }
 
@@ -114,7 +115,7 @@ pub fn simulate(
         policy,
         costs,
         workload,
-        idle: Apart(idle::IdleWord::new()),
+        idle: Apart(idle::IdleWord::new(processors as u32)),
         sleepers: Apart(Lock::new(Vec::with_capacity(processors))),
         machines: (0..processors as u64)
             .map(|i| Machine {
@@ -128,6 +129,7 @@ pub fn simulate(
         threads: Cell::new(first as u64),
         steals: Cell::new(0),
         wake_ups: Cell::new(0),
+        done_at: Cell::new(None),
         ended_at: Cell::new(None),
     };
     engine::run(processors, costs, |index| {
@@ -147,7 +149,11 @@ pub fn simulate(
         }
     }
     Outcome {
-        nanoseconds: world.ended_at.get().expect("it has not ended"),
+        nanoseconds: world
+            .done_at
+            .get()
+            .or(world.ended_at.get())
+            .expect("it has not ended"),
         operations: workload.operations(processors),
         threads: world.threads.get(),
         steals: world.steals.get(),
@@ -291,7 +297,7 @@ impl Processor<'_> {
 
     fn steal(&self) -> Option<Next> {
         let count = self.world.machines.len();
-        let alone = self.world.idle.0.sleeping() as usize + 1 >= count;
+        let alone = self.world.idle.0.awake() <= 1;
         for pass in if alone { PASSES } else { 1 }..=PASSES {
             // The others' timers: nobody writes there.
             engine::spend(self.world.costs.hit * count as f64);
@@ -396,8 +402,9 @@ impl Processor<'_> {
         engine::spend(nanoseconds * (0.9 + 0.2 * random));
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.world.machines.len()
+    /// What is counted is done; what comes is the end.
+    pub(crate) fn is_done(&self) {
+        self.world.done_at.set(Some(engine::now()));
     }
 
     /// A random number (xorshift; Marsaglia 2003).

@@ -11,8 +11,10 @@ use greenthread_simulator::workload::{Burst, Chains, Churn, Tree, Workload, Yiel
 
 const SEED: u64 = 1;
 
-/// What is simulated. `each`: the operations of a processor, more or less.
-const WORKLOADS: &[(&str, fn(usize, u64) -> Box<dyn Workload>)] = &[
+type Make = fn(usize, u64) -> Box<dyn Workload>;
+
+/// What is simulated. Made for so many processors, each with so many operations, more or less.
+const WORKLOADS: &[(&str, Make)] = &[
     ("chains", |_, each| {
         Box::new(Chains {
             chains: 1,
@@ -134,14 +136,17 @@ fn print_table(name: &str, curves: &[(&Contender, Vec<(usize, Outcome)>)]) {
     println!();
 }
 
-/// The most processors of which the second half still brings a quarter more throughput.
+/// The fewest processors that have four fifths of the highest throughput at any number of them.
 fn scales_to(outcomes: &[(usize, Outcome)]) -> usize {
-    let brings_more = |pair: &&[(usize, Outcome)]| {
-        let [less, more] = [0, 1].map(|i| pair[i].1.throughput());
-        more >= 1.25 * less
+    let all = || {
+        outcomes
+            .iter()
+            .map(|(count, outcome)| (*count, outcome.throughput()))
     };
-    let last = outcomes.windows(2).rfind(brings_more);
-    last.map_or(1, |pair| pair[1].0)
+    let highest = all().map(|(_, throughput)| throughput).fold(0.0, f64::max);
+    all()
+        .find(|&(_, throughput)| throughput >= 0.8 * highest)
+        .map_or(1, |(count, _)| count)
 }
 
 /// Where policies stop scaling when the threads do something.

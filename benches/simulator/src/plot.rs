@@ -109,7 +109,7 @@ fn draw_panel(svg: &mut String, panel: &Panel) {
             svg,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"none\" stroke=\"black\" stroke-width=\"1.5\"/>"
         );
-        text(svg, (x + 8.0, y + 4.0), "start", name);
+        text(svg, (x - 4.0, y - 10.0), "end", name);
     }
 }
 

@@ -222,6 +222,7 @@ impl Workload for Churn {
         let was_last = self.put(slot, me, processor)
             && self.left.replace(self.left.get().saturating_sub(1)) == 1;
         if was_last {
+            processor.is_done();
             // The end: whoever is in a slot is woken, and ends too.
             for slot in 0..self.slots.len() {
                 self.put(slot, ptr::null_mut(), processor);

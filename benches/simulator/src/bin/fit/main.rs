@@ -43,7 +43,7 @@ fn fit() -> Costs {
     let (round_trip, with_lines) = (ping_pong(0), ping_pong(LINES));
     let modify = typical(|| each(1_000_000, |word| _ = word.fetch_add(1, Relaxed)));
     let (transfer, keep) = lines(round_trip, modify, contended());
-    let system_call = typical(|| each(100_000, |word| futex_wake(word)));
+    let system_call = typical(|| each(100_000, futex_wake));
     let (call, latency) = wake();
     let mut costs = Costs {
         hit: typical(|| {
@@ -60,12 +60,7 @@ fn fit() -> Costs {
         wake_call: (call - system_call).max(0.0),
         wake_latency: (latency - system_call).max(0.0),
         migration: (with_lines - round_trip).max(0.0) / 2.0,
-        // SAFETY: reads a register.
-        ticks: typical(|| {
-            each(1_000_000, |_| {
-                _ = black_box(unsafe { core::arch::x86_64::_rdtsc() })
-            })
-        }),
+        ticks: typical(|| each(1_000_000, |_| _ = black_box(ticks()))),
         ..FREE
     };
     let alone = |kind, costs: &Costs| simulated(kind, &*(contenders::ALL[0].make)(), 1, costs);
@@ -168,6 +163,11 @@ fn cpu_time() -> u64 {
 pub(crate) fn quartile(all: &mut [f64]) -> f64 {
     all.sort_by(f64::total_cmp);
     all[all.len() / 4]
+}
+
+fn ticks() -> u64 {
+    // SAFETY: reads a register; every x86-64 has it.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// What a transfer takes, and how long a line is kept, so that the simulated machine has these two
