@@ -70,7 +70,8 @@ impl Builder {
         self
     }
 
-    /// How long a thread runs while others wait: 20 µs to an hour. Default: 10 ms.
+    /// How long a thread runs while others wait: 20 µs to an hour. Default: 10 ms. It is a twentieth
+    /// of that while others wait in the thread's own processor's queue.
     pub fn time_slice(mut self, slice: Duration) -> Builder {
         self.time_slice = Some(slice);
         self
