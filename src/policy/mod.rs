@@ -179,6 +179,13 @@ pub trait Policy: Send + Sync + 'static {
     /// date by what others do at the same time, and by no more.
     fn len(&self, processor: Option<usize>) -> usize;
 
+    /// How many of those at `processor` other processors cannot take. Whoever runs before them has a
+    /// shorter time slice.
+    fn out_of_reach(&self, processor: usize) -> usize {
+        let _ = processor;
+        0
+    }
+
     /// Whether there is something that a processor with nothing to do would get. As exact as
     /// [`len`](Policy::len): after this has said no, processors go to sleep.
     fn has_work_for_others(&self) -> bool {

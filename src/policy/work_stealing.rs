@@ -412,6 +412,13 @@ impl Policy for WorkStealing {
             + !local.next.load(Ordering::Relaxed).is_null() as usize
     }
 
+    fn out_of_reach(&self, processor: usize) -> usize {
+        match self.ideas.stealing {
+            true => self.locals.get(processor).round_len.load(Ordering::Relaxed),
+            false => self.len(Some(processor)),
+        }
+    }
+
     fn has_work_for_others(&self) -> bool {
         let has = |local: &Local| {
             !local.queue.is_empty() || !local.next.load(Ordering::Relaxed).is_null()

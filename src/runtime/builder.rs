@@ -71,7 +71,8 @@ impl Builder {
     }
 
     /// How long a thread runs while others wait: 20 µs to an hour. Default: 10 ms. It is a twentieth
-    /// of that while others wait in the thread's own processor's queue.
+    /// of that while others wait behind the thread that have given way, and that no other processor
+    /// can take.
     pub fn time_slice(mut self, slice: Duration) -> Builder {
         self.time_slice = Some(slice);
         self

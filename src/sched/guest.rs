@@ -127,6 +127,10 @@ impl Policy for Guest {
         self.without_seat(|policy| policy.len(processor))
     }
 
+    fn out_of_reach(&self, processor: usize) -> usize {
+        self.without_seat(|policy| policy.out_of_reach(processor))
+    }
+
     fn has_work_for_others(&self) -> bool {
         self.without_seat(|policy| policy.has_work_for_others())
     }

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
 //! | is blocked in the kernel (no CPU time used, and the kernel says so) | the same, without a signal |
-//! | runs longer than its slice while work waits, or than a 20th of it while work waits behind the thread | ends the slice, sends the signal, again every 50 µs |
+//! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
 //! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
 //!
 //! A processor that is to go (`resize`) is taken or its slice ended even if nothing waits.
@@ -47,8 +47,8 @@ const QUIET: u64 = 10_000_000;
 const DEADLINE_TICK: u64 = 500_000;
 /// Who has run out of threads so often since the last look keeps up.
 const SEVERAL: u64 = 3;
-/// Who has others behind it in its processor's own queue has this part of a time slice: those that
-/// yield, whom nobody takes from there, would wait as long as the busiest of them likes.
+/// Who has others behind it whom no other processor can take has this part of a time slice: those
+/// that yield would wait as long as the busiest of them likes.
 const CROWDED_PART: u64 = 20;
 /// How soon to look whether anything waits for a thread whose slice is over.
 const OVERTIME: u64 = 1_000_000;
@@ -284,7 +284,7 @@ impl Look {
     /// Shorter while others wait behind who runs.
     fn slice(&self, processor: &Processor) -> u64 {
         let slice = self.cluster.config.time_slice.as_nanos() as u64;
-        match self.cluster.policy.len(Some(processor.index)) {
+        match self.cluster.policy.out_of_reach(processor.index) {
             0 => slice,
             _ => (slice / CROWDED_PART).max(SHORTEST),
         }
