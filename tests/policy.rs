@@ -214,6 +214,40 @@ fn what_a_policy_does_wrong_is_said() {
 }
 
 #[test]
+fn a_policy_keeps_runtimes_apart() {
+    /// Of two runtimes, by mistake.
+    struct Shared(Arc<Lock<Queue>>);
+    impl Policy for Shared {
+        fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+            self.0.lock().push(thread);
+            true
+        }
+        fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+            self.0.lock().pop().map(Next::from)
+        }
+        fn len(&self, _: Option<usize>) -> usize {
+            self.0.lock().len()
+        }
+    }
+    const TEST: &str = "a_policy_keeps_runtimes_apart";
+    if child_case(TEST).is_some() {
+        let queue = Arc::new(Lock::new(Queue::new()));
+        let runtimes = [1, 2].map(|_| {
+            let shared = Shared(queue.clone());
+            Runtime::builder().policy(shared).build().unwrap()
+        });
+        loop {
+            // Sooner or later the wrong one takes it.
+            let threads = runtimes.each_ref().map(|runtime| runtime.spawn(|| ()));
+            threads.map(|thread| thread.join().unwrap());
+        }
+    }
+    if is_green() {
+        line_with(&child(TEST, ""), &["a thread of another runtime"]);
+    }
+}
+
+#[test]
 fn policies_are_chosen_by_name() {
     const TEST: &str = "policies_are_chosen_by_name";
     let cases = [

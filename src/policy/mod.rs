@@ -170,7 +170,8 @@ pub trait Policy: Send + Sync + 'static {
 
     /// There are so many processors from now on, at least one. Called before anything else, and
     /// when a running runtime gets more processors, before it has them, or fewer, when those with
-    /// the highest indices have left. It may allocate and block, but not wait for a green thread.
+    /// the highest indices have left; a thief may still be offered one of those as a victim. It may
+    /// allocate and block, but not wait for a green thread.
     fn resize(&self, processors: usize) {
         let _ = processors;
     }

@@ -84,6 +84,14 @@ impl Guest {
         result
     }
 
+    /// A thread can run in its own cluster only.
+    fn check(&self, thread: &Ready) {
+        let its: *const Cluster = thread.green().cluster();
+        if !core::ptr::eq(its, self.cluster.load(Ordering::Relaxed)) {
+            crate::sys::die("a policy has handed out a thread of another runtime");
+        }
+    }
+
     #[inline(never)]
     fn call<R>(&self, call: impl FnOnce(&dyn Policy) -> R) -> R {
         struct Unwinding;
@@ -108,11 +116,13 @@ impl Policy for Guest {
     }
 
     fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-        self.with_seat(seat, |policy| policy.next(seat, share))
+        let next = self.with_seat(seat, |policy| policy.next(seat, share));
+        next.inspect(|next| self.check(&next.thread))
     }
 
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
-        self.with_seat(seat, |policy| policy.steal(seat, victims))
+        let stolen = self.with_seat(seat, |policy| policy.steal(seat, victims));
+        stolen.inspect(|thread| self.check(thread))
     }
 
     fn leave(&self, seat: &Seat) {
