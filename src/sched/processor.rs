@@ -1,9 +1,9 @@
 //! A processor: the right to run green threads, and what goes with it.
 //!
 //! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the
-//! cluster's list of idle processors, and out of use it is in none (`resize`). Its owner alone touches the cells; the atomics are for
-//! everybody to read, and written by the owner with plain loads and stores where [`Counter`] says
-//! so.
+//! cluster's list of idle processors, and out of use it is in none (`resize`). Its owner alone
+//! touches the cells; the atomics are for everybody to read, and written by the owner with plain
+//! loads and stores where [`Counter`] says so.
 
 use core::cell::{Cell, UnsafeCell};
 

@@ -52,7 +52,7 @@ impl<T: Copy> Worker<T> {
     }
 
     pub fn new_lifo() -> Worker<T> {
-        unimplemented!("last in, first out is not simulated")
+        panic!("no contender's queues are last in, first out")
     }
 
     pub fn stealer(&self) -> Stealer<T> {
