@@ -214,7 +214,7 @@ struct Look {
     waiting: bool,
     /// Something has been ready since the last look, and not run.
     stuck: bool,
-    /// A preemption or a hand-off: the next look comes soon.
+    /// A hand-off: the next look comes soon.
     event: bool,
     /// When the next look must be at the latest.
     next: u64,
@@ -341,15 +341,13 @@ impl Look {
         green: &'static Green,
         seen: &mut Seen,
     ) {
-        self.event = true;
         machine.end_slice(seen.slice);
         // CPU time: a kernel thread that the system does not run declines nothing.
         let cpu = cpu_time(machine);
         let (first, cpu_first) = *seen.signalled.get_or_insert((self.now, cpu));
-        if cpu - cpu_first < DECLINED_FOR
-            && self.now - first < NOT_RUN_FOR
-            && preempt::send(machine, green, self.cluster.config.signal)
-        {
+        if cpu - cpu_first < DECLINED_FOR && self.now - first < NOT_RUN_FOR {
+            // Not sent: it is in the runtime, on its way out, or blocked, as the next look finds.
+            preempt::send(machine, green, self.cluster.config.signal);
             self.next = self.next.min(self.now + RETRY);
         } else {
             self.take(processor, machine, green);
