@@ -2,7 +2,7 @@
 
 use super::{Policy, Ready, Seat};
 use crate::atomic::Ordering;
-use crate::green::Green;
+use crate::green::records;
 use crate::runtime::{Mode, Runtime};
 
 /// So many, whose priorities are their indices; none where there are no green threads.
@@ -13,7 +13,7 @@ pub(super) fn stand_ins(count: u64) -> Vec<Ready> {
         return Vec::new();
     }
     let stand_in = |index| {
-        let green = Green::create(64 << 10).unwrap();
+        let green = records::create().unwrap();
         green.priority.store(index, Ordering::Relaxed);
         Ready::new(green)
     };

@@ -18,6 +18,7 @@ pub use self::builder::Builder;
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{Metrics, ProcessorMetrics};
 use crate::atomic::Ordering;
+use crate::green::room;
 use crate::sched::{self, Cluster, resize};
 use crate::thread::{self, JoinHandle};
 use crate::{current, driver, stack, tls};
@@ -298,8 +299,8 @@ fn prepare(default_stack: usize) -> io::Result<&'static Result<(), String>> {
         if !crate::sys::kernel_thread::register_barrier() {
             return Err("the kernel has no expedited membarrier".into());
         }
-        stack::init(crate::green::reserve(), default_stack).map_err(|error| error.to_string())?;
-        stack::overflow::install(crate::green::name_of);
+        stack::init(room::reserve(), default_stack).map_err(|error| error.to_string())?;
+        stack::overflow::install(room::name_of);
         sched::setxid::wrap();
         thread::install_panic_hook();
         Ok(())

@@ -12,6 +12,7 @@ use crate::driver::{self, Driver};
 use crate::policy::Policy;
 use crate::sched::idle::IdleWord;
 use crate::sched::resize::Size;
+use crate::sched::start::Homeless;
 use crate::sched::{Counter, Machine, Processor, guest::Guest, idlers::Idlers, recruiter, sysmon};
 use crate::sys::kernel_thread;
 use crate::sys::lock::Lock;
@@ -74,6 +75,8 @@ pub(crate) struct Cluster {
     /// The deadline that some sleeping machine watches (`idlers`).
     pub(crate) watched: AtomicU64,
 
+    /// Threads that have no stack yet, and wait for one.
+    pub(super) homeless: Homeless,
     /// Somebody waits for the last green thread to end.
     pub(crate) closing: AtomicBool,
     pub(crate) drained: Waiter,
@@ -114,6 +117,7 @@ impl Cluster {
             recruiter: recruiter::Office::new(),
             monitor: sysmon::Post::new(),
             watched: AtomicU64::new(crate::sys::clock::NEVER),
+            homeless: Homeless::new(),
             closing: AtomicBool::new(false),
             drained: Waiter::new(),
             emptied: Waiter::new(),
@@ -222,7 +226,10 @@ impl Cluster {
         crate::sched::machine::all().for_each(Machine::kick_monitor);
         for processor in self.processors() {
             // SAFETY: no machine is left that could own it.
-            unsafe { processor.stacks() }.drain();
+            unsafe {
+                processor.stacks().drain();
+                processor.records().drain();
+            }
         }
     }
 }

@@ -80,7 +80,7 @@ impl Guest {
         let result = self.call(call);
         compiler_fence(Ordering::SeqCst);
         // SAFETY: as above; it is this thread's own.
-        unsafe { arch::set_thread_pointer(green.thread_pointer) };
+        unsafe { arch::set_thread_pointer(green.thread_pointer.get()) };
         result
     }
 

@@ -10,6 +10,7 @@
 //! | `ownership` | who owns a processor, and how the monitor takes it |
 //! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: who slept last, first |
+//! | `start` | a thread's first time: where its stack comes from |
 //! | `locked` | threads that are locked to a kernel thread |
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
@@ -45,6 +46,7 @@ mod processor;
 mod recruiter;
 pub(crate) mod resize;
 pub(crate) mod setxid;
+pub(crate) mod start;
 mod switch;
 mod sysmon;
 pub(crate) mod timers;
@@ -58,7 +60,7 @@ pub(crate) use self::processor::{Counter, Processor};
 use crate::atomic::{Ordering, fence};
 use crate::context::Action;
 use crate::current::{self, Entered};
-use crate::green::{Green, Oddities};
+use crate::green::{Green, Oddities, records};
 use crate::policy::{Next, Readied, Ready, Victims};
 use crate::sys::{clock, topology};
 
@@ -83,8 +85,14 @@ fn run(machine: &'static Machine) {
 fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
     loop {
         let (green, inherits_slice) = (next.thread.into_green(), next.inherits_slice);
-        if green.oddities.has(Oddities::LOCKED) && !is_bound_here(machine, green) {
-            return hand_to_its_machine(machine, green);
+        if green.oddities.any() {
+            if green.oddities.has(Oddities::LOCKED) && !is_bound_here(machine, green) {
+                return hand_to_its_machine(machine, green);
+            }
+            let is_homeless = green.oddities.has(Oddities::NEW);
+            if is_homeless && !owned(machine).is_some_and(|p| start::move_in(p, green)) {
+                return start::find_room(machine, green);
+            }
         }
         // SAFETY: this is the run loop, and the thread came out of a queue: it is ours.
         let action = unsafe { switch::to(machine, green, inherits_slice) };
@@ -218,22 +226,27 @@ fn park(machine: &'static Machine, green: &'static Green) {
     }
 }
 
-/// The thread has ended: its block is reset and its stack can be used again.
+/// The thread has ended: its block is reset, and its room and its record can be used again.
 #[inline]
 fn bury(machine: &'static Machine, processor: Option<&'static Processor>, green: &'static Green) {
     let cluster = machine.cluster();
-    if green.oddities.any() {
-        green.locks.set(0);
-        green.oddities.remove(Oddities::LOCKED | Oddities::MASK);
-    }
+    green.locks.set(0);
+    let room = green.move_out();
     // SAFETY: the thread has ended, nobody uses its block.
-    unsafe { crate::tls::recycle(green.thread_pointer) };
+    unsafe { crate::tls::recycle(room.thread_pointer) };
     match processor {
-        // SAFETY: this machine owns the processor, and holds the cache for this call only.
-        Some(p) if green.slot().size() == cluster.config.stack_size => unsafe {
-            p.stacks().push(green.slot());
+        // SAFETY: this machine owns the processor, and holds each for its call only.
+        Some(p) => unsafe {
+            match room.slot().size() == cluster.config.stack_size {
+                true => p.stacks().push(room.slot()),
+                false => crate::stack::release(room.slot()),
+            }
+            p.records().push(green);
         },
-        _ => crate::stack::release(green.slot()),
+        None => {
+            crate::stack::release(room.slot());
+            records::release(green);
+        }
     }
     match processor {
         Some(p) => p.ended.add(1),

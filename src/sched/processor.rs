@@ -10,6 +10,7 @@ use core::cell::{Cell, UnsafeCell};
 use crate::arch;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::driver::timer;
+use crate::green::records::Records;
 use crate::policy::Seat;
 use crate::sched::lifo::Linked;
 use crate::sched::outbox::Outbox;
@@ -43,6 +44,7 @@ pub(crate) struct Processor {
     pub(crate) outbox: Outbox,
     random: Cell<u64>,
     stacks: UnsafeCell<stack::Cache>,
+    records: UnsafeCell<Records>,
     cluster: &'static Cluster,
     /// It is out of use; changed under the idlers' lock (`resize`).
     pub(super) retired: AtomicBool,
@@ -87,6 +89,7 @@ impl Processor {
             outbox: Outbox::new(cluster.config.allows_rings()),
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
             stacks: UnsafeCell::new(stack::Cache::new()),
+            records: UnsafeCell::new(Records::new()),
             cluster,
             retired: AtomicBool::new(true),
             below: Cell::new(None),
@@ -120,6 +123,17 @@ impl Processor {
     pub(crate) unsafe fn stacks(&self) -> &mut stack::Cache {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.stacks.get() }
+    }
+
+    /// The free records of threads.
+    ///
+    /// # Safety
+    /// As [`Processor::stacks`].
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
+    pub(crate) unsafe fn records(&self) -> &mut Records {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.records.get() }
     }
 
     /// The owner says where it is.

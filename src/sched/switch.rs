@@ -55,7 +55,7 @@ pub(crate) unsafe fn to(
     // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a
     // thread-local.
     let action = unsafe {
-        arch::set_thread_pointer(green.thread_pointer);
+        arch::set_thread_pointer(green.thread_pointer.get());
         green.context.resume()
     };
     compiler_fence(Ordering::SeqCst);

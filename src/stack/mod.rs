@@ -16,7 +16,9 @@
 //!
 //! # A slot's way
 //! not cut --[`acquire`]--> in use --[`release`]--> free (class's list) --[`acquire`]--> in use ...
-//! and, between two uses on one processor, in that processor's [`Cache`].
+//! and, between two uses on one processor, in that processor's [`Cache`], which also takes from the
+//! list. A slot that its owner has not furnished (there was no memory) is in a list of its own: a
+//! cache has furnished ones only.
 //!
 //! # Invariants
 //! 1. A header, once complete, stays mapped and valid for ever: `&'static Slot`.
@@ -62,6 +64,8 @@ static RESERVED: AtomicUsize = AtomicUsize::new(PAGE);
 /// Somebody who has no cache found a list empty: the next cache to get a slot gives what it has.
 static WANTED: AtomicBool = AtomicBool::new(false);
 static FREE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES];
+/// The free ones that are not furnished.
+static BARE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES];
 
 /// Says how many bytes the owner needs at the top of every slot, and sees whether stacks of
 /// `default_size` can be had at all. Once in a process, before any slot is taken.
@@ -223,8 +227,8 @@ unsafe fn install_guard(start: usize) -> io::Result<()> {
 /// `InvalidInput` for a size that no class has; `OutOfMemory` when there is no memory for one slot.
 pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
     let class = Class::of(size)?;
-    let free = FREE[class.index()].lock().pop();
-    let slot = match free {
+    let free = |lists: &[Lock<List>; CLASSES]| lists[class.index()].lock().pop();
+    let slot = match free(&FREE).or_else(|| free(&BARE)) {
         Some(slot) => slot,
         None => {
             WANTED.store(true, Relaxed);
@@ -232,10 +236,15 @@ pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
         }
     };
     if let Err(error) = slot.guard() {
-        FREE[class.index()].lock().push(slot);
+        put(slot);
         return Err(error);
     }
     Ok(slot)
+}
+
+/// Whether there are furnished slots, with at least `size` bytes, that no cache has.
+pub(crate) fn is_stocked(size: usize) -> bool {
+    Class::of(size).is_ok_and(|class| FREE[class.index()].lock().head.is_some())
 }
 
 /// Gives a slot back to its class's list, and its deep memory to the kernel.
@@ -243,7 +252,15 @@ pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
 /// The owner runs on another stack, and leaves in the reserve what it wants to find there again.
 pub(crate) fn release(slot: &'static Slot) {
     trim(slot);
-    FREE[slot.class.index()].lock().push(slot);
+    put(slot);
+}
+
+fn put(slot: &'static Slot) {
+    let lists = match slot.extra.load(Relaxed) {
+        0 => &BARE,
+        _ => &FREE,
+    };
+    lists[slot.class.index()].lock().push(slot);
 }
 
 /// Gives the memory of a stack nobody is on back to the kernel, but for the topmost [`KEEP`] bytes.
@@ -334,7 +351,8 @@ pub(crate) struct Cache {
 impl Cache {
     const MOST: usize = 1024;
     const USES: u32 = 256;
-    /// How many slots are trimmed between two looks at whether there is something better to do.
+    /// How many slots are trimmed between two looks at whether there is something better to do, and
+    /// how many are taken from the class's list at a time.
     const BATCH: usize = 16;
 
     pub(crate) const fn new() -> Self {
@@ -344,6 +362,34 @@ impl Cache {
             length: 0,
             dirty: 0,
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Sees to it that there are slots, of `size` bytes at least, if the class's list has any.
+    pub(crate) fn fetch(&mut self, size: usize) -> bool {
+        self.length != 0 || self.fetch_some(size)
+    }
+
+    #[cold]
+    fn fetch_some(&mut self, size: usize) -> bool {
+        let Ok(class) = Class::of(size) else {
+            return false;
+        };
+        if *self.class.get_or_insert(class) != class {
+            return false;
+        }
+        let mut free = FREE[class.index()].lock();
+        while self.length < Self::BATCH
+            && let Some(slot) = free.pop()
+        {
+            slot.dirty.store(false, Relaxed);
+            self.list.push(slot);
+            self.length += 1;
+        }
+        self.length != 0
     }
 
     /// The slot recycled last.

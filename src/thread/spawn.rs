@@ -1,14 +1,15 @@
 //! The road of a spawned closure, from `spawn` to `join`.
 //!
-//! `spawn` takes a stack, lays [`body`] on it, and makes the thread ready. `body` runs the closure,
-//! leaves its result in the packet, runs the thread-local destructors, and says that the thread has
-//! ended (`end`); the run loop buries it.
+//! `spawn` puts the closure into a packet, and makes a thread ready whose first code is [`body`]. It
+//! gets a stack when it runs (`sched::start`). `body` runs the closure, leaves its result in the
+//! packet, runs the thread-local destructors, and says that the thread has ended (`end`); the run
+//! loop buries it.
 //!
 //! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with
 //! preemption on, before it leaves its stack for the last time.
 
 use core::cell::UnsafeCell;
-use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,27 +21,37 @@ use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
 use crate::atomic::Ordering;
 use crate::current;
-use crate::green::{Green, Oddities};
+use crate::green::{Green, Oddities, Room, records};
 use crate::policy::{Priority, Readied};
 use crate::runtime::{Backend, KernelBackend};
-use crate::sched::{self, Cluster};
+use crate::sched::{self, Cluster, start};
 use crate::sys::signal;
 use crate::tls;
 
 /// The result of a thread: what its closure returned, or what it panicked with.
 pub type Result<T> = std::thread::Result<T>;
 
-/// Where a thread leaves its result.
-struct Packet<T> {
+/// Where a thread finds its closure, and leaves its result. Whose `W` it is only the thread knows:
+/// to everybody else it is memory ([`Stowed`]).
+struct Packet<T, W: ?Sized = dyn Stowed> {
     result: UnsafeCell<Option<Result<T>>>,
     scope: Option<Arc<ScopeData>>,
+    work: W,
 }
 
-// SAFETY: the thread writes the result before it gives up its count of the packet; the joiner reads
-// it when the thread has ended.
-unsafe impl<T: Send> Sync for Packet<T> {}
+/// Memory that a closure lies in, or no longer.
+type Stow<F> = UnsafeCell<MaybeUninit<F>>;
 
-impl<T> Drop for Packet<T> {
+trait Stowed {}
+impl<F> Stowed for Stow<F> {}
+
+// SAFETY: the thread takes the closure, which may be sent, and writes the result before it gives up
+// its count of the packet; the joiner reads the result when the thread has ended.
+unsafe impl<T: Send, W: ?Sized> Sync for Packet<T, W> {}
+// SAFETY: as above.
+unsafe impl<T: Send, W: ?Sized> Send for Packet<T, W> {}
+
+impl<T, W: ?Sized> Drop for Packet<T, W> {
     fn drop(&mut self) {
         let result = self.result.get_mut().take();
         let unhandled = matches!(result, Some(Err(_)));
@@ -136,7 +147,7 @@ impl<T> Joiner<T> {
 /// `f` and its result outlive the thread: they are `'static`, or a scope sees to it.
 pub(super) unsafe fn spawn<F, T>(
     backend: Backend,
-    wishes: Wishes,
+    mut wishes: Wishes,
     scope: Option<Arc<ScopeData>>,
     f: F,
 ) -> io::Result<Joiner<T>>
@@ -144,30 +155,24 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    let shared = Shared::new(wishes.name);
-    let packet = Arc::new(Packet {
-        result: UnsafeCell::new(None),
-        scope,
-    });
-    if let Some(scope) = &packet.scope {
+    let shared = Shared::new(wishes.name.take());
+    if let Some(scope) = &scope {
         scope.enter();
     }
+    let work = Work(Arc::new(Packet {
+        result: UnsafeCell::new(None),
+        scope,
+        work: Stow::new(MaybeUninit::new(f)),
+    }));
     let mut joiner = Joiner {
         thread: Thread::new(shared.clone()),
-        packet: packet.clone(),
+        packet: work.packet(),
         kernel: None,
-    };
-    let work = Work {
-        f,
-        packet,
-        result: PhantomData,
     };
     // SAFETY: the caller's promise.
     unsafe {
         match backend {
-            Backend::Green(cluster) => {
-                start_green(cluster, shared, wishes.stack_size, wishes.priority, work)?
-            }
+            Backend::Green(cluster) => start_green(cluster, shared, &wishes, work)?,
             Backend::Kernel(backend) => {
                 joiner.kernel = Some(start_kernel(backend, shared, wishes.stack_size, work)?)
             }
@@ -183,19 +188,60 @@ pub(super) struct Wishes {
     pub(super) priority: Priority,
 }
 
-/// What a thread is to do.
-struct Work<F, T> {
-    f: F,
-    packet: Arc<Packet<T>>,
-    result: PhantomData<T>,
+/// What a thread is to do: a packet whose closure is there still.
+struct Work<F, T>(Arc<Packet<T, Stow<F>>>);
+
+// SAFETY: `spawn` demands that the closure may be sent, and the result.
+unsafe impl<F, T> Send for Work<F, T> {}
+
+impl<F, T> Work<F, T> {
+    /// The packet, for who waits for the result.
+    fn packet(&self) -> Arc<Packet<T>> {
+        let packet: Arc<Packet<T, dyn Stowed + '_>> = self.0.clone();
+        // SAFETY: only the lifetime changes. Nothing of a closure is reached by way of a `Stowed`,
+        // which has no methods, and whose destructor does nothing.
+        unsafe { core::mem::transmute(packet) }
+    }
+
+    fn into_raw(self) -> *const () {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: `self` is not used again.
+        Arc::into_raw(unsafe { core::ptr::read(&this.0) }).cast()
+    }
+
+    /// # Safety
+    /// What `into_raw` of the same type gave, once.
+    unsafe fn from_raw(work: *const ()) -> Self {
+        // SAFETY: the caller's promise.
+        Work(unsafe { Arc::from_raw(work.cast()) })
+    }
+
+    /// The closure, and where its result goes.
+    fn take(self) -> (F, Arc<Packet<T, Stow<F>>>) {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: `self` is not used again, and was the only one to reach the closure.
+        unsafe {
+            let packet = core::ptr::read(&this.0);
+            ((*packet.work.get()).assume_init_read(), packet)
+        }
+    }
 }
 
 impl<F: FnOnce() -> T, T> Work<F, T> {
     /// Runs the closure and leaves its result, or its panic, in the packet.
     fn run(self) {
-        let result = catch_unwind(AssertUnwindSafe(self.f));
+        let (f, packet) = self.take();
+        let result = catch_unwind(AssertUnwindSafe(f));
         // SAFETY: nobody reads it before this thread has given up the packet.
-        unsafe { *self.packet.result.get() = Some(result) };
+        unsafe { *packet.result.get() = Some(result) };
+    }
+}
+
+impl<F, T> Drop for Work<F, T> {
+    /// It was not run.
+    fn drop(&mut self) {
+        // SAFETY: it is there still, and nobody else reaches it.
+        unsafe { (*self.0.work.get()).assume_init_drop() }
     }
 }
 
@@ -204,30 +250,22 @@ impl<F: FnOnce() -> T, T> Work<F, T> {
 unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
     cluster: &'static Cluster,
     shared: Arc<Shared>,
-    stack_size: Option<usize>,
-    priority: Priority,
+    wishes: &Wishes,
     work: Work<F, T>,
 ) -> io::Result<()> {
-    /// A larger closure is boxed rather than laid on the stack.
-    const LARGE: usize = 2048;
-    let green = new_green(cluster, stack_size.unwrap_or(cluster.config.stack_size))?;
+    let green = new_green(cluster, wishes.stack_size)?;
+    // SAFETY: the thread is new; `body` does not unwind, and is given what it wants; lifetimes are
+    // the caller's promise.
+    unsafe { green.prepare((body::<F, T>, work.into_raw())) };
     green.cluster.set(Some(cluster));
     // Relaxed: the queue that takes the thread publishes it.
     green
         .shared
         .store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
-    green.priority.store(priority.get(), Ordering::Relaxed);
+    green
+        .priority
+        .store(wishes.priority.get(), Ordering::Relaxed);
     inherit_mask(cluster, green);
-    // SAFETY: the thread is new; `body` does not unwind; lifetimes are the caller's promise.
-    unsafe {
-        if size_of::<F>() > LARGE {
-            let work = Box::new(work);
-            // The box is freed in `body`, where that may be done.
-            green.prepare(move || body(green, move || work.run()));
-        } else {
-            green.prepare(move || body(green, move || work.run()));
-        }
-    }
     match current::enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
@@ -257,28 +295,51 @@ fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
     }
 }
 
-/// A thread to run something on: the one whose stack was used last on this processor, if there is
-/// one.
-fn new_green(cluster: &'static Cluster, size: usize) -> io::Result<&'static Green> {
-    if size == cluster.config.stack_size
-        && let Some(entered) = current::enter()
-        && core::ptr::eq(entered.machine().cluster(), cluster)
-    {
-        // SAFETY: `entered` owns the processor; the reference ends here.
-        if let Some(slot) = unsafe { entered.processor().stacks() }.pop() {
-            return Ok(Green::of(slot));
-        }
+/// A record for a new thread. One of the common size of stacks gets its room when it runs, and one
+/// was free a moment ago; any other has it from now on.
+fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
+    let (free, is_stocked) = match current::enter() {
+        // SAFETY: `entered` owns the processor; the references end here.
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
+            let processor = entered.processor();
+            (processor.records().pop(), !processor.stacks().is_empty())
+        },
+        _ => (None, false),
+    };
+    let green = free.map_or_else(records::create, Ok)?;
+    let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
+        Some(size) => Room::find(size).map(|room| green.move_in(room)),
+        None if is_stocked => Ok(()),
+        None => start::stock_up(cluster),
+    };
+    if let Err(error) = prepared {
+        let _off = current::preemption_off();
+        records::release(green);
+        return Err(error);
     }
-    Green::create(size)
+    Ok(green)
 }
 
 /// The whole life of a green thread, on its own stack. Starts and ends with preemption off.
-fn body(green: &'static Green, work: impl FnOnce()) {
+///
+/// # Safety
+/// `work` is the [`Work::into_raw`] of this thread's work.
+unsafe fn body<F: FnOnce() -> T, T>(green: &'static Green, work: *const ()) {
     current::begin(green);
     current::allow_preemption(green);
     // SAFETY: the thread's own block, at the start of its life.
     unsafe { tls::enter() };
-    work();
+    if green.took_last.get() {
+        // If there is no memory, the next thread that needs it waits for some.
+        let _ = start::stock_up(green.cluster());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { Work::<F, T>::from_raw(work) }.run();
+    leave(green);
+}
+
+/// The end of a green thread, from after its closure to its stack's last frame.
+fn leave(green: &'static Green) {
     // SAFETY: the thread's own block, at the end of its life.
     unsafe { tls::exit() };
     if sched::fork::is_child() && current::green().is_none() {

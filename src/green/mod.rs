@@ -1,0 +1,247 @@
+//! One green thread: its record.
+//!
+//! Records are never freed ([`records`]), so one is `&'static`; it is used again for another thread
+//! when this one has ended. What a thread needs to run, a stack and a thread-local block, it gets
+//! when it first does ([`room`]): until then it is this record and the closure it is to call. Who
+//! may touch the fields that are not atomic:
+//!
+//! | the thread is … | owner |
+//! |---|---|
+//! | new | the spawner |
+//! | in a queue, or in a list of free records | whoever takes it out |
+//! | running | the kernel thread that runs it |
+//! | parked | whoever wins its ticket (`wait::ticket`) |
+//!
+//! Each change of owner goes through a queue or a ticket, which publish all that was written
+//! before.
+//!
+//! Invariants:
+//! 1. `off` is not zero whenever the thread is not running user code on its own stack: while it is
+//!    suspended, while it is in the runtime, and before and after its life. It is written by the
+//!    thread itself (or its signal handler) only; the monitor reads it.
+//! 2. `machine` is the kernel thread that resumed it last, right while `off` is not zero.
+//! 3. A thread that has no room has [`Oddities::NEW`].
+
+pub(crate) mod records;
+pub(crate) mod room;
+
+use core::cell::{Cell, UnsafeCell};
+
+pub(crate) use self::room::Room;
+use crate::arch;
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::context::{Bounds, Context};
+use crate::driver::timer;
+use crate::policy::{Links, Priority};
+use crate::sched::{Cluster, Machine, Processor};
+use crate::sys::signal::Mask;
+use crate::thread::handle::Shared;
+use crate::wait::Waiter;
+
+#[repr(C, align(64))]
+pub(crate) struct Green {
+    // What every switch touches.
+    pub(crate) thread_pointer: Cell<*mut u8>,
+    tcache: Cell<*mut usize>,
+    pub(crate) oddities: Oddities,
+    pub(crate) off: AtomicU32,
+    pub(crate) machine: AtomicPtr<Machine>,
+    pub(crate) context: Context,
+    /// The next thread in an intrusive queue, or the one that it hands over to.
+    pub(crate) next: Cell<Option<&'static Green>>,
+    /// It is an arrival (`sched::outbox`).
+    pub(crate) arrived: Cell<bool>,
+
+    // What waiting and the edges touch.
+    pub(crate) cluster: Cell<Option<&'static Cluster>>,
+    /// The name and identity, owned by the thread; null before and after its life.
+    pub(crate) shared: AtomicPtr<Shared>,
+    /// What it waits for, and until when, if it is about to park or parked with a timer.
+    pub(crate) waiter: Cell<*const Waiter>,
+    pub(crate) deadline: Cell<Option<u64>>,
+    pub(crate) timer: UnsafeCell<timer::Entry>,
+    pub(crate) timer_home: Cell<Option<&'static Processor>>,
+    /// What a policy may look at, and may need.
+    pub(crate) priority: AtomicU64,
+    pub(crate) heap: Links,
+    pub(crate) mask: Cell<Mask>,
+    /// It has announced that it blocks; the monitor reads it.
+    pub(crate) announced: AtomicBool,
+    /// The kernel thread this thread is locked to, and how many locks it holds.
+    pub(crate) locked_to: Cell<Option<&'static Machine>>,
+    pub(crate) locks: Cell<u32>,
+    stack: Cell<Bounds>,
+    room: Cell<Option<&'static Room>>,
+    main: Cell<Option<Main>>,
+    /// It took the last room that its processor had at hand.
+    pub(crate) took_last: Cell<bool>,
+}
+
+/// What a thread is to do: called once, with its record and an address, as the first code on its
+/// stack. It must not unwind.
+pub(crate) type Main = (unsafe fn(&'static Green, *const ()), *const ());
+
+/// What is unusual about a thread, a bit each, so that the switch asks but one question of most.
+/// Written by the thread, its signal handler and the kernel thread that runs it: never at once, but
+/// the handler may come between, hence read-modify-write.
+pub(crate) struct Oddities(AtomicU32);
+
+impl Oddities {
+    /// Its signal mask was seen to differ from its kernel thread's.
+    pub(crate) const MASK: u32 = 1;
+    /// Preempted, it keeps the malloc cache that it may be in the middle of using.
+    pub(crate) const CACHE: u32 = 2;
+    /// It is locked to a kernel thread.
+    pub(crate) const LOCKED: u32 = 4;
+    /// It has not run yet, and has no room.
+    pub(crate) const NEW: u32 = 8;
+
+    const fn new() -> Oddities {
+        Oddities(AtomicU32::new(Oddities::NEW))
+    }
+
+    #[inline(always)]
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn has(&self, oddity: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & oddity != 0
+    }
+
+    pub(crate) fn add(&self, oddity: u32) {
+        self.0.fetch_or(oddity, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self, oddity: u32) {
+        self.0.fetch_and(!oddity, Ordering::Relaxed);
+    }
+
+    /// The thread has a room now, with or without a malloc cache in it. It does not run, so no
+    /// handler comes between.
+    fn settle(&self, has_cache: bool) {
+        let kept = self.0.load(Ordering::Relaxed) & !Oddities::NEW;
+        let cache = u32::from(has_cache) * Oddities::CACHE;
+        self.0.store(kept | cache, Ordering::Relaxed);
+    }
+
+    /// As at first; the thread has ended.
+    fn reset(&self) {
+        self.0.store(Oddities::NEW, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: the table above says who touches what; the handovers are Release/Acquire.
+unsafe impl Sync for Green {}
+// SAFETY: as above.
+unsafe impl Send for Green {}
+
+impl Green {
+    fn new() -> Green {
+        Green {
+            thread_pointer: Cell::new(core::ptr::null_mut()),
+            tcache: Cell::new(core::ptr::null_mut()),
+            oddities: Oddities::new(),
+            off: AtomicU32::new(1),
+            machine: AtomicPtr::new(core::ptr::null_mut()),
+            context: Context::new(),
+            next: Cell::new(None),
+            arrived: Cell::new(false),
+            cluster: Cell::new(None),
+            shared: AtomicPtr::new(core::ptr::null_mut()),
+            waiter: Cell::new(core::ptr::null()),
+            deadline: Cell::new(None),
+            timer: UnsafeCell::new(timer::Entry::new()),
+            timer_home: Cell::new(None),
+            priority: AtomicU64::new(Priority::NORMAL.get()),
+            heap: Links::new(),
+            mask: Cell::new(0),
+            announced: AtomicBool::new(false),
+            locked_to: Cell::new(None),
+            locks: Cell::new(0),
+            stack: Cell::new(Bounds { bottom: 0, top: 0 }),
+            room: Cell::new(None),
+            main: Cell::new(None),
+            took_last: Cell::new(false),
+        }
+    }
+
+    /// Says what the thread is to do.
+    ///
+    /// # Safety
+    /// The thread is new and the caller's; `main`'s function may be called with its address, once,
+    /// whenever the thread first runs, and does not unwind.
+    pub(crate) unsafe fn prepare(&self, main: Main) {
+        self.main.set(Some(main));
+    }
+
+    /// The thread, which is prepared, has not run, and is the caller's, lives in `room` from now
+    /// on. Neither allocates nor touches a thread-local.
+    #[inline]
+    pub(crate) fn move_in(&'static self, room: &'static Room) {
+        room.let_to(self);
+        self.thread_pointer.set(room.thread_pointer);
+        self.tcache.set(room.tcache);
+        self.stack.set(room.stack);
+        self.room.set(Some(room));
+        self.oddities.settle(room.has_cache());
+        let main = move || match self.main.take() {
+            // SAFETY: the promise made to `prepare`.
+            Some((run, with)) => unsafe { run(self, with) },
+            None => crate::sys::die("a thread was started that has nothing to do"),
+        };
+        // SAFETY: the room's stack is free, and the caller's; the record never moves.
+        unsafe { self.context.prepare(room.stack, main) }
+    }
+
+    /// The thread has ended: its room is free again, its record as good as new.
+    #[inline]
+    pub(crate) fn move_out(&self) -> &'static Room {
+        self.oddities.reset();
+        match self.room.take() {
+            Some(room) => room,
+            None => crate::sys::die("a thread has ended that lived nowhere"),
+        }
+    }
+
+    /// Asks for the memory that a parked thread will touch when it goes on, before it does.
+    pub(crate) fn prefetch(&self) {
+        // A wait is some calls deep: what lies about it are their frames.
+        const LINE: usize = 64;
+        const BELOW: usize = 4 * LINE;
+        const FRAMES: usize = 20;
+        let frames = self.waiter.get().cast::<u8>().wrapping_sub(BELOW);
+        for line in 0..FRAMES {
+            arch::prefetch(frames.wrapping_add(line * LINE));
+        }
+        arch::prefetch(core::ptr::without_provenance(self.stack.get().top - LINE));
+        arch::prefetch(self.tcache.get().cast());
+        arch::prefetch(self.thread_pointer.get());
+    }
+
+    /// The name of the thread that asks, which is this one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        // SAFETY: the thread keeps its `Shared` while it runs.
+        unsafe { self.shared.load(Ordering::Relaxed).as_ref() }.and_then(Shared::name)
+    }
+
+    /// The stack, from the lowest usable address up; the thread has run.
+    pub(crate) fn stack(&self) -> Bounds {
+        self.stack.get()
+    }
+
+    /// malloc's word for its per-thread cache, in this thread's block; null where it was not found.
+    #[inline(always)]
+    pub(crate) fn tcache(&self) -> *mut usize {
+        self.tcache.get()
+    }
+
+    #[inline(always)]
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        match self.cluster.get() {
+            Some(cluster) => cluster,
+            None => crate::sys::die("a running thread has no cluster"),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A thread's first time on a processor: it gets a room, a stack and a thread-local block.
+//!
+//! A thread that has been spawned is a record in a queue. Most threads run to their end without
+//! waiting, and the next one can have the same room, still in the CPU's caches: ten thousand spawned
+//! at once need a few rooms, not ten thousand.
+//!
+//! A new room needs memory from malloc, whose locks a preempted thread may hold; so the scheduler
+//! takes free rooms only, from its processor's cache and the common list. Threads see to it, while
+//! they are preemptible, that there is one:
+//!
+//! - who spawns, if its processor (or, from outside, the common list) has none ([`stock_up`]; if
+//!   there is no memory for one, `spawn` fails);
+//! - who has moved into its processor's last one, before anything else.
+//!
+//! That can be too late, as when such a thread is preempted at once. Then the thread without a room
+//! waits in a list, for a *finder*: the first machine to come into that gives its processor away,
+//! and is thus free to wait for malloc; it makes a room for each of the list and leaves when that is
+//! empty.
+//!
+//! Invariants:
+//! 1. A thread is in the list only if there is a finder, who will look into it again: both are
+//!    under the list's lock.
+//! 2. A room in a processor's cache is furnished.
+
+use super::{Cluster, Machine, Processor, Readied, Rested, current, ready_globally};
+use crate::green::{Green, Room};
+use crate::policy::fifo::Fifo;
+use crate::stack;
+use crate::sys::{clock, lock::Lock};
+use std::io;
+use std::time::Duration;
+
+/// How long a finder waits for memory between two attempts, and in all.
+const PAUSE: Duration = Duration::from_millis(1);
+const PATIENCE: u64 = 10_000_000_000;
+
+/// Threads that have no room.
+pub(crate) struct Homeless(Lock<List>);
+
+struct List {
+    waiting: Fifo,
+    has_finder: bool,
+}
+
+impl Homeless {
+    pub(crate) const fn new() -> Homeless {
+        Homeless(Lock::new(List {
+            waiting: Fifo::new(),
+            has_finder: false,
+        }))
+    }
+
+    /// True: the caller is the finder from now on.
+    fn add(&self, green: &'static Green) -> bool {
+        let mut list = self.0.lock();
+        list.waiting.push(green);
+        !core::mem::replace(&mut list.has_finder, true)
+    }
+
+    /// Who to find a room for next; `None`: the caller is the finder no longer.
+    fn next(&self) -> Option<&'static Green> {
+        let mut list = self.0.lock();
+        let green = list.waiting.pop();
+        list.has_finder = green.is_some();
+        green
+    }
+}
+
+/// `green`, which is new, moves into a room, if there is one at hand.
+#[inline]
+pub(super) fn move_in(processor: &'static Processor, green: &'static Green) -> bool {
+    // SAFETY: the caller owns the processor, and holds the cache for this call only.
+    let stacks = unsafe { processor.stacks() };
+    if !stacks.fetch(processor.cluster().config.stack_size) {
+        return false;
+    }
+    let Some(slot) = stacks.pop() else {
+        return false;
+    };
+    green.took_last.set(stacks.is_empty());
+    green.move_in(Room::on(slot));
+    true
+}
+
+/// There was no room for `green`: it waits for one, and this machine, unless another one does so
+/// already, makes it.
+#[cold]
+#[inline(never)]
+pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Rested {
+    let cluster = machine.cluster();
+    if !cluster.homeless.add(green) {
+        return Rested::Working { searching: false };
+    }
+    machine.come_home();
+    current::set_scheduling(false);
+    let processor = machine.processor.surrender();
+    machine.allow_reclamation();
+    if let Some(processor) = processor {
+        // SAFETY: processors are never freed, and nobody owns this one now.
+        cluster.lay_to_rest(unsafe { processor.as_ref() });
+    }
+    while let Some(green) = cluster.homeless.next() {
+        green.move_in(make_room(cluster));
+        ready_globally(green, Readied::Spawned);
+    }
+    cluster.wait_for_processor(machine)
+}
+
+/// Waits for memory if need be: threads that end leave some.
+fn make_room(cluster: &Cluster) -> &'static Room {
+    let give_up = clock::now() + PATIENCE;
+    loop {
+        match Room::find(cluster.config.stack_size) {
+            Ok(room) => return room,
+            Err(_) if clock::now() < give_up => std::thread::sleep(PAUSE),
+            Err(_) => crate::sys::die("no memory for the stack of a thread that was spawned"),
+        }
+    }
+}
+
+/// Sees to it that there is a room for the next thread that starts: on the caller's processor, if it
+/// is a green thread of `cluster`, else in the common list. Preemptible.
+#[cold]
+#[inline(never)]
+pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
+    let size = cluster.config.stack_size;
+    let is_stocked = match current::enter() {
+        // SAFETY: `entered` owns the processor; the reference ends here.
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
+            entered.processor().stacks().fetch(size)
+        },
+        _ => {
+            let _off = current::preemption_off();
+            stack::is_stocked(size)
+        }
+    };
+    if is_stocked {
+        return Ok(());
+    }
+    let room = Room::find(size)?;
+    match current::enter() {
+        // SAFETY: as above.
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
+            entered.processor().stacks().push(room.slot());
+        },
+        _ => {
+            let _off = current::preemption_off();
+            stack::release(room.slot());
+        }
+    }
+    Ok(())
+}
