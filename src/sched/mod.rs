@@ -209,7 +209,8 @@ fn ready_again(
 #[inline]
 fn park(machine: &'static Machine, green: &'static Green) {
     let waiter = green.waiter.get();
-    if let Some(deadline) = green.deadline.get() {
+    let deadline = green.deadline.get();
+    if deadline != clock::NEVER {
         let home = machine
             .processor
             .get()

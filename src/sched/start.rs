@@ -87,11 +87,11 @@ pub(super) fn move_in(processor: &'static Processor, green: &'static Green) -> b
 #[cold]
 #[inline(never)]
 pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Rested {
+    machine.come_home();
     let cluster = machine.cluster();
     if !cluster.homeless.add(green) {
         return Rested::Working { searching: false };
     }
-    machine.come_home();
     current::set_scheduling(false);
     let processor = machine.processor.surrender();
     machine.allow_reclamation();
