@@ -30,7 +30,7 @@ use crate::green::{Green, Room};
 use crate::policy::fifo::Fifo;
 use crate::stack;
 use crate::sys::lock::Lock;
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// How long a finder waits when there is no memory, and after how many such pauses it says so.
@@ -120,7 +120,9 @@ pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Res
             Err(error) => {
                 failures = failures.saturating_add(1);
                 if failures == SAY_SO {
-                    eprintln!("greenthread: threads that were spawned wait for a stack: {error}");
+                    // Not `eprintln!`, which panics if nobody reads it.
+                    let text = "greenthread: threads that were spawned wait for a stack";
+                    let _ = writeln!(io::stderr(), "{text}: {error}");
                 }
                 std::thread::sleep(PAUSE);
                 // Processors may have rooms by now: those of threads that have ended.
