@@ -11,7 +11,8 @@
 //! - a processor begins with one;
 //! - who spawns, if its processor (or, from outside, the common list) has none ([`stock_up`]; if
 //!   there is no memory for one, `spawn` fails), makes one;
-//! - who has moved into its processor's last one, before anything else, makes another.
+//! - who has moved into its processor's last one, or had to wait for one, makes another before
+//!   anything else.
 //!
 //! That can be too late, as when such a thread is preempted at once. Then the thread without a room
 //! waits in a list, for a *finder*: the first machine to come into that gives its processor away,
@@ -29,7 +30,7 @@ use crate::green::{Green, Room};
 use crate::policy::fifo::Fifo;
 use crate::stack;
 use crate::sys::lock::Lock;
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// How long a finder waits when there is no memory, and after how many such pauses it says so.
@@ -104,20 +105,24 @@ pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Res
         return Rested::Working { searching: false };
     }
     current::set_scheduling(false);
-    let processor = machine.processor.surrender();
-    machine.allow_reclamation();
-    if let Some(processor) = processor {
+    if let Some(processor) = machine.processor.surrender() {
         // SAFETY: processors are never freed, and nobody owns this one now.
         cluster.lay_to_rest(unsafe { processor.as_ref() });
     }
     let mut failures = 0_u32;
     while let Some(green) = cluster.homeless.next() {
         match Room::find(cluster.config.stack_size) {
-            Ok(room) => green.move_in(room),
+            Ok(room) => {
+                // Its processor may have none for the next one either.
+                green.took_last.set(true);
+                green.move_in(room);
+            }
             Err(error) => {
                 failures = failures.saturating_add(1);
                 if failures == SAY_SO {
-                    eprintln!("greenthread: threads that were spawned wait for a stack: {error}");
+                    // Not `eprintln!`, which panics if nobody reads it.
+                    let text = "greenthread: threads that were spawned wait for a stack";
+                    let _ = writeln!(io::stderr(), "{text}: {error}");
                 }
                 std::thread::sleep(PAUSE);
                 // Processors may have rooms by now: those of threads that have ended.
@@ -155,7 +160,7 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     match current::enter() {
         // SAFETY: as above.
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
-            entered.processor().stacks().push(room.slot());
+            entered.processor().stacks().keep(room.slot());
         },
         _ => {
             let _off = current::preemption_off();
