@@ -5,6 +5,7 @@
 
 mod support;
 
+use greenthread::policy::WorkStealing;
 use greenthread::runtime::{Mode, Runtime};
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -196,6 +197,86 @@ fn unevenness(runtime: Runtime) -> f64 {
     let shares: Vec<u64> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
     eprintln!("shares: {shares:?}");
     *shares.iter().max().unwrap() as f64 / *shares.iter().min().unwrap() as f64
+}
+
+/// A signal ends the slice of who computes: none of them declines it, so none loses its processor.
+/// (Unless the system does not run it for 20 ms.)
+#[test]
+fn computing_threads_keep_their_processors() {
+    const PREEMPTIONS: u64 = 2_000;
+    let _alone = alone();
+    let dog = Watchdog::new("computing threads keep their processors");
+    best_of(5, "preempted, not robbed", || {
+        dog.progress();
+        let runtime = Runtime::builder()
+            .processors(2)
+            .time_slice(Duration::from_millis(1))
+            .build()
+            .unwrap();
+        if runtime.mode() == Mode::Kernel {
+            return true;
+        }
+        let hogs = Hogs::start(&runtime, 16, |_| compute);
+        let before = runtime.metrics();
+        let counts = || {
+            let now = runtime.metrics();
+            let preemptions = now.preemptions - before.preemptions;
+            [preemptions, now.hand_offs - before.hand_offs]
+        };
+        while counts()[0] < PREEMPTIONS {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let [preemptions, hand_offs] = counts();
+        drop(hogs);
+        runtime.shutdown();
+        eprintln!("{preemptions} preemptions, {hand_offs} hand-offs");
+        hand_offs * 200 <= preemptions
+    });
+}
+
+/// A twentieth, and the whole of it beside others that compute: any processor could run those.
+#[test]
+fn who_computes_before_yielding_threads_has_a_shorter_slice() {
+    const SLICE: Duration = Duration::from_millis(500);
+    const PREEMPTIONS: u32 = 4;
+    let _alone = alone();
+    let dog = Watchdog::new("a shorter slice before yielding threads");
+    // How long so many preemptions of two threads that compute take.
+    let preempting = |yielding: usize| {
+        dog.progress();
+        let runtime = Runtime::builder()
+            .processors(1)
+            .policy(WorkStealing::new())
+            .time_slice(SLICE)
+            .build()
+            .unwrap();
+        if runtime.mode() == Mode::Kernel {
+            return None;
+        }
+        let beside = Hogs::start(&runtime, yielding, |_| greenthread::yield_now);
+        let computing = Hogs::start(&runtime, 2, |_| compute);
+        let preemptions = || runtime.metrics().preemptions;
+        let (start, before) = (Instant::now(), preemptions());
+        while preemptions() < before + PREEMPTIONS as u64 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let took = start.elapsed();
+        drop((computing, beside));
+        runtime.shutdown();
+        Some(took)
+    };
+    best_of(3, "a slice much shorter before yielding threads", || {
+        let (Some(among_yielding), Some(alone)) = (preempting(8), preempting(0)) else {
+            return true;
+        };
+        eprintln!("{PREEMPTIONS} preemptions: {among_yielding:.1?}; none yields: {alone:.1?}");
+        // The first of them may have been half over.
+        assert!(
+            alone >= SLICE * (PREEMPTIONS - 1),
+            "the slice was cut short"
+        );
+        among_yielding * 4 <= alone
+    });
 }
 
 #[test]

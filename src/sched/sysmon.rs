@@ -133,8 +133,23 @@ pub(super) struct Seen {
     slice: u32,
     since: u64,
     cpu: u64,
-    /// When the first signal of this slice was sent: the time, and the machine's CPU time.
-    signalled: Option<(u64, u64)>,
+    /// Since when the slice is over.
+    over: Option<Over>,
+}
+
+/// When a slice was first found to be over: on the clock, and in the machine's CPU time.
+#[derive(Clone, Copy)]
+struct Over {
+    at: u64,
+    cpu: u64,
+}
+
+impl Over {
+    /// The thread has declined long enough: its processor goes to others. CPU time: a kernel thread
+    /// that the system does not run declines nothing.
+    fn is_enough(self, now: u64, cpu: u64) -> bool {
+        cpu - self.cpu >= DECLINED_FOR || now - self.at >= NOT_RUN_FOR
+    }
 }
 
 fn watch(cluster: &'static Cluster) {
@@ -257,7 +272,7 @@ impl Look {
                 slice,
                 since: self.now,
                 cpu,
-                signalled: None,
+                over: None,
             };
             self.at_slice_end(processor, seen);
             return;
@@ -342,15 +357,14 @@ impl Look {
         seen: &mut Seen,
     ) {
         machine.end_slice(seen.slice);
-        // CPU time: a kernel thread that the system does not run declines nothing.
         let cpu = cpu_time(machine);
-        let (first, cpu_first) = *seen.signalled.get_or_insert((self.now, cpu));
-        if cpu - cpu_first < DECLINED_FOR && self.now - first < NOT_RUN_FOR {
+        let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
+        if over.is_enough(self.now, cpu) {
+            self.take(processor, machine, green);
+        } else {
             // Not sent: it is in the runtime, on its way out, or blocked, as the next look finds.
             preempt::send(machine, green, self.cluster.config.signal);
             self.next = self.next.min(self.now + RETRY);
-        } else {
-            self.take(processor, machine, green);
         }
     }
 
@@ -407,4 +421,30 @@ fn cpu_time(machine: &Machine) -> u64 {
     clock::cpu_time(kernel_thread::cpu_clock(
         machine.kernel_thread.load(Ordering::Relaxed) as i32,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_cpu_time_declines() {
+        const MS: u64 = 1_000_000;
+        for (clock, cpu, is_enough) in [
+            (0, 0, false),
+            (MS / 2, MS / 2, false),
+            // It runs, and does not give way.
+            (MS, MS, true),
+            (19 * MS, MS, true),
+            // It is not run.
+            (MS, 0, false),
+            (19 * MS, MS / 2, false),
+            // It is not waited for for ever.
+            (20 * MS, 0, true),
+        ] {
+            let over = Over { at: MS, cpu: 7 };
+            let found = over.is_enough(MS + clock, 7 + cpu);
+            assert_eq!(found, is_enough, "after {clock} ns, {cpu} of them run");
+        }
+    }
 }
