@@ -145,10 +145,18 @@ struct Over {
 }
 
 impl Over {
-    /// The thread has declined long enough: its processor goes to others. CPU time: a kernel thread
-    /// that the system does not run declines nothing.
-    fn is_enough(self, now: u64, cpu: u64) -> bool {
-        cpu - self.cpu >= DECLINED_FOR || now - self.at >= NOT_RUN_FOR
+    /// Signals the thread; or, false, does so no more: it has declined for long enough, and its
+    /// processor goes to others.
+    fn insist(self, now: u64, cpu: u64, send: impl FnOnce() -> bool) -> bool {
+        // CPU time: a kernel thread that the system does not run declines nothing. Less than before
+        // is that of another, which has come into the place of one that has ended.
+        let declined_for = cpu.saturating_sub(self.cpu);
+        let insists = declined_for < DECLINED_FOR && now - self.at < NOT_RUN_FOR;
+        if insists {
+            // Not sent: it is in the runtime, on its way out, or blocked, as the next look finds.
+            let _is_sent = send();
+        }
+        insists
     }
 }
 
@@ -359,12 +367,11 @@ impl Look {
         machine.end_slice(seen.slice);
         let cpu = cpu_time(machine);
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
-        if over.is_enough(self.now, cpu) {
-            self.take(processor, machine, green);
-        } else {
-            // Not sent: it is in the runtime, on its way out, or blocked, as the next look finds.
-            preempt::send(machine, green, self.cluster.config.signal);
+        let send = || preempt::send(machine, green, self.cluster.config.signal);
+        if over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
+        } else {
+            self.take(processor, machine, green);
         }
     }
 
@@ -430,21 +437,33 @@ mod tests {
     #[test]
     fn only_cpu_time_declines() {
         const MS: u64 = 1_000_000;
-        for (clock, cpu, is_enough) in [
-            (0, 0, false),
-            (MS / 2, MS / 2, false),
+        for (clock, cpu, insists) in [
+            (0, 0, true),
+            (MS / 2, MS / 2, true),
             // It runs, and does not give way.
-            (MS, MS, true),
-            (19 * MS, MS, true),
+            (MS, MS, false),
+            (19 * MS, MS, false),
             // It is not run.
-            (MS, 0, false),
-            (19 * MS, MS / 2, false),
+            (MS, 0, true),
+            (19 * MS, MS / 2, true),
             // It is not waited for for ever.
-            (20 * MS, 0, true),
+            (20 * MS, 0, false),
         ] {
-            let over = Over { at: MS, cpu: 7 };
-            let found = over.is_enough(MS + clock, 7 + cpu);
-            assert_eq!(found, is_enough, "after {clock} ns, {cpu} of them run");
+            let over = Over { at: MS, cpu: MS };
+            // Whether a signal could be sent decides nothing.
+            for is_sent in [true, false] {
+                let mut signals = 0;
+                let send = || {
+                    signals += 1;
+                    is_sent
+                };
+                assert_eq!(over.insist(MS + clock, MS + cpu, send), insists);
+                assert_eq!(
+                    signals, insists as u32,
+                    "after {clock} ns, {cpu} of them run"
+                );
+            }
+            assert!(over.insist(MS, 0, || true), "another's CPU time");
         }
     }
 }
