@@ -16,11 +16,12 @@ const ROOTS: [&str; 3] = [
 
 /// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it
 /// never comes there (a queue is kept within the capacity that it starts with).
-const ENDS: [&str; 11] = [
+const ENDS: [&str; 12] = [
     "::come_home",
     "::wait_for_processor",
     "greenthread::sched::locked::stay",
     "greenthread::sched::locked::hand_to_its_machine",
+    "greenthread::sched::start::find_room",
     // Restores it before it calls, if it is not restored.
     "greenthread::sched::guest::Guest::",
     // Whoever has no seat is at home, or a green thread.

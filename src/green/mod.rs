@@ -34,48 +34,54 @@ use crate::context::{Bounds, Context};
 use crate::driver::timer;
 use crate::policy::{Links, Priority};
 use crate::sched::{Cluster, Machine, Processor};
+use crate::sys::clock;
 use crate::sys::signal::Mask;
 use crate::thread::handle::Shared;
+use crate::tls;
 use crate::wait::Waiter;
 
 #[repr(C, align(64))]
 pub(crate) struct Green {
-    // What every switch touches.
+    // What queues and every switch touch.
     pub(crate) thread_pointer: Cell<*mut u8>,
     tcache: Cell<*mut usize>,
     pub(crate) oddities: Oddities,
     pub(crate) off: AtomicU32,
     pub(crate) machine: AtomicPtr<Machine>,
-    pub(crate) context: Context,
     /// The next thread in an intrusive queue, or the one that it hands over to.
     pub(crate) next: Cell<Option<&'static Green>>,
     /// It is an arrival (`sched::outbox`).
     pub(crate) arrived: Cell<bool>,
+    /// It took the last room that its processor had at hand.
+    pub(crate) took_last: Cell<bool>,
+    /// It has announced that it blocks; the monitor reads it.
+    pub(crate) announced: AtomicBool,
+    /// How many times it is locked to a kernel thread.
+    pub(crate) locks: Cell<u32>,
+    pub(crate) context: Context,
 
     // What waiting and the edges touch.
     pub(crate) cluster: Cell<Option<&'static Cluster>>,
     /// The name and identity, owned by the thread; null before and after its life.
     pub(crate) shared: AtomicPtr<Shared>,
-    /// What it waits for, and until when, if it is about to park or parked with a timer.
+    main: Cell<Option<Main>>,
+    room: Cell<Option<&'static Room>>,
+    /// What it waits for, and until when (or for ever: `clock::NEVER`), if it is about to park or
+    /// parked.
     pub(crate) waiter: Cell<*const Waiter>,
-    pub(crate) deadline: Cell<Option<u64>>,
-    pub(crate) timer: UnsafeCell<timer::Entry>,
+    pub(crate) deadline: Cell<u64>,
     pub(crate) timer_home: Cell<Option<&'static Processor>>,
+    pub(crate) timer: UnsafeCell<timer::Entry>,
     /// What a policy may look at, and may need.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
     pub(crate) mask: Cell<Mask>,
-    /// It has announced that it blocks; the monitor reads it.
-    pub(crate) announced: AtomicBool,
-    /// The kernel thread this thread is locked to, and how many locks it holds.
+    /// The kernel thread this thread is locked to.
     pub(crate) locked_to: Cell<Option<&'static Machine>>,
-    pub(crate) locks: Cell<u32>,
-    stack: Cell<Bounds>,
-    room: Cell<Option<&'static Room>>,
-    main: Cell<Option<Main>>,
-    /// It took the last room that its processor had at hand.
-    pub(crate) took_last: Cell<bool>,
 }
+
+/// Four cache lines: a million waiting threads have a million of them.
+const _: () = assert!(size_of::<Green>() == 256);
 
 /// What a thread is to do: called once, with its record and an address, as the first code on its
 /// stack. It must not unwind.
@@ -151,7 +157,7 @@ impl Green {
             cluster: Cell::new(None),
             shared: AtomicPtr::new(core::ptr::null_mut()),
             waiter: Cell::new(core::ptr::null()),
-            deadline: Cell::new(None),
+            deadline: Cell::new(clock::NEVER),
             timer: UnsafeCell::new(timer::Entry::new()),
             timer_home: Cell::new(None),
             priority: AtomicU64::new(Priority::NORMAL.get()),
@@ -160,7 +166,6 @@ impl Green {
             announced: AtomicBool::new(false),
             locked_to: Cell::new(None),
             locks: Cell::new(0),
-            stack: Cell::new(Bounds { bottom: 0, top: 0 }),
             room: Cell::new(None),
             main: Cell::new(None),
             took_last: Cell::new(false),
@@ -183,7 +188,6 @@ impl Green {
         room.let_to(self);
         self.thread_pointer.set(room.thread_pointer);
         self.tcache.set(room.tcache);
-        self.stack.set(room.stack);
         self.room.set(Some(room));
         self.oddities.settle(room.has_cache());
         let main = move || match self.main.take() {
@@ -205,6 +209,14 @@ impl Green {
         }
     }
 
+    /// Asks for the record itself, for who is about to run a thread that has been in a queue for
+    /// long.
+    pub(crate) fn prefetch_record(&self) {
+        const LINE: usize = 64;
+        let record = core::ptr::from_ref(self).cast::<u8>();
+        (0..3).for_each(|line| arch::prefetch(record.wrapping_add(line * LINE)));
+    }
+
     /// Asks for the memory that a parked thread will touch when it goes on, before it does.
     pub(crate) fn prefetch(&self) {
         // A wait is some calls deep: what lies about it are their frames.
@@ -215,9 +227,10 @@ impl Green {
         for line in 0..FRAMES {
             arch::prefetch(frames.wrapping_add(line * LINE));
         }
-        arch::prefetch(core::ptr::without_provenance(self.stack.get().top - LINE));
+        let thread_pointer = self.thread_pointer.get();
+        arch::prefetch(tls::stack_top(thread_pointer).wrapping_sub(LINE));
         arch::prefetch(self.tcache.get().cast());
-        arch::prefetch(self.thread_pointer.get());
+        arch::prefetch(thread_pointer);
     }
 
     /// The name of the thread that asks, which is this one.
@@ -228,7 +241,10 @@ impl Green {
 
     /// The stack, from the lowest usable address up; the thread has run.
     pub(crate) fn stack(&self) -> Bounds {
-        self.stack.get()
+        match self.room.get() {
+            Some(room) => room.stack,
+            None => crate::sys::die("a thread that runs lives nowhere"),
+        }
     }
 
     /// malloc's word for its per-thread cache, in this thread's block; null where it was not found.

@@ -209,7 +209,8 @@ fn ready_again(
 #[inline]
 fn park(machine: &'static Machine, green: &'static Green) {
     let waiter = green.waiter.get();
-    if let Some(deadline) = green.deadline.get() {
+    let deadline = green.deadline.get();
+    if deadline != clock::NEVER {
         let home = machine
             .processor
             .get()
@@ -307,8 +308,11 @@ fn step_down(machine: &'static Machine, processor: &'static Processor) {
     machine.come_home();
     outbox::send_all(processor);
     // SAFETY: this machine owns the processor.
-    let seat = unsafe { processor.seat() };
-    processor.cluster().policy.leave(&seat);
+    unsafe {
+        processor.cluster().policy.leave(&processor.seat());
+        processor.stacks().drain();
+        processor.records().drain();
+    }
 }
 
 /// Next slot, local queue, global queue.

@@ -48,6 +48,11 @@ pub(crate) fn place(top: usize) -> Place {
     }
 }
 
+/// Where the stack below a block begins.
+pub(crate) fn stack_top(thread_pointer: *mut u8) -> *mut u8 {
+    thread_pointer.wrapping_sub(record_below())
+}
+
 fn record_below() -> usize {
     let layout = layout();
     // Rounded up: thread-locals begin at or above it.

@@ -62,7 +62,7 @@ mod selftest;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use block::{Place, create, enter, exit, place, recycle};
+pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
 pub(crate) use layout::tcache_offset;
 
 use std::sync::OnceLock;

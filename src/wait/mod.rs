@@ -67,7 +67,7 @@ impl Waiter {
         self.green
             .store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
         green.waiter.set(self);
-        green.deadline.set(deadline);
+        green.deadline.set(deadline.unwrap_or(clock::NEVER));
         entered.suspend(Action::Park);
         if deadline.is_some() {
             sched::timers::disarm(green);
