@@ -230,7 +230,7 @@ fn computing_threads_keep_their_processors() {
         drop(hogs);
         runtime.shutdown();
         eprintln!("{preemptions} preemptions, {hand_offs} hand-offs");
-        hand_offs * 100 <= preemptions
+        hand_offs * 40 <= preemptions
     });
 }
 
@@ -266,16 +266,13 @@ fn who_computes_before_yielding_threads_has_a_shorter_slice() {
         Some(took)
     };
     best_of(3, "a slice much shorter before yielding threads", || {
-        let (Some(among_yielding), Some(alone)) = (preempting(8), preempting(0)) else {
+        // So many that there are always some in reach of nobody else.
+        let (Some(among_yielding), Some(alone)) = (preempting(50), preempting(0)) else {
             return true;
         };
         eprintln!("{PREEMPTIONS} preemptions: {among_yielding:.1?}; none yields: {alone:.1?}");
-        // The first of them may have been half over.
-        assert!(
-            alone >= SLICE * (PREEMPTIONS - 1),
-            "the slice was cut short"
-        );
-        among_yielding * 4 <= alone
+        // The first slice may have been half over.
+        alone >= SLICE * (PREEMPTIONS - 1) && among_yielding * 4 <= alone
     });
 }
 
