@@ -5,6 +5,7 @@
 
 mod support;
 
+use greenthread::policy::WorkStealing;
 use greenthread::runtime::{Mode, Runtime};
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -214,6 +215,99 @@ fn sixteen_hogs_share_two_processors() {
         let kernel = unevenness(kernel);
         eprintln!("uneven by {ours:.2}; kernel threads at the same time by {kernel:.2}");
         ours <= kernel
+    });
+}
+
+/// What this process has used.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to a valid timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// A signal ends the slice of who computes: nobody declines it, so nobody loses a processor.
+/// (Unless the system does not run a thread for 20 ms: where it gives us less than a quarter of two
+/// CPUs, nothing is judged.)
+#[test]
+fn computing_threads_keep_their_processors() {
+    const PREEMPTIONS: u64 = 1_000;
+    let _alone = alone();
+    let dog = Watchdog::new("computing threads keep their processors");
+    best_of(5, "preempted, not robbed", || {
+        dog.progress();
+        let runtime = Runtime::builder()
+            .processors(2)
+            .time_slice(Duration::from_millis(1))
+            .build()
+            .unwrap();
+        if runtime.mode() == Mode::Kernel {
+            return true;
+        }
+        let hogs = Hogs::start(&runtime, 16, |_| compute);
+        let (start, cpu_before) = (Instant::now(), cpu_time());
+        let before = runtime.metrics();
+        let counts = || {
+            let now = runtime.metrics();
+            let preemptions = now.preemptions - before.preemptions;
+            [preemptions, now.hand_offs - before.hand_offs]
+        };
+        while counts()[0] < PREEMPTIONS {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let [preemptions, hand_offs] = counts();
+        let (took, cpu) = (start.elapsed(), cpu_time() - cpu_before);
+        drop(hogs);
+        runtime.shutdown();
+        eprintln!("{preemptions} preemptions, {hand_offs} hand-offs; {cpu:.1?} run in {took:.1?}");
+        hand_offs * 20 <= preemptions || cpu < took / 2
+    });
+}
+
+/// A twentieth, and the whole of it beside others that compute: any processor could run those.
+#[test]
+fn who_computes_before_yielding_threads_has_a_shorter_slice() {
+    const SLICE: Duration = Duration::from_secs(1);
+    const PREEMPTIONS: u32 = 3;
+    let _alone = alone();
+    let dog = Watchdog::new("a shorter slice before yielding threads");
+    // How long so many preemptions of two threads that compute take.
+    let preempting = |yielding: usize| {
+        dog.progress();
+        let runtime = Runtime::builder()
+            .processors(1)
+            .policy(WorkStealing::new())
+            .time_slice(SLICE)
+            .build()
+            .unwrap();
+        if runtime.mode() == Mode::Kernel {
+            return None;
+        }
+        let beside = Hogs::start(&runtime, yielding, |_| greenthread::yield_now);
+        let computing = Hogs::start(&runtime, 2, |_| compute);
+        let preemptions = || runtime.metrics().preemptions;
+        let (start, before) = (Instant::now(), preemptions());
+        while preemptions() < before + PREEMPTIONS as u64 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let took = start.elapsed();
+        drop((computing, beside));
+        runtime.shutdown();
+        Some(took)
+    };
+    best_of(3, "a slice much shorter before yielding threads", || {
+        // So many that there are always some in reach of nobody else.
+        let (Some(among_yielding), Some(none_yields)) = (preempting(50), preempting(0)) else {
+            return true;
+        };
+        eprintln!(
+            "{PREEMPTIONS} preemptions: {among_yielding:.1?}; none yields: {none_yields:.1?}"
+        );
+        // The first slice may have been half over.
+        none_yields >= SLICE * (PREEMPTIONS - 1) && among_yielding * 4 <= none_yields
     });
 }
 

@@ -458,13 +458,7 @@ impl<T> State<T> {
 /// `message` is one, the caller's no more; the receiver waits for one of this type, and is claimed.
 pub(super) unsafe fn give_directly<T>(receiver: &Node, message: *const T) {
     // SAFETY: the caller's promise.
-    unsafe {
-        receiver
-            .place
-            .get()
-            .cast::<T>()
-            .copy_from_nonoverlapping(message, 1);
-    }
+    unsafe { message.copy_to_nonoverlapping(receiver.place.get().cast(), 1) };
     receiver.outcome.set(DONE);
 }
 

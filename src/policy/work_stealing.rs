@@ -26,6 +26,9 @@
 //! the next slot is filled, which costs a ping-pong pair 13 µs a message (the monitor looks after a
 //! next slot that is not used).
 
+#[cfg(test)]
+mod tests;
+
 use core::cell::{Cell, UnsafeCell};
 
 use super::fifo::{Fifo, SharedFifo};

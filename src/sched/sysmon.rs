@@ -133,8 +133,31 @@ pub(super) struct Seen {
     slice: u32,
     since: u64,
     cpu: u64,
-    /// When the first signal of this slice was sent: the time, and the machine's CPU time.
-    signalled: Option<(u64, u64)>,
+    /// Since when the slice is over.
+    over: Option<Over>,
+}
+
+/// When a slice was first found to be over: on the clock, and in the machine's CPU time.
+#[derive(Clone, Copy)]
+struct Over {
+    at: u64,
+    cpu: u64,
+}
+
+impl Over {
+    /// Signals the thread; or, false, does so no more: it has declined for long enough, and its
+    /// processor goes to others.
+    fn insist(self, now: u64, cpu: u64, send: impl FnOnce() -> bool) -> bool {
+        // CPU time: a kernel thread that the system does not run declines nothing. Less than before
+        // is that of another, which has come into the place of one that has ended.
+        let declined_for = cpu.saturating_sub(self.cpu);
+        let insists = declined_for < DECLINED_FOR && now - self.at < NOT_RUN_FOR;
+        if insists {
+            // Not sent: it is in the runtime, on its way out, or blocked, as the next look finds.
+            let _is_sent = send();
+        }
+        insists
+    }
 }
 
 fn watch(cluster: &'static Cluster) {
@@ -257,7 +280,7 @@ impl Look {
                 slice,
                 since: self.now,
                 cpu,
-                signalled: None,
+                over: None,
             };
             self.at_slice_end(processor, seen);
             return;
@@ -342,12 +365,10 @@ impl Look {
         seen: &mut Seen,
     ) {
         machine.end_slice(seen.slice);
-        // CPU time: a kernel thread that the system does not run declines nothing.
         let cpu = cpu_time(machine);
-        let (first, cpu_first) = *seen.signalled.get_or_insert((self.now, cpu));
-        if cpu - cpu_first < DECLINED_FOR && self.now - first < NOT_RUN_FOR {
-            // Not sent: it is in the runtime, on its way out, or blocked, as the next look finds.
-            preempt::send(machine, green, self.cluster.config.signal);
+        let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
+        let send = || preempt::send(machine, green, self.cluster.config.signal);
+        if over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {
             self.take(processor, machine, green);
@@ -407,4 +428,42 @@ fn cpu_time(machine: &Machine) -> u64 {
     clock::cpu_time(kernel_thread::cpu_clock(
         machine.kernel_thread.load(Ordering::Relaxed) as i32,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_cpu_time_declines() {
+        const MS: u64 = 1_000_000;
+        for (clock, cpu, insists) in [
+            (0, 0, true),
+            (MS / 2, MS / 2, true),
+            // It runs, and does not give way.
+            (MS, MS, false),
+            (19 * MS, MS, false),
+            // It is not run.
+            (MS, 0, true),
+            (19 * MS, MS / 2, true),
+            // It is not waited for for ever.
+            (20 * MS, 0, false),
+        ] {
+            let over = Over { at: MS, cpu: MS };
+            // Whether a signal could be sent decides nothing.
+            for is_sent in [true, false] {
+                let mut signals = 0;
+                let send = || {
+                    signals += 1;
+                    is_sent
+                };
+                assert_eq!(over.insist(MS + clock, MS + cpu, send), insists);
+                assert_eq!(
+                    signals, insists as u32,
+                    "after {clock} ns, {cpu} of them run"
+                );
+            }
+            assert!(over.insist(MS, 0, || true), "another's CPU time");
+        }
+    }
 }

@@ -9,6 +9,7 @@
 mod checking_allocator;
 pub mod ledger;
 pub mod line;
+pub mod load;
 pub mod storm;
 
 use greenthread::runtime::{Mode, Runtime};
