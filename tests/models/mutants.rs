@@ -191,6 +191,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(TURNS, "                self.aside.set(Some(green));\n", "")] },
     Mutant { protocol: "turns", name: "who_is_called_is_not_made_ready", model: "kernel_to_green", fails: "deadlock",
         edits: &[(TURNS, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.waiter", "        self.waiter")] },
+    Mutant { protocol: "turns", name: "who_is_parked_is_left_so", model: "green_to_green", fails: "deadlock",
+        edits: &[(TURNS, "None => unsafe { Waiter::notify_at(&self.waiter) },", "None => unsafe { Waiter::notify_at(&self.waiter); None },")] },
     Mutant { protocol: "turns", name: "the_end_wakes_nobody", model: "kernel_to_green", fails: "deadlock",
         edits: &[(TURNS, "        self.0.leave(News::Ended);\n        self.0.caller.wake();", "        self.0.leave(News::Ended);")] },
     Mutant { protocol: "turns", name: "the_end_wakes_nobody_aside", model: "green_to_green", fails: "deadlock",

@@ -114,10 +114,10 @@ pub(crate) fn poked() {
 }
 
 /// It sleeps again, the other way, while all that ended the first sleep may be late; a poker is
-/// beside. At most 5 preemptions.
+/// beside. At most 4 preemptions.
 pub(crate) fn woken_twice() {
     for [first, second] in [[By::Futex, By::Events], [By::Events, By::Futex]] {
-        crate::check(Some(5), move || {
+        crate::check(Some(4), move || {
             epoll::begin();
             let machine = Machine::new();
             let again = Arc::new(Waiter::new());

@@ -86,11 +86,11 @@ impl Waiter {
     /// The run loop's half of a green thread's wait. False: it need not wait.
     pub(crate) fn commit(&self) -> bool {
         match self.ticket.commit(By::Green) {
-            Commit::Parked => return true,
-            Commit::Notified => drop(self.ticket.notify()),
-            Commit::Expired => drop(self.ticket.expire()),
+            Commit::Parked => true,
+            // To be reported by `resumed`.
+            Commit::Notified => self.ticket.notify() != Found::Nobody,
+            Commit::Expired => self.ticket.expire(),
         }
-        false
     }
 
     /// # Safety
