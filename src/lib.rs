@@ -41,7 +41,7 @@ mod driver;
 #[allow(unsafe_code, reason = "descriptors")]
 pub mod fs;
 pub mod future;
-#[allow(unsafe_code, reason = "records at the top of stacks")]
+#[allow(unsafe_code, reason = "records, and the stacks that they get")]
 mod green;
 #[allow(unsafe_code, reason = "descriptors")]
 pub mod io;

@@ -34,21 +34,20 @@ use crate::context::{Bounds, Context};
 use crate::driver::timer;
 use crate::policy::{Links, Priority};
 use crate::sched::{Cluster, Machine, Processor};
-use crate::sys::signal::Mask;
 use crate::sys::clock;
+use crate::sys::signal::Mask;
 use crate::thread::handle::Shared;
 use crate::tls;
 use crate::wait::Waiter;
 
 #[repr(C, align(64))]
 pub(crate) struct Green {
-    // What every switch touches.
+    // What queues and every switch touch.
     pub(crate) thread_pointer: Cell<*mut u8>,
     tcache: Cell<*mut usize>,
     pub(crate) oddities: Oddities,
     pub(crate) off: AtomicU32,
     pub(crate) machine: AtomicPtr<Machine>,
-    pub(crate) context: Context,
     /// The next thread in an intrusive queue, or the one that it hands over to.
     pub(crate) next: Cell<Option<&'static Green>>,
     /// It is an arrival (`sched::outbox`).
@@ -59,25 +58,26 @@ pub(crate) struct Green {
     pub(crate) announced: AtomicBool,
     /// How many times it is locked to a kernel thread.
     pub(crate) locks: Cell<u32>,
+    pub(crate) context: Context,
 
     // What waiting and the edges touch.
     pub(crate) cluster: Cell<Option<&'static Cluster>>,
     /// The name and identity, owned by the thread; null before and after its life.
     pub(crate) shared: AtomicPtr<Shared>,
+    main: Cell<Option<Main>>,
+    room: Cell<Option<&'static Room>>,
     /// What it waits for, and until when (or for ever: `clock::NEVER`), if it is about to park or
     /// parked.
     pub(crate) waiter: Cell<*const Waiter>,
     pub(crate) deadline: Cell<u64>,
-    pub(crate) timer: UnsafeCell<timer::Entry>,
     pub(crate) timer_home: Cell<Option<&'static Processor>>,
+    pub(crate) timer: UnsafeCell<timer::Entry>,
     /// What a policy may look at, and may need.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
     pub(crate) mask: Cell<Mask>,
     /// The kernel thread this thread is locked to.
     pub(crate) locked_to: Cell<Option<&'static Machine>>,
-    room: Cell<Option<&'static Room>>,
-    main: Cell<Option<Main>>,
 }
 
 /// Four cache lines: a million waiting threads have a million of them.
@@ -207,6 +207,14 @@ impl Green {
             Some(room) => room,
             None => crate::sys::die("a thread has ended that lived nowhere"),
         }
+    }
+
+    /// Asks for the record itself, for who is about to run a thread that has been in a queue for
+    /// long.
+    pub(crate) fn prefetch_record(&self) {
+        const LINE: usize = 64;
+        let record = core::ptr::from_ref(self).cast::<u8>();
+        (0..3).for_each(|line| arch::prefetch(record.wrapping_add(line * LINE)));
     }
 
     /// Asks for the memory that a parked thread will touch when it goes on, before it does.

@@ -134,7 +134,9 @@ pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
     // SAFETY: the handler runs on behalf of the thread that faulted: its records and its `Shared`
     // are alive.
     let shared = unsafe {
-        let tenant = room.as_ref().map(|room| room.tenant.load(Ordering::Relaxed));
+        let tenant = room
+            .as_ref()
+            .map(|room| room.tenant.load(Ordering::Relaxed));
         let green = tenant.and_then(|green| green.as_ref());
         green.and_then(|green| green.shared.load(Ordering::Relaxed).as_ref())
     };

@@ -27,6 +27,15 @@ impl Links {
         }
     }
 
+    /// The link in another list, for a record that is in no queue.
+    pub(crate) fn set_link(&self, link: Option<&'static Green>) {
+        self.child.set(link);
+    }
+
+    pub(crate) fn take_link(&self) -> Option<&'static Green> {
+        self.child.take()
+    }
+
     /// When it came into a queue: `stamp` is from [`ticks`](crate::arch::ticks).
     pub(crate) fn set_stamp(&self, stamp: u64) {
         self.rank.set((0, stamp));

@@ -148,6 +148,7 @@ impl WorkStealing {
             .global
             .take(|left| (left / processors).min(BATCH).min(room))?;
         while let Some(green) = batch.pop() {
+            green.prefetch_record();
             // SAFETY: called by `next`, which holds the seat.
             unsafe { local.queue.push(Ready::new(green)) };
         }

@@ -310,8 +310,11 @@ fn step_down(machine: &'static Machine, processor: &'static Processor) {
     machine.come_home();
     outbox::send_all(processor);
     // SAFETY: this machine owns the processor.
-    let seat = unsafe { processor.seat() };
-    processor.cluster().policy.leave(&seat);
+    unsafe {
+        processor.cluster().policy.leave(&processor.seat());
+        processor.stacks().drain();
+        processor.records().drain();
+    }
 }
 
 /// Next slot, local queue, global queue.

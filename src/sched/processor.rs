@@ -10,7 +10,7 @@ use core::cell::{Cell, UnsafeCell};
 use crate::arch;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::driver::timer;
-use crate::green::records::Records;
+use crate::green::{Room, records::Records};
 use crate::policy::Seat;
 use crate::sched::lifo::Linked;
 use crate::sched::outbox::Outbox;
@@ -71,8 +71,13 @@ impl Linked for Processor {
 }
 
 impl Processor {
-    /// One that is out of use.
+    /// One that is out of use. Allocates.
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
+        let mut stacks = stack::Cache::new();
+        // For the first thread (`start`). Without memory it waits for some.
+        if let Ok(room) = Room::find(cluster.config.stack_size) {
+            stacks.push(room.slot());
+        }
         Processor {
             index,
             machine: AtomicPtr::new(core::ptr::null_mut()),
@@ -88,7 +93,7 @@ impl Processor {
             spin_pays: Cell::new(false),
             outbox: Outbox::new(cluster.config.allows_rings()),
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
-            stacks: UnsafeCell::new(stack::Cache::new()),
+            stacks: UnsafeCell::new(stacks),
             records: UnsafeCell::new(Records::new()),
             cluster,
             retired: AtomicBool::new(true),

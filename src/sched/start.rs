@@ -8,14 +8,16 @@
 //! takes free rooms only, from its processor's cache and the common list. Threads see to it, while
 //! they are preemptible, that there is one:
 //!
+//! - a processor begins with one;
 //! - who spawns, if its processor (or, from outside, the common list) has none ([`stock_up`]; if
-//!   there is no memory for one, `spawn` fails);
-//! - who has moved into its processor's last one, before anything else.
+//!   there is no memory for one, `spawn` fails), makes one;
+//! - who has moved into its processor's last one, before anything else, makes another.
 //!
 //! That can be too late, as when such a thread is preempted at once. Then the thread without a room
 //! waits in a list, for a *finder*: the first machine to come into that gives its processor away,
 //! and is thus free to wait for malloc; it makes a room for each of the list and leaves when that is
-//! empty.
+//! empty. If there is no memory it puts them back into the queue after a while: processors get the
+//! rooms of threads that end.
 //!
 //! Invariants:
 //! 1. A thread is in the list only if there is a finder, who will look into it again: both are
@@ -26,13 +28,13 @@ use super::{Cluster, Machine, Processor, Readied, Rested, current, ready_globall
 use crate::green::{Green, Room};
 use crate::policy::fifo::Fifo;
 use crate::stack;
-use crate::sys::{clock, lock::Lock};
+use crate::sys::lock::Lock;
 use std::io;
 use std::time::Duration;
 
-/// How long a finder waits for memory between two attempts, and in all.
+/// How long a finder waits when there is no memory, and after how many such pauses it says so.
 const PAUSE: Duration = Duration::from_millis(1);
-const PATIENCE: u64 = 10_000_000_000;
+const SAY_SO: u32 = 1000;
 
 /// Threads that have no room.
 pub(crate) struct Homeless(Lock<List>);
@@ -64,11 +66,20 @@ impl Homeless {
         list.has_finder = green.is_some();
         green
     }
+
+    /// All that wait; the caller is still the finder.
+    fn take(&self) -> Fifo {
+        core::mem::take(&mut self.0.lock().waiting)
+    }
 }
 
 /// `green`, which is new, moves into a room, if there is one at hand.
 #[inline]
 pub(super) fn move_in(processor: &'static Processor, green: &'static Green) -> bool {
+    #[cfg(test)]
+    if tests::refuses(processor.cluster()) {
+        return false;
+    }
     // SAFETY: the caller owns the processor, and holds the cache for this call only.
     let stacks = unsafe { processor.stacks() };
     if !stacks.fetch(processor.cluster().config.stack_size) {
@@ -99,23 +110,26 @@ pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Res
         // SAFETY: processors are never freed, and nobody owns this one now.
         cluster.lay_to_rest(unsafe { processor.as_ref() });
     }
+    let mut failures = 0_u32;
     while let Some(green) = cluster.homeless.next() {
-        green.move_in(make_room(cluster));
+        match Room::find(cluster.config.stack_size) {
+            Ok(room) => green.move_in(room),
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                if failures == SAY_SO {
+                    eprintln!("greenthread: threads that were spawned wait for a stack: {error}");
+                }
+                std::thread::sleep(PAUSE);
+                // Processors may have rooms by now: those of threads that have ended.
+                let mut others = cluster.homeless.take();
+                while let Some(other) = others.pop() {
+                    ready_globally(other, Readied::Spawned);
+                }
+            }
+        }
         ready_globally(green, Readied::Spawned);
     }
     cluster.wait_for_processor(machine)
-}
-
-/// Waits for memory if need be: threads that end leave some.
-fn make_room(cluster: &Cluster) -> &'static Room {
-    let give_up = clock::now() + PATIENCE;
-    loop {
-        match Room::find(cluster.config.stack_size) {
-            Ok(room) => return room,
-            Err(_) if clock::now() < give_up => std::thread::sleep(PAUSE),
-            Err(_) => crate::sys::die("no memory for the stack of a thread that was spawned"),
-        }
-    }
 }
 
 /// Sees to it that there is a room for the next thread that starts: on the caller's processor, if it
@@ -149,4 +163,56 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::atomic::{AtomicUsize, Ordering};
+    use crate::runtime::{Mode, Runtime};
+    use std::sync::Arc;
+
+    /// Clusters with stacks of this size find no room at hand, every other time.
+    const SCARCE: usize = 32 << 10;
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+    pub(super) fn refuses(cluster: &Cluster) -> bool {
+        cluster.config.stack_size == SCARCE && ASKED.fetch_add(1, Ordering::Relaxed) % 2 == 0
+    }
+
+    /// Threads that find no room, from outside and from each other, all run, once.
+    #[test]
+    fn who_finds_no_room_gets_one() {
+        const THREADS: usize = 2_000;
+        let runtime = Runtime::builder()
+            .processors(4)
+            .stack_size(SCARCE)
+            .build()
+            .unwrap();
+        if runtime.mode() == Mode::Kernel {
+            return;
+        }
+        let runs: Arc<Vec<AtomicUsize>> =
+            Arc::new((0..2 * THREADS).map(|_| AtomicUsize::new(0)).collect());
+        let threads = (0..THREADS).map(|i| {
+            let runs = runs.clone();
+            runtime.spawn(move || {
+                let others = runs.clone();
+                let child =
+                    crate::spawn(move || others[THREADS + i].fetch_add(1, Ordering::Relaxed));
+                runs[i].fetch_add(1, Ordering::Relaxed);
+                if i % 3 == 0 {
+                    crate::yield_now();
+                }
+                assert_eq!(child.join().unwrap(), 0);
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
+        assert!(ASKED.load(Ordering::Relaxed) >= 2 * THREADS);
+        runtime.shutdown();
+    }
 }

@@ -68,8 +68,11 @@ impl Builder {
     ///
     /// # Errors
     /// `InvalidInput` for a stack size that is not accepted; `OutOfMemory` if there is no memory
-    /// for the stack; what starting the runtime fails with, if this is its first use. Nothing else
+    /// for a stack now; what starting the runtime fails with, if this is its first use. Nothing else
     /// is affected.
+    ///
+    /// A thread gets its stack when it first runs, unless it asked for another size than its
+    /// runtime's. If memory has run out by then, it waits until another thread has ended.
     ///
     /// # Panics
     /// If the name contains a NUL byte.

@@ -34,6 +34,9 @@ impl Green {
             children: AtomicU32::new(0),
         }
     }
+
+    /// The cost model does not know of it.
+    pub(crate) fn prefetch_record(&self) {}
 }
 
 // SAFETY: the simulation runs on one kernel thread; policies demand that records could be shared.

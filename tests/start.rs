@@ -1,0 +1,133 @@
+//! A thread gets its stack when it first runs: those that have been spawned and wait for their turn
+//! cost little, those that do not wait for anything have few stacks among them, and memory that runs
+//! out meanwhile loses nobody.
+
+mod common;
+
+use common::*;
+use greenthread as thread;
+use greenthread::runtime::Runtime;
+use greenthread::{Builder, JoinHandle};
+use std::collections::HashSet;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::time::Duration;
+
+/// Of ten thousand spawned at once that do not wait, each begins where another has ended.
+#[test]
+fn who_does_not_wait_leaves_its_stack_to_the_next() {
+    const THREADS: usize = 10_000;
+    let _w = watchdog("who_does_not_wait_leaves_its_stack_to_the_next");
+    let runtime = Runtime::builder().processors(2).build().unwrap();
+    let spawner = runtime.spawn(|| {
+        let place = || {
+            let local = 0u8;
+            black_box(&raw const local) as usize >> 20
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| thread::spawn(place)).collect();
+        let places = threads.into_iter().map(|thread| thread.join().unwrap());
+        places.collect::<HashSet<usize>>().len()
+    });
+    let places = spawner.join().unwrap();
+    println!("{places} stacks for {THREADS} threads");
+    assert!(places < THREADS / 20 || !green(), "{places} stacks");
+    runtime.shutdown();
+}
+
+/// On one processor, so that none of them runs before its spawner waits.
+#[test]
+fn who_has_not_run_yet_takes_little_memory() {
+    const NAME: &str = "who_has_not_run_yet_takes_little_memory";
+    const THREADS: usize = 100_000;
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, ""), 0);
+    }
+    if !green() {
+        return;
+    }
+    let builder = Runtime::builder().processors(1);
+    let runtime = builder
+        .time_slice(Duration::from_secs(3600))
+        .build()
+        .unwrap();
+    let spawner = runtime.spawn(|| {
+        let before = resident();
+        let threads: Vec<_> = (0..THREADS).map(|_| thread::spawn(|| ())).collect();
+        let each = (resident() - before) / THREADS;
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        each
+    });
+    let each = spawner.join().unwrap();
+    println!("{each} bytes for a thread that has not run");
+    assert!(each < 1024, "{each} bytes for each");
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+fn set_address_space(bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: a plain system call on a place that outlives it.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+}
+
+/// Threads of the common stack size get their stacks when they run: then there may be no memory for
+/// all that were spawned. Those that are left run when others have ended.
+#[test]
+fn who_was_spawned_runs_when_there_is_address_space() {
+    const NAME: &str = "who_was_spawned_runs_when_there_is_address_space";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        let size = ("GREENTHREAD_STACK_SIZE", "16777216");
+        return assert_code(&child_with(NAME, "", &[size]), 0);
+    }
+    // The kernel threads that it takes.
+    let blocked = (0..4).map(|_| {
+        thread::spawn(|| greenthread::blocking(|| std::thread::sleep(Duration::from_millis(10))))
+    });
+    blocked
+        .collect::<Vec<_>>()
+        .into_iter()
+        .for_each(|handle| handle.join().unwrap());
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    let limit = pages * 4096 + (2 << 30);
+    set_address_space(limit);
+    let open = Arc::new(AtomicBool::new(false));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let mut spawned: Vec<JoinHandle<()>> = Vec::with_capacity(100_000);
+    let error = loop {
+        let (open, runs) = (open.clone(), runs.clone());
+        let waits = move || {
+            runs.fetch_add(1, Relaxed);
+            while !open.load(Acquire) {
+                thread::park();
+            }
+        };
+        match Builder::new().spawn(waits) {
+            Ok(handle) => spawned.push(handle),
+            Err(error) => break error,
+        }
+        assert!(spawned.len() < 100_000, "1.6 TB of stacks under 2 GiB");
+    };
+    println!("{} threads, then: {error}", spawned.len());
+    // libc aborts when it cannot remember a thread-local's destructor: room for that.
+    set_address_space(limit + (64 << 20));
+    open.store(true, Release);
+    let number = spawned.len();
+    spawned.iter().for_each(|handle| handle.thread().unpark());
+    spawned
+        .into_iter()
+        .for_each(|handle| handle.join().unwrap());
+    assert_eq!(runs.load(Relaxed), number);
+}
