@@ -6,6 +6,7 @@
 //! | `mod` | the run loop: find work, switch to it, do what it asked for |
 //! | `switch` | to a green thread and back |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
+//! | `wake` | how a machine that waits is told to go on |
 //! | `resize` | more processors, or fewer, while they run |
 //! | `ownership` | who owns a processor, and how the monitor takes it |
 //! | `guest` | a policy that a user wrote |
@@ -50,6 +51,7 @@ pub(crate) mod start;
 mod switch;
 mod sysmon;
 pub(crate) mod timers;
+mod wake;
 
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
 use self::idlers::Rested;
