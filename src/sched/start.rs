@@ -1,4 +1,5 @@
-//! A thread's first time on a processor: it gets a room, a stack and a thread-local block.
+//! A thread's first time on a processor, when it gets a room (a stack and a thread-local block), and
+//! its last, when it leaves it to others.
 //!
 //! A thread that has been spawned is a record in a queue. Most threads run to their end without
 //! waiting, and the next one can have the same room, still in the CPU's caches: ten thousand spawned
@@ -26,10 +27,11 @@
 //! 2. A room in a processor's cache is furnished.
 
 use super::{Cluster, Machine, Processor, Readied, Rested, current, ready_globally};
-use crate::green::{Green, Room};
+use crate::green::{Green, Room, records};
 use crate::policy::fifo::Fifo;
 use crate::stack;
 use crate::sys::lock::Lock;
+use crate::tls;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -137,6 +139,48 @@ pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Res
     cluster.wait_for_processor(machine)
 }
 
+/// The thread has ended: its block is reset, and its room and its record can be used again.
+#[inline]
+pub(super) fn bury(
+    machine: &'static Machine,
+    processor: Option<&'static Processor>,
+    green: &'static Green,
+) {
+    let cluster = machine.cluster();
+    green.locks.set(0);
+    let room = green.move_out();
+    // SAFETY: the thread has ended, nobody uses its block.
+    unsafe { tls::recycle(room.thread_pointer) };
+    match processor {
+        // SAFETY: this machine owns the processor, and holds each for its call only.
+        Some(p) => unsafe {
+            match room.slot().size() == cluster.config.stack_size {
+                true => p.stacks().push(room.slot()),
+                false => stack::release(room.slot()),
+            }
+            p.records().push(green);
+        },
+        None => {
+            stack::release(room.slot());
+            records::release(green);
+        }
+    }
+    match processor {
+        Some(p) => p.ended.add(1),
+        None => cluster.ended_outside.add_shared(1),
+    }
+    if cluster.was_last() {
+        machine.come_home();
+        say_drained(cluster);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn say_drained(cluster: &'static Cluster) {
+    cluster.drained.wake();
+}
+
 /// Sees to it that there is a room for the next thread that starts: on the caller's processor, if it
 /// is a green thread of `cluster`, else in the common list. Preemptible.
 #[cold]
@@ -182,7 +226,8 @@ mod tests {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
 
     pub(super) fn refuses(cluster: &Cluster) -> bool {
-        cluster.config.stack_size == SCARCE && ASKED.fetch_add(1, Ordering::Relaxed) % 2 == 0
+        cluster.config.stack_size == SCARCE
+            && ASKED.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
     }
 
     /// Threads that find no room, from outside and from each other, all run, once.
