@@ -26,7 +26,7 @@ const ENDS: [&str; 12] = [
     "greenthread::sched::guest::Guest::",
     // Whoever has no seat is at home, or a green thread.
     "::read_without_seat",
-    "greenthread::sched::say_drained",
+    "greenthread::sched::start::say_drained",
     "greenthread::sys::die",
     "core::panicking::",
     "core::option::",

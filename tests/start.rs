@@ -131,3 +131,55 @@ fn who_was_spawned_runs_when_there_is_address_space() {
         .for_each(|handle| handle.join().unwrap());
     assert_eq!(runs.load(Relaxed), number);
 }
+
+/// Counts its drops, and panics in them if told so.
+struct Dropped<'a>(&'a AtomicUsize, bool);
+
+impl Drop for Dropped<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
+        assert!(!self.1, "a destructor that panics");
+    }
+}
+
+/// A closure is dropped once, whether its thread runs, panics, or cannot be had; and a scope then
+/// waits for nobody.
+#[test]
+fn a_closure_is_dropped_once() {
+    const NAME: &str = "a_closure_is_dropped_once";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, ""), 0);
+    }
+    let case = |size: Option<usize>, panics_in_drop: bool, panics: bool| {
+        let drops = AtomicUsize::new(0);
+        let tried = std::panic::catch_unwind(|| {
+            thread::scope(|scope| {
+                let dropped = Dropped(&drops, panics_in_drop);
+                let mut builder = Builder::new();
+                if let Some(size) = size {
+                    builder = builder.stack_size(size);
+                }
+                let body = move || {
+                    let _dropped = &dropped;
+                    assert!(!panics, "a thread that panics");
+                };
+                let result = builder.spawn_scoped(scope, body);
+                result.map(|handle| handle.join().is_ok()).ok()
+            })
+        });
+        assert_eq!(drops.load(Relaxed), 1);
+        tried
+    };
+    assert_eq!(case(None, false, false).unwrap(), Some(true));
+    assert_eq!(case(None, false, true).unwrap(), Some(false));
+    assert_eq!(case(None, true, false).unwrap(), Some(false));
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    set_address_space(pages * 4096 + (1 << 30));
+    const TOO_MUCH: Option<usize> = Some(16 << 30);
+    assert_eq!(case(TOO_MUCH, false, false).unwrap(), None);
+    // It is dropped in `spawn`, which passes the panic on.
+    assert!(case(TOO_MUCH, true, false).is_err());
+    assert_eq!(case(None, false, false).unwrap(), Some(true));
+}

@@ -28,10 +28,10 @@
 //! Memory orderings: a turn passes by going on in the same run loop (program order), by a queue of
 //! ready threads, or by a ticket; the latter two are Release and Acquire.
 
-use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::atomic::Cell;
 use crate::context::Action;
 use crate::current;
 use crate::green::Green;
@@ -39,14 +39,14 @@ use crate::sched;
 use crate::wait::Waiter;
 
 /// What the caller tells the coroutine.
-pub(super) enum Order<Input> {
+pub(crate) enum Order<Input> {
     Resume(Input),
     /// The handle is being dropped: leave the stack.
     Unwind,
 }
 
 /// What the coroutine tells the caller.
-pub(super) enum News<Yield> {
+pub(crate) enum News<Yield> {
     Yielded(Yield),
     /// The closure has returned or panicked: the thread is about to end.
     Ended,
@@ -55,8 +55,8 @@ pub(super) enum News<Yield> {
 }
 
 struct Turns<Input, Yield> {
-    order: UnsafeCell<Option<Order<Input>>>,
-    news: UnsafeCell<Option<News<Yield>>>,
+    order: Cell<Option<Order<Input>>>,
+    news: Cell<Option<News<Yield>>>,
     caller: Side,
     coroutine: Side,
 }
@@ -72,7 +72,7 @@ struct Side {
 }
 
 impl Side {
-    const fn new() -> Side {
+    fn new() -> Side {
         Side {
             aside: Cell::new(None),
             waiter: Waiter::new(),
@@ -130,26 +130,25 @@ impl Side {
 impl<Input, Yield> Turns<Input, Yield> {
     /// The coroutine leaves `news` for the caller.
     fn leave(&self, news: News<Yield>) {
-        // SAFETY: the coroutine calls it, in its turn.
-        unsafe { *self.news.get() = Some(news) };
+        self.news.set(Some(news));
     }
 }
 
 /// The caller's side.
-pub(super) struct Caller<Input, Yield>(Arc<Turns<Input, Yield>>);
+pub(crate) struct Caller<Input, Yield>(Arc<Turns<Input, Yield>>);
 
 /// The coroutine's side. Dropped, it says that the coroutine has ended.
-pub(super) struct Called<Input, Yield>(Arc<Turns<Input, Yield>>, PhantomData<*mut ()>);
+pub(crate) struct Called<Input, Yield>(Arc<Turns<Input, Yield>>, PhantomData<*mut ()>);
 
 /// The coroutine's side before it begins, on its way to the coroutine's thread.
-pub(super) struct Ready<Input, Yield>(Arc<Turns<Input, Yield>>);
+pub(crate) struct Ready<Input, Yield>(Arc<Turns<Input, Yield>>);
 
 /// Both sides. The first turn is the coroutine's, from [`Ready::begin`] on; the caller must wait
 /// for the [`first_news`](Caller::first_news) then.
-pub(super) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Ready<Input, Yield>) {
+pub(crate) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Ready<Input, Yield>) {
     let turns = Arc::new(Turns {
-        order: UnsafeCell::new(None),
-        news: UnsafeCell::new(None),
+        order: Cell::new(None),
+        news: Cell::new(None),
         caller: Side::new(),
         coroutine: Side::new(),
     });
@@ -158,24 +157,22 @@ pub(super) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Ready<Input, Yield>
 
 impl<Input, Yield> Caller<Input, Yield> {
     /// Waits until the coroutine's first turn is over.
-    pub(super) fn first_news(&mut self) -> News<Yield> {
+    pub(crate) fn first_news(&mut self) -> News<Yield> {
         self.0.caller.waiter.wait(None);
         self.news()
     }
 
     /// Gives the coroutine its turn, and waits until it is over.
     #[inline(always)]
-    pub(super) fn resume(&mut self, order: Order<Input>) -> News<Yield> {
-        // SAFETY: it is the caller's turn, and `&mut` says that this is the caller.
-        unsafe { *self.0.order.get() = Some(order) };
+    pub(crate) fn resume(&mut self, order: Order<Input>) -> News<Yield> {
+        self.0.order.set(Some(order));
         self.0.caller.hand_over_to(&self.0.coroutine);
         self.news()
     }
 
     #[inline(always)]
     fn news(&mut self) -> News<Yield> {
-        // SAFETY: as above: the turn has come back.
-        match unsafe { (*self.0.news.get()).take() } {
+        match self.0.news.take() {
             Some(news) => news,
             None => crate::sys::die("a coroutine has given its turn back without a word"),
         }
@@ -184,7 +181,7 @@ impl<Input, Yield> Caller<Input, Yield> {
 
 impl<Input, Yield> Ready<Input, Yield> {
     /// The coroutine's thread takes its side. Its turn has begun.
-    pub(super) fn begin(self) -> Called<Input, Yield> {
+    pub(crate) fn begin(self) -> Called<Input, Yield> {
         Called(self.0, PhantomData)
     }
 }
@@ -192,11 +189,10 @@ impl<Input, Yield> Ready<Input, Yield> {
 impl<Input, Yield> Called<Input, Yield> {
     /// Gives the caller its turn, and waits until it is over.
     #[inline(always)]
-    pub(super) fn suspend(&self, news: News<Yield>) -> Order<Input> {
+    pub(crate) fn suspend(&self, news: News<Yield>) -> Order<Input> {
         self.0.leave(news);
         self.0.coroutine.hand_over_to(&self.0.caller);
-        // SAFETY: it is the coroutine's turn, and this is its thread.
-        match unsafe { (*self.0.order.get()).take() } {
+        match self.0.order.take() {
             Some(order) => order,
             None => crate::sys::die("a coroutine was resumed without a word"),
         }

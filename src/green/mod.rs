@@ -52,7 +52,7 @@ pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
     /// It is an arrival (`sched::outbox`).
     pub(crate) arrived: Cell<bool>,
-    /// It took the last room that its processor had at hand.
+    /// It took the last room that its processor had at hand, or there was none.
     pub(crate) took_last: Cell<bool>,
     /// It has announced that it blocks; the monitor reads it.
     pub(crate) announced: AtomicBool,
@@ -239,12 +239,15 @@ impl Green {
         unsafe { self.shared.load(Ordering::Relaxed).as_ref() }.and_then(Shared::name)
     }
 
-    /// The stack, from the lowest usable address up; the thread has run.
-    pub(crate) fn stack(&self) -> Bounds {
-        match self.room.get() {
-            Some(room) => room.stack,
-            None => crate::sys::die("a thread that runs lives nowhere"),
-        }
+    /// The stack, from the lowest usable address up. `None`: it has no room, so it does not run,
+    /// whatever made the caller think so.
+    pub(crate) fn stack(&self) -> Option<Bounds> {
+        self.room.get().map(|room| room.stack)
+    }
+
+    /// Whether it lives in `room`, still.
+    fn lives_in(&self, room: &Room) -> bool {
+        self.room.get().is_some_and(|own| core::ptr::eq(own, room))
     }
 
     /// malloc's word for its per-thread cache, in this thread's block; null where it was not found.

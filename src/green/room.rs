@@ -132,13 +132,13 @@ pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
     // Acquire: pairs with the Release in `furnish`.
     let room = slot.extra.load(Ordering::Acquire) as *const Room;
     // SAFETY: the handler runs on behalf of the thread that faulted: its records and its `Shared`
-    // are alive.
+    // are alive. (If a stray pointer led another one here, the last tenant may have gone.)
     let shared = unsafe {
-        let tenant = room
-            .as_ref()
-            .map(|room| room.tenant.load(Ordering::Relaxed));
-        let green = tenant.and_then(|green| green.as_ref());
-        green.and_then(|green| green.shared.load(Ordering::Relaxed).as_ref())
+        let tenant = room.as_ref().and_then(|room| {
+            let green = room.tenant.load(Ordering::Relaxed).as_ref();
+            green.filter(|green| green.lives_in(room))
+        });
+        tenant.and_then(|green| green.shared.load(Ordering::Relaxed).as_ref())
     };
     print(
         shared

@@ -23,7 +23,7 @@ use crate::atomic::Ordering;
 use crate::driver::epoll::{Turn, readiness};
 use crate::policy::{Readied, fifo::Fifo};
 use crate::sched::lifo::Lifo;
-use crate::sched::machine::Slept;
+use crate::sched::wake::Slept;
 use crate::sched::{Cluster, Machine, Processor, io, timers};
 use crate::sys::clock::{self, NEVER};
 

@@ -199,9 +199,8 @@ mod functions {
     ) -> c_int {
         // SAFETY: the caller's arguments; `attributes` is initialised before it is filled in.
         unsafe {
-            match current::green() {
-                Some(green) if thread == libc::pthread_self() => {
-                    let bounds = green.stack();
+            match current::green().and_then(|green| green.stack()) {
+                Some(bounds) if thread == libc::pthread_self() => {
                     libc::pthread_attr_init(attributes);
                     libc::pthread_attr_setguardsize(attributes, stack::GUARD);
                     let bottom = bounds.bottom as *mut libc::c_void;

@@ -55,14 +55,14 @@ pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Act
     let cluster = machine.cluster();
     machine.come_home();
     current::set_scheduling(false);
-    let processor = machine.processor.surrender();
-    machine.allow_reclamation();
-    complete(machine, None, green, action);
-    cluster.detached_switches.add_shared(1);
-    if let Some(processor) = processor {
+    // First of all: what is reclaimed may wait for a thread that needs this processor.
+    if let Some(processor) = machine.processor.surrender() {
         // SAFETY: processors are never freed, and nobody owns this one now.
         cluster.lay_to_rest(unsafe { processor.as_ref() });
     }
+    machine.allow_reclamation();
+    complete(machine, None, green, action);
+    cluster.detached_switches.add_shared(1);
     // The thread may have armed a timer, which this machine does not watch.
     cluster.monitor.kick_if_asleep();
     machine.sleep_until_woken();

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | running | a processor | in the run loop, or in a green thread |
 //! | detached | null, then detached | in a green thread whose processor was taken; on its way to `spare` |
-//! | spare | detached | in the cluster's stack of spares, blocked on `wake`, or collecting events (`io`) |
-//! | bound | detached | waiting on `wake` for the green thread that is locked to it |
+//! | spare | detached | in the cluster's stack of spares, blocked on its wake word, or collecting events (`io`) |
+//! | bound | detached | waiting on its wake word for the green thread that is locked to it |
 //!
 //! Records are registered in a table under an index, which travels with the preemption signal, and
 //! are never freed: a late signal or a monitor's glance finds a record, and `tick` tells that it is
@@ -16,15 +16,16 @@ use std::io;
 
 use crate::arch;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use crate::driver::epoll::{Turn, readiness};
+use crate::driver::epoll::Turn;
 use crate::green::Green;
 use crate::policy::fifo::Fifo;
 use crate::sched::lifo::{Lifo, Linked};
 use crate::sched::ownership::Ownership;
+use crate::sched::wake::{Slept, WakeWord};
 use crate::sched::{Cluster, Processor};
+use crate::sys::kernel_thread;
 use crate::sys::lock::Lock;
 use crate::sys::signal::{self, Mask};
-use crate::sys::{futex, kernel_thread};
 
 /// crossbeam-epoch's constant. Its documentation does not promise it; it has been this in all of 0.9,
 /// to which the dependency is held.
@@ -58,7 +59,7 @@ pub(crate) struct Machine {
     pub(crate) base_mask: Cell<Mask>,
     pub(crate) index: u32,
     pub(crate) kernel_thread: AtomicU32,
-    wake: AtomicU32,
+    wake: WakeWord,
     /// The link among the spares, or among those that have ended.
     below: Cell<Option<&'static Machine>>,
     /// What to run when woken with a processor: a green thread that is locked to this machine.
@@ -77,7 +78,7 @@ pub(crate) struct Machine {
 }
 
 // SAFETY: the cells belong to the kernel thread, or, while it is spare, to whoever took it from the
-// stack of spares; `assign` and `wait` hand them over with a Release and an Acquire.
+// stack of spares; the wake word hands them over with a Release and an Acquire.
 unsafe impl Sync for Machine {}
 // SAFETY: as above.
 unsafe impl Send for Machine {}
@@ -86,24 +87,6 @@ impl Linked for Machine {
     fn below(&self) -> &Cell<Option<&'static Machine>> {
         &self.below
     }
-}
-
-/// Nobody has woken it.
-const ASLEEP: u32 = 0;
-/// It was given a processor, or is dismissed.
-const AWAKE: u32 = 1;
-/// It is to look again what it waits for.
-const POKED: u32 = 2;
-/// It sleeps by collecting events.
-const COLLECTING: u32 = 3;
-
-/// Why a machine's sleep ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Slept {
-    /// It was woken.
-    Woken,
-    /// It was poked, events have come, or its time is up.
-    Disturbed,
 }
 
 /// The machine with this index, if there ever was one.
@@ -136,7 +119,6 @@ impl Machine {
         machine.searching.set(false);
         machine.dismissed.set(false);
         machine.at_home.set(true);
-        machine.wake.store(ASLEEP, Ordering::Relaxed);
         Ok(machine)
     }
 
@@ -159,7 +141,7 @@ impl Machine {
             base_mask: Cell::new(0),
             index: index as u32,
             kernel_thread: AtomicU32::new(0),
-            wake: AtomicU32::new(ASLEEP),
+            wake: WakeWord::new(),
             below: Cell::new(None),
             handed: Cell::new(None),
             searching: Cell::new(false),
@@ -272,36 +254,14 @@ impl Machine {
         }
     }
 
-    /// Blocks until [`wake`](Machine::wake) or [`poke`](Machine::poke), or until `deadline`.
+    /// See [`WakeWord::sleep`].
     pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
-        loop {
-            // Acquire: pairs with the Release in `wake`.
-            match self.wake.swap(ASLEEP, Ordering::Acquire) {
-                AWAKE => return Slept::Woken,
-                POKED => return Slept::Disturbed,
-                _ if deadline.is_some_and(|d| crate::sys::clock::now() >= d) => {
-                    return Slept::Disturbed;
-                }
-                _ => futex::wait(&self.wake, ASLEEP, deadline),
-            }
-        }
+        self.wake.sleep(deadline)
     }
 
-    /// The same, collecting events meanwhile; some end the sleep too.
+    /// See [`WakeWord::sleep_collecting`].
     pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
-        let nanos = deadline.map(|d| d.saturating_sub(crate::sys::clock::now()));
-        let asleep =
-            self.wake
-                .compare_exchange(ASLEEP, COLLECTING, Ordering::Relaxed, Ordering::Relaxed);
-        let ready = match asleep {
-            Ok(_) => turn.collect(nanos),
-            Err(_) => Fifo::new(),
-        };
-        // Acquire: pairs with the Release in `wake`.
-        match self.wake.swap(ASLEEP, Ordering::Acquire) {
-            AWAKE => (Slept::Woken, ready),
-            _ => (Slept::Disturbed, ready),
-        }
+        self.wake.sleep_collecting(turn, deadline)
     }
 
     /// Blocks until [`wake`](Machine::wake).
@@ -309,30 +269,18 @@ impl Machine {
         while self.sleep(None) != Slept::Woken {}
     }
 
-    /// Ends [`sleep`](Machine::sleep).
+    /// Ends its sleep, by whoever has chosen it and given it what it waits for.
     pub(crate) fn wake(&self) {
-        // Release: publishes what was assigned and handed; pairs with the Acquire in `sleep`.
-        if self.wake.swap(AWAKE, Ordering::Release) == COLLECTING {
-            readiness().ring();
-        } else {
-            futex::wake(&self.wake, 1);
-        }
+        self.wake.wake();
     }
 
-    /// Ends [`sleep`](Machine::sleep), or the next one, without a reason of its own.
+    /// See [`WakeWord::poke`].
     pub(crate) fn poke(&self) {
-        let (from, to) = (ASLEEP, POKED);
-        if self
-            .wake
-            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-        {
-            futex::wake(&self.wake, 1);
-        }
+        self.wake.poke();
     }
 
     /// Whether it sleeps by collecting events. A hint.
     pub(crate) fn is_collecting(&self) -> bool {
-        self.wake.load(Ordering::Relaxed) == COLLECTING
+        self.wake.is_collecting()
     }
 }

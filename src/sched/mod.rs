@@ -6,11 +6,12 @@
 //! | `mod` | the run loop: find work, switch to it, do what it asked for |
 //! | `switch` | to a green thread and back |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
+//! | `wake` | how a machine that waits is told to go on |
 //! | `resize` | more processors, or fewer, while they run |
 //! | `ownership` | who owns a processor, and how the monitor takes it |
 //! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: who slept last, first |
-//! | `start` | a thread's first time: where its stack comes from |
+//! | `start` | a thread's first time and its last: where its stack comes from, and goes |
 //! | `locked` | threads that are locked to a kernel thread |
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
@@ -50,6 +51,7 @@ pub(crate) mod start;
 mod switch;
 mod sysmon;
 pub(crate) mod timers;
+mod wake;
 
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
 use self::idlers::Rested;
@@ -60,7 +62,7 @@ pub(crate) use self::processor::{Counter, Processor};
 use crate::atomic::{Ordering, fence};
 use crate::context::Action;
 use crate::current::{self, Entered};
-use crate::green::{Green, Oddities, records};
+use crate::green::{Green, Oddities};
 use crate::policy::{Next, Readied, Ready, Victims};
 use crate::sys::{clock, topology};
 
@@ -157,7 +159,7 @@ fn complete(
             }
             ready_again(machine, processor, green, Readied::Preempted);
         }
-        Action::Exit => bury(machine, processor, green),
+        Action::Exit => start::bury(machine, processor, green),
     }
     None
 }
@@ -227,47 +229,9 @@ fn park(machine: &'static Machine, green: &'static Green) {
     }
 }
 
-/// The thread has ended: its block is reset, and its room and its record can be used again.
-#[inline]
-fn bury(machine: &'static Machine, processor: Option<&'static Processor>, green: &'static Green) {
-    let cluster = machine.cluster();
-    green.locks.set(0);
-    let room = green.move_out();
-    // SAFETY: the thread has ended, nobody uses its block.
-    unsafe { crate::tls::recycle(room.thread_pointer) };
-    match processor {
-        // SAFETY: this machine owns the processor, and holds each for its call only.
-        Some(p) => unsafe {
-            match room.slot().size() == cluster.config.stack_size {
-                true => p.stacks().push(room.slot()),
-                false => crate::stack::release(room.slot()),
-            }
-            p.records().push(green);
-        },
-        None => {
-            crate::stack::release(room.slot());
-            records::release(green);
-        }
-    }
-    match processor {
-        Some(p) => p.ended.add(1),
-        None => cluster.ended_outside.add_shared(1),
-    }
-    if cluster.was_last() {
-        machine.come_home();
-        say_drained(cluster);
-    }
-}
-
 /// Nothing to run, or no processor any more to run it on.
 struct NothingFound {
     searching: bool,
-}
-
-#[cold]
-#[inline(never)]
-fn say_drained(cluster: &'static Cluster) {
-    cluster.drained.wake();
 }
 
 /// Where the next thread comes from. `searching`: this machine counts as a searcher already.

@@ -110,7 +110,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     let Some(green) = (unsafe { machine.current.load(Ordering::Relaxed).as_ref() }) else {
         return;
     };
-    let stack = green.stack();
+    let Some(stack) = green.stack() else { return };
     if frame.sp() > stack.top || frame.sp() < stack.bottom + Frame::room_needed() {
         return;
     }

@@ -9,6 +9,7 @@ use core::cell::{Cell, UnsafeCell};
 
 use crate::arch;
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::current;
 use crate::driver::timer;
 use crate::green::{Room, records::Records};
 use crate::policy::Seat;
@@ -76,7 +77,9 @@ impl Processor {
         let mut stacks = stack::Cache::new();
         // For the first thread (`start`). Without memory it waits for some.
         if let Ok(room) = Room::find(cluster.config.stack_size) {
-            stacks.push(room.slot());
+            // The cache may have to do with the list, whose lock is taken with preemption off.
+            let _off = current::preemption_off();
+            stacks.keep(room.slot());
         }
         Processor {
             index,

@@ -242,7 +242,10 @@ impl Cluster {
         for processor in self.surplus() {
             if processor.is_retired() {
                 // SAFETY: it is the recruiter's.
-                unsafe { processor.stacks() }.drain();
+                unsafe {
+                    processor.stacks().drain();
+                    processor.records().drain();
+                }
             } else {
                 all = false;
             }

@@ -1,4 +1,5 @@
-//! A thread's first time on a processor: it gets a room, a stack and a thread-local block.
+//! A thread's first time on a processor, when it gets a room (a stack and a thread-local block), and
+//! its last, when it leaves it to others.
 //!
 //! A thread that has been spawned is a record in a queue. Most threads run to their end without
 //! waiting, and the next one can have the same room, still in the CPU's caches: ten thousand spawned
@@ -11,7 +12,8 @@
 //! - a processor begins with one;
 //! - who spawns, if its processor (or, from outside, the common list) has none ([`stock_up`]; if
 //!   there is no memory for one, `spawn` fails), makes one;
-//! - who has moved into its processor's last one, before anything else, makes another.
+//! - who has moved into its processor's last one, or had to wait for one, makes another before
+//!   anything else.
 //!
 //! That can be too late, as when such a thread is preempted at once. Then the thread without a room
 //! waits in a list, for a *finder*: the first machine to come into that gives its processor away,
@@ -25,11 +27,12 @@
 //! 2. A room in a processor's cache is furnished.
 
 use super::{Cluster, Machine, Processor, Readied, Rested, current, ready_globally};
-use crate::green::{Green, Room};
+use crate::green::{Green, Room, records};
 use crate::policy::fifo::Fifo;
 use crate::stack;
 use crate::sys::lock::Lock;
-use std::io;
+use crate::tls;
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// How long a finder waits when there is no memory, and after how many such pauses it says so.
@@ -104,20 +107,24 @@ pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Res
         return Rested::Working { searching: false };
     }
     current::set_scheduling(false);
-    let processor = machine.processor.surrender();
-    machine.allow_reclamation();
-    if let Some(processor) = processor {
+    if let Some(processor) = machine.processor.surrender() {
         // SAFETY: processors are never freed, and nobody owns this one now.
         cluster.lay_to_rest(unsafe { processor.as_ref() });
     }
     let mut failures = 0_u32;
     while let Some(green) = cluster.homeless.next() {
         match Room::find(cluster.config.stack_size) {
-            Ok(room) => green.move_in(room),
+            Ok(room) => {
+                // Its processor may have none for the next one either.
+                green.took_last.set(true);
+                green.move_in(room);
+            }
             Err(error) => {
                 failures = failures.saturating_add(1);
                 if failures == SAY_SO {
-                    eprintln!("greenthread: threads that were spawned wait for a stack: {error}");
+                    // Not `eprintln!`, which panics if nobody reads it.
+                    let text = "greenthread: threads that were spawned wait for a stack";
+                    let _ = writeln!(io::stderr(), "{text}: {error}");
                 }
                 std::thread::sleep(PAUSE);
                 // Processors may have rooms by now: those of threads that have ended.
@@ -130,6 +137,48 @@ pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Res
         ready_globally(green, Readied::Spawned);
     }
     cluster.wait_for_processor(machine)
+}
+
+/// The thread has ended: its block is reset, and its room and its record can be used again.
+#[inline]
+pub(super) fn bury(
+    machine: &'static Machine,
+    processor: Option<&'static Processor>,
+    green: &'static Green,
+) {
+    let cluster = machine.cluster();
+    green.locks.set(0);
+    let room = green.move_out();
+    // SAFETY: the thread has ended, nobody uses its block.
+    unsafe { tls::recycle(room.thread_pointer) };
+    match processor {
+        // SAFETY: this machine owns the processor, and holds each for its call only.
+        Some(p) => unsafe {
+            match room.slot().size() == cluster.config.stack_size {
+                true => p.stacks().push(room.slot()),
+                false => stack::release(room.slot()),
+            }
+            p.records().push(green);
+        },
+        None => {
+            stack::release(room.slot());
+            records::release(green);
+        }
+    }
+    match processor {
+        Some(p) => p.ended.add(1),
+        None => cluster.ended_outside.add_shared(1),
+    }
+    if cluster.was_last() {
+        machine.come_home();
+        say_drained(cluster);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn say_drained(cluster: &'static Cluster) {
+    cluster.drained.wake();
 }
 
 /// Sees to it that there is a room for the next thread that starts: on the caller's processor, if it
@@ -155,7 +204,7 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     match current::enter() {
         // SAFETY: as above.
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
-            entered.processor().stacks().push(room.slot());
+            entered.processor().stacks().keep(room.slot());
         },
         _ => {
             let _off = current::preemption_off();
@@ -177,7 +226,8 @@ mod tests {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
 
     pub(super) fn refuses(cluster: &Cluster) -> bool {
-        cluster.config.stack_size == SCARCE && ASKED.fetch_add(1, Ordering::Relaxed) % 2 == 0
+        cluster.config.stack_size == SCARCE
+            && ASKED.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
     }
 
     /// Threads that find no room, from outside and from each other, all run, once.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   low addresses                                                              high addresses
-//!   | guard, 64 KiB | stack, grows down  <-- | reserve: the owner's block and Green | Slot |
+//!   | guard, 64 KiB | stack, grows down  <-- | reserve: the owner's block and Room  | Slot |
 //!   ^ start         ^ bottom                 ^ top - reserve                        ^ top  ^ end
 //! ```
 //!
@@ -400,13 +400,20 @@ impl Cache {
         Some(slot)
     }
 
-    /// Keeps a slot; one of another class goes to that class's list.
+    /// Keeps a slot that a thread has left, unless others want it; one of another class goes to that
+    /// class's list.
     pub(crate) fn push(&mut self, slot: &'static Slot) {
-        if *self.class.get_or_insert(slot.class) != slot.class {
-            return release(slot);
-        }
         if WANTED.load(Relaxed) && WANTED.swap(false, Relaxed) {
             self.shrink(0);
+            return release(slot);
+        }
+        self.keep(slot);
+    }
+
+    /// The same for a slot that was acquired for this cache: it may be its owner who has found the
+    /// list empty.
+    pub(crate) fn keep(&mut self, slot: &'static Slot) {
+        if *self.class.get_or_insert(slot.class) != slot.class {
             return release(slot);
         }
         if self.length == Self::MOST {

@@ -204,9 +204,7 @@ impl<F, T> Work<F, T> {
     }
 
     fn into_raw(self) -> *const () {
-        let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: `self` is not used again.
-        Arc::into_raw(unsafe { core::ptr::read(&this.0) }).cast()
+        Arc::into_raw(self.into_packet()).cast()
     }
 
     /// # Safety
@@ -216,22 +214,22 @@ impl<F, T> Work<F, T> {
         Work(unsafe { Arc::from_raw(work.cast()) })
     }
 
-    /// The closure, and where its result goes.
-    fn take(self) -> (F, Arc<Packet<T, Stow<F>>>) {
+    /// The packet; the closure in it is the caller's to take, once.
+    fn into_packet(self) -> Arc<Packet<T, Stow<F>>> {
         let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: `self` is not used again, and was the only one to reach the closure.
-        unsafe {
-            let packet = core::ptr::read(&this.0);
-            ((*packet.work.get()).assume_init_read(), packet)
-        }
+        // SAFETY: `self` is not used again.
+        unsafe { core::ptr::read(&this.0) }
     }
 }
 
 impl<F: FnOnce() -> T, T> Work<F, T> {
     /// Runs the closure and leaves its result, or its panic, in the packet.
     fn run(self) {
-        let (f, packet) = self.take();
-        let result = catch_unwind(AssertUnwindSafe(f));
+        let packet = self.into_packet();
+        // Taken where it is called: a large closure lies on a small stack once.
+        // SAFETY: it is there still, and nobody else reaches it.
+        let call = || unsafe { (*packet.work.get()).assume_init_read() }();
+        let result = catch_unwind(AssertUnwindSafe(call));
         // SAFETY: nobody reads it before this thread has given up the packet.
         unsafe { *packet.result.get() = Some(result) };
     }

@@ -11,6 +11,8 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("ticket", &[TICKET]),
     ("ownership", &[OWNERSHIP]),
     ("idle", &[IDLE]),
+    ("wake", &[WAKE]),
+    ("turns", &[TURNS]),
     ("claim", &[CLAIM, LIST]),
     ("queue", &[CLAIM, LIST, QUEUE]),
     ("mutex", &[CLAIM, LIST, QUEUE, RAW_MUTEX]),
@@ -21,31 +23,32 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("inbox", &[INBOX]),
     ("dependents", &[DEPENDENTS]),
     ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
-    (
-        "channels",
-        &[
-            CLAIM,
-            LIST,
-            "channel/mod.rs",
-            "channel/buffer.rs",
-            "channel/error.rs",
-            "channel/handle.rs",
-            "channel/iter.rs",
-            "channel/receiver.rs",
-            RIGHTS,
-            "channel/select.rs",
-            SELECTING,
-            "channel/sender.rs",
-            SHARED,
-            STATE,
-            "channel/timer.rs",
-            "channel/turn.rs",
-        ],
-    ),
+    ("channels", CHANNEL),
+    ("select", CHANNEL),
     (
         "condvar",
         &[CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
     ),
+];
+
+const CHANNEL: &[&str] = &[
+    CLAIM,
+    LIST,
+    "channel/mod.rs",
+    "channel/buffer.rs",
+    "channel/error.rs",
+    "channel/handle.rs",
+    "channel/iter.rs",
+    "channel/receiver.rs",
+    RIGHTS,
+    "channel/select.rs",
+    SELECTING,
+    "channel/sender.rs",
+    SHARED,
+    STATE,
+    "channel/timer.rs",
+    "channel/turn.rs",
+    LETTERS,
 ];
 
 fn main() {
@@ -94,13 +97,17 @@ fn main() {
         let mut root = String::new();
         let mut folders = BTreeMap::<_, String>::new();
         for file in *sources {
-            let (folder, _) = file.split_once('/').unwrap();
+            let Some((folder, _)) = file.split_once('/') else {
+                // The models' own, but not one of them.
+                root += &copy(file, format!("{here}/{file}"));
+                continue;
+            };
             let copied = copy(file, format!("{here}/../../src/{file}"));
             // A folder's own file declares the others.
             if !sources.contains(&&*format!("{folder}/mod.rs")) {
                 *folders.entry(folder).or_default() += &copied;
             } else if file.ends_with("/mod.rs") {
-                root = copied.replace(" mod mod;", &format!(" mod {folder};"));
+                root += &copied.replace(" mod mod;", &format!(" mod {folder};"));
             }
         }
         let model_file = copy(MODEL, format!("{here}/{protocol}.rs"));

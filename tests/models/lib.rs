@@ -46,12 +46,18 @@ mod atomic;
 #[allow(unused_imports)] // its public names
 #[path = "../../src/channel/mod.rs"]
 mod channel;
+#[path = "library/context.rs"]
+mod context;
+#[path = "library/coroutine.rs"]
+mod coroutine;
 #[path = "library/current.rs"]
 mod current;
 #[path = "library/dataflow.rs"]
 mod dataflow;
 #[path = "library/driver.rs"]
 mod driver;
+#[path = "library/green.rs"]
+mod green;
 #[path = "library/policy.rs"]
 mod policy;
 #[path = "library/sched.rs"]
@@ -62,6 +68,9 @@ mod sync;
 mod sys;
 #[path = "library/wait.rs"]
 mod wait;
+
+// What several models have in common.
+mod letters;
 
 /// Runs `model` in every interleaving with at most `bound` preemptions, or as many as the
 /// environment says.
@@ -126,6 +135,8 @@ models! {
     ticket: wait_for_two wait_with_timeout kernel_thread_waits kernel_thread_times_out one_sees_the_other;
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
     idle: one_readier two_readiers one_retires one_appears;
+    wake: woken_on_the_futex woken_from_collecting poked woken_twice gives_up_sleeping one_collects;
+    turns: green_to_green kernel_to_green green_to_kernel kernel_to_kernel the_caller_changes;
     claim: two_lists two_lists_and_a_deadline;
     queue: gate baton baton_and_a_deadline;
     mutex: excludes barging with_a_deadline starving starving_at_times;
@@ -138,8 +149,8 @@ models! {
     inbox: two_ask asks_again roused_by_itself time_is_up;
     dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;
-    channels: bounded unbounded zero bounded_with_deadlines zero_with_deadlines last_receiver_goes
-        select_meets_select select_is_not_its_own_peer select_receives select_receives_from_zero
+    channels: bounded unbounded zero bounded_with_deadlines zero_with_deadlines last_receiver_goes;
+    select: select_meets_select select_is_not_its_own_peer select_receives select_receives_from_zero
         select_sends select_beside_another select_with_a_deadline default_looks_at_one_moment
         received_right_is_given_back received_right_is_given_back_at_zero sent_right_is_given_back
         observers observers_at_zero;

@@ -3,6 +3,8 @@
 pub(super) const TICKET: &str = "wait/ticket.rs";
 pub(super) const OWNERSHIP: &str = "sched/ownership.rs";
 pub(super) const IDLE: &str = "sched/idle.rs";
+pub(super) const WAKE: &str = "sched/wake.rs";
+pub(super) const TURNS: &str = "coroutine/turns.rs";
 pub(super) const CLAIM: &str = "wait/claim.rs";
 pub(super) const LIST: &str = "wait/list.rs";
 pub(super) const QUEUE: &str = "wait/queue.rs";
@@ -21,6 +23,7 @@ pub(super) const RIGHTS: &str = "channel/rights.rs";
 pub(super) const SELECTING: &str = "channel/selecting.rs";
 pub(super) const SHARED: &str = "channel/shared.rs";
 pub(super) const STATE: &str = "channel/state.rs";
+pub(super) const LETTERS: &str = "letters.rs";
 /// The model's own file.
 pub(super) const MODEL: &str = "model";
 
@@ -38,6 +41,8 @@ pub(super) struct Mutant {
 pub(super) const RACE: &str = "Causality violation";
 pub(super) const LOST: &str = "lost or doubled";
 pub(super) const WAITS: &str = "a job waits while a processor sleeps";
+/// A turn has come without its message.
+pub(super) const SILENT: &str = "without a word";
 
 #[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -146,6 +151,69 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(MODEL, "        self.idle.appear();\n        drop(sleepers);\n        self.look_for_others();\n", "        self.idle.appear();\n        drop(sleepers);\n")] },
     Mutant { protocol: "idle", name: "no_fence_when_appearing", model: "one_appears", fails: WAITS,
         edits: &[(IDLE, "        // Partner: the fence in `claim_wake`: a readier may have found nobody to wake.\n        fence(SeqCst);\n", "")] },
+
+    // ---- wake: orderings ----
+    Mutant { protocol: "wake", name: "wake_does_not_release", model: "woken_on_the_futex", fails: RACE,
+        edits: &[(WAKE, "self.0.swap(AWAKE, Release)", "self.0.swap(AWAKE, Relaxed)")] },
+    Mutant { protocol: "wake", name: "told_without_acquiring", model: "woken_on_the_futex", fails: RACE,
+        edits: &[(WAKE, "self.0.swap(ASLEEP, Acquire)", "self.0.swap(ASLEEP, Relaxed)")] },
+    // ---- wake: no wake-up is lost ----
+    Mutant { protocol: "wake", name: "a_poke_eats_a_wake_up", model: "woken_on_the_futex", fails: "deadlock",
+        edits: &[(WAKE, "let poked = self.0.compare_exchange(ASLEEP, POKED, Relaxed, Relaxed);", "let poked = Ok::<u32, u32>(self.0.swap(POKED, Relaxed));")] },
+    Mutant { protocol: "wake", name: "a_poke_wakes_nobody", model: "poked", fails: "deadlock",
+        edits: &[(WAKE, "        if poked.is_ok() {", "        if false {")] },
+    Mutant { protocol: "wake", name: "blocks_without_comparing", model: "woken_on_the_futex", fails: "deadlock",
+        edits: &[(WAKE, "futex::wait(&self.0, ASLEEP, deadline)", "futex::wait(&self.0, self.0.load(Relaxed), deadline)")] },
+    Mutant { protocol: "wake", name: "sleeps_without_looking", model: "woken_on_the_futex", fails: "deadlock",
+        edits: &[(WAKE, "        loop {\n            match self.take() {", "        loop {\n            self.0.swap(ASLEEP, Relaxed);\n            futex::wait(&self.0, ASLEEP, deadline);\n            match self.take() {")] },
+    Mutant { protocol: "wake", name: "nobody_rings_who_collects", model: "woken_from_collecting", fails: "deadlock",
+        edits: &[(WAKE, "== COLLECTING {\n            readiness().ring();", "== COLLECTING {\n            futex::wake(&self.0, 1);")] },
+    Mutant { protocol: "wake", name: "looks_before_it_wakes", model: "woken_from_collecting", fails: "deadlock",
+        edits: &[(WAKE, "if self.0.swap(AWAKE, Release) == COLLECTING {", "if (self.is_collecting(), self.0.swap(AWAKE, Release)).0 {")] },
+    Mutant { protocol: "wake", name: "collects_over_a_wake_up", model: "woken_from_collecting", fails: "deadlock",
+        edits: &[(WAKE, ".compare_exchange(ASLEEP, COLLECTING, Relaxed, Relaxed);", ".swap(COLLECTING, Relaxed);\n        let announced = Ok::<u32, u32>(announced);")] },
+    Mutant { protocol: "wake", name: "collects_in_silence", model: "woken_from_collecting", fails: "deadlock",
+        edits: &[(WAKE, ".compare_exchange(ASLEEP, COLLECTING, Relaxed, Relaxed);", ".compare_exchange(ASLEEP, ASLEEP, Relaxed, Relaxed);")] },
+    Mutant { protocol: "wake", name: "collects_whatever_it_is_told", model: "woken_from_collecting", fails: "deadlock",
+        edits: &[(WAKE, "            Err(_) => Fifo::new(),", "            Err(_) => turn.collect(nanos),")] },
+    Mutant { protocol: "wake", name: "time_is_up_whatever_it_is_told", model: "gives_up_sleeping", fails: "deadlock",
+        edits: &[(WAKE, "            AWAKE => (Slept::Woken, ready),", "            AWAKE if deadline.is_none() => (Slept::Woken, ready),")] },
+    Mutant { protocol: "wake", name: "all_collect", model: "one_collects", fails: "deadlock",
+        edits: &[(MODEL, "        readiness().turn()", "        Some(epoll::for_all())")] },
+    // ---- wake: its users ----
+    Mutant { protocol: "wake", name: "goes_though_it_is_chosen", model: "gives_up_sleeping", fails: LOST,
+        edits: &[(MODEL, "                    Slept::Disturbed if machine.choose() => 0,\n                    Slept::Disturbed => machine.until_woken(by),", "                    Slept::Disturbed => 0,")] },
+    Mutant { protocol: "wake", name: "handed_after_the_wake_up", model: "woken_on_the_futex", fails: RACE,
+        edits: &[(MODEL, "        self.handed.set(what);\n        self.word.wake();", "        self.word.wake();\n        self.handed.set(what);")] },
+
+    // ---- turns: each is passed on ----
+    Mutant { protocol: "turns", name: "nobody_knows_who_waits_aside", model: "green_to_green", fails: "deadlock",
+        edits: &[(TURNS, "                self.aside.set(Some(green));\n", "")] },
+    Mutant { protocol: "turns", name: "who_is_called_is_not_made_ready", model: "kernel_to_green", fails: "deadlock",
+        edits: &[(TURNS, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.waiter", "        self.waiter")] },
+    Mutant { protocol: "turns", name: "who_is_parked_is_left_so", model: "green_to_green", fails: "deadlock",
+        edits: &[(TURNS, "None => unsafe { Waiter::notify_at(&self.waiter) },", "None => unsafe { Waiter::notify_at(&self.waiter); None },")] },
+    Mutant { protocol: "turns", name: "the_end_wakes_nobody", model: "kernel_to_green", fails: "deadlock",
+        edits: &[(TURNS, "        self.0.leave(News::Ended);\n        self.0.caller.wake();", "        self.0.leave(News::Ended);")] },
+    Mutant { protocol: "turns", name: "the_end_wakes_nobody_aside", model: "green_to_green", fails: "deadlock",
+        edits: &[(TURNS, "        if let Some(green) = self.call() {\n            sched::ready(green);\n        }\n    }", "        let _ = self.call();\n    }")] },
+    Mutant { protocol: "turns", name: "first_turn_is_not_waited_for", model: "kernel_to_kernel", fails: SILENT,
+        edits: &[(TURNS, "        self.0.caller.waiter.wait(None);\n        self.news()", "        self.news()")] },
+    // ---- turns: never before the stack is left ----
+    Mutant { protocol: "turns", name: "the_other_goes_on_too_early", model: "green_to_green", fails: RACE,
+        edits: &[(TURNS, "green.next.set(Some(next));", "sched::ready(next);")] },
+    Mutant { protocol: "turns", name: "aside_of_who_goes_on", model: "green_to_kernel", fails: RACE,
+        edits: &[(TURNS, "(Some(entered), Some(next)) => {", "(Some(entered), next) => {"),
+                 (TURNS, "green.next.set(Some(next));", "green.next.set(next);")] },
+    Mutant { protocol: "turns", name: "aside_is_not_left", model: "the_caller_changes", fails: "it is on its stack",
+        edits: &[(TURNS, "match self.aside.take() {", "match self.aside.get() {")] },
+    // ---- turns: the messages ----
+    Mutant { protocol: "turns", name: "order_after_the_turn", model: "kernel_to_green", fails: SILENT,
+        edits: &[(TURNS, "        self.0.order.set(Some(order));\n        self.0.caller.hand_over_to(&self.0.coroutine);", "        self.0.caller.hand_over_to(&self.0.coroutine);\n        self.0.order.set(Some(order));")] },
+    Mutant { protocol: "turns", name: "news_after_the_turn", model: "kernel_to_green", fails: SILENT,
+        edits: &[(TURNS, "        self.0.leave(news);\n        self.0.coroutine.hand_over_to(&self.0.caller);", "        self.0.coroutine.hand_over_to(&self.0.caller);\n        self.0.leave(news);")] },
+    Mutant { protocol: "turns", name: "the_end_is_said_too_late", model: "kernel_to_green", fails: RACE,
+        edits: &[(TURNS, "        self.0.leave(News::Ended);\n        self.0.caller.wake();", "        self.0.caller.wake();\n        self.0.leave(News::Ended);")] },
 
     // ---- rwlock: transitions ----
     Mutant { protocol: "rwlock", name: "who_gives_up_passes_nothing_on", model: "behind_who_gives_up", fails: "deadlock",
@@ -385,37 +453,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(SHARED, "disconnect_senders(&crowd) };\n            first.wake();\n            crowd.wake(|| this.lock());", "disconnect_senders(&crowd) };\n            let _ = first;")] },
     Mutant { protocol: "channels", name: "last_receiver_wakes_nobody", model: "last_receiver_goes", fails: "deadlock",
         edits: &[(SHARED, "disconnect_receivers(&crowd) };\n            first.wake();\n            crowd.wake(|| this.lock());", "disconnect_receivers(&crowd) };\n            let _ = first;")] },
-    Mutant { protocol: "channels", name: "reserved_place_goes_to_nobody", model: "sent_right_is_given_back", fails: "deadlock",
+    Mutant { protocol: "select", name: "reserved_place_goes_to_nobody", model: "sent_right_is_given_back", fails: "deadlock",
         edits: &[(RIGHTS, "        self.reserved -= 1;\n        self.settle(spare, woken);", "        self.reserved -= 1;")] },
-    Mutant { protocol: "channels", name: "promised_message_goes_to_nobody", model: "received_right_is_given_back", fails: "deadlock",
+    Mutant { protocol: "select", name: "promised_message_goes_to_nobody", model: "received_right_is_given_back", fails: "deadlock",
         edits: &[(RIGHTS, "        self.break_promise(ticket);\n        self.settle(spare, woken);", "        self.break_promise(ticket);")] },
-    Mutant { protocol: "channels", name: "peer_is_not_sent_away", model: "received_right_is_given_back_at_zero", fails: "deadlock",
+    Mutant { protocol: "select", name: "peer_is_not_sent_away", model: "received_right_is_given_back_at_zero", fails: "deadlock",
         edits: &[(RIGHTS, "                peer.node().outcome.set(TRY_AGAIN);\n                peer.wake();", "                let _ = peer;")] },
-    Mutant { protocol: "channels", name: "observers_are_not_told_of_a_peer", model: "observers_at_zero", fails: "deadlock",
+    Mutant { protocol: "select", name: "observers_are_not_told_of_a_peer", model: "observers_at_zero", fails: "deadlock",
         edits: &[(STATE, "    if !is_taker(waiting) || list.is_empty() {", "    if true {")] },
-    Mutant { protocol: "channels", name: "observer_takes_the_only_wake_up", model: "observers", fails: LOST,
+    Mutant { protocol: "select", name: "observer_takes_the_only_wake_up", model: "observers", fails: LOST,
         edits: &[(STATE, "let Some(receiver) = self.receivers.first_where(is_taker)", "let Some(receiver) = self.receivers.first_where(|_| true)")] },
     // ---- channels: each message once ----
     Mutant { protocol: "channels", name: "claim_is_not_looked_at", model: "bounded_with_deadlines", fails: RACE,
         edits: &[(LIST, "claimed.then(|| Claimed::new(node))", "{ let _ = claimed; Some(Claimed::new(node)) }")] },
-    Mutant { protocol: "channels", name: "outcome_after_the_wake_up", model: "received_right_is_given_back_at_zero", fails: RACE,
+    Mutant { protocol: "select", name: "outcome_after_the_wake_up", model: "received_right_is_given_back_at_zero", fails: RACE,
         edits: &[(RIGHTS, "                peer.node().outcome.set(TRY_AGAIN);\n                peer.wake();", "                let node: *const Node = peer.node();\n                peer.wake();\n                unsafe { (*node).outcome.set(TRY_AGAIN) };")] },
     Mutant { protocol: "channels", name: "sent_though_sent_away", model: "last_receiver_goes", fails: LOST,
         edits: &[(SHARED, "                        Ended::Taken(_) if node.outcome.get() == DONE => return Ok(()),\n                        Ended::Taken(_) => {}", "                        Ended::Taken(_) => return Ok(()),")] },
-    Mutant { protocol: "channels", name: "promised_is_not_counted", model: "select_beside_another", fails: "a promised message is not in its channel",
+    Mutant { protocol: "select", name: "promised_is_not_counted", model: "select_beside_another", fails: "a promised message is not in its channel",
         edits: &[(STATE, "        self.promised += 1;\n        self.tickets\n", "        self.tickets\n"),
                  (STATE, "            self.buffer.pop(into, spare);\n        }\n        self.promised -= 1;\n", "            self.buffer.pop(into, spare);\n        }\n"),
                  (STATE, "self.buffer.find(ticket, self.promised)", "self.buffer.find(ticket, self.buffer.len())")] },
-    Mutant { protocol: "channels", name: "reserved_is_not_counted", model: "select_beside_another", fails: LOST,
+    Mutant { protocol: "select", name: "reserved_is_not_counted", model: "select_beside_another", fails: LOST,
         edits: &[(STATE, "self.buffer.len() + self.reserved < self.capacity", "self.buffer.len() < self.capacity")] },
     // ---- select ----
-    Mutant { protocol: "channels", name: "peer_before_the_own_wait", model: "select_meets_select", fails: "deadlock",
+    Mutant { protocol: "select", name: "peer_before_the_own_wait", model: "select_meets_select", fails: "deadlock",
         edits: &[(RIGHTS, "    if !node.give_up() {\n        Attempt::Taken", "    let mut right = None;\n    if node.tag.get() != OBSERVER && { right = grant(); false } || !node.give_up() {\n        Attempt::Taken"),
                  (RIGHTS, "        granted(grant())\n", "        granted(right)\n")] },
-    Mutant { protocol: "channels", name: "select_meets_itself", model: "select_is_not_its_own_peer", fails: "maximum number of branches",
+    Mutant { protocol: "select", name: "select_meets_itself", model: "select_is_not_its_own_peer", fails: "maximum number of branches",
         edits: &[(RIGHTS, "is_taker(node) && !ptr::eq(node.wait(), own)", "is_taker(node)")] },
-    Mutant { protocol: "channels", name: "taken_and_still_selected", model: "select_receives", fails: RACE,
+    Mutant { protocol: "select", name: "taken_and_still_selected", model: "select_receives", fails: RACE,
         edits: &[(SELECTING, "            Attempt::Taken => taken = true,", "            Attempt::Taken => {}")] },
-    Mutant { protocol: "channels", name: "default_looks_at_two_moments", model: "default_looks_at_one_moment", fails: LOST,
+    Mutant { protocol: "select", name: "default_looks_at_two_moments", model: "default_looks_at_one_moment", fails: LOST,
         edits: &[(SELECTING, "if is_over && operations.len() == 1 {", "if is_over {")] },
 ];

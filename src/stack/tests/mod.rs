@@ -181,7 +181,11 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
             let mut cache = Cache::new();
             assert!(cache.pop().is_none());
 
-            // The list was empty: the first slot goes there, with all that the cache has.
+            // The list was empty. Whoever found it so for the cache has what was acquired.
+            cache.keep(slots[0]);
+            assert!(std::ptr::eq(cache.pop().unwrap(), slots[0]));
+
+            // For anybody else: the first slot goes there, with all that the cache has.
             cache.push(slots[0]);
             assert!(cache.pop().is_none());
             assert!(std::ptr::eq(acquire(MIB).unwrap(), slots[0]));

@@ -167,6 +167,12 @@ impl<T> Cell<T> {
     }
 }
 
+impl<T: Default> Cell<T> {
+    pub(crate) fn take(&self) -> T {
+        self.replace(T::default())
+    }
+}
+
 impl<T: Copy> Cell<T> {
     pub(crate) fn get(&self) -> T {
         // SAFETY: what the model checks.

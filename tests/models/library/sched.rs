@@ -4,10 +4,11 @@
 pub(crate) mod idle;
 #[path = "../../../src/sched/ownership.rs"]
 pub(crate) mod ownership;
+#[path = "../../../src/sched/wake.rs"]
+pub(crate) mod wake;
 
-/// In the models only kernel threads wait.
-pub(crate) enum Green {}
+use crate::green::Green;
 
-pub(crate) fn ready(green: Green) {
-    match green {}
+pub(crate) fn ready(green: &'static Green) {
+    green.resume();
 }

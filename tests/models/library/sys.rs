@@ -1,5 +1,5 @@
-//! Stands in for the library's `sys`: waiting for another's next few instructions, and a clock that
-//! the models set, a table, and the barrier.
+//! Stands in for the library's `sys`: waiting for another's next few instructions, futexes, a clock
+//! that the models set, a table, and the barrier.
 
 use std::cell::Cell;
 

@@ -1,12 +1,16 @@
-//! Stands in for the library's `wait`: its own protocol files, and a waiter for kernel threads.
+//! Stands in for the library's `wait`: its own protocol files, and a waiter.
+
+use std::{
+    sync::{Arc, Mutex},
+    thread::panicking,
+};
 
 use loom::{
     cell::UnsafeCell,
     thread::{self, Thread},
 };
-use std::thread::panicking;
 
-use crate::{atomic::Ordering::Relaxed, sched::Green, sys::clock};
+use crate::{atomic::Ordering::Relaxed, context::Action, current, green::Green, sched, sys::clock};
 
 #[path = "../../../src/wait/claim.rs"]
 pub(crate) mod claim;
@@ -20,23 +24,31 @@ pub(crate) mod ticket;
 pub(crate) use self::ticket::Outcome;
 use self::ticket::{By, Commit, Found, Ticket};
 
-/// The library's waiter, as a kernel thread uses it. The thread that makes it waits.
+/// The library's waiter, but kernel threads wait in the checker instead of on a futex.
 ///
-/// It must be a thread that the model spawned, and may block on nothing else: a late wake-up, as
+/// They must be threads that the model spawned, and may block on nothing else: a late wake-up, as
 /// from a futex, would break the checker's own locks and joins.
 pub(crate) struct Waiter {
     ticket: Ticket,
-    thread: Thread,
+    /// Who waits, or did last. It outlives the waiter, as the name of a futex does.
+    who: Arc<Mutex<Who>>,
     /// Read by who wakes before the notification, written when the waiter goes. So a waker that
     /// looks at it when it may be gone is a race.
     alive: UnsafeCell<()>,
+}
+
+#[derive(Clone)]
+enum Who {
+    Nobody,
+    Green(&'static Green),
+    Kernel(Thread),
 }
 
 impl Waiter {
     pub(crate) fn new() -> Waiter {
         Waiter {
             ticket: Ticket::new(),
-            thread: thread::current(),
+            who: Arc::new(Mutex::new(Who::Nobody)),
             alive: UnsafeCell::new(()),
         }
     }
@@ -47,6 +59,13 @@ impl Waiter {
         if self.ticket.consume() {
             return Outcome::Notified;
         }
+        if let Some(entered) = current::enter() {
+            assert!(deadline.is_none(), "a green thread has no timer here");
+            *self.who.lock().unwrap() = Who::Green(entered.green());
+            entered.suspend(Action::Park(self));
+            return self.ticket.resumed();
+        }
+        *self.who.lock().unwrap() = Who::Kernel(thread::current());
         match self.ticket.commit(By::Kernel) {
             Commit::Notified => return Outcome::Notified,
             Commit::Expired => return Outcome::Expired,
@@ -64,27 +83,41 @@ impl Waiter {
         self.ticket.resumed()
     }
 
-    /// # Safety
-    /// The same as for `wake_at`.
-    pub(crate) unsafe fn notify_at(waiter: *const Waiter) -> Option<Green> {
-        // SAFETY: the caller's promise.
-        unsafe { Waiter::wake_at(waiter) };
-        None
+    /// The run loop's half of a green thread's wait. False: it need not wait.
+    pub(crate) fn commit(&self) -> bool {
+        match self.ticket.commit(By::Green) {
+            Commit::Parked => true,
+            // To be reported by `resumed`.
+            Commit::Notified => self.ticket.notify() != Found::Nobody,
+            Commit::Expired => self.ticket.expire(),
+        }
     }
 
     /// # Safety
     /// The waiter is alive until it is notified.
     pub(crate) unsafe fn wake_at(waiter: *const Waiter) {
-        // SAFETY: alive until `notify`, which is the last of this.
-        let (thread, found) = unsafe {
-            (*waiter).alive.with(|_| ());
-            ((*waiter).thread.clone(), (*waiter).ticket.notify())
-        };
-        match found {
-            Found::Nobody => {}
-            Found::Kernel => thread.unpark(),
-            Found::Green => unreachable!("kernel threads only"),
+        // SAFETY: the caller's promise.
+        if let Some(green) = unsafe { Waiter::notify_at(waiter) } {
+            sched::ready(green);
         }
+    }
+
+    /// # Safety
+    /// The same as for `wake_at`.
+    pub(crate) unsafe fn notify_at(waiter: *const Waiter) -> Option<&'static Green> {
+        // SAFETY: alive until `notify`, which is the last of this.
+        let (who, found) = unsafe {
+            (*waiter).alive.with(|_| ());
+            ((*waiter).who.clone(), (*waiter).ticket.notify())
+        };
+        let who = who.lock().unwrap().clone();
+        match (found, who) {
+            (Found::Nobody, _) => {}
+            (Found::Green, Who::Green(green)) => return Some(green),
+            (Found::Kernel, Who::Kernel(thread)) => thread.unpark(),
+            _ => panic!("the ticket and the waiter differ"),
+        }
+        None
     }
 }
 

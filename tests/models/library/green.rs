@@ -1,0 +1,49 @@
+//! Stands in for the library's `green`. Each green thread has a thread of the checker's, which
+//! plays its stack and, when that has been left, the run loop that goes on: what that does comes
+//! after, and before the thread waits. Kernel threads there are enough: who is made ready runs.
+
+use std::sync::OnceLock;
+
+use loom::thread::{self, JoinHandle, Thread};
+
+use crate::atomic::Cell;
+use crate::current;
+
+pub(crate) struct Green {
+    pub(crate) next: Cell<Option<&'static Green>>,
+    /// Its context is saved. Touched by who leaves the stack, and by who resumes it.
+    saved: Cell<bool>,
+    stack: OnceLock<Thread>,
+}
+
+/// As `loom::thread::spawn`, but it is a green thread.
+pub(crate) fn spawn<T: 'static>(main: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+    // Leaked, as the library's are; and an execution's are few.
+    let green: &'static Green = Box::leak(Box::new(Green {
+        next: Cell::new(None),
+        saved: Cell::new(false),
+        stack: OnceLock::new(),
+    }));
+    thread::spawn(move || {
+        let _ = green.stack.set(thread::current());
+        current::begin(green);
+        main()
+    })
+}
+
+impl Green {
+    pub(crate) fn leave_stack(&self) {
+        assert!(!self.saved.replace(true), "it is left twice");
+    }
+
+    /// Its owner lets it go on.
+    pub(crate) fn resume(&self) {
+        assert!(self.saved.replace(false), "it is on its stack");
+        self.stack.get().expect("it has begun").unpark();
+    }
+
+    /// Its stack is resumed exactly once each time, so there is no loop.
+    pub(crate) fn until_resumed(&self) {
+        thread::park();
+    }
+}

@@ -1,0 +1,193 @@
+//! Models of the wake word: machines that sleep, on the futex or collecting events, somebody who
+//! has chosen one, hands it something and wakes it, and somebody who pokes it.
+//!
+//! Who is never woken is a deadlock. The futex and the bell carry nothing here: what is handed over
+//! is seen by way of the word, or it is a race.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use crate::{
+    atomic::{
+        AtomicBool, Cell,
+        Ordering::{AcqRel, Relaxed},
+    },
+    driver::epoll::{self, Turn, readiness},
+    sched::wake::{Slept, WakeWord},
+    wait::{Outcome, Waiter},
+};
+
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Futex,
+    /// By collecting events, if nobody else does.
+    Events,
+}
+
+struct Machine {
+    word: WakeWord,
+    /// It is in the list that wakers choose from.
+    listed: AtomicBool,
+    handed: Cell<u32>,
+}
+
+impl Machine {
+    fn new() -> Arc<Machine> {
+        Arc::new(Machine {
+            word: WakeWord::new(),
+            listed: AtomicBool::new(true),
+            handed: Cell::new(0),
+        })
+    }
+
+    fn hand(&self, what: u32) {
+        self.handed.set(what);
+        self.word.wake();
+    }
+
+    fn turn(&self) -> Option<Turn> {
+        readiness().turn()
+    }
+
+    fn sleep(&self, by: By, deadline: Option<u64>) -> Slept {
+        let turn = (by == By::Events).then(|| self.turn()).flatten();
+        match turn {
+            Some(turn) => self.word.sleep_collecting(&turn, deadline).0,
+            None => self.word.sleep(deadline),
+        }
+    }
+
+    fn until_woken(&self, by: By) -> u32 {
+        while self.sleep(by, None) != Slept::Woken {}
+        self.handed.get()
+    }
+
+    /// Who takes it out of the list.
+    fn choose(&self) -> bool {
+        self.listed.swap(false, AcqRel)
+    }
+}
+
+fn woken(by: By, bound: Option<usize>) {
+    crate::check(bound, move || {
+        epoll::begin();
+        let machine = Machine::new();
+        let sleeper = thread::spawn({
+            let machine = machine.clone();
+            move || assert_eq!(machine.until_woken(by), 1, "lost or doubled")
+        });
+        let poker = thread::spawn({
+            let machine = machine.clone();
+            move || {
+                machine.word.poke();
+                machine.word.poke();
+            }
+        });
+        machine.hand(1);
+        sleeper.join().unwrap();
+        poker.join().unwrap();
+    });
+}
+
+/// It is woken while it is poked twice. Full exploration.
+pub(crate) fn woken_on_the_futex() {
+    woken(By::Futex, None);
+}
+
+/// The same, collecting. Full exploration.
+pub(crate) fn woken_from_collecting() {
+    woken(By::Events, None);
+}
+
+/// A poke alone ends a sleep. Full exploration.
+pub(crate) fn poked() {
+    crate::check(None, || {
+        let machine = Machine::new();
+        let sleeper = thread::spawn({
+            let machine = machine.clone();
+            move || assert!(machine.sleep(By::Futex, None) == Slept::Disturbed)
+        });
+        machine.word.poke();
+        sleeper.join().unwrap();
+    });
+}
+
+/// It sleeps again, the other way, while all that ended the first sleep may be late; a poker is
+/// beside. At most 4 preemptions.
+pub(crate) fn woken_twice() {
+    for [first, second] in [[By::Futex, By::Events], [By::Events, By::Futex]] {
+        crate::check(Some(4), move || {
+            epoll::begin();
+            let machine = Machine::new();
+            let again = Arc::new(Waiter::new());
+            let sleeper = thread::spawn({
+                let (machine, again) = (machine.clone(), again.clone());
+                move || {
+                    assert_eq!(machine.until_woken(first), 1, "lost or doubled");
+                    // The list that it is chosen from.
+                    // SAFETY: the model keeps it.
+                    unsafe { Waiter::wake_at(&*again) };
+                    drop(again);
+                    assert_eq!(machine.until_woken(second), 2, "lost or doubled");
+                }
+            });
+            let waker = thread::spawn({
+                let machine = machine.clone();
+                move || {
+                    machine.hand(1);
+                    assert_eq!(again.wait(None), Outcome::Notified);
+                    machine.hand(2);
+                }
+            });
+            machine.word.poke();
+            sleeper.join().unwrap();
+            waker.join().unwrap();
+        });
+    }
+}
+
+/// Its time is up: it goes, unless somebody has chosen it already. Full exploration.
+pub(crate) fn gives_up_sleeping() {
+    for by in [By::Futex, By::Events] {
+        crate::check(None, move || {
+            epoll::begin();
+            let machine = Machine::new();
+            let sleeper = thread::spawn({
+                let machine = machine.clone();
+                move || match machine.sleep(by, Some(0)) {
+                    Slept::Disturbed if machine.choose() => 0,
+                    Slept::Disturbed => machine.until_woken(by),
+                    Slept::Woken => machine.handed.get(),
+                }
+            });
+            let given = match machine.choose() {
+                true => {
+                    machine.hand(1);
+                    1
+                }
+                false => 0,
+            };
+            assert_eq!(sleeper.join().unwrap(), given, "lost or doubled");
+            assert!(!machine.listed.load(Relaxed));
+        });
+    }
+}
+
+/// Two machines, of which one at a time can collect, are both woken: each ring reaches whom it is
+/// for. At most 5 preemptions.
+pub(crate) fn one_collects() {
+    crate::check(Some(5), || {
+        epoll::begin();
+        let machines = [Machine::new(), Machine::new()];
+        let sleepers = machines.clone().map(|machine| {
+            thread::spawn(move || assert_eq!(machine.until_woken(By::Events), 1, "lost or doubled"))
+        });
+        for machine in machines {
+            machine.hand(1);
+        }
+        for sleeper in sleepers {
+            sleeper.join().unwrap();
+        }
+    });
+}
