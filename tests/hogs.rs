@@ -230,7 +230,7 @@ fn cpu_time() -> Duration {
 }
 
 /// A signal ends the slice of who computes: nobody declines it, so nobody loses a processor.
-/// (Unless the system does not run a thread for 20 ms: where it gives us less than a quarter of two
+/// (Unless the system does not run a thread for 20 ms: where it gives us less than half of two
 /// CPUs, nothing is judged.)
 #[test]
 fn computing_threads_keep_their_processors() {
@@ -263,7 +263,7 @@ fn computing_threads_keep_their_processors() {
         drop(hogs);
         runtime.shutdown();
         eprintln!("{preemptions} preemptions, {hand_offs} hand-offs; {cpu:.1?} run in {took:.1?}");
-        hand_offs * 20 <= preemptions || cpu < took / 2
+        hand_offs * 100 <= preemptions || cpu < took
     });
 }
 
