@@ -14,7 +14,7 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const DRIVERS: [Driver; 2] = [Driver::Epoll, Driver::IoUring];
@@ -89,18 +89,20 @@ fn blocked_processors_do_not_keep_events_waiting() {
     for processors in [1, 2] {
         let runtime = runtime(processors, Driver::Epoll);
         let (mut client, mut server) = pair();
-        let blocked = Arc::new(AtomicBool::new(false));
-        let says = blocked.clone();
+        // How many have blocked, and been blocked, so far.
+        let begun = Arc::new(AtomicUsize::new(0));
+        let ended = Arc::new(AtomicUsize::new(0));
+        let counts = (begun.clone(), ended.clone());
         let server = runtime.spawn(move || {
             let (order, orders) = greenthread::channel::unbounded();
             for _ in 0..processors {
-                let (orders, says) = (orders.clone(), says.clone());
+                let (orders, (begun, ended)) = (orders.clone(), counts.clone());
                 thread::spawn(move || {
                     for () in &orders {
                         greenthread::blocking(|| {
-                            says.store(true, SeqCst);
+                            begun.fetch_add(1, SeqCst);
                             std::thread::sleep(Duration::from_millis(9));
-                            says.store(false, SeqCst);
+                            ended.fetch_add(1, SeqCst);
                         });
                     }
                 });
@@ -115,13 +117,14 @@ fn blocked_processors_do_not_keep_events_waiting() {
             }
         });
         let mut meanwhile = 0;
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            let before = round * processors;
             client.write_all(&[0]).unwrap();
-            wait_until(|| blocked.load(SeqCst));
+            wait_until(|| begun.load(SeqCst) > before);
             client.write_all(&[1]).unwrap();
             client.read_exact(&mut [0]).unwrap();
-            meanwhile += usize::from(blocked.load(SeqCst));
-            wait_until(|| !blocked.load(SeqCst));
+            meanwhile += usize::from(ended.load(SeqCst) == before);
+            wait_until(|| ended.load(SeqCst) == before + processors);
         }
         drop(client);
         server.join().unwrap();
