@@ -17,19 +17,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-fn set_limit(which: libc::__rlimit_resource_t, soft: u64) {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: plain system calls on a place that outlives them.
-    unsafe {
-        assert_eq!(libc::getrlimit(which, &mut limit), 0);
-        limit.rlim_cur = soft.min(limit.rlim_max);
-        assert_eq!(libc::setrlimit(which, &limit), 0);
-    }
-}
-
 /// Threads of every kind that never end by themselves; returns when all have started.
 fn endless_threads() {
     let started = Arc::new(AtomicUsize::new(0));
@@ -208,9 +195,7 @@ fn without_address_space_a_spawn_fails_and_the_others_go_on() {
     if child_case(NAME).is_none() {
         return assert_code(&child(NAME, ""), 0);
     }
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    let limit = pages * 4096 + (4 << 30);
+    let limit = address_space() + (4 << 30);
     set_limit(libc::RLIMIT_AS, limit);
     let (stop, open) = (
         Arc::new(AtomicBool::new(false)),

@@ -55,7 +55,7 @@ fn who_has_not_run_yet_takes_little_memory() {
     let spawner = runtime.spawn(|| {
         let before = resident();
         let threads: Vec<_> = (0..THREADS).map(|_| thread::spawn(|| ())).collect();
-        let each = (resident() - before) / THREADS;
+        let each = (resident() - before) / THREADS as u64;
         threads
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
@@ -64,21 +64,6 @@ fn who_has_not_run_yet_takes_little_memory() {
     let each = spawner.join().unwrap();
     println!("{each} bytes for a thread that has not run");
     assert!(each < 1024, "{each} bytes for each");
-}
-
-/// Resident memory of this process, in bytes.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
-fn set_address_space(bytes: u64) {
-    let limit = libc::rlimit {
-        rlim_cur: bytes,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: a plain system call on a place that outlives it.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
 /// Threads of the common stack size get their stacks when they run: then there may be no memory for
@@ -99,10 +84,8 @@ fn who_was_spawned_runs_when_there_is_address_space() {
         .collect::<Vec<_>>()
         .into_iter()
         .for_each(|handle| handle.join().unwrap());
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    let limit = pages * 4096 + (2 << 30);
-    set_address_space(limit);
+    let limit = address_space() + (2 << 30);
+    set_limit(libc::RLIMIT_AS, limit);
     let open = Arc::new(AtomicBool::new(false));
     let runs = Arc::new(AtomicUsize::new(0));
     let mut spawned: Vec<JoinHandle<()>> = Vec::with_capacity(100_000);
@@ -122,7 +105,7 @@ fn who_was_spawned_runs_when_there_is_address_space() {
     };
     println!("{} threads, then: {error}", spawned.len());
     // libc aborts when it cannot remember a thread-local's destructor: room for that.
-    set_address_space(limit + (64 << 20));
+    set_limit(libc::RLIMIT_AS, limit + (64 << 20));
     open.store(true, Release);
     let number = spawned.len();
     spawned.iter().for_each(|handle| handle.thread().unpark());
@@ -174,9 +157,7 @@ fn a_closure_is_dropped_once() {
     assert_eq!(case(None, false, false).unwrap(), Some(true));
     assert_eq!(case(None, false, true).unwrap(), Some(false));
     assert_eq!(case(None, true, false).unwrap(), Some(false));
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    set_address_space(pages * 4096 + (1 << 30));
+    set_limit(libc::RLIMIT_AS, address_space() + (1 << 30));
     const TOO_MUCH: Option<usize> = Some(16 << 30);
     assert_eq!(case(TOO_MUCH, false, false).unwrap(), None);
     // It is dropped in `spawn`, which passes the panic on.

@@ -25,6 +25,9 @@
 //! 1. A thread is in the list only if there is a finder, who will look into it again: both are
 //!    under the list's lock.
 //! 2. A room in a processor's cache is furnished.
+//!
+//! There are no orderings of its own: a thread, a record or a room changes hands by a queue, by a
+//! list under its lock, or with the processor.
 
 use super::{Cluster, Machine, Processor, Readied, Rested, current, ready_globally};
 use crate::green::{Green, Room, records};

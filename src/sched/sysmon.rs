@@ -1,6 +1,6 @@
 //! The monitor: a kernel thread without a processor that looks after those that have one.
 //!
-//! It looks every tick: 20 µs after something happened, backing off to 10 ms while nothing does,
+//! It looks every tick: 20 µs after a hand-off, backing off to 10 ms while there is none,
 //! but never past the end of a time slice or a deadline. When every processor sleeps it sleeps too,
 //! until it is kicked.
 //!

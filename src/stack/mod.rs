@@ -333,7 +333,7 @@ fn set_next(slot: &'static Slot, next: Option<&'static Slot>) {
     slot.link.store(link.cast_mut(), Relaxed);
 }
 
-/// Free slots that one processor keeps for itself, so that most spawns take no lock and make no
+/// Free slots that one processor keeps for itself, so that most starts take no lock and make no
 /// system call, and get a stack that is still in the CPU's cache.
 ///
 /// All are of one class, that of the first slot pushed: push those of the cluster's default size.

@@ -59,6 +59,36 @@ pub fn wait_until(mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Sets a limit of this process, as far as it may be raised.
+pub fn set_limit(which: libc::__rlimit_resource_t, soft: u64) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: plain system calls on a place that outlives them.
+    unsafe {
+        assert_eq!(libc::getrlimit(which, &mut limit), 0);
+        limit.rlim_cur = soft.min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(which, &limit), 0);
+    }
+}
+
+/// Bytes of address space that this process has.
+pub fn address_space() -> u64 {
+    statm(0)
+}
+
+/// Bytes of resident memory that it has.
+pub fn resident() -> u64 {
+    statm(1)
+}
+
+fn statm(field: usize) -> u64 {
+    const PAGE: u64 = 4096;
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(field).unwrap().parse::<u64>().unwrap() * PAGE
+}
+
 /// Whether the default runtime runs green threads (and not kernel threads behind the same API).
 pub fn green() -> bool {
     Runtime::global().mode() == Mode::Green
