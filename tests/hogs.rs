@@ -12,8 +12,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
+use support::hogs::{Hogs, compute};
 use support::*;
 
 /// The bound for a fresh thread: two slices, and some.
@@ -22,67 +23,6 @@ const FRESH: Duration = Duration::from_millis(25);
 const FEW: Duration = Duration::from_millis(5);
 const SAMPLES: usize = 200;
 const COMPUTING: &str = "computing";
-
-/// Threads that call a closure over and over, until dropped.
-struct Hogs {
-    stop: Arc<AtomicBool>,
-    rounds: Arc<Vec<AtomicU64>>,
-    handles: Vec<greenthread::JoinHandle<()>>,
-}
-
-impl Hogs {
-    /// `make(i)` makes the body of the `i`th. Returns once each has run.
-    fn start<F: FnMut() + Send + 'static>(
-        runtime: &Runtime,
-        n: usize,
-        mut make: impl FnMut(usize) -> F,
-    ) -> Hogs {
-        let stop = Arc::new(AtomicBool::new(false));
-        let rounds: Arc<Vec<AtomicU64>> = Arc::new((0..n).map(|_| AtomicU64::new(0)).collect());
-        let handles = (0..n).map(|i| {
-            let (stop, rounds, mut body) = (stop.clone(), rounds.clone(), make(i));
-            runtime.spawn(move || {
-                while !stop.load(Relaxed) {
-                    body();
-                    rounds[i].fetch_add(1, Relaxed);
-                }
-            })
-        });
-        let hogs = Hogs {
-            handles: handles.collect(),
-            stop,
-            rounds,
-        };
-        while hogs.rounds().contains(&0) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        hogs
-    }
-
-    fn rounds(&self) -> Vec<u64> {
-        self.rounds
-            .iter()
-            .map(|rounds| rounds.load(Relaxed))
-            .collect()
-    }
-}
-
-impl Drop for Hogs {
-    fn drop(&mut self) {
-        self.stop.store(true, Relaxed);
-        self.handles
-            .drain(..)
-            .for_each(|handle| handle.join().unwrap());
-    }
-}
-
-/// Work without calls, about ten microseconds of it.
-fn compute() {
-    let mut x = 1u64;
-    for _ in 0..10_000 {
-        x = black_box(x.wrapping_mul(31).wrapping_add(1));
-    }
-}
 
 /// Fresh threads start in time while a hog of this kind sits on each of two processors.
 fn fresh_threads_beside<F: FnMut() + Send + 'static>(what: &str, make: impl Fn(usize) -> F) {

@@ -24,8 +24,8 @@
 
 use core::ops::Range;
 
-use super::fifo::SharedFifo;
 use super::readers::Readers;
+use super::shared_queue::SharedQueue;
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -58,7 +58,7 @@ pub struct LeastLoaded {
 #[repr(align(128))]
 #[derive(Default)]
 struct Worker {
-    queue: SharedFifo,
+    queue: SharedQueue,
     /// Whether it runs something.
     busy: AtomicBool,
     /// The seat's holder's count.
@@ -79,7 +79,7 @@ impl Worker {
     }
 
     fn take(&self) -> Option<Ready> {
-        self.queue.take(|_| 0).map(|(green, _)| Ready::new(green))
+        self.queue.take().map(Ready::new)
     }
 }
 
@@ -147,7 +147,7 @@ impl Policy for LeastLoaded {
                 Readied::Spawned | Readied::Woken => false,
             });
             match own.or_else(|| self.least_loaded(workers)) {
-                Some(worker) => worker.queue.push(green),
+                Some(worker) => worker.queue.push(green, how),
                 None => crate::sys::die("a policy was not told how many processors there are"),
             }
         });
@@ -184,10 +184,7 @@ impl Policy for LeastLoaded {
         self.workers.resize(processors, make, |old, new| {
             let busy = old.busy.load(Ordering::Relaxed);
             new.busy.fetch_or(busy, Ordering::Relaxed);
-            if let Some((first, mut rest)) = old.queue.take(|rest| rest) {
-                new.queue.push(first);
-                new.queue.append(core::mem::take(&mut rest));
-            }
+            new.queue.append_all_of(&old.queue);
         });
     }
 

@@ -52,6 +52,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod aging;
 pub(crate) mod fifo;
 mod global_queue;
 mod heap;
@@ -62,6 +63,7 @@ mod priorities;
 mod readers;
 mod ready;
 mod relaxed_fifo;
+mod shared_queue;
 #[cfg(test)]
 mod stand_ins;
 mod victims;

@@ -5,7 +5,8 @@
 //! Hence the aging.
 //!
 //! - *Levels.* [`HIGHEST`](super::Priority::HIGHEST) to [`LOW`](super::Priority::LOW); larger values
-//!   count as `LOW`. In each level: first in, first out.
+//!   count as `LOW`. In each level: first in, first out, those that were preempted behind all
+//!   others: a level is two, a fresh one and the one after it.
 //! - *Order across processors.* Each says what its best thread is: the level, and since when it
 //!   has waited. Before it takes a thread of its own, a processor looks at what one other, chosen
 //!   at random, has, and takes that if the level is better, or if in the same level it has waited
@@ -29,6 +30,7 @@
 //!    there any more.
 //! 3. Nobody holds two workers' locks, but for the writer, who is alone.
 
+use super::aging::is_preempted;
 use super::fifo::Fifo;
 use super::readers::Readers;
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
@@ -37,7 +39,8 @@ use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::green::Green;
 use crate::sys::lock::{Guard, Lock};
 
-const LEVELS: usize = 4;
+/// Two for each priority: see [`level`].
+const LEVELS: usize = 8;
 /// Above the stamp in a rank: the level.
 const SHIFT: u32 = 61;
 /// The rank of nobody.
@@ -86,6 +89,14 @@ struct Queues {
     levels: [Fifo; LEVELS],
     picks: u32,
     random: u32,
+}
+
+/// Where a thread stands that has become ready in this way.
+fn level(green: &Green, how: Readied) -> usize {
+    let priority = green.priority.load(Ordering::Relaxed);
+    let lowest = LEVELS / 2 - 1;
+    let priority = usize::try_from(priority).map_or(lowest, |priority| priority.min(lowest));
+    2 * priority + usize::from(is_preempted(how))
 }
 
 impl Queues {
@@ -138,9 +149,8 @@ impl Worker {
         }
     }
 
-    fn push(&self, green: &'static Green) {
-        let level = green.priority.load(Ordering::Relaxed);
-        let level = usize::try_from(level).map_or(LEVELS - 1, |level| level.min(LEVELS - 1));
+    fn push(&self, green: &'static Green, how: Readied) {
+        let level = level(green, how);
         let mut queues = self.queues.lock();
         // Under the lock: so a level's stamps are in order.
         green.heap.set_stamp(arch::ticks());
@@ -212,8 +222,8 @@ impl Policy for Priorities {
             let own = seat.map(|seat| &workers[seat.index()]);
             match own {
                 // Alone it may as well stay.
-                Some(own) if !over || own.len() == 0 => own.push(green),
-                _ => self.shorter(workers).push(green),
+                Some(own) if !over || own.len() == 0 => own.push(green, how),
+                _ => self.shorter(workers).push(green, how),
             }
         });
         // Who gives way takes one away in exchange: there is no more for others than before.

@@ -14,9 +14,11 @@
 //!   the bits and hardly ever changes one: two lanes at random will do. Only who finds one of the
 //!   two empty looks, and takes the oldest of up to [`FEW`] that are not. So where few threads
 //!   wait, the order is nearly strict.
+//! - *Classes.* There are two arrays of lanes: those that were preempted stand behind all others
+//!   (`aging`).
 //!
 //! Fairness, as the proposal defines it: let X wait. The odds that Y is run N times before X fall
-//! exponentially in N. For each time, X's lane is one of the two chosen with some probability p
+//! exponentially in N, if X and Y are of one class. For each time, X's lane is one of the two chosen with some probability p
 //! that depends on the number of lanes only, and once X is the oldest but for a few, its lane wins.
 //! The test at the end counts it.
 //!
@@ -24,19 +26,21 @@
 //! 1. A lane's bit is set, and its stamp is not [`EMPTY`], if and only if a thread is in it. Both
 //!    are written under the lane's lock. So who pushes, fences, and then asks the bits misses
 //!    nothing: no further scan is needed before a processor sleeps.
-//! 2. The array changes under the lock in `readers` only.
+//! 2. The arrays change under the lock in `readers` only.
 //!
 //! Rejected: the dense bits as the first thing to look at (all processors write them whenever a
 //! queue runs empty); a counter as the clock (one cache line for all).
 
 use core::cell::Cell;
 
+use super::aging::{Aging, is_preempted};
 use super::fifo::Fifo;
 use super::readers::Readers;
 use super::{Next, Policy, Readied, Ready, Seat};
 use crate::arch;
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::green::Green;
+use crate::sys::clock;
 use crate::sys::lock::{Guard, Lock};
 use crate::sys::table::Table;
 
@@ -64,10 +68,17 @@ const EMPTY: u64 = u64::MAX;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct RelaxedFifo {
-    lanes: Readers<Lanes>,
+    lanes: Readers<Classes>,
+    aging: Aging,
     dice: Table<Dice>,
     /// The same for those without a seat.
     shared_dice: AtomicU64,
+}
+
+/// Those that were preempted stand behind all others.
+struct Classes {
+    fresh: Lanes,
+    preempted: Lanes,
 }
 
 struct Lanes {
@@ -115,6 +126,51 @@ fn mix(n: u64) -> u64 {
 #[inline(always)]
 fn below(bound: usize, random: u32) -> usize {
     ((random as u64 * bound as u64) >> 32) as usize
+}
+
+impl Classes {
+    /// With so many lanes for each.
+    fn new(count: usize) -> Classes {
+        Classes {
+            fresh: Lanes::new(count),
+            preempted: Lanes::new(count),
+        }
+    }
+
+    fn of(&self, how: Readied) -> &Lanes {
+        match is_preempted(how) {
+            true => &self.preempted,
+            false => &self.fresh,
+        }
+    }
+
+    fn pop(&self, aging: &Aging, random: impl Fn() -> u64) -> Option<&'static Green> {
+        if !self.preempted.is_empty() {
+            if self.fresh.is_empty() {
+                aging.reset();
+            } else if aging.is_due(clock::now())
+                && let Some(green) = self.preempted.pop(&random)
+            {
+                return Some(green);
+            }
+        }
+        let fresh = self.fresh.pop(&random);
+        fresh.or_else(|| self.preempted.pop(&random))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.preempted.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.fresh.len() + self.preempted.len()
+    }
+
+    /// Moves what is in `old`'s lanes to these.
+    fn take_over(&mut self, old: &Classes) {
+        self.fresh.take_over(&old.fresh);
+        self.preempted.take_over(&old.preempted);
+    }
 }
 
 impl Lanes {
@@ -251,7 +307,8 @@ impl RelaxedFifo {
     /// An empty one.
     pub fn new() -> RelaxedFifo {
         RelaxedFifo {
-            lanes: Readers::new(Lanes::new(0)),
+            lanes: Readers::new(Classes::new(0)),
+            aging: Aging::new(),
             dice: Table::new(),
             shared_dice: AtomicU64::new(0),
         }
@@ -274,8 +331,10 @@ impl Policy for RelaxedFifo {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
         let green = thread.into_green();
         self.lanes.read(seat, |lanes| match seat {
-            Some(seat) => lanes.push(green, || self.dice.get(seat.index()).roll()),
-            None => lanes.push(green, || {
+            Some(seat) => lanes
+                .of(how)
+                .push(green, || self.dice.get(seat.index()).roll()),
+            None => lanes.of(how).push(green, || {
                 let n = self.shared_dice.fetch_add(STEP, Ordering::Relaxed);
                 mix(n.wrapping_add(STEP))
             }),
@@ -288,7 +347,7 @@ impl Policy for RelaxedFifo {
         let dice = self.dice.get(seat.index());
         let green = self
             .lanes
-            .read(Some(seat), |lanes| lanes.pop(|| dice.roll()))?;
+            .read(Some(seat), |lanes| lanes.pop(&self.aging, || dice.roll()))?;
         Some(Ready::new(green).into())
     }
 
@@ -301,7 +360,7 @@ impl Policy for RelaxedFifo {
             LANES * processors
         };
         // Made before, and freed after, it is written (`readers`).
-        let mut lanes = Lanes::new(count);
+        let mut lanes = Classes::new(count);
         self.lanes.write(processors, |current| {
             core::mem::swap(current, &mut lanes);
             current.take_over(&lanes);
@@ -310,7 +369,7 @@ impl Policy for RelaxedFifo {
 
     fn len(&self, processor: Option<usize>) -> usize {
         match processor {
-            None => self.lanes.read(None, Lanes::len),
+            None => self.lanes.read(None, Classes::len),
             Some(_) => 0,
         }
     }

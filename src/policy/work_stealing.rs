@@ -17,6 +17,9 @@
 //!   [`ROUND_TURNS`]th turn is the local queue's. Who is preempted before a round joins it. Now and
 //!   then one goes by way of the global queue: so threads change processors, and none has more turns
 //!   for long because fewer others yield where it is.
+//! - *Preempted* threads wait in the global queue, behind those that are fresh (`aging`). The
+//!   processor that has just given one a whole time slice looks first for a fresh thread there: who
+//!   comes from outside waits for one slice, not for the slices of all in a local queue.
 //! - *Stealing.* Half of a victim's queue; its next slot only on the last pass, for its owner is
 //!   about to run it.
 //!
@@ -31,8 +34,9 @@ mod tests;
 
 use core::cell::{Cell, UnsafeCell};
 
-use super::fifo::{Fifo, SharedFifo};
+use super::fifo::Fifo;
 use super::local_queue::{BATCH, LocalQueue};
+use super::shared_queue::SharedQueue;
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::green::Green;
@@ -57,7 +61,7 @@ const ROUND_TURNS: u32 = 4;
 /// ```
 pub struct WorkStealing {
     ideas: Ideas,
-    global: SharedFifo,
+    global: SharedQueue,
     locals: Table<Local>,
 }
 
@@ -80,6 +84,8 @@ struct Local {
     picks: Cell<u32>,
     next_in_a_row: Cell<u32>,
     yields_to_mixing: Cell<u32>,
+    /// Who ran last was, and is in the global queue.
+    was_preempted: Cell<bool>,
 }
 
 // SAFETY: the cells are used only by the holder of the processor's `Seat`, of which there is one at
@@ -110,7 +116,7 @@ impl WorkStealing {
                 last_in_first_out: false,
                 global_interval: GLOBAL_INTERVAL,
             },
-            global: SharedFifo::new(),
+            global: SharedQueue::new(),
             locals: Table::new(),
         }
     }
@@ -149,7 +155,7 @@ impl WorkStealing {
         let room = local.queue.room();
         let (first, mut batch) = self
             .global
-            .take(|left| (left / processors).min(BATCH).min(room))?;
+            .take_with_others(|left| (left / processors).min(BATCH).min(room))?;
         while let Some(green) = batch.pop() {
             green.prefetch_record();
             // SAFETY: called by `next`, which holds the seat.
@@ -225,6 +231,7 @@ impl Local {
             picks: Cell::new(0),
             next_in_a_row: Cell::new(0),
             yields_to_mixing: Cell::new(MIXING_INTERVAL),
+            was_preempted: Cell::new(false),
         }
     }
 
@@ -277,7 +284,7 @@ impl Policy for WorkStealing {
         // SAFETY, of the calls below: who has the seat holds it.
         match (seat.map(|seat| self.locals.get(seat.index())), how) {
             (Some(local), Readied::Yielded) if local.mixes_now(self.locals.len()) => {
-                self.global.push(thread.into_green());
+                self.global.push(thread.into_green(), how);
                 false
             }
             (Some(local), Readied::Yielded | Readied::Arrived) => {
@@ -301,8 +308,11 @@ impl Policy for WorkStealing {
                 unsafe { self.push(local, thread) };
                 self.ideas.stealing
             }
-            (None, _) | (_, Readied::Preempted) => {
-                self.global.push(thread.into_green());
+            (local, _) => {
+                if let Some(local) = local {
+                    local.was_preempted.set(true);
+                }
+                self.global.push(thread.into_green(), how);
                 true
             }
         }
@@ -313,10 +323,15 @@ impl Policy for WorkStealing {
         let local = self.locals.get(seat.index());
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
+        if local.was_preempted.replace(false)
+            && let Some(green) = self.global.take_fresh()
+        {
+            return Some(Ready::new(green).into());
+        }
         let interval = self.ideas.global_interval;
         if interval != 0
             && picks.is_multiple_of(interval)
-            && let Some((green, _)) = self.global.take(|_| 0)
+            && let Some(green) = self.global.take()
         {
             return Some(Ready::new(green).into());
         }

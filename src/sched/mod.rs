@@ -392,16 +392,18 @@ fn look_around(machine: &'static Machine, processor: &'static Processor, io: boo
     fire_own_timers(processor);
 }
 
-/// Fires what is due at this processor; and, if the monitor says so, where no processor is any more.
+/// Fires what is due at this processor; and, if the monitor says so, at all: their owners are late,
+/// or there are none any more.
 #[inline(never)]
 fn fire_own_timers(processor: &'static Processor) {
     if processor.attention.load(Ordering::Relaxed) {
         processor.attention.store(false, Ordering::Relaxed);
-        for surplus in processor.cluster().surplus() {
-            fire_timers(processor, surplus);
+        for home in processor.cluster().processors() {
+            fire_timers(processor, home);
         }
+    } else {
+        fire_timers(processor, processor);
     }
-    fire_timers(processor, processor);
 }
 
 fn fire_timers(processor: &'static Processor, home: &Processor) {

@@ -327,13 +327,15 @@ impl Look {
     fn at_timers(&mut self, processor: &'static Processor) {
         let deadline = processor.next_deadline.load(Ordering::Relaxed);
         if deadline <= self.now {
-            if processor.is_surplus() {
-                // Its owner, if it has one, is on its way out.
+            // Its owner, if it has one, is on its way out, or runs a thread that computes: then whose
+            // slice ends first fires for all.
+            if processor.is_surplus() || self.now - deadline >= DEADLINE_TICK {
                 for active in self.cluster.processors().take(self.cluster.active()) {
                     active.attention.store(true, Ordering::Relaxed);
                 }
             } else {
                 processor.attention.store(true, Ordering::Relaxed);
+                self.next = self.next.min(deadline + DEADLINE_TICK);
             }
             if self.cluster.idle.sleeping() != 0 {
                 // A processor that searches fires the timers of all.

@@ -10,6 +10,12 @@ pub(crate) mod topology {
     pub(crate) const RINGS: usize = 4;
 }
 
+pub(crate) mod clock {
+    pub(crate) fn now() -> u64 {
+        crate::engine::ticks()
+    }
+}
+
 /// Nobody is resized while a simulation runs, so there is nobody to be seen by.
 pub(crate) mod kernel_thread {
     pub(crate) fn register_barrier() -> bool {
