@@ -6,8 +6,8 @@
 //! compute.
 //!
 //! *Aging*: when those preempted have been passed over for [`AGING`], one of them goes first. So
-//! beside any number of fresh threads the n-th of those preempted is taken from its queue, at the
-//! latest, at the first look after n × `AGING`.
+//! beside any number of fresh threads the n-th of those preempted is taken from its queue after n ×
+//! `AGING` and 2n looks at the queue, at the latest.
 //!
 //! The word says since when they have been passed over, on the monotonic clock.
 //!
@@ -15,7 +15,10 @@
 //! |---|---|---|
 //! | `NOT_YET` | no | `now` |
 //! | less than `AGING` before `now` | no | the same |
-//! | longer ago | yes, to one of those who ask at once | `now` |
+//! | longer ago | yes, to one of those who ask at once | `NOT_YET` |
+//!
+//! The time counts from the next fresh thread that is taken, not from the turn: that may have been
+//! a whole time slice, after which it would be due again, and no fresh thread would ever run.
 //!
 //! Memory orderings: all Relaxed. The word publishes nothing; whoever takes a thread does so under
 //! its queue's lock.
@@ -46,16 +49,16 @@ impl Aging {
     #[inline]
     pub(super) fn is_due(&self, now: u64) -> bool {
         let since = self.0.load(Relaxed);
-        if since == NOT_YET {
-            self.0.store(now, Relaxed);
-            return false;
-        }
-        let is_due = now.saturating_sub(since) >= AGING;
-        is_due
-            && self
-                .0
-                .compare_exchange(since, now, Relaxed, Relaxed)
-                .is_ok()
+        let new = match since {
+            NOT_YET => now,
+            since if now.saturating_sub(since) < AGING => return false,
+            _ => NOT_YET,
+        };
+        let is_ours = self
+            .0
+            .compare_exchange(since, new, Relaxed, Relaxed)
+            .is_ok();
+        is_ours && new == NOT_YET
     }
 
     /// No fresh thread waits: nobody is passed over.
@@ -76,10 +79,14 @@ mod tests {
         let aging = Aging::new();
         let looks = (0..10 * AGING).step_by(AGING as usize / 10);
         let turns: Vec<_> = looks.filter(|&now| aging.is_due(now)).collect();
-        let expected: Vec<_> = (1..10).map(|n| n * AGING).collect();
+        let each = AGING + AGING / 10;
+        let expected: Vec<_> = (0..9).map(|turn| AGING + turn * each).collect();
         assert_eq!(turns, expected);
+        // Where a turn takes as long as aging, fresh threads have every other look.
+        let looks = (20 * AGING..30 * AGING).step_by(AGING as usize);
+        assert_eq!(looks.filter(|&now| aging.is_due(now)).count(), 5);
         aging.reset();
-        assert!(!aging.is_due(20 * AGING), "nobody was passed over");
-        assert!(aging.is_due(30 * AGING));
+        assert!(!aging.is_due(40 * AGING), "nobody was passed over");
+        assert!(aging.is_due(50 * AGING));
     }
 }
