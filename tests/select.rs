@@ -5,6 +5,7 @@ mod common;
 use common::watchdog;
 use greenthread as thread;
 use greenthread::channel::*;
+use greenthread::runtime::Runtime;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,52 @@ fn chance_is_fair_and_bias_is_not() {
         // 2,000 each are expected; 6 standard deviations are 220.
         assert!([1, 2, 4].iter().all(|&i| hits[i] > 1_780), "{hits:?}");
     });
+}
+
+/// A sender that has a choice of those channels that are empty, and a receiver that has one of all.
+/// If each were served by the operation that the other one happens to complete, the two would go on
+/// in turn over two of the channels and never meet at the third.
+#[test]
+fn two_that_choose_meet_at_every_channel() {
+    const COUNT: usize = 10_000;
+    let rounds = std::env::var("GT_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap());
+    let _watchdog = watchdog("two_that_choose_meet_at_every_channel");
+    for round in 0..rounds {
+        let processors = 1 + round % 2;
+        let runtime = Runtime::builder().processors(processors).build().unwrap();
+        let both = runtime.spawn(|| {
+            let channels = [unbounded(), bounded(1), bounded(0)].into_iter().unzip();
+            let (senders, receivers): (Vec<Sender<()>>, Vec<Receiver<()>>) = channels;
+            let mut hits = [0; 3];
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..COUNT {
+                        let mut select = Select::new();
+                        let is_open = |s: &&Sender<()>| s.is_empty() || s.capacity() == Some(0);
+                        let open: Vec<_> = senders.iter().filter(is_open).collect();
+                        open.iter().for_each(|s| _ = select.send(s));
+                        let operation = select.select();
+                        let chosen = open[operation.index()];
+                        operation.send(chosen, ()).unwrap();
+                    }
+                });
+                for _ in 0..COUNT {
+                    let mut select = Select::new();
+                    receivers.iter().for_each(|r| _ = select.recv(r));
+                    let operation = select.select();
+                    let index = operation.index();
+                    operation.recv(&receivers[index]).unwrap();
+                    hits[index] += 1;
+                }
+            });
+            hits
+        });
+        let hits = both.join().unwrap();
+        runtime.shutdown();
+        // A fiftieth of its share is crossbeam's own bound.
+        let least = COUNT / hits.len() / 50;
+        assert!(hits.iter().all(|&n| n >= least), "round {round}: {hits:?}");
+    }
 }
 
 #[test]

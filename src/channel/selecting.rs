@@ -12,6 +12,10 @@
 //!    blocked at one moment, which the looks of step 1 cannot tell.
 //! 4. Take all nodes out of their queues. If one was taken with something, that is selected; else
 //!    go round again.
+//! 5. Look at the operations before the one that was served, in the order of this select. Another
+//!    that would not block now is selected instead, and the first one is given back. For two that
+//!    wait for each other on several channels may serve each other by the same ones, in turn, for
+//!    ever, and never meet at another.
 //!
 //! | in step 2 an operation | and the own wait | then |
 //! |---|---|---|
@@ -146,11 +150,32 @@ pub(super) fn select_until<'a>(
             return limit.pass();
         }
         match round(&operations, SELECT, &mut limit) {
-            Round::Ready(operation, Some(right)) => return Some(operation.selected(right)),
+            Round::Ready(operation, Some(right)) => {
+                return Some(reconsider(operations, operation.selected(right)));
+            }
             Round::Over => return None,
             Round::Ready(..) | Round::Again => {}
         }
     }
+}
+
+/// Step 5.
+fn reconsider<'a>(
+    operations: InTurn<'_, 'a>,
+    mut served: SelectedOperation<'a>,
+) -> SelectedOperation<'a> {
+    for operation in operations {
+        if operation.index == served.index {
+            break;
+        }
+        // SAFETY: there is no node.
+        if let Attempt::Selected(Some(right)) = unsafe { operation.handle.attempt(None) } {
+            let other = operation.selected(right);
+            served.give_back();
+            return other;
+        }
+    }
+    served
 }
 
 /// The index of an operation that does not block. `None`: the time is up, or there is nothing to
@@ -418,6 +443,16 @@ impl SelectedOperation<'_> {
         }
     }
 
+    /// True: there was something to give back.
+    fn give_back(&mut self) -> bool {
+        let right = self.right.take();
+        let was_given = right.is_some();
+        right
+            .into_iter()
+            .for_each(|right| self.handle.give_back(right));
+        was_given
+    }
+
     /// Two handles that live at one address are one, of one type.
     fn is_of<H>(&self, handle: &H) -> bool {
         ptr::addr_eq(self.handle, handle)
@@ -426,11 +461,8 @@ impl SelectedOperation<'_> {
 
 impl Drop for SelectedOperation<'_> {
     fn drop(&mut self) {
-        if let Some(right) = self.right.take() {
-            self.handle.give_back(right);
-            if !std::thread::panicking() {
-                panic!("dropped `SelectedOperation` without completing the operation");
-            }
+        if self.give_back() && !std::thread::panicking() {
+            panic!("dropped `SelectedOperation` without completing the operation");
         }
     }
 }
