@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::directory::Directory;
 use common::*;
 use greenthread::fs::{self, DirBuilder, File, OpenOptions};
 use greenthread::os::unix::fs::{
@@ -17,34 +18,7 @@ use std::io::{
 };
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, SystemTime};
-
-/// A directory that is removed in the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Directory {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let name = format!("greenthread-fs-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std_fs::create_dir(&path).unwrap();
-        Directory(path)
-    }
-
-    fn file(&self, name: &str, contents: &[u8]) -> PathBuf {
-        let path = self.0.join(name);
-        std_fs::write(&path, contents).unwrap();
-        path
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        std_fs::remove_dir_all(&self.0).unwrap();
-    }
-}
 
 fn bytes(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i * 7 + i / 251) as u8).collect()

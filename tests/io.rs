@@ -8,7 +8,7 @@ mod common;
 use common::*;
 use greenthread::io::{self, BufRead, IoSlice, IoSliceMut, Read, Write};
 use greenthread::runtime::Builder;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 
 const MEGABYTES: usize = 4 << 20;
@@ -69,20 +69,6 @@ fn ends_and_errors() {
         drop(reader); // while the other waits for room
         let error = writes.join().unwrap().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
-    });
-}
-
-#[test]
-fn what_leaves_is_in_blocking_mode() {
-    both(|| {
-        let (reader, writer) = io::pipe().unwrap();
-        assert!(is_nonblocking(&reader) && is_nonblocking(&writer));
-        let reader = OwnedFd::from(reader);
-        let writer = std::io::PipeWriter::from(writer);
-        assert!(!is_nonblocking(&reader) && !is_nonblocking(&writer));
-        let (mut reader, mut writer) = (io::PipeReader::from(reader), io::PipeWriter::from(writer));
-        writer.write_all(b"y").unwrap();
-        reader.read_exact(&mut [0]).unwrap();
     });
 }
 
@@ -148,6 +134,7 @@ fn read_input() {
     let others = greenthread::spawn(|| (0..100).for_each(|_| greenthread::yield_now()));
     let stdin = io::stdin();
     assert!(!is_nonblocking(&stdin));
+    assert!(!stdin.is_terminal() && !stdin.lock().is_terminal());
     let mut line = String::new();
     assert_eq!(stdin.read_line(&mut line).unwrap(), 6);
     assert_eq!(stdin.lock().lines().next().unwrap().unwrap(), "second");

@@ -290,7 +290,7 @@ pub(crate) fn answer(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-pub(super) fn says_would_block(error: &io::Error) -> bool {
+pub(crate) fn says_would_block(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
 }
 

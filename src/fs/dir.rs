@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use super::{FileType, Metadata};
-use crate::blocking;
+use crate::thread::may_block;
 
 /// The entries of a directory, as [`std::fs::ReadDir`]; made by [`read_dir`](super::read_dir).
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Iterator for ReadDir {
     type Item = io::Result<DirEntry>;
 
     fn next(&mut self) -> Option<io::Result<DirEntry>> {
-        let entry = blocking(|| self.0.next())?;
+        let entry = may_block(|| self.0.next())?;
         Some(entry.map(DirEntry))
     }
 }
@@ -36,7 +36,7 @@ impl DirEntry {
     /// # Errors
     /// Those of `statx(2)`.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        blocking(|| self.0.metadata())
+        may_block(|| self.0.metadata())
     }
 
     /// What the entry is; of a symbolic link, that it is one. Most file systems are not asked again.
@@ -44,7 +44,7 @@ impl DirEntry {
     /// # Errors
     /// Those of `statx(2)`.
     pub fn file_type(&self) -> io::Result<FileType> {
-        blocking(|| self.0.file_type())
+        may_block(|| self.0.file_type())
     }
 
     /// The name alone.
@@ -101,7 +101,7 @@ impl DirBuilder {
     /// # Errors
     /// Those of `mkdir(2)`.
     pub fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        blocking(|| self.0.create(path))
+        may_block(|| self.0.create(path))
     }
 }
 

@@ -1,32 +1,33 @@
-//! An open file.
+//! An open file: std's, whose calls block the green thread only.
 //!
-//! Reading, writing, opening and syncing go through the driver (`driver::file`), the rest to std as
-//! announced blocking calls.
+//! At the file's position every call is std's own, one system call that may block
+//! (`thread::may_block`): a position is shared with whoever has the same open file, and only the
+//! kernel keeps it right. What is known to wait for a disk goes through `driver::file`.
 
-use std::fs::{FileTimes, Metadata, Permissions};
-use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::fs::{FileTimes, Metadata, Permissions, TryLockError};
+use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::SystemTime;
 use std::{fmt, fs};
 
 use super::OpenOptions;
-use crate::blocking;
 use crate::driver::file::{self, Nature};
 use crate::io::macros::{read_by_reference, write_by_reference};
+use crate::thread::may_block;
 
 /// An open file, as [`std::fs::File`]: its calls block the green thread only.
 ///
 /// It is closed when it is dropped; errors in closing are ignored, so call
 /// [`sync_all`](File::sync_all) where they matter.
 ///
-/// What is in the page cache is read by one system call, without a switch to another thread.
+/// Each call is std's, and costs what that does; only if it blocks does the processor go to others.
 ///
-/// Of what std's file has, `IsTerminal` and `Read for Arc<File>` are missing: std keeps those traits
-/// to itself. Borrow the descriptor for the one, and use `&File` for the other.
+/// Of what std's file has, `Read`, `Write` and `Seek` for `Arc<File>` are missing, which only std can
+/// implement for an `Arc`: use `&*file`. `IsTerminal` is a trait that std keeps to itself;
+/// [`is_terminal`](File::is_terminal) is a method here.
 ///
 /// # Examples
 ///
@@ -50,14 +51,14 @@ use crate::io::macros::{read_by_reference, write_by_reference};
 /// ```
 pub struct File {
     std: fs::File,
-    nature: Arc<Nature>,
+    nature: Nature,
 }
 
-/// Methods that std's file has too, each an announced blocking call.
-macro_rules! announced {
+/// Methods that std's file has too.
+macro_rules! methods {
     ($($(#[$doc:meta])* fn $name:ident(&self $(, $argument:ident: $Type:ty)?) -> $Result:ty;)*) => {
-        $($(#[$doc])* pub fn $name(&self $(, $argument: $Type)?) -> io::Result<$Result> {
-            blocking(|| self.std.$name($($argument)?))
+        $($(#[$doc])* pub fn $name(&self $(, $argument: $Type)?) -> $Result {
+            may_block(|| self.std.$name($($argument)?))
         })*
     };
 }
@@ -110,7 +111,7 @@ impl File {
     /// # Errors
     /// Those of `fsync(2)`: something could not be written.
     pub fn sync_all(&self) -> io::Result<()> {
-        file::sync(self.as_fd(), false)
+        file::sync(&self.std, false)
     }
 
     /// [`sync_all`](File::sync_all), without the metadata that is not needed to read the data.
@@ -118,39 +119,98 @@ impl File {
     /// # Errors
     /// Those of `fdatasync(2)`.
     pub fn sync_data(&self) -> io::Result<()> {
-        file::sync(self.as_fd(), true)
+        file::sync(&self.std, true)
     }
 
-    announced! {
+    methods! {
         /// Cuts the file off at `size`, or extends it with zeroes. The position stays.
         ///
         /// # Errors
         /// Those of `ftruncate(2)`; the file must be open for writing.
-        fn set_len(&self, size: u64) -> ();
+        fn set_len(&self, size: u64) -> io::Result<()>;
 
         /// What the system knows about the file.
         ///
         /// # Errors
         /// Those of `statx(2)`.
-        fn metadata(&self) -> Metadata;
+        fn metadata(&self) -> io::Result<Metadata>;
 
         /// Changes the permissions.
         ///
         /// # Errors
         /// Those of `fchmod(2)`.
-        fn set_permissions(&self, permissions: Permissions) -> ();
+        fn set_permissions(&self, permissions: Permissions) -> io::Result<()>;
 
         /// Changes the times of the last access and modification.
         ///
         /// # Errors
         /// Those of `futimens(2)`.
-        fn set_times(&self, times: FileTimes) -> ();
+        fn set_times(&self, times: FileTimes) -> io::Result<()>;
 
         /// Changes the time of the last modification.
         ///
         /// # Errors
         /// Those of `futimens(2)`.
-        fn set_modified(&self, time: SystemTime) -> ();
+        fn set_modified(&self, time: SystemTime) -> io::Result<()>;
+
+        /// Waits until no other handle has the file locked, and locks it. The lock is advisory, and
+        /// belongs to this handle and its clones; dropping the last of them unlocks the file.
+        ///
+        /// # Errors
+        /// Those of `flock(2)`.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::fs::{File, TryLockError};
+        ///
+        /// # let path = std::env::temp_dir().join(format!("greenthread-doc-lock-{}", std::process::id()));
+        /// let file = File::create(&path)?;
+        /// file.lock()?;
+        /// let other = File::open(&path)?;
+        /// assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+        /// let waiting = greenthread::spawn(move || other.lock_shared());
+        /// file.unlock()?;
+        /// waiting.join().unwrap()?;
+        /// # std::fs::remove_file(&path)?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
+        fn lock(&self) -> io::Result<()>;
+
+        /// Waits until no other handle has the file locked exclusively, and locks it shared.
+        ///
+        /// # Errors
+        /// Those of `flock(2)`.
+        fn lock_shared(&self) -> io::Result<()>;
+
+        /// Locks the file, unless another handle has it locked.
+        ///
+        /// # Errors
+        /// `WouldBlock`: it has. Others are those of `flock(2)`.
+        fn try_lock(&self) -> Result<(), TryLockError>;
+
+        /// Locks the file shared, unless another handle has it locked exclusively.
+        ///
+        /// # Errors
+        /// `WouldBlock`: it has. Others are those of `flock(2)`.
+        fn try_lock_shared(&self) -> Result<(), TryLockError>;
+
+        /// Releases the locks of this handle and its clones.
+        ///
+        /// # Errors
+        /// Those of `flock(2)`.
+        fn unlock(&self) -> io::Result<()>;
+    }
+
+    /// Whether it is a terminal; [`std::io::IsTerminal`].
+    ///
+    /// ```
+    /// assert!(!greenthread::fs::File::open("Cargo.toml")?.is_terminal());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.std.is_terminal()
     }
 
     /// Another handle to the same open file, with the same position.
@@ -158,56 +218,35 @@ impl File {
     /// # Errors
     /// There are no more descriptors.
     pub fn try_clone(&self) -> io::Result<File> {
-        let std = self.std.try_clone()?;
-        let nature = self.nature.clone();
-        Ok(File { std, nature })
-    }
-
-    /// Space for what is left of the file; std's file reserves it, too.
-    fn reserve(&self, mut reserve: impl FnMut(usize) -> io::Result<()>) -> io::Result<()> {
-        if let (Ok(metadata), Ok(position)) = (self.std.metadata(), (&self.std).stream_position()) {
-            reserve(metadata.len().saturating_sub(position) as usize)?;
-        }
-        Ok(())
-    }
-}
-
-/// Reads without knowing how much there is.
-struct Plain<'a>(&'a File);
-
-impl Read for Plain<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
+        self.std.try_clone().map(File::from)
     }
 }
 
 impl Read for &File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read_vectored(&mut [IoSliceMut::new(buffer)])
+        may_block(|| (&self.std).read(buffer))
     }
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        file::read(self.as_fd(), buffers, None, &self.nature)
+        may_block(|| (&self.std).read_vectored(buffers))
     }
 
     fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        self.reserve(|size| Ok(buffer.try_reserve(size)?))?;
-        Plain(self).read_to_end(buffer)
+        may_block(|| (&self.std).read_to_end(buffer))
     }
 
     fn read_to_string(&mut self, buffer: &mut String) -> io::Result<usize> {
-        self.reserve(|size| Ok(buffer.try_reserve(size)?))?;
-        Plain(self).read_to_string(buffer)
+        may_block(|| (&self.std).read_to_string(buffer))
     }
 }
 
 impl Write for &File {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(buffer)])
+        may_block(|| (&self.std).write(buffer))
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        file::write(self.as_fd(), buffers, None, &self.nature)
+        may_block(|| (&self.std).write_vectored(buffers))
     }
 
     /// Does nothing: nothing is held back.
@@ -218,7 +257,7 @@ impl Write for &File {
 
 impl Seek for &File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        (&self.std).seek(position) // does not block
+        may_block(|| (&self.std).seek(position))
     }
 }
 
@@ -233,17 +272,11 @@ impl Seek for File {
 
 impl FileExt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let buffers = &mut [IoSliceMut::new(buffer)];
-        file::read(self.as_fd(), buffers, Some(offset), &self.nature)
+        file::read_at(&self.std, buffer, offset, &self.nature)
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
-        file::write(
-            self.as_fd(),
-            &[IoSlice::new(buffer)],
-            Some(offset),
-            &self.nature,
-        )
+        file::write_at(&self.std, buffer, offset, &self.nature)
     }
 }
 
@@ -255,7 +288,7 @@ impl fmt::Debug for File {
 
 impl From<fs::File> for File {
     fn from(std: fs::File) -> File {
-        let nature = Arc::new(Nature::new());
+        let nature = Nature::new();
         File { std, nature }
     }
 }

@@ -4,8 +4,9 @@
 //! descriptor (`Metadata`, `Permissions`, …) are std's own, and std's extension traits
 //! (`FileExt`, `OpenOptionsExt`, …) apply to ours.
 //!
-//! While a call waits for a disk, other green threads run. What is in the page cache is read without
-//! waiting.
+//! While a call waits, for a disk or for the other end of a FIFO, other green threads run. One that
+//! does not wait costs what std's does. A file's position, its `O_APPEND` and its locks are the
+//! kernel's, whoever else has the file open.
 //!
 //! | file | idea |
 //! |---|---|
@@ -14,9 +15,9 @@
 //! | `dir` | directories |
 //! | here | the functions of a path |
 //!
-//! Reading, writing, opening and syncing go through `driver::file`, where a driver may take them
-//! over. All else is a call of std's, announced as blocking; `stat` too, since std's `Metadata` can
-//! only be made by std.
+//! Everything is std's own system call, at std's cost, and if it should block, others run meanwhile
+//! (`thread::may_block`). Only what is known to wait for a disk goes through `driver::file`, where the
+//! ring may take it over: syncing, and reads at an offset that the page cache does not have.
 //!
 //! # Examples
 //!
@@ -36,20 +37,19 @@ mod dir;
 mod file;
 mod options;
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 #[doc(no_inline)]
-pub use std::fs::{FileTimes, FileType, Metadata, Permissions};
+pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 
 pub use self::dir::{DirBuilder, DirEntry, ReadDir};
 pub use self::file::File;
 pub use self::options::OpenOptions;
-use crate::blocking;
-use crate::driver;
+use crate::thread::may_block;
 
-/// Functions of std's with the same name and arguments, each an announced blocking call.
-macro_rules! announced {
+/// Functions of std's with the same name and arguments.
+macro_rules! functions {
     ($(
         $(#[$attribute:meta])*
         fn $name:ident($($path:ident: $P:ident),+ $(; $argument:ident: $Type:ty)?) -> $Result:ty;
@@ -59,12 +59,12 @@ macro_rules! announced {
             $($path: $P),+ $(, $argument: $Type)?
         ) -> io::Result<$Result> {
             $(let $path = $path.as_ref();)+
-            blocking(|| std::fs::$name($($path),+ $(, $argument)?))
+            may_block(|| std::fs::$name($($path),+ $(, $argument)?))
         }
     )*};
 }
 
-announced! {
+functions! {
     /// The path from the root, without links and dots.
     ///
     /// # Errors
@@ -118,11 +118,36 @@ announced! {
     /// Those of `link(2)`.
     fn hard_link(original: P, link: Q) -> ();
 
+    /// All of a file.
+    ///
+    /// # Errors
+    /// Those of [`File::open`] and of reading.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// assert!(greenthread::fs::read("Cargo.toml")?.starts_with(b"[package]"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn read(path: P) -> Vec<u8>;
+
     /// What a symbolic link says.
     ///
     /// # Errors
     /// Those of `readlink(2)`.
     fn read_link(path: P) -> PathBuf;
+
+    /// What the system knows about the path, links followed.
+    ///
+    /// # Errors
+    /// Those of `statx(2)`.
+    fn metadata(path: P) -> Metadata;
+
+    /// All of a file of UTF-8 text.
+    ///
+    /// # Errors
+    /// As [`read`], and `InvalidData` if it is not UTF-8.
+    fn read_to_string(path: P) -> String;
 
     /// Removes an empty directory.
     ///
@@ -161,49 +186,12 @@ announced! {
     #[deprecated(note = "as in std: use `os::unix::fs::symlink`")]
     #[allow(deprecated)]
     fn soft_link(original: P, link: Q) -> ();
-}
 
-/// What the system knows about the path, links followed.
-///
-/// # Errors
-/// Those of `statx(2)`.
-pub fn metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
-    driver::file::metadata(path.as_ref(), true)
-}
-
-/// What the system knows about the path; of a symbolic link, about the link itself.
-///
-/// # Errors
-/// Those of `statx(2)`.
-pub fn symlink_metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
-    driver::file::metadata(path.as_ref(), false)
-}
-
-/// All of a file.
-///
-/// # Errors
-/// Those of [`File::open`] and of reading.
-///
-/// # Examples
-///
-/// ```
-/// assert!(greenthread::fs::read("Cargo.toml")?.starts_with(b"[package]"));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn read<P: AsRef<Path>>(path: P) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// All of a file of UTF-8 text.
-///
-/// # Errors
-/// As [`read`], and `InvalidData` if it is not UTF-8.
-pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.read_to_string(&mut text)?;
-    Ok(text)
+    /// What the system knows about the path; of a symbolic link, about the link itself.
+    ///
+    /// # Errors
+    /// Those of `statx(2)`.
+    fn symlink_metadata(path: P) -> Metadata;
 }
 
 /// Makes a file, or empties it, and writes `contents`.
@@ -221,7 +209,8 @@ pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result<()> {
-    File::create(path)?.write_all(contents.as_ref())
+    let (path, contents) = (path.as_ref(), contents.as_ref());
+    may_block(|| std::fs::write(path, contents))
 }
 
 /// The entries of a directory, in no order, without `.` and `..`.
@@ -238,5 +227,6 @@ pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn read_dir<P: AsRef<Path>>(path: P) -> io::Result<ReadDir> {
-    blocking(|| std::fs::read_dir(path)).map(ReadDir)
+    let path = path.as_ref();
+    may_block(|| std::fs::read_dir(path)).map(ReadDir)
 }

@@ -1,13 +1,11 @@
 //! How a file is opened.
 
-use std::ffi::CString;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::{fs, io};
 
 use super::File;
-use crate::driver::file;
+use crate::thread::may_block;
 
 /// How a file is opened, as [`std::fs::OpenOptions`]. std's `OpenOptionsExt` applies to it too.
 ///
@@ -26,22 +24,13 @@ use crate::driver::file;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct OpenOptions {
-    read: bool,
-    write: bool,
-    append: bool,
-    truncate: bool,
-    create: bool,
-    create_new: bool,
-    custom_flags: i32,
-    mode: u32,
-}
+pub struct OpenOptions(fs::OpenOptions);
 
 macro_rules! option {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
         pub fn $name(&mut self, $name: bool) -> &mut OpenOptions {
-            self.$name = $name;
+            self.0.$name($name);
             self
         }
     )*};
@@ -52,16 +41,7 @@ impl OpenOptions {
     #[expect(clippy::new_without_default, reason = "as std")]
     #[must_use]
     pub fn new() -> OpenOptions {
-        OpenOptions {
-            read: false,
-            write: false,
-            append: false,
-            truncate: false,
-            create: false,
-            create_new: false,
-            custom_flags: 0,
-            mode: 0o666,
-        }
+        OpenOptions(fs::OpenOptions::new())
     }
 
     option! {
@@ -86,52 +66,18 @@ impl OpenOptions {
     /// Those of `open(2)`. `InvalidInput` if the options contradict each other, or a byte of `path`
     /// is 0.
     pub fn open<P: AsRef<Path>>(&self, path: P) -> io::Result<File> {
-        let path = CString::new(path.as_ref().as_os_str().as_bytes())?;
-        let custom = self.custom_flags & !libc::O_ACCMODE;
-        let flags = self.access()? | self.creation()? | custom;
-        file::open(&path, flags, self.mode).map(File::from)
+        may_block(|| self.0.open(path)).map(File::from)
     }
-
-    fn access(&self) -> io::Result<i32> {
-        match (self.read, self.write, self.append) {
-            (false, false, false) => Err(contradiction()),
-            (true, false, false) => Ok(libc::O_RDONLY),
-            (false, true, false) => Ok(libc::O_WRONLY),
-            (true, true, false) => Ok(libc::O_RDWR),
-            (false, _, true) => Ok(libc::O_WRONLY | libc::O_APPEND),
-            (true, _, true) => Ok(libc::O_RDWR | libc::O_APPEND),
-        }
-    }
-
-    fn creation(&self) -> io::Result<i32> {
-        let creates = self.create || self.create_new;
-        if !self.write && !self.append && (creates || self.truncate)
-            || self.append && self.truncate && !self.create_new
-        {
-            return Err(contradiction());
-        }
-        Ok(match (self.create_new, self.create, self.truncate) {
-            (true, ..) => libc::O_CREAT | libc::O_EXCL,
-            (false, true, true) => libc::O_CREAT | libc::O_TRUNC,
-            (false, true, false) => libc::O_CREAT,
-            (false, false, true) => libc::O_TRUNC,
-            (false, false, false) => 0,
-        })
-    }
-}
-
-fn contradiction() -> io::Error {
-    io::Error::from_raw_os_error(libc::EINVAL)
 }
 
 impl OpenOptionsExt for OpenOptions {
     fn mode(&mut self, mode: u32) -> &mut OpenOptions {
-        self.mode = mode;
+        self.0.mode(mode);
         self
     }
 
     fn custom_flags(&mut self, flags: i32) -> &mut OpenOptions {
-        self.custom_flags = flags;
+        self.0.custom_flags(flags);
         self
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Green {
     pub(crate) took_last: Cell<bool>,
     /// It has announced that it blocks; the monitor reads it.
     pub(crate) announced: AtomicBool,
+    /// It is in a call that may block (`thread::may_block`); the monitor does not signal it.
+    pub(crate) in_call: AtomicBool,
     /// How many times it is locked to a kernel thread.
     pub(crate) locks: Cell<u32>,
     pub(crate) context: Context,
@@ -164,6 +166,7 @@ impl Green {
             heap: Links::new(),
             mask: Cell::new(0),
             announced: AtomicBool::new(false),
+            in_call: AtomicBool::new(false),
             locked_to: Cell::new(None),
             locks: Cell::new(0),
             room: Cell::new(None),

@@ -1,32 +1,56 @@
 //! Pipes: an end blocks the green thread that uses it, not the kernel thread.
 //!
+//! | caller | reads | writes |
+//! |---|---|---|
+//! | a kernel thread | the system call | the system call |
+//! | a green thread | `RWF_NOWAIT`; waits while there is nothing | the same, while there is no room, until all is written |
+//! | … where that flag is refused (before Linux 6.4; not a pipe) | `poll(2)`, then the system call | `poll(2)`, then the system call, of [`ATOMIC`] bytes at most: for those there is room |
+//!
 //! Invariants:
-//! 1. The descriptor of an [`End`] is in non-blocking mode, since reads and writes of a pipe have no
-//!    flag for it. Each end has an open file description of its own, so whoever has the other end,
-//!    a child process perhaps, does not see it.
-//! 2. A descriptor that leaves (`into`) is in blocking mode. Clones share the description: theirs
-//!    then block the kernel thread, which is slower and just as right.
+//! 1. The descriptor's mode is never changed: its open file description may be somebody else's too, a
+//!    clone's or a child's whose standard output it is. If somebody puts it into non-blocking mode,
+//!    calls fail with `WouldBlock`, as std's do.
+//! 2. A write writes all, as the system call in blocking mode does, unless an error comes after a
+//!    part of it: then it says how much, and the next write fails. What is not longer than
+//!    [`ATOMIC`] is written by one call, and so not mixed with what others write.
+//! 3. Where a call may block after all, because another reader or writer came between it and
+//!    `poll(2)`, it may block (`thread::may_block`): slower, and just as right.
+//!
+//! Rejected: non-blocking mode, because of invariant 1; a description of our own, through
+//! `/proc/self/fd`, since that costs each end a second descriptor, and there need not be a `/proc`.
+//!
+//! Memory orderings: Relaxed; whether the flag is taken is a hint and guards nothing.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::driver::source::answer;
+use crate::atomic::{AtomicBool, Ordering};
+use crate::current;
+use crate::driver::source::{answer, says_would_block};
 use crate::driver::{Direction, Limit, Source};
+use crate::thread::may_block;
+
+/// The most that is written at once, and that there is room for when a pipe can be written to.
+const ATOMIC: usize = libc::PIPE_BUF;
 
 /// One end of a pipe.
 #[derive(Debug)]
-pub(crate) struct End(Source);
+pub(crate) struct End {
+    source: Source,
+    /// Calls take `RWF_NOWAIT`, as far as is known.
+    takes_nowait: AtomicBool,
+}
 
 impl End {
     pub(crate) fn new(fd: OwnedFd) -> End {
-        set_nonblocking(fd.as_fd(), true);
-        End(Source::new(fd))
+        End {
+            takes_nowait: AtomicBool::new(is_pipe(fd.as_fd())),
+            source: Source::new(fd),
+        }
     }
 
     pub(crate) fn into_fd(self) -> OwnedFd {
-        let fd = self.0.into_fd();
-        set_nonblocking(fd.as_fd(), false);
-        fd
+        self.source.into_fd()
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<End> {
@@ -34,36 +58,139 @@ impl End {
     }
 
     pub(crate) fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let (count, vectors) = (count(buffers), buffers.as_mut_ptr().cast());
-        self.0.run(Direction::Read, Limit::Forever, || {
-            // SAFETY: `IoSliceMut` has the layout of an `iovec`; the buffers are borrowed.
-            answer(unsafe { libc::readv(self.0.as_raw_fd(), vectors, count) })
-        })
+        let (fd, vectors) = (self.source.as_raw_fd(), buffers.as_mut_ptr().cast());
+        let count = count(buffers.len());
+        // SAFETY: `IoSliceMut` has the layout of an `iovec`; the buffers are borrowed.
+        let blocking = || answer(unsafe { libc::readv(fd, vectors, count) });
+        if current::green().is_none() {
+            return blocking();
+        }
+        self.run(
+            Direction::Read,
+            // SAFETY: the same.
+            || answer(unsafe { libc::preadv2(fd, vectors, count, -1, libc::RWF_NOWAIT) }),
+            blocking,
+        )
     }
 
     pub(crate) fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let (count, vectors) = (count(buffers), buffers.as_ptr().cast());
-        self.0.run(Direction::Write, Limit::Forever, || {
+        if current::green().is_none() {
+            return self.write_blocking(buffers);
+        }
+        let buffers = &buffers[..count(buffers.len()) as usize];
+        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        let mut done = self.write_some(buffers, wanted)?;
+        if done < wanted {
+            let mut copy = buffers.to_vec();
+            let mut rest = &mut copy[..];
+            IoSlice::advance_slices(&mut rest, done);
+            while let Ok(more @ 1..) = self.write_some(rest, wanted - done) {
+                done += more;
+                IoSlice::advance_slices(&mut rest, more);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes a part of `buffers`, of the length `wanted`; all if that is [`ATOMIC`] at most.
+    fn write_some(&self, buffers: &[IoSlice<'_>], wanted: usize) -> io::Result<usize> {
+        let (fd, vectors) = (self.source.as_raw_fd(), buffers.as_ptr().cast());
+        let count = count(buffers.len());
+        self.run(
+            Direction::Write,
             // SAFETY: `IoSlice` has the layout of an `iovec`; the buffers are borrowed.
-            answer(unsafe { libc::writev(self.0.as_raw_fd(), vectors, count) })
-        })
+            || answer(unsafe { libc::pwritev2(fd, vectors, count, -1, libc::RWF_NOWAIT) }),
+            || match buffers.iter().find(|buffer| !buffer.is_empty()) {
+                Some(first) if wanted > ATOMIC => {
+                    self.write_blocking(&[IoSlice::new(&first[..first.len().min(ATOMIC)])])
+                }
+                _ => self.write_blocking(buffers),
+            },
+        )
+    }
+
+    fn write_blocking(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let (fd, vectors) = (self.source.as_raw_fd(), buffers.as_ptr().cast());
+        // SAFETY: `IoSlice` has the layout of an `iovec`; the buffers are borrowed.
+        answer(unsafe { libc::writev(fd, vectors, count(buffers.len())) })
+    }
+
+    /// Makes one of two calls, waiting until it need not wait: one with `RWF_NOWAIT`, or one that
+    /// could block, but for what `poll(2)` says.
+    fn run(
+        &self,
+        direction: Direction,
+        nowait: impl Fn() -> io::Result<usize>,
+        blocking: impl Fn() -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let attempt = || {
+            if self.takes_nowait.load(Ordering::Relaxed) {
+                let answer = nowait();
+                if !answer.as_ref().is_err_and(says_unknown) {
+                    return answer;
+                }
+                self.takes_nowait.store(false, Ordering::Relaxed);
+            }
+            match is_ready(self.as_fd(), direction) {
+                true => may_block(&blocking),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        };
+        self.source
+            .run(direction, Limit::Forever, || match attempt() {
+                // It is said to the caller, who has asked for it.
+                Err(error) if says_would_block(&error) && is_nonblocking(self.as_fd()) => {
+                    Ok(Err(error))
+                }
+                Err(error) => Err(error),
+                Ok(count) => Ok(Ok(count)),
+            })?
     }
 }
 
 /// As many buffers as the kernel takes at once.
-fn count<T>(buffers: &[T]) -> i32 {
-    buffers.len().min(1024) as i32
+fn count(buffers: usize) -> i32 {
+    buffers.min(1024) as i32
 }
 
-fn set_nonblocking(fd: BorrowedFd<'_>, nonblocking: bool) {
-    let mut on = i32::from(nonblocking);
-    // SAFETY: reads an integer. It fails for no open descriptor.
-    unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &mut on) };
+/// The kernel does not know the call, or the flag, or not for this kind of file.
+fn says_unknown(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM)
+    )
+}
+
+fn is_pipe(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: zeroes are a valid record, which the call fills in.
+    unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        libc::fstat(fd.as_raw_fd(), &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFIFO
+    }
+}
+
+fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: only asks.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+}
+
+/// Whether a call would not block at this moment.
+fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> bool {
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: match direction {
+            Direction::Read => libc::POLLIN,
+            Direction::Write => libc::POLLOUT,
+        },
+        revents: 0,
+    };
+    // SAFETY: one valid record. An error is for the call to tell.
+    unsafe { libc::poll(&mut poll, 1, 0) != 0 }
 }
 
 impl AsFd for End {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.source.as_fd()
     }
 }
 
@@ -72,14 +199,12 @@ impl AsFd for End {
 macro_rules! pipe_end {
     (@conversions $Type:ident, $Std:ty) => {
         impl From<std::os::fd::OwnedFd> for $Type {
-            /// The descriptor gets into non-blocking mode, for all that share its description.
             fn from(fd: std::os::fd::OwnedFd) -> $Type {
                 $Type($crate::io::pipe::End::new(fd))
             }
         }
 
         impl From<$Type> for std::os::fd::OwnedFd {
-            /// The descriptor is in blocking mode.
             fn from(end: $Type) -> std::os::fd::OwnedFd {
                 end.0.into_fd()
             }

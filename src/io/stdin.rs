@@ -1,13 +1,13 @@
-//! Standard input: std's, each call announced as blocking.
+//! Standard input: std's, whose calls block the green thread only (`thread::may_block`).
 //!
 //! The descriptor is shared with other processes (the shell, the terminal's other programs), so it
 //! is never put into non-blocking mode. The buffer and its lock are std's: `std::io::stdin` reads
 //! the same stream, and nothing is lost between the two.
 
-use std::io::{self, BufRead, IoSliceMut, Lines, Read};
+use std::io::{self, BufRead, IoSliceMut, IsTerminal, Lines, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use crate::blocking;
+use crate::thread::may_block;
 
 /// Standard input, as [`std::io::Stdin`].
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Stdin {
     /// Waits until no other thread has standard input locked, and locks it.
     #[must_use]
     pub fn lock(&self) -> StdinLock<'static> {
-        StdinLock(blocking(|| self.0.lock()))
+        StdinLock(may_block(|| self.0.lock()))
     }
 
     /// Reads a line, with its end, and appends it to `buffer`; 0 bytes at the end of the input.
@@ -51,6 +51,20 @@ impl Stdin {
     #[must_use]
     pub fn lines(self) -> Lines<StdinLock<'static>> {
         self.lock().lines()
+    }
+
+    /// Whether it is a terminal; [`std::io::IsTerminal`], which std keeps to itself.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.0.is_terminal()
+    }
+}
+
+impl StdinLock<'_> {
+    /// Whether it is a terminal; [`std::io::IsTerminal`], which std keeps to itself.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.0.is_terminal()
     }
 }
 
@@ -80,29 +94,29 @@ super::macros::read_by_reference!(Stdin);
 
 impl Read for StdinLock<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        blocking(|| self.0.read(buffer))
+        may_block(|| self.0.read(buffer))
     }
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        blocking(|| self.0.read_vectored(buffers))
+        may_block(|| self.0.read_vectored(buffers))
     }
 
     fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        blocking(|| self.0.read_to_end(buffer))
+        may_block(|| self.0.read_to_end(buffer))
     }
 
     fn read_to_string(&mut self, buffer: &mut String) -> io::Result<usize> {
-        blocking(|| self.0.read_to_string(buffer))
+        may_block(|| self.0.read_to_string(buffer))
     }
 
     fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        blocking(|| self.0.read_exact(buffer))
+        may_block(|| self.0.read_exact(buffer))
     }
 }
 
 impl BufRead for StdinLock<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        blocking(|| self.0.fill_buf())
+        may_block(|| self.0.fill_buf())
     }
 
     fn consume(&mut self, amount: usize) {
@@ -110,11 +124,11 @@ impl BufRead for StdinLock<'_> {
     }
 
     fn read_until(&mut self, byte: u8, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        blocking(|| self.0.read_until(byte, buffer))
+        may_block(|| self.0.read_until(byte, buffer))
     }
 
     fn read_line(&mut self, buffer: &mut String) -> io::Result<usize> {
-        blocking(|| self.0.read_line(buffer))
+        may_block(|| self.0.read_line(buffer))
     }
 }
 

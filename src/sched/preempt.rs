@@ -74,7 +74,7 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
 }
 
 /// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless
-/// `green` is blocked in the kernel: then false.
+/// `green` is blocked in the kernel, or in a call that may block: then false.
 pub(crate) fn send(machine: &Machine, green: &Green, signal: i32) -> bool {
     let tick = machine.tick.load(Ordering::Acquire);
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
@@ -86,6 +86,7 @@ pub(crate) fn send(machine: &Machine, green: &Green, signal: i32) -> bool {
     thread != 0
         && is_current()
         && green.off.load(Ordering::Relaxed) == 0
+        && !green.in_call.load(Ordering::Relaxed)
         && !kernel_thread::is_blocked(thread)
         // Asking took a while: is it still the same thread?
         && machine.tick.load(Ordering::Relaxed) == tick

@@ -11,6 +11,7 @@
 //! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
 //! | is blocked in the kernel (no CPU time used, and the kernel says so) | the same, without a signal |
 //! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
+//! | … and is in a call that may block (`thread::may_block`) | the same, but for the signal: the thread looks at the end of the call |
 //! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
 //!
 //! A processor that is to go (`resize`) is taken or its slice ended even if nothing waits.

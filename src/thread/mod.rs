@@ -23,10 +23,10 @@ pub(crate) use self::panic_hook::{install as install_panic_hook, text_of};
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::Result;
 
-use crate::atomic::Ordering;
+use crate::atomic::{AtomicBool, Ordering};
 use crate::context::Action;
 use crate::current as me;
-use crate::green::Oddities;
+use crate::green::{Green, Oddities};
 use crate::runtime::Runtime;
 use crate::sys::clock;
 use crate::wait::Waiter;
@@ -159,18 +159,40 @@ pub fn available_parallelism() -> io::Result<NonZeroUsize> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
-    struct Announced(bool);
-    impl Drop for Announced {
+    with_flag(|green| &green.announced, f)
+}
+
+/// Runs `f`, which makes system calls that may block and seldom do, for little more than they cost.
+///
+/// The processor stays until the monitor sees that the thread is blocked, or that it goes on for longer
+/// than its time slice. It is not signalled meanwhile: what a call does partly when a signal comes, it
+/// does completely.
+pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
+    with_flag(|green| &green.in_call, f)
+}
+
+/// Runs `f` with one of the thread's flags set.
+#[inline]
+fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() -> T) -> T {
+    struct Set<F: Fn(&Green) -> &AtomicBool>(F, bool);
+    impl<F: Fn(&Green) -> &AtomicBool> Drop for Set<F> {
         fn drop(&mut self) {
             if let Some(green) = me::green() {
-                green.announced.store(self.0, Ordering::Relaxed);
-                // Takes the processor back, or an idle one, or queues for one.
+                (self.0)(green).store(self.1, Ordering::Relaxed);
+                // Gives way if the slice is over; takes the processor back if it is gone, or an idle
+                // one, or queues for one.
                 drop(me::enter());
             }
         }
     }
-    let before = me::green().is_some_and(|green| green.announced.swap(true, Ordering::Relaxed));
-    let _announced = Announced(before);
+    // Only the thread itself writes it.
+    let before = me::green().is_some_and(|green| {
+        let flag = flag(green);
+        let before = flag.load(Ordering::Relaxed);
+        flag.store(true, Ordering::Relaxed);
+        before
+    });
+    let _set = Set(flag, before);
     f()
 }
 

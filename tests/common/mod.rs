@@ -14,8 +14,9 @@
 
 #[path = "../support/checking_allocator.rs"]
 pub mod checking_allocator;
+pub mod directory;
 
-use greenthread::runtime::{Mode, Runtime};
+use greenthread::runtime::{Driver, Mode, Runtime};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::resume_unwind;
@@ -50,6 +51,18 @@ pub fn both(body: fn()) {
     greenthread::spawn(body)
         .join()
         .unwrap_or_else(|payload| resume_unwind(payload));
+}
+
+/// [`both`], and on a green thread of each driver.
+pub fn everywhere(body: fn()) {
+    both(body);
+    for driver in [Driver::Epoll, Driver::IoUring] {
+        let runtime = Runtime::builder().processors(2).driver(driver);
+        let runtime = runtime.build().expect("a runtime");
+        let ended = runtime.spawn(body).join();
+        ended.unwrap_or_else(|payload| resume_unwind(payload));
+        runtime.shutdown();
+    }
 }
 
 /// Waits until `condition` holds, giving way meanwhile. The watchdog bounds it.

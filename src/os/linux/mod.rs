@@ -1,3 +1,4 @@
 //! What Linux has, as in [`std::os::linux`].
 
+pub mod fs;
 pub mod net;

@@ -23,7 +23,7 @@ pub use std::os::unix::fs::{
     DirBuilderExt, DirEntryExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
 };
 
-use crate::blocking;
+use crate::thread::may_block;
 
 /// Makes a symbolic link at `link` that says `original`.
 ///
@@ -42,7 +42,7 @@ use crate::blocking;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
-    blocking(|| fs::symlink(original, link))
+    may_block(|| fs::symlink(original, link))
 }
 
 /// Changes the owner and the group of what is at `path`, links followed; `None` leaves as it is.
@@ -50,7 +50,7 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
 /// # Errors
 /// Those of `chown(2)`.
 pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
-    blocking(|| fs::chown(path, user, group))
+    may_block(|| fs::chown(path, user, group))
 }
 
 /// [`chown`] of an open file.
@@ -58,7 +58,7 @@ pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> 
 /// # Errors
 /// Those of `fchown(2)`.
 pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
-    blocking(|| fs::fchown(file, user, group))
+    may_block(|| fs::fchown(file, user, group))
 }
 
 /// [`chown`]; of a symbolic link, of the link itself.
@@ -66,7 +66,7 @@ pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Re
 /// # Errors
 /// Those of `lchown(2)`.
 pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
-    blocking(|| fs::lchown(path, user, group))
+    may_block(|| fs::lchown(path, user, group))
 }
 
 /// Makes `directory` the root of all paths, for the whole process.
@@ -74,5 +74,5 @@ pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) ->
 /// # Errors
 /// Those of `chroot(2)`.
 pub fn chroot<P: AsRef<Path>>(directory: P) -> io::Result<()> {
-    blocking(|| fs::chroot(directory))
+    may_block(|| fs::chroot(directory))
 }

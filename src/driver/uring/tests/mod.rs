@@ -7,7 +7,7 @@ mod operations;
 mod process;
 mod races;
 
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -39,10 +39,6 @@ fn recv(
     limit: Limit,
 ) -> io::Result<usize> {
     transfer(fd, Transfer::Recv(buffer), flags, limit)
-}
-
-fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: Option<i64>) -> io::Result<usize> {
-    file::read(fd, &mut [IoSliceMut::new(buffer)], offset)
 }
 
 fn send(fd: BorrowedFd<'_>, buffer: &[u8], flags: i32, limit: Limit) -> io::Result<usize> {
