@@ -59,6 +59,9 @@ pub(crate) struct Machine {
     pub(crate) base_mask: Cell<Mask>,
     pub(crate) index: u32,
     pub(crate) kernel_thread: AtomicU32,
+    /// The kernel thread to which a preemption signal is on its way, or 0. An id, not a flag: what was
+    /// sent to the one before, and never came, concerns nobody else.
+    signalled: AtomicU32,
     wake: WakeWord,
     /// The link among the spares, or among those that have ended.
     below: Cell<Option<&'static Machine>>,
@@ -141,6 +144,7 @@ impl Machine {
             base_mask: Cell::new(0),
             index: index as u32,
             kernel_thread: AtomicU32::new(0),
+            signalled: AtomicU32::new(0),
             wake: WakeWord::new(),
             below: Cell::new(None),
             handed: Cell::new(None),
@@ -164,6 +168,7 @@ impl Machine {
         let mask = self.cluster().base_mask;
         signal::set_mask(mask);
         self.base_mask.set(mask);
+        self.expect_no_signal();
         self.kernel_thread
             .store(kernel_thread::id() as u32, Ordering::Relaxed);
         signal::give_alternate_stack()
@@ -193,6 +198,27 @@ impl Machine {
     /// The monitor ends time slice `slice`.
     pub(crate) fn end_slice(&self, slice: u32) {
         self.over.store(slice, Ordering::Relaxed);
+    }
+
+    /// Sends a preemption signal to kernel thread `thread`, which was this machine's a moment ago,
+    /// unless one is on its way. The monitor's.
+    pub(crate) fn expect_signal(&self, thread: i32, send: impl FnOnce() -> bool) -> bool {
+        let thread = thread as u32;
+        if self.signalled.load(Ordering::Relaxed) == thread {
+            return false;
+        }
+        // Relaxed, here and below: before the signal is sent, so before it has come.
+        self.signalled.store(thread, Ordering::Relaxed);
+        let is_sent = send();
+        if !is_sent {
+            self.expect_no_signal();
+        }
+        is_sent
+    }
+
+    /// None is on its way: it has come, or must have, since the kernel thread blocks it no longer.
+    pub(crate) fn expect_no_signal(&self) {
+        self.signalled.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn own_thread_pointer(&self) -> *mut u8 {

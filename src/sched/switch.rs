@@ -95,6 +95,8 @@ fn enter_odd(machine: &Machine, green: &Green) {
 fn take_mask(machine: &Machine, green: &Green) {
     let base = machine.base_mask.get();
     let mask = signal::set_mask(base);
+    // A preemption signal that was blocked has come now, unless the program has fetched it.
+    machine.expect_no_signal();
     green.mask.set(mask);
     if mask == base {
         green.oddities.remove(Oddities::MASK);
