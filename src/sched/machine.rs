@@ -5,7 +5,7 @@
 //! | running | a processor | in the run loop, or in a green thread |
 //! | detached | null, then detached | in a green thread whose processor was taken; on its way to `spare` |
 //! | spare | detached | in the cluster's stack of spares, blocked on its wake word, or collecting events (`io`) |
-//! | bound | detached | waiting on its wake word for the green thread that is locked to it |
+//! | bound | detached | waiting on its wake word for the green thread that is locked to it; it ends when that does |
 //!
 //! Records are registered in a table under an index, which travels with the preemption signal, and
 //! are never freed: a late signal or a monitor's glance finds a record, and `tick` tells that it is
@@ -14,7 +14,7 @@
 use core::cell::Cell;
 use std::io;
 
-use crate::arch;
+use crate::arch::{self, FloatControl};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::driver::epoll::Turn;
 use crate::green::Green;
@@ -165,6 +165,8 @@ impl Machine {
         self.own_thread_pointer.set(arch::thread_pointer());
         self.at_home.set(true);
         self.searches_left.set(0);
+        // It may have inherited something else from who started the runtime.
+        FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
         signal::set_mask(mask);
         self.base_mask.set(mask);
