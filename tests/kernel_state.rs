@@ -80,9 +80,16 @@ fn rounding_is_its_threads_own() {
         .collect();
     let results: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
     let different: std::collections::HashSet<_> = results.iter().collect();
-    assert!(different.len() >= 4, "the kinds make no difference: {results:x?}");
+    assert!(
+        different.len() >= 4,
+        "the kinds make no difference: {results:x?}"
+    );
     for _ in 0..20 {
-        assert_eq!(thread::spawn(floats).join().unwrap(), DEFAULT, "it outlived its thread");
+        assert_eq!(
+            thread::spawn(floats).join().unwrap(),
+            DEFAULT,
+            "it outlived its thread"
+        );
     }
 }
 
@@ -258,7 +265,10 @@ fn inheriting_priorities_is_refused() {
     for locked in [false, true] {
         let in_green_thread = thread::spawn(move || {
             let _lock = locked.then(thread::lock_kernel_thread);
-            (ask(libc::PTHREAD_PRIO_INHERIT), ask(libc::PTHREAD_PRIO_NONE))
+            (
+                ask(libc::PTHREAD_PRIO_INHERIT),
+                ask(libc::PTHREAD_PRIO_NONE),
+            )
         });
         assert_eq!(in_green_thread.join().unwrap(), (expected, 0));
     }

@@ -77,12 +77,24 @@ fn lose_proc() -> bool {
     }
 }
 
+/// CPU time that the process has used.
+fn cpu_time() -> Duration {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the call fills in the place, which is read then.
+    let time = unsafe {
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, time.as_mut_ptr());
+        time.assume_init()
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Thirty-two threads that compute share two kernel threads, though the kernel cannot be asked, or not
 /// as usual, whether one is blocked.
 #[test]
 fn hogs_share_processors() {
     const NAME: &str = "hogs_share_processors";
     const HOGS: usize = 32;
+    const PREEMPTIONS: u64 = 100;
     let _w = watchdog(NAME);
     let Some(case) = child_case(NAME) else {
         for case in ["no descriptors", "another user", "no proc", "all as usual"] {
@@ -109,22 +121,29 @@ fn hogs_share_processors() {
         _ => Vec::new(),
     };
     let hogs = Hogs::start(&runtime, HOGS);
-    let (before, end) = (runtime.metrics(), Instant::now() + Duration::from_secs(1));
-    let mut kernel_threads = 0;
-    while Instant::now() < end {
-        kernel_threads = kernel_threads.max(runtime.metrics().kernel_threads);
+    let (before, begun, used) = (runtime.metrics(), Instant::now(), cpu_time());
+    let counts = || {
+        let now = runtime.metrics();
+        let preemptions = now.preemptions - before.preemptions;
+        (preemptions, now.hand_offs - before.hand_offs)
+    };
+    while counts().0 < PREEMPTIONS && begun.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let after = runtime.metrics();
+    let (preemptions, hand_offs) = counts();
+    // What the system gave to others, while it left a kernel thread unrun for so long that its processor
+    // was taken.
+    let lost = (2 * begun.elapsed()).saturating_sub(cpu_time() - used);
+    let allowed = 2 + lost.as_millis() as u64 / 20;
     drop(taken);
-    let preemptions = after.preemptions - before.preemptions;
-    let hand_offs = after.hand_offs - before.hand_offs;
     eprintln!(
-        "{case}: {kernel_threads} kernel threads, {preemptions} preemptions, {hand_offs} hand-offs"
+        "{case}: {preemptions} preemptions, {hand_offs} hand-offs, of which {allowed} are excused"
     );
-    // The system may leave a kernel thread unrun for so long that its processor is taken.
-    assert!(kernel_threads <= HOGS / 2);
-    assert!(preemptions > 2 * hand_offs + 20);
+    assert!(preemptions >= PREEMPTIONS, "nothing is preempted");
+    assert!(
+        hand_offs <= allowed,
+        "a thread that computes counts as blocked"
+    );
     hogs.end();
     runtime.shutdown();
 }
@@ -221,6 +240,6 @@ fn one_signal_waits_at_most() {
     let preemptions = after.preemptions - before.preemptions;
     let hand_offs = after.hand_offs - before.hand_offs;
     println!("afterwards: {preemptions} preemptions, {hand_offs} hand-offs");
-    assert!(preemptions > 2 * hand_offs || !green());
+    assert!(preemptions > hand_offs || !green());
     runtime.shutdown();
 }

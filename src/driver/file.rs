@@ -30,7 +30,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::source::{answer, uninterrupted};
-use super::{has_ring_for_files, uring};
+use super::{by_ring, uring};
 use crate::atomic::{AtomicU8, Ordering};
 use crate::sched::fork;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
@@ -134,11 +134,12 @@ pub(crate) fn read(
     }
     let at = offset.map(|offset| offset + done as u64);
     let rest = match kind {
-        Nature::CACHED | Nature::DIRECT if has_ring_for_files() => {
-            uring::file::read(fd, buffers, at.map(checked).transpose()?)
+        Nature::CACHED | Nature::DIRECT => {
+            by_ring(|| uring::file::read(fd, buffers, at.map(checked).transpose()?))
         }
-        _ => blocking(|| read_once(fd, buffers, at, 0)),
+        _ => None,
     };
+    let rest = rest.unwrap_or_else(|| blocking(|| read_once(fd, buffers, at, 0)));
     match rest {
         Err(_) if done != 0 => Ok(done),
         rest => Ok(done + rest?),
@@ -174,8 +175,10 @@ pub(crate) fn write(
     let kind = nature.of(fd);
     let _turn = nature.turn(kind, offset);
     let offset = offset.map(checked).transpose()?;
-    if kind != Nature::OTHER && has_ring_for_files() {
-        return uring::file::write(fd, buffers, offset);
+    if kind != Nature::OTHER
+        && let Some(answer) = by_ring(|| uring::file::write(fd, buffers, offset))
+    {
+        return answer;
     }
     let count = buffers.len().min(MAX_BUFFERS) as i32;
     let (fd, vectors) = (fd.as_raw_fd(), buffers.as_ptr().cast());
@@ -195,8 +198,8 @@ fn checked(offset: u64) -> io::Result<libc::off_t> {
 
 /// Waits until what was written is on the disk.
 pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> io::Result<()> {
-    if has_ring_for_files() {
-        return uring::file::sync(fd, data_only);
+    if let Some(answer) = by_ring(|| uring::file::sync(fd, data_only)) {
+        return answer;
     }
     let fd = fd.as_raw_fd();
     // SAFETY: a system call.
@@ -212,8 +215,8 @@ pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> io::Result<()> {
 /// Opens `path`; the descriptor is closed on exec.
 pub(crate) fn open(path: &CStr, flags: i32, mode: libc::mode_t) -> io::Result<OwnedFd> {
     let flags = flags | libc::O_CLOEXEC;
-    if has_ring_for_files() {
-        return uring::file::open(path, flags, mode);
+    if let Some(answer) = by_ring(|| uring::file::open(path, flags, mode)) {
+        return answer;
     }
     // SAFETY: a valid path.
     let call = || unsafe { answer(libc::open(path.as_ptr(), flags, mode) as isize) };
@@ -231,12 +234,11 @@ pub(crate) fn metadata(path: &Path, follow: bool) -> io::Result<Metadata> {
         true => std::fs::metadata(path),
         false => std::fs::symlink_metadata(path),
     };
-    if has_ring_for_files()
-        && let Ok(name) = CString::new(path.as_os_str().as_bytes())
+    let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
+    if let Ok(name) = CString::new(path.as_os_str().as_bytes())
+        && by_ring(|| uring::file::statx(&name, flags)).is_some()
     {
-        let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
         // What is wrong, std finds too.
-        let _ = uring::file::statx(&name, flags);
         return ask();
     }
     blocking(ask)

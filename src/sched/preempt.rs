@@ -79,12 +79,7 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
 
 /// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless
 /// `green` is blocked in the kernel, or the last signal has not come yet: then false.
-pub(crate) fn send(
-    machine: &Machine,
-    green: &Green,
-    signal: i32,
-    observer: &mut Observer,
-) -> bool {
+pub(crate) fn send(machine: &Machine, green: &Green, signal: i32, observer: &mut Observer) -> bool {
     let tick = machine.tick.load(Ordering::Acquire);
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
     let payload = Payload {

@@ -260,7 +260,12 @@ fn open(directory: usize, path: &[u8], flags: i32) -> Result<usize, i32> {
     debug_assert_eq!(path.last(), Some(&0));
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | flags) as usize;
     // SAFETY: the path ends with a NUL.
-    unsafe { call(libc::SYS_openat, &[directory, path.as_ptr() as usize, flags]) }
+    unsafe {
+        call(
+            libc::SYS_openat,
+            &[directory, path.as_ptr() as usize, flags],
+        )
+    }
 }
 
 fn close(descriptor: usize) {
@@ -387,7 +392,11 @@ mod tests {
             while observer.look(subject.id) != State::Runs {}
             assert!((0..100).all(|_| computes.contains(&observer.look(subject.id))));
             subject.computes.store(false, Ordering::Relaxed);
-            let blocked = if way == 2 { State::Unknown } else { State::Blocked };
+            let blocked = if way == 2 {
+                State::Unknown
+            } else {
+                State::Blocked
+            };
             while observer.look(subject.id) != blocked {
                 std::thread::yield_now();
             }
@@ -410,7 +419,12 @@ mod tests {
                 assert!(observer.ask(subject.id).is_some());
             }
         }
-        let kept: Vec<usize> = observer.kept.iter().flatten().map(|f| f.descriptor).collect();
+        let kept: Vec<usize> = observer
+            .kept
+            .iter()
+            .flatten()
+            .map(|f| f.descriptor)
+            .collect();
         assert_eq!(kept.len(), KEPT);
         let is_task = |descriptor: &usize| {
             std::fs::read_link(format!("/proc/self/fd/{descriptor}"))
@@ -422,7 +436,10 @@ mod tests {
         let mut own = tempfile();
         own.write_all(b"running\n").unwrap();
         // SAFETY: `last` is the observer's, which is what is to be tried.
-        assert_eq!(unsafe { libc::dup2(own.as_raw_fd(), last as i32) }, last as i32);
+        assert_eq!(
+            unsafe { libc::dup2(own.as_raw_fd(), last as i32) },
+            last as i32
+        );
         own.set_len(0).unwrap();
         for subject in &subjects {
             assert!(observer.ask(subject.id).is_some());
@@ -430,7 +447,11 @@ mod tests {
         drop(observer);
         assert!(!kept[..KEPT - 1].iter().any(is_task));
         // SAFETY: only asks.
-        assert_eq!(unsafe { libc::fcntl(last as i32, libc::F_GETFD) }, 0, "it was not ours");
+        assert_eq!(
+            unsafe { libc::fcntl(last as i32, libc::F_GETFD) },
+            0,
+            "it was not ours"
+        );
         close(last);
         for mut subject in subjects {
             subject.computes.store(false, Ordering::Relaxed);
