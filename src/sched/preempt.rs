@@ -42,7 +42,7 @@ use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
 use crate::green::{Green, Oddities};
 use crate::sched::{Machine, interpose, machine};
-use crate::sys::observer::{Observer, State};
+use crate::sys::observer::Observer;
 use crate::sys::signal::{self, Payload};
 
 /// A range of addresses.
@@ -78,8 +78,15 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
 }
 
 /// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless
-/// `green` is blocked in the kernel, or the last signal has not come yet: then false.
-pub(crate) fn send(machine: &Machine, green: &Green, signal: i32, observer: &mut Observer) -> bool {
+/// `green` is blocked in the kernel, or the last signal has not come yet: then false. `has_moved`:
+/// whether its CPU clock has, since the last look, for when that cannot be told.
+pub(crate) fn send(
+    machine: &Machine,
+    green: &Green,
+    signal: i32,
+    has_moved: bool,
+    observer: &mut Observer,
+) -> bool {
     let tick = machine.tick.load(Ordering::Acquire);
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
     let payload = Payload {
@@ -90,7 +97,7 @@ pub(crate) fn send(machine: &Machine, green: &Green, signal: i32, observer: &mut
     thread != 0
         && is_current()
         && green.off.load(Ordering::Relaxed) == 0
-        && observer.look(thread) == State::Runs
+        && !observer.is_blocked(thread).unwrap_or(!has_moved)
         // Asking took a while: is it still the same thread?
         && machine.tick.load(Ordering::Relaxed) == tick
         && machine.expect_signal(thread, || {

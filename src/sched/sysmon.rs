@@ -30,7 +30,7 @@ use crate::driver::epoll::readiness;
 use crate::green::Green;
 use crate::sched::{Cluster, Machine, Processor, preempt};
 use crate::sys::clock::NEVER;
-use crate::sys::observer::{Observer, State};
+use crate::sys::observer::Observer;
 use crate::sys::{clock, futex, kernel_thread, signal};
 
 const SHORTEST: u64 = 20_000;
@@ -362,12 +362,9 @@ impl Look<'_> {
             return false;
         }
         let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
+        let stands_for_long = self.now - seen.moved_at >= NOT_RUN_FOR;
         green.off.load(Ordering::Relaxed) == 0
-            && match self.observer.look(thread) {
-                State::Runs => false,
-                State::Blocked => true,
-                State::Unknown => self.now - seen.moved_at >= NOT_RUN_FOR,
-            }
+            && self.observer.is_blocked(thread).unwrap_or(stands_for_long)
     }
 
     /// The three steps: the flag, the signal, and taking the processor.
@@ -382,7 +379,8 @@ impl Look<'_> {
         let cpu = cpu_time(machine);
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
         let signal = self.cluster.config.signal;
-        let send = || preempt::send(machine, green, signal, self.observer);
+        let has_moved = seen.moved_at == self.now;
+        let send = || preempt::send(machine, green, signal, has_moved, self.observer);
         if over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {
@@ -428,7 +426,7 @@ impl Look<'_> {
             let cpu = cpu_time(machine);
             let busy = machine.seen_cpu.replace(cpu) != cpu;
             let signal = self.cluster.config.signal;
-            if busy && preempt::send(machine, green, signal, self.observer) {
+            if busy && preempt::send(machine, green, signal, busy, self.observer) {
                 self.event = true;
             }
         }

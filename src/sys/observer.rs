@@ -1,8 +1,7 @@
-//! Whether other kernel threads of this process are blocked: what the kernel says of them in `/proc`,
-//! or, where that cannot be had, what their CPU clocks say.
+//! Whether other kernel threads of this process are blocked, as the kernel says in `/proc`.
 //!
-//! A CPU clock that moves proves that its thread runs. One that stands still cannot tell a thread that is
-//! blocked from one that the system does not run just now; `/proc` can:
+//! A CPU clock that stands still cannot tell a thread that is blocked from one that the system does not
+//! run just now; `/proc` can:
 //!
 //! | `/proc/self/task/<id>/…` | says | can be opened |
 //! |---|---|---|
@@ -22,23 +21,12 @@
 //!    read by `pread`, which takes nothing out of a pipe or a socket.
 //! 3. Nothing allocates.
 
-use super::{call, clock, kernel_thread};
+use super::{call, kernel_thread};
 
 /// So many threads' descriptors are kept.
 const KEPT: usize = 8;
 /// As much of an answer as tells the state: of `stat`, the id, the name, and one letter.
 const ANSWER: usize = 96;
-
-/// What a kernel thread does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    /// It runs, or waits for a CPU.
-    Runs,
-    /// It is blocked in the kernel.
-    Blocked,
-    /// It is on no CPU at this moment, and nothing says why.
-    Unknown,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -58,7 +46,7 @@ struct File {
 
 /// What reading a file came to.
 enum Answer {
-    State(State),
+    IsBlocked(bool),
     /// The thread has ended.
     Ended,
     /// It is not that file, not any more.
@@ -82,25 +70,18 @@ impl Observer {
         }
     }
 
-    /// What kernel thread `id` of this process does.
-    pub(crate) fn look(&mut self, id: i32) -> State {
+    /// Whether kernel thread `id` of this process is blocked in the kernel, rather than running or
+    /// waiting for a CPU. `None`: it cannot be told.
+    pub(crate) fn is_blocked(&mut self, id: i32) -> Option<bool> {
         self.questions += 1;
-        self.ask(id).unwrap_or_else(|| match is_on_cpu(id) {
-            true => State::Runs,
-            false => State::Unknown,
-        })
-    }
-
-    /// What the kernel says; `None`: nothing.
-    fn ask(&mut self, id: i32) -> Option<State> {
         let is_of = |file: &Option<File>| file.is_some_and(|file| file.thread == id);
         if let Some(place) = self.kept.iter_mut().find(|file| is_of(file))
             && let Some(file) = place
         {
             match file.read() {
-                Answer::State(state) => {
+                Answer::IsBlocked(is) => {
                     file.read_at = self.questions;
-                    return Some(state);
+                    return Some(is);
                 }
                 Answer::Ended => close(file.descriptor),
                 Answer::Foreign => {}
@@ -110,9 +91,9 @@ impl Observer {
         }
         let file = self.open(id)?;
         match file.read() {
-            Answer::State(state) => {
+            Answer::IsBlocked(is) => {
                 self.keep(file);
-                Some(state)
+                Some(is)
             }
             Answer::Ended | Answer::Foreign => {
                 close(file.descriptor);
@@ -202,11 +183,11 @@ impl File {
     }
 
     fn understand(&self, text: &[u8]) -> Answer {
-        let state = match self.kind {
+        let is_blocked = match self.kind {
             Kind::Call => call_in(text),
             Kind::Stat => stat_in(text, self.thread),
         };
-        state.map_or(Answer::Foreign, Answer::State)
+        is_blocked.map_or(Answer::Foreign, Answer::IsBlocked)
     }
 
     /// Closes the descriptor, if it is ours still.
@@ -218,32 +199,26 @@ impl File {
 }
 
 /// `running`; or the call's number, or -1 (blocked elsewhere: a page fault), and addresses.
-fn call_in(text: &[u8]) -> Option<State> {
+fn call_in(text: &[u8]) -> Option<bool> {
     if text.starts_with(b"running\n") {
-        return Some(State::Runs);
+        return Some(false);
     }
     let number = text.strip_prefix(b"-").unwrap_or(text);
     let digits = number.iter().take_while(|c| c.is_ascii_digit()).count();
-    (digits != 0 && number[digits..].starts_with(b" 0x")).then_some(State::Blocked)
+    (digits != 0 && number[digits..].starts_with(b" 0x")).then_some(true)
 }
 
 /// `<id> (<name>) <state> …`; a name may have parentheses, what comes after it has none.
-fn stat_in(text: &[u8], id: i32) -> Option<State> {
+fn stat_in(text: &[u8], id: i32) -> Option<bool> {
     let mut digits = [0; DIGITS];
     let rest = text.strip_prefix(decimal(id, &mut digits))?;
     let rest = rest.strip_prefix(b" (")?;
     let name = rest.iter().rposition(|&c| c == b')')?;
     match rest[name..].get(..3)? {
-        b") R" => Some(State::Runs),
-        [b')', b' ', b'A'..=b'Z' | b'a'..=b'z'] => Some(State::Blocked),
+        b") R" => Some(false),
+        [b')', b' ', b'A'..=b'Z' | b'a'..=b'z'] => Some(true),
         _ => None,
     }
-}
-
-/// Whether the thread's CPU clock moves between two looks.
-fn is_on_cpu(id: i32) -> bool {
-    let used = || clock::cpu_time(kernel_thread::cpu_clock(id));
-    used() != used()
 }
 
 /// How many descriptors the process may have.
@@ -317,9 +292,9 @@ mod tests {
     #[test]
     fn answers_are_understood() {
         for (text, state) in [
-            ("running\n", Some(State::Runs)),
-            ("202 0x7f00 0x0", Some(State::Blocked)),
-            ("-1 0x7ffc 0x55", Some(State::Blocked)),
+            ("running\n", Some(false)),
+            ("202 0x7f00 0x0", Some(true)),
+            ("-1 0x7ffc 0x55", Some(true)),
             ("202", None),
             ("rust is fun\n", None),
             ("", None),
@@ -327,9 +302,9 @@ mod tests {
             assert_eq!(call_in(text.as_bytes()), state, "{text:?}");
         }
         for (text, state) in [
-            ("77 (gt-machine-1) R 1 1", Some(State::Runs)),
-            ("77 (gt-machine-1) S 1 1", Some(State::Blocked)),
-            ("77 (a) R 0 (b) D 1 1", Some(State::Blocked)),
+            ("77 (gt-machine-1) R 1 1", Some(false)),
+            ("77 (gt-machine-1) S 1 1", Some(true)),
+            ("77 (a) R 0 (b) D 1 1", Some(true)),
             ("78 (gt-machine-1) R 1 1", None),
             ("77 (gt-machine", None),
             ("", None),
@@ -368,46 +343,40 @@ mod tests {
 
     #[test]
     fn who_computes_is_not_blocked_and_who_reads_is() {
-        // By `syscall`; by `stat`, as where that cannot be opened; by the clock.
-        for way in 0..3 {
+        // By `syscall`; by `stat`, as where that cannot be opened.
+        for kind in [Kind::Call, Kind::Stat] {
             let mut observer = Observer::new();
             let mut subject = subject();
-            match way {
-                0 => {}
-                1 => observer.keep(File {
-                    thread: subject.id,
-                    kind: Kind::Stat,
-                    descriptor: open(observer.tasks.unwrap(), &path(subject.id, Kind::Stat), 0)
-                        .unwrap(),
-                    read_at: 0,
-                }),
-                _ => close(observer.tasks.take().unwrap()),
-            }
-            let computes = match way {
-                // The system may not run it just now.
-                2 => [State::Runs, State::Unknown].as_slice(),
-                _ => &[State::Runs],
-            };
+            let path = path(subject.id, kind);
+            observer.keep(File {
+                thread: subject.id,
+                kind,
+                descriptor: open(observer.tasks.unwrap(), &path, 0).unwrap(),
+                read_at: 0,
+            });
             // It may still be on its way out of `send`.
-            while observer.look(subject.id) != State::Runs {}
-            assert!((0..100).all(|_| computes.contains(&observer.look(subject.id))));
+            while observer.is_blocked(subject.id) != Some(false) {}
+            assert!((0..100).all(|_| observer.is_blocked(subject.id) == Some(false)));
             subject.computes.store(false, Ordering::Relaxed);
-            let blocked = if way == 2 {
-                State::Unknown
-            } else {
-                State::Blocked
-            };
-            while observer.look(subject.id) != blocked {
+            while observer.is_blocked(subject.id) != Some(true) {
                 std::thread::yield_now();
             }
+            assert_eq!(observer.kept.iter().flatten().count(), 1);
             subject.pipe.write_all(b".").unwrap();
             subject.thread.join().unwrap();
             // It may be a moment until the kernel has forgotten it.
-            while observer.ask(subject.id).is_some() {
+            while observer.is_blocked(subject.id).is_some() {
                 std::thread::yield_now();
             }
             assert!(observer.kept.iter().all(Option::is_none));
         }
+    }
+
+    #[test]
+    fn without_proc_nothing_is_told() {
+        let mut observer = Observer::new();
+        close(observer.tasks.take().unwrap());
+        assert_eq!(observer.is_blocked(kernel_thread::id()), None);
     }
 
     #[test]
@@ -416,7 +385,7 @@ mod tests {
         let subjects: Vec<Subject> = (0..2 * KEPT).map(|_| subject()).collect();
         for _ in 0..3 {
             for subject in &subjects {
-                assert!(observer.ask(subject.id).is_some());
+                assert!(observer.is_blocked(subject.id).is_some());
             }
         }
         let kept: Vec<usize> = observer
@@ -442,7 +411,7 @@ mod tests {
         );
         own.set_len(0).unwrap();
         for subject in &subjects {
-            assert!(observer.ask(subject.id).is_some());
+            assert!(observer.is_blocked(subject.id).is_some());
         }
         drop(observer);
         assert!(!kept[..KEPT - 1].iter().any(is_task));
