@@ -9,6 +9,7 @@
 //! | [`syscall`] | a system call that writes no `errno`: safe whatever thread pointer is set |
 //! | [`Frame`] | program counter and stack pointer of an interrupted thread, and the injection of a preemption |
 //! | [`prefetch`], [`ticks`] | a hint to the caches; a cheap clock that only orders |
+//! | [`FloatControl`] | how a thread computes with floating-point numbers |
 //! | [`tells_cpu`], [`cpu`] | can the number of the CPU be had without asking the kernel? and which it is |
 //! | [`call_at_bottom`] | call a function in a frame that ends every backtrace |
 //!

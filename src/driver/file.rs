@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
 use super::source::answer;
-use super::{has_ring_for_files, uring};
+use super::{by_ring, has_ring_for_files, uring};
 use crate::atomic::{AtomicU8, Ordering};
 use crate::thread::may_block;
 
@@ -106,10 +106,12 @@ pub(crate) fn read_at(
         }
         if kind != Nature::PLAIN {
             let at = start.saturating_add(done as i64);
-            return match uring::file::read_at(file.as_fd(), &mut buffer[done..], at) {
-                Err(_) if done != 0 => Ok(done),
-                rest => Ok(done + rest?),
-            };
+            let rest = by_ring(|| uring::file::read_at(file.as_fd(), &mut buffer[done..], at));
+            match rest {
+                Some(Err(_)) if done != 0 => return Ok(done),
+                Some(rest) => return Ok(done + rest?),
+                None => {}
+            }
         }
     }
     may_block(|| file.read_at(&mut buffer[done..], offset + done as u64)).map(|rest| done + rest)
@@ -132,18 +134,20 @@ pub(crate) fn write_at(
     offset: u64,
     nature: &Nature,
 ) -> io::Result<usize> {
-    match i64::try_from(offset) {
-        Ok(at) if has_ring_for_files() && nature.of(file) == Nature::DIRECT => {
-            uring::file::write_at(file.as_fd(), buffer, at)
-        }
-        _ => may_block(|| file.write_at(buffer, offset)),
+    if let Ok(at) = i64::try_from(offset)
+        && has_ring_for_files()
+        && nature.of(file) == Nature::DIRECT
+        && let Some(answer) = by_ring(|| uring::file::write_at(file.as_fd(), buffer, at))
+    {
+        return answer;
     }
+    may_block(|| file.write_at(buffer, offset))
 }
 
 /// Waits until what was written is on the disk.
 pub(crate) fn sync(file: &File, data_only: bool) -> io::Result<()> {
-    if has_ring_for_files() {
-        return uring::file::sync(file.as_fd(), data_only);
+    if let Some(answer) = by_ring(|| uring::file::sync(file.as_fd(), data_only)) {
+        return answer;
     }
     may_block(|| match data_only {
         true => file.sync_data(),

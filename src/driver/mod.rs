@@ -124,6 +124,13 @@ fn has_ring_for_files() -> bool {
     current::green().is_some_and(allows) && uring::available()
 }
 
+/// What the ring answers to `operation`, if it does what would block the calling thread on a file.
+/// `None`: the caller is to make the system call.
+fn by_ring<T>(operation: impl FnOnce() -> io::Result<T>) -> Option<io::Result<T>> {
+    let answer = has_ring_for_files().then(operation)?;
+    (!answer.as_ref().is_err_and(uring::is_refused)).then_some(answer)
+}
+
 /// The calling thread's driver.
 fn mine() -> &'static dyn Driver {
     match current::green() {

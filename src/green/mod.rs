@@ -28,7 +28,7 @@ pub(crate) mod room;
 use core::cell::{Cell, UnsafeCell};
 
 pub(crate) use self::room::Room;
-use crate::arch;
+use crate::arch::{self, FloatControl};
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::context::{Bounds, Context};
 use crate::driver::timer;
@@ -103,6 +103,9 @@ impl Oddities {
     pub(crate) const LOCKED: u32 = 4;
     /// It has not run yet, and has no room.
     pub(crate) const NEW: u32 = 8;
+    /// From this bit up: what differs from the default in how it computes with floating-point numbers,
+    /// while it does not run.
+    const FLOATS: u32 = 8;
 
     const fn new() -> Oddities {
         Oddities(AtomicU32::new(Oddities::NEW))
@@ -124,6 +127,23 @@ impl Oddities {
 
     pub(crate) fn remove(&self, oddity: u32) {
         self.0.fetch_and(!oddity, Ordering::Relaxed);
+    }
+
+    /// It is to compute with floating-point numbers in that way when it goes on.
+    pub(crate) fn keep_floats(&self, floats: FloatControl) {
+        self.add(floats.difference() << Oddities::FLOATS);
+    }
+
+    /// In which way, if not in the default one; it goes on.
+    #[inline]
+    pub(crate) fn take_floats(&self) -> Option<FloatControl> {
+        const REST: u32 = (1 << Oddities::FLOATS) - 1;
+        let all = self.0.load(Ordering::Relaxed);
+        if all <= REST {
+            return None;
+        }
+        self.remove(!REST);
+        Some(FloatControl::with_difference(all >> Oddities::FLOATS))
     }
 
     /// The thread has a room now, with or without a malloc cache in it. It does not run, so no

@@ -8,6 +8,7 @@
 //! | `sigaltstack` | a green thread keeps its kernel thread's alternate stack: its own would stay behind when it moves |
 //! | `pthread_getattr_np` | a green thread's stack is its own; libc would ask the kernel about a thread id that is not one |
 //! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's |
+//! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance: the kernel finds a mutex's owner by its id, which a green thread's is not |
 //!
 //! The real functions are found by `dlsym(RTLD_NEXT)`. In a shared library ours are not found before
 //! libc's, and in a static program there is no `dlsym`, but no green threads either.
@@ -34,6 +35,7 @@ pub(crate) fn reserve(signal: i32) {
         &SIGALTSTACK,
         &GETATTR,
         &GETNAME,
+        &SETPROTOCOL,
     ] {
         real.address();
     }
@@ -64,6 +66,7 @@ static SIGNAL: Real = Real::new(c"signal");
 static SIGALTSTACK: Real = Real::new(c"sigaltstack");
 static GETATTR: Real = Real::new(c"pthread_getattr_np");
 static GETNAME: Real = Real::new(c"pthread_getname_np");
+static SETPROTOCOL: Real = Real::new(c"pthread_mutexattr_setprotocol");
 
 impl Real {
     const fn new(name: &'static CStr) -> Real {
@@ -105,6 +108,7 @@ mod functions {
     type SetHandler = unsafe extern "C" fn(c_int, libc::sighandler_t) -> libc::sighandler_t;
     type SetStack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
     type GetName = unsafe extern "C" fn(libc::pthread_t, *mut c_char, usize) -> c_int;
+    type SetProtocol = unsafe extern "C" fn(*mut libc::pthread_mutexattr_t, c_int) -> c_int;
     type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
 
     /// Calls the real function, and marks the thread if it asked for a change.
@@ -234,5 +238,17 @@ mod functions {
                 _ => transmute::<usize, GetName>(GETNAME.address())(thread, buffer, length),
             }
         }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pthread_mutexattr_setprotocol(
+        attributes: *mut libc::pthread_mutexattr_t,
+        protocol: c_int,
+    ) -> c_int {
+        if protocol == libc::PTHREAD_PRIO_INHERIT && current::green().is_some() {
+            return libc::ENOTSUP;
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { transmute::<usize, SetProtocol>(SETPROTOCOL.address())(attributes, protocol) }
     }
 }

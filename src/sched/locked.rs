@@ -3,7 +3,9 @@
 //!
 //! Such a thread is in queues like any other. A machine that takes it out and is not the one that it
 //! is locked to hands its processor over, with the thread; the other runs it. When it leaves its
-//! stack the machine lets its processor go, and sleeps until the thread is handed back.
+//! stack the machine lets its processor go, and sleeps until the thread is handed back. If it has ended,
+//! its kernel thread ends too, and takes along what the thread has made of it: names, affinity,
+//! namespaces.
 
 use super::{
     Action, Machine, Next, Processor, Readied, Ready, Rested, complete, current, outbox,
@@ -48,11 +50,13 @@ pub(super) fn hand_to_its_machine(machine: &'static Machine, green: &'static Gre
 }
 
 /// The thread that is locked to this machine has left its stack: the processor goes to others until
-/// the thread is handed back. The machine owns nothing from before anybody can pick the thread.
+/// the thread is handed back, or this machine ends with the thread. The machine owns nothing from before
+/// anybody can pick the thread.
 #[cold]
 #[inline(never)]
 pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Rested {
     let cluster = machine.cluster();
+    let has_ended = matches!(action, Action::Exit);
     machine.come_home();
     current::set_scheduling(false);
     // First of all: what is reclaimed may wait for a thread that needs this processor.
@@ -62,6 +66,9 @@ pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Act
     }
     machine.allow_reclamation();
     complete(machine, None, green, action);
+    if has_ended {
+        return Rested::Dismissed;
+    }
     cluster.detached_switches.add_shared(1);
     // The thread may have armed a timer, which this machine does not watch.
     cluster.monitor.kick_if_asleep();

@@ -5,7 +5,7 @@
 //! | running | a processor | in the run loop, or in a green thread |
 //! | detached | null, then detached | in a green thread whose processor was taken; on its way to `spare` |
 //! | spare | detached | in the cluster's stack of spares, blocked on its wake word, or collecting events (`io`) |
-//! | bound | detached | waiting on its wake word for the green thread that is locked to it |
+//! | bound | detached | waiting on its wake word for the green thread that is locked to it; it ends when that does |
 //!
 //! Records are registered in a table under an index, which travels with the preemption signal, and
 //! are never freed: a late signal or a monitor's glance finds a record, and `tick` tells that it is
@@ -14,7 +14,7 @@
 use core::cell::Cell;
 use std::io;
 
-use crate::arch;
+use crate::arch::{self, FloatControl};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::driver::epoll::Turn;
 use crate::green::Green;
@@ -59,6 +59,9 @@ pub(crate) struct Machine {
     pub(crate) base_mask: Cell<Mask>,
     pub(crate) index: u32,
     pub(crate) kernel_thread: AtomicU32,
+    /// The kernel thread to which a preemption signal is on its way, or 0. An id, not a flag: what was
+    /// sent to the one before, and never came, concerns nobody else.
+    signalled: AtomicU32,
     wake: WakeWord,
     /// The link among the spares, or among those that have ended.
     below: Cell<Option<&'static Machine>>,
@@ -141,6 +144,7 @@ impl Machine {
             base_mask: Cell::new(0),
             index: index as u32,
             kernel_thread: AtomicU32::new(0),
+            signalled: AtomicU32::new(0),
             wake: WakeWord::new(),
             below: Cell::new(None),
             handed: Cell::new(None),
@@ -161,9 +165,12 @@ impl Machine {
         self.own_thread_pointer.set(arch::thread_pointer());
         self.at_home.set(true);
         self.steals_left.set(0);
+        // It may have inherited something else from who started the runtime.
+        FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
         signal::set_mask(mask);
         self.base_mask.set(mask);
+        self.expect_no_signal();
         self.kernel_thread
             .store(kernel_thread::id() as u32, Ordering::Relaxed);
         signal::give_alternate_stack()
@@ -193,6 +200,27 @@ impl Machine {
     /// The monitor ends time slice `slice`.
     pub(crate) fn end_slice(&self, slice: u32) {
         self.over.store(slice, Ordering::Relaxed);
+    }
+
+    /// Sends a preemption signal to kernel thread `thread`, which was this machine's a moment ago,
+    /// unless one is on its way. The monitor's.
+    pub(crate) fn expect_signal(&self, thread: i32, send: impl FnOnce() -> bool) -> bool {
+        let thread = thread as u32;
+        if self.signalled.load(Ordering::Relaxed) == thread {
+            return false;
+        }
+        // Relaxed, here and below: before the signal is sent, so before it has come.
+        self.signalled.store(thread, Ordering::Relaxed);
+        let is_sent = send();
+        if !is_sent {
+            self.expect_no_signal();
+        }
+        is_sent
+    }
+
+    /// None is on its way: it has come, or must have, since the kernel thread blocks it no longer.
+    pub(crate) fn expect_no_signal(&self) {
+        self.signalled.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn own_thread_pointer(&self) -> *mut u8 {

@@ -100,7 +100,7 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
         let action = unsafe { switch::to(machine, green, inherits_slice) };
         let processor = owned(machine);
         // Asked now: after `complete` the thread may be running elsewhere.
-        if green.oddities.has(Oddities::LOCKED) && !matches!(action, Action::Exit) {
+        if green.oddities.has(Oddities::LOCKED) {
             return stay(machine, green, action);
         }
         let successor = complete(machine, processor, green, action);

@@ -23,6 +23,10 @@
 //! signal had come before. But not in a program with handlers of its own: it copes with EINTR, and may
 //! wait for the one that its own signal caused.
 //!
+//! *One at a time.* Real-time signals queue, and the user's are limited in number. A thread that blocks
+//! all signals while it computes would have one more every 50 µs. So a machine remembers that one is on
+//! its way (`Machine::expect_signal`), and gets no other until that has come.
+//!
 //! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`,
 //! invariant 1.
 //!
@@ -38,7 +42,7 @@ use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
 use crate::green::{Green, Oddities};
 use crate::sched::{Machine, interpose, machine};
-use crate::sys::kernel_thread;
+use crate::sys::observer::Observer;
 use crate::sys::signal::{self, Payload};
 
 /// A range of addresses.
@@ -74,8 +78,16 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
 }
 
 /// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless
-/// `green` is blocked in the kernel, or in a call that may block: then false.
-pub(crate) fn send(machine: &Machine, green: &Green, signal: i32) -> bool {
+/// `green` is blocked in the kernel, or in a call that may block, or the last signal has not come
+/// yet: then false. `has_moved`:
+/// whether its CPU clock has, since the last look, for when that cannot be told.
+pub(crate) fn send(
+    machine: &Machine,
+    green: &Green,
+    signal: i32,
+    has_moved: bool,
+    observer: &mut Observer,
+) -> bool {
     let tick = machine.tick.load(Ordering::Acquire);
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
     let payload = Payload {
@@ -87,10 +99,12 @@ pub(crate) fn send(machine: &Machine, green: &Green, signal: i32) -> bool {
         && is_current()
         && green.off.load(Ordering::Relaxed) == 0
         && !green.in_call.load(Ordering::Relaxed)
-        && !kernel_thread::is_blocked(thread)
+        && !observer.is_blocked(thread).unwrap_or(!has_moved)
         // Asking took a while: is it still the same thread?
         && machine.tick.load(Ordering::Relaxed) == tick
-        && signal::queue(PROCESS.load(Ordering::Relaxed) as i32, thread, signal, payload)
+        && machine.expect_signal(thread, || {
+            signal::queue(PROCESS.load(Ordering::Relaxed) as i32, thread, signal, payload)
+        })
 }
 
 unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -104,6 +118,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     let Some(machine) = machine::get(payload.who as usize) else {
         return;
     };
+    machine.expect_no_signal();
     if machine.tick.load(Ordering::Relaxed) != payload.tick {
         return;
     }

@@ -11,9 +11,11 @@
 //! threads that thus lack one, meet in [`SPARE_CACHES`].
 //!
 //! A thread that has changed its signal mask takes it along: it is saved and the kernel thread's
-//! base mask restored here, once the mask was seen to differ (`interpose`, `preempt`).
+//! base mask restored here, once the mask was seen to differ (`interpose`, `preempt`). So does one that
+//! has changed how it computes with floating-point numbers; that is asked for at each switch, and the
+//! scheduler, like any new thread unless its spawner has something else, has the default.
 
-use crate::arch;
+use crate::arch::{self, FloatControl};
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
 use crate::context::Action;
 use crate::green::{Green, Oddities};
@@ -62,6 +64,10 @@ pub(crate) unsafe fn to(
     machine
         .current
         .store(core::ptr::null_mut(), Ordering::Release);
+    let floats = FloatControl::current();
+    if floats != FloatControl::DEFAULT {
+        take_floats(green, floats);
+    }
     if interpose::program_has_handlers() {
         // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
         machine.come_home();
@@ -88,6 +94,16 @@ fn enter_odd(machine: &Machine, green: &Green) {
     } else {
         lend_cache(machine, green);
     }
+    if let Some(floats) = green.oddities.take_floats() {
+        floats.set();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn take_floats(green: &Green, floats: FloatControl) {
+    green.oddities.keep_floats(floats);
+    FloatControl::DEFAULT.set();
 }
 
 #[cold]
@@ -95,6 +111,8 @@ fn enter_odd(machine: &Machine, green: &Green) {
 fn take_mask(machine: &Machine, green: &Green) {
     let base = machine.base_mask.get();
     let mask = signal::set_mask(base);
+    // A preemption signal that was blocked has come now, unless the program has fetched it.
+    machine.expect_no_signal();
     green.mask.set(mask);
     if mask == base {
         green.oddities.remove(Oddities::MASK);

@@ -9,7 +9,7 @@
 //! | the thread … | the monitor … |
 //! |---|---|
 //! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
-//! | is blocked in the kernel (no CPU time used, and the kernel says so) | the same, without a signal |
+//! | is blocked in the kernel (no CPU time used, and the kernel says so, or nobody knows and it is so for 20 ms) | the same, without a signal |
 //! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
 //! | … and is in a call that may block (`thread::may_block`) | the same, but for the signal: the thread looks at the end of the call |
 //! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
@@ -31,6 +31,7 @@ use crate::driver::epoll::readiness;
 use crate::green::Green;
 use crate::sched::{Cluster, Machine, Processor, preempt};
 use crate::sys::clock::NEVER;
+use crate::sys::observer::Observer;
 use crate::sys::{clock, futex, kernel_thread, signal};
 
 const SHORTEST: u64 = 20_000;
@@ -39,7 +40,7 @@ const LONGEST: u64 = 10_000_000;
 const PATIENCE: u32 = 5;
 const RETRY: u64 = 50_000;
 const DECLINED_FOR: u64 = 1_000_000;
-/// So long a kernel thread that the system does not run is waited for.
+/// So long a kernel thread that the system does not run, or may not run, is waited for.
 const NOT_RUN_FOR: u64 = 20_000_000;
 /// A thread that blocks while nothing waits keeps its processor this long.
 const QUIET: u64 = 10_000_000;
@@ -134,6 +135,8 @@ pub(super) struct Seen {
     slice: u32,
     since: u64,
     cpu: u64,
+    /// When the CPU time was last seen to be more than before.
+    moved_at: u64,
     /// Since when the slice is over.
     over: Option<Over>,
 }
@@ -166,12 +169,14 @@ fn watch(cluster: &'static Cluster) {
     kernel_thread::set_precise_timers();
     let (mut tick, mut quiet, mut strays_at) = (SHORTEST, 0, 0);
     let mut switched_before = 0;
+    let mut observer = Observer::new();
     let mut quota_at = clock::now() + QUOTA;
     while !cluster.stopping.load(Ordering::SeqCst) {
         let now = clock::now();
         let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
         let mut look = Look {
             cluster,
+            observer: &mut observer,
             now,
             waiting: cluster.has_work(),
             stuck: cluster.policy.len(None) != 0,
@@ -231,8 +236,9 @@ fn watch(cluster: &'static Cluster) {
 }
 
 /// One look at everything.
-struct Look {
+struct Look<'a> {
     cluster: &'static Cluster,
+    observer: &'a mut Observer,
     now: u64,
     /// Something is ready and not running.
     waiting: bool,
@@ -244,7 +250,7 @@ struct Look {
     next: u64,
 }
 
-impl Look {
+impl Look<'_> {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         if !processor.outbox.is_empty() {
             // Those in it cannot know how long the thread runs that they wait for.
@@ -281,6 +287,7 @@ impl Look {
                 slice,
                 since: self.now,
                 cpu,
+                moved_at: self.now,
                 over: None,
             };
             self.at_slice_end(processor, seen);
@@ -348,15 +355,19 @@ impl Look {
         }
     }
 
-    fn is_blocked(&self, machine: &Machine, green: &Green, seen: &mut Seen) -> bool {
+    fn is_blocked(&mut self, machine: &Machine, green: &Green, seen: &mut Seen) -> bool {
         if green.announced.load(Ordering::Relaxed) {
             return true;
         }
         let cpu = cpu_time(machine);
-        let stands_still = cpu == core::mem::replace(&mut seen.cpu, cpu);
-        stands_still
-            && green.off.load(Ordering::Relaxed) == 0
-            && kernel_thread::is_blocked(machine.kernel_thread.load(Ordering::Relaxed) as i32)
+        if cpu != core::mem::replace(&mut seen.cpu, cpu) {
+            seen.moved_at = self.now;
+            return false;
+        }
+        let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
+        let stands_for_long = self.now - seen.moved_at >= NOT_RUN_FOR;
+        green.off.load(Ordering::Relaxed) == 0
+            && self.observer.is_blocked(thread).unwrap_or(stands_for_long)
     }
 
     /// The three steps: the flag, the signal, and taking the processor.
@@ -370,7 +381,9 @@ impl Look {
         machine.end_slice(seen.slice);
         let cpu = cpu_time(machine);
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
-        let send = || preempt::send(machine, green, self.cluster.config.signal);
+        let signal = self.cluster.config.signal;
+        let has_moved = seen.moved_at == self.now;
+        let send = || preempt::send(machine, green, signal, has_moved, self.observer);
         if over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {
@@ -415,7 +428,8 @@ impl Look {
             }
             let cpu = cpu_time(machine);
             let busy = machine.seen_cpu.replace(cpu) != cpu;
-            if busy && preempt::send(machine, green, self.cluster.config.signal) {
+            let signal = self.cluster.config.signal;
+            if busy && preempt::send(machine, green, signal, busy, self.observer) {
                 self.event = true;
             }
         }

@@ -1,4 +1,4 @@
-//! Facts about kernel threads: who they are, what they have used, and whether they are blocked.
+//! Facts about kernel threads: who they are, and what they have used. Whether they are blocked: [`observer`](super::observer).
 
 use super::call;
 
@@ -14,53 +14,6 @@ pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
     const PER_THREAD: i32 = 4;
     const SCHEDULER: i32 = 2;
     (!id << 3) | PER_THREAD | SCHEDULER
-}
-
-/// Whether kernel thread `id` of this process is blocked in the kernel, rather than running or
-/// waiting for a CPU. A CPU clock that stands still cannot tell the two apart.
-pub(crate) fn is_blocked(id: i32) -> bool {
-    let mut path = [0u8; 48];
-    write_path(&mut path, id);
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-    // SAFETY: the path is NUL-terminated, the buffer is valid for its length, and the descriptor is
-    // ours.
-    unsafe {
-        let Ok(descriptor) = call(
-            libc::SYS_openat,
-            &[libc::AT_FDCWD as usize, path.as_ptr() as usize, flags],
-        ) else {
-            // It cannot be told: then no signal. Taking the processor is right in either case.
-            return true;
-        };
-        let mut text = [0u8; 16];
-        let read = call(
-            libc::SYS_read,
-            &[descriptor, text.as_mut_ptr() as usize, text.len()],
-        );
-        let _ = call(libc::SYS_close, &[descriptor]);
-        // "running", or the number of the system call, or -1 when blocked elsewhere (a page fault).
-        matches!(read, Ok(length) if length > 0 && text[0] != b'r')
-    }
-}
-
-/// Writes `/proc/self/task/<id>/syscall` and a NUL without allocating.
-fn write_path(path: &mut [u8; 48], id: i32) {
-    let mut digits = [0u8; 10];
-    let (mut rest, mut count) = (id.unsigned_abs(), 0);
-    while rest > 0 || count == 0 {
-        digits[count] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        count += 1;
-    }
-    let parts: [&[u8]; 3] = [b"/proc/self/task/", &digits[..count], b"/syscall\0"];
-    let mut at = 0;
-    for (i, part) in parts.iter().enumerate() {
-        path[at..at + part.len()].copy_from_slice(part);
-        if i == 1 {
-            path[at..at + part.len()].reverse();
-        }
-        at += part.len();
-    }
 }
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
@@ -89,49 +42,5 @@ pub(crate) fn barrier() {
     // SAFETY: has no memory effects beyond the documented ones.
     if unsafe { call(libc::SYS_membarrier, &[PRIVATE_EXPEDITED, 0, 0]) }.is_err() {
         super::die("membarrier failed after it was registered");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_path_is_spelled() {
-        let mut path = [0; 48];
-        super::write_path(&mut path, 1_204_560);
-        assert!(path.starts_with(b"/proc/self/task/1204560/syscall\0"));
-    }
-
-    #[test]
-    fn a_spinning_thread_is_not_blocked_and_a_reader_is() {
-        use std::io::Read;
-        use std::sync::atomic::{AtomicBool, Ordering};
-        use std::sync::mpsc;
-        static STOP: AtomicBool = AtomicBool::new(false);
-        let (send, receive) = mpsc::channel();
-        let spinner = std::thread::spawn(move || {
-            send.send(super::id()).unwrap();
-            while !STOP.load(Ordering::Relaxed) {
-                core::hint::spin_loop();
-            }
-        });
-        let id = receive.recv().unwrap();
-        // It may still be on its way out of `send`.
-        while super::is_blocked(id) {}
-        assert!((0..100).all(|_| !super::is_blocked(id)));
-        STOP.store(true, Ordering::Relaxed);
-        spinner.join().unwrap();
-
-        let (mut reader, writer) = std::io::pipe().unwrap();
-        let (send, receive) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            send.send(super::id()).unwrap();
-            reader.read(&mut [0]).unwrap()
-        });
-        let id = receive.recv().unwrap();
-        while !super::is_blocked(id) {
-            std::thread::yield_now();
-        }
-        drop(writer);
-        assert_eq!(thread.join().unwrap(), 0);
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod futex;
 pub(crate) mod kernel_thread;
 pub(crate) mod lock;
 pub(crate) mod mm;
+pub(crate) mod observer;
 mod patience;
 pub(crate) mod signal;
 pub(crate) mod table;

@@ -203,9 +203,19 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 
 /// Locks the thread to its kernel thread, and the kernel thread to it, until all locks are dropped.
 ///
-/// For what belongs to a kernel thread and cannot be moved: CPU affinity, namespaces,
-/// priority-inheriting mutexes, GUI toolkits. A switch to or from a locked thread costs a switch of
-/// kernel threads. On a kernel thread it does nothing.
+/// For what belongs to a kernel thread and cannot be moved: CPU affinity, namespaces, GUI toolkits. A
+/// switch to or from a locked thread costs a switch of kernel threads. On a kernel thread it does
+/// nothing.
+///
+/// What a thread has changed about its kernel thread is there for whoever runs on that next, once the
+/// thread has unlocked it. Who cannot undo it does not unlock: a thread that ends locked (which has
+/// [forgotten](core::mem::forget) the lock) takes its kernel thread with it.
+///
+/// Mutexes that inherit priorities (`PTHREAD_PRIO_INHERIT`) are not supported in green threads, locked
+/// ones included: the kernel finds a mutex's owner by the id that libc has for the thread, and a green
+/// thread keeps the one of its own under which it may have locked other mutexes.
+/// `pthread_mutexattr_setprotocol` says ENOTSUP there. One that was made elsewhere must not be locked by a
+/// green thread: who has to wait for it, or for a green thread to unlock it, waits for ever.
 ///
 /// ```
 /// greenthread::spawn(|| {

@@ -19,6 +19,7 @@ use super::bare;
 use super::end::End;
 use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
+use crate::arch::FloatControl;
 use crate::atomic::Ordering;
 use crate::current;
 use crate::green::{Green, Oddities, Room, records};
@@ -264,6 +265,7 @@ unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
         .priority
         .store(wishes.priority.get(), Ordering::Relaxed);
     inherit_mask(cluster, green);
+    inherit_floats(green);
     match current::enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
@@ -290,6 +292,14 @@ fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
             new.mask.set(mask);
             new.oddities.add(Oddities::MASK);
         }
+    }
+}
+
+/// A new thread computes with floating-point numbers as its creator does, as with std.
+fn inherit_floats(new: &'static Green) {
+    let floats = FloatControl::current();
+    if floats != FloatControl::DEFAULT {
+        new.oddities.keep_floats(floats);
     }
 }
 

@@ -80,7 +80,11 @@ impl Batch {
             match entered {
                 Err(libc::EINTR) => {}
                 Ok(taken) if is_late || taken != 0 => {}
-                _ if is_late => sys::die("a ring is gone: who closed its descriptor?"),
+                Err(libc::EBADF | libc::EOPNOTSUPP) if is_late => {
+                    sys::die("a ring is gone: who closed its descriptor?")
+                }
+                // Somebody forbids it now. What was taken completes without being asked for.
+                _ if is_late => sys::kernel_thread::give_way(),
                 _ => refused = queued,
             }
         }

@@ -21,6 +21,12 @@
 //! 4. Nothing wakes it but completions and the bell, which rings once a sleep at most: an idle
 //!    process does not wake.
 //! 5. All signals are blocked, but for libc's own.
+//! 6. Once the kernel refuses to be entered, because somebody forbids io_uring now (a seccomp filter),
+//!    the ring is never entered again. What it had taken goes on, and is completed as before: nothing
+//!    needs to be asked for, since the work left for the keeper is done whenever it leaves the kernel (so
+//!    not with `IORING_SETUP_DEFER_TASKRUN`). Everything else, now and later, fails with ENOSYS, and is
+//!    done by who asked for it. Only one thing is lost: what had been taken is not cancelled any more,
+//!    so that a time-out comes with the answer.
 //!
 //! The bell is an eventfd that nobody reads: each ring adds to it, and a multishot poll, armed
 //! once, notices.
@@ -37,6 +43,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::inbox::Inbox;
 use super::operation::Operation;
+use crate::atomic::{AtomicBool, Ordering};
 use crate::policy::fifo::Fifo;
 use crate::sched::{self, fork};
 use crate::sync::OnceLock;
@@ -55,6 +62,8 @@ const BELL: u64 = 0;
 pub(super) struct Keeper {
     inbox: Inbox<Operation>,
     bell: OwnedFd,
+    /// Whether the kernel refuses to be entered. Relaxed: who finds it out late is told.
+    is_refused: AtomicBool,
 }
 
 static KEEPER: OnceLock<Option<&'static Keeper>> = OnceLock::new();
@@ -69,7 +78,8 @@ pub(super) fn get() -> Option<&'static Keeper> {
     if fork::is_child() {
         return None;
     }
-    *KEEPER.get_or_init(|| Keeper::start(ENTRIES).ok())
+    let keeper = *KEEPER.get_or_init(|| Keeper::start(ENTRIES).ok());
+    keeper.filter(|keeper| !keeper.is_refused())
 }
 
 impl Keeper {
@@ -98,6 +108,10 @@ impl Keeper {
             .spawn(live)?;
         let answer = crate::blocking(|| told.recv());
         answer.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    }
+
+    fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     /// Hands an operation to the kernel, soon.
@@ -138,6 +152,8 @@ struct Service {
     ring: IoUring,
     keeper: &'static Keeper,
     bell_is_watched: bool,
+    /// The names of those that the kernel has not taken yet.
+    queued: Vec<u64>,
 }
 
 impl Service {
@@ -151,16 +167,8 @@ impl Service {
                 .setup_cqsize(entries * COMPLETIONS_PER_ENTRY)
                 .build(entries)
         };
-        // Completions are worked off when the keeper enters, not whenever they come (Linux 6.1).
-        let modern = || {
-            build(
-                IoUring::builder()
-                    .setup_single_issuer()
-                    .setup_defer_taskrun(),
-            )
-        };
-        let older = || build(IoUring::builder().setup_coop_taskrun());
-        let ring = modern().or_else(|_| older())?;
+        // Completions are worked off when the keeper leaves the kernel, and interrupt nothing.
+        let ring = build(IoUring::builder().setup_coop_taskrun())?;
         let mut known = Probe::new();
         ring.submitter().register_probe(&mut known)?;
         if !NEEDED.iter().all(|&code| known.is_supported(code)) {
@@ -173,16 +181,24 @@ impl Service {
                 descriptor => OwnedFd::from_raw_fd(descriptor),
             }
         };
-        let inbox = Inbox::new();
+        let keeper = Keeper {
+            inbox: Inbox::new(),
+            bell,
+            is_refused: AtomicBool::new(false),
+        };
         Ok(Service {
             ring,
-            keeper: Box::leak(Box::new(Keeper { inbox, bell })),
+            keeper: Box::leak(Box::new(keeper)),
             bell_is_watched: false,
+            queued: Vec::with_capacity(2 * ENTRIES as usize),
         })
     }
 
     /// Submits what there is, waits if that is all, and wakes whose operations are done.
     fn go_round(&mut self) {
+        if self.keeper.is_refused() {
+            return self.go_round_without_entering();
+        }
         self.fill();
         let sleeps = self.bell_is_watched && self.keeper.inbox.rest();
         self.enter(usize::from(sleeps));
@@ -209,22 +225,72 @@ impl Service {
     /// What the entry points to stays valid until its completion.
     unsafe fn push(&mut self, entry: squeue::Entry) {
         // SAFETY: the caller's promise.
-        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+        while !self.keeper.is_refused() && unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.enter(0);
             self.harvest();
         }
+        self.queued.push(entry.get_user_data());
     }
 
     /// Hands the submission queue to the kernel, and waits for so many completions.
     fn enter(&mut self, want: usize) {
-        let Err(error) = self.ring.submit_and_wait(want) else {
+        let entered = self.ring.submit_and_wait(want);
+        let taken = self.queued.len() - self.ring.submission().len();
+        self.queued.drain(..taken);
+        let Err(error) = entered else {
             return;
         };
         match error.raw_os_error() {
             // A signal of libc's; or too many completions wait to be harvested.
             Some(libc::EINTR | libc::EBUSY) => {}
             Some(libc::EAGAIN | libc::ENOMEM) => std::thread::sleep(NO_MEMORY),
-            _ => sys::die("gt-ring cannot enter its ring: who closed its descriptor?"),
+            Some(libc::EBADF | libc::EOPNOTSUPP) => {
+                sys::die("gt-ring cannot enter its ring: who closed its descriptor?")
+            }
+            // Whatever a filter says.
+            _ => self.keeper.is_refused.store(true, Ordering::Relaxed),
+        }
+    }
+
+    /// Wakes whose operations are done, or will not be; then waits for more.
+    fn go_round_without_entering(&mut self) {
+        self.harvest();
+        let mut ready = Fifo::new();
+        let left = self.keeper.inbox.take();
+        // SAFETY: it stays valid until it is completed, says `submit`.
+        let left = left.map(|operation| unsafe { (*operation).entry().get_user_data() });
+        for name in self
+            .queued
+            .drain(..)
+            .chain(left)
+            .filter(|&name| name != BELL)
+        {
+            // SAFETY: the kernel has not taken it, nor ever will.
+            unsafe { Operation::complete(name, -libc::ENOSYS, &mut ready) };
+        }
+        sched::io::pass_on(ready);
+        if self.keeper.inbox.rest() {
+            self.doze();
+            self.keeper.inbox.rouse();
+        }
+    }
+
+    /// Waits for a completion or the bell, without the ring's help.
+    fn doze(&self) {
+        let of = |fd: i32| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let bell = self.keeper.bell.as_raw_fd();
+        let mut both = [of(bell), of(self.ring.as_raw_fd())];
+        let mut rings = 0_u64;
+        // SAFETY: valid places; the bell does not block.
+        unsafe {
+            if libc::poll(both.as_mut_ptr(), 2, -1) < 0 {
+                std::thread::sleep(NO_MEMORY);
+            }
+            libc::read(bell, (&raw mut rings).cast(), size_of_val(&rings));
         }
     }
 

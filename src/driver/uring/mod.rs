@@ -11,7 +11,8 @@
 //!
 //! All of it works from green threads and kernel threads alike. A kernel that has no io_uring, or
 //! forbids it, is no error: [`available`] says so, and the caller makes system calls instead; so
-//! does a forked child, where there is no keeper.
+//! does a forked child, where there is no keeper. One that forbids it later is none either
+//! ([`is_refused`]).
 //!
 //! Rejected:
 //! - A ring for each processor or machine. Its owner may be blocked in anybody's system call.
@@ -32,12 +33,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use io_uring::{opcode, squeue, types};
 
+use super::epoll::Epoll;
 use super::source::{says_would_block, uninterrupted};
 use super::{Direction, Driver, Kind, Limit, Source, Transfer};
 
 /// Whether there is a ring. The first call starts the keeper.
 pub(crate) fn available() -> bool {
     keeper::get().is_some()
+}
+
+/// Whether an operation has failed because there is no ring, or none any more: then it was not done, and
+/// the caller makes the system call.
+pub(crate) fn is_refused(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOSYS)
 }
 
 /// Has the kernel do what `entry` says, and waits for it. When `limit` is over the operation is
@@ -71,7 +79,10 @@ impl Driver for Uring {
         // SAFETY: points to nothing.
         unsafe { perform(entry, limit) }.map(drop).or_else(|error| {
             source.check_open()?;
-            Err(error)
+            match is_refused(&error) {
+                true => Epoll.wait(source, direction, limit),
+                false => Err(error),
+            }
         })
     }
 
@@ -93,7 +104,11 @@ impl Driver for Uring {
         // SAFETY: what the entry points to is borrowed until this returns.
         unsafe { perform(transfer.entry(fd, flags), limit) }.or_else(|error| {
             source.check_open()?;
-            Err(error)
+            match is_refused(&error) {
+                // SAFETY: the caller's promise.
+                true => unsafe { Epoll.transfer(source, transfer, flags, limit) },
+                false => Err(error),
+            }
         })
     }
 

@@ -1,0 +1,275 @@
+//! What a kernel thread has beside its stack: how it computes with floating-point numbers is the green
+//! thread's own; what a locked thread has made of its kernel thread ends with the two; what cannot be
+//! had is refused.
+
+mod common;
+
+use common::*;
+use greenthread as thread;
+use greenthread::runtime::{Mode, Runtime};
+use std::arch::asm;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::time::Duration;
+
+/// MXCSR's control bits, and the x87 control word.
+type Floats = (u32, u16);
+
+const DEFAULT: Floats = (0x1f80, 0x37f);
+/// Up, down and towards zero; and what is tiny is zero, which the x87 cannot.
+const KINDS: [Floats; 4] = [
+    (0x5f80, 0xb7f),
+    (0x3f80, 0x77f),
+    (0x7f80, 0xf7f),
+    (0x9fc0, 0x37f),
+];
+
+fn floats() -> Floats {
+    let (mut sse, mut x87) = (0_u32, 0_u16);
+    // SAFETY: each writes one register to a place of its size.
+    unsafe {
+        asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut sse, in(reg) &raw mut x87);
+    }
+    (sse & 0xffc0, x87)
+}
+
+fn set_floats((sse, x87): Floats) {
+    // SAFETY: control words that mask every exception.
+    unsafe {
+        asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const sse, in(reg) &raw const x87);
+    }
+}
+
+/// What rounding and flushing do to a quotient and a tiny product.
+fn computed() -> (u64, u64) {
+    let (one, three) = (black_box(1.0_f64), black_box(3.0_f64));
+    let tiny = black_box(f64::MIN_POSITIVE) * black_box(0.3);
+    ((one / three).to_bits(), tiny.to_bits())
+}
+
+fn give_way(i: usize) {
+    match i % 5 {
+        0 => thread::sleep(Duration::from_micros(50)),
+        1 => thread::park_timeout(Duration::from_micros(50)),
+        2 => thread::blocking(|| std::thread::sleep(Duration::from_micros(50))),
+        3 => drop(thread::spawn(|| ()).join()),
+        _ => thread::yield_now(),
+    }
+}
+
+#[test]
+fn rounding_is_its_threads_own() {
+    let _w = watchdog("rounding_is_its_threads_own");
+    let body = |i: usize, kind: Option<Floats>| {
+        move || {
+            assert_eq!(floats(), DEFAULT, "a thread whose spawner has the default");
+            let own = kind.unwrap_or(DEFAULT);
+            set_floats(own);
+            let result = computed();
+            for n in 0..200 {
+                give_way(i + n);
+                assert_eq!(floats(), own, "after giving way ({})", (i + n) % 5);
+                assert_eq!(computed(), result);
+            }
+            result
+        } // and ends with it changed
+    };
+    let threads: Vec<_> = (0..16)
+        .map(|i| thread::spawn(body(i, KINDS.get(i % 8).copied())))
+        .collect();
+    let results: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+    let different: std::collections::HashSet<_> = results.iter().collect();
+    assert!(
+        different.len() >= 4,
+        "the kinds make no difference: {results:x?}"
+    );
+    for _ in 0..20 {
+        assert_eq!(
+            thread::spawn(floats).join().unwrap(),
+            DEFAULT,
+            "it outlived its thread"
+        );
+    }
+}
+
+#[test]
+fn rounding_is_inherited() {
+    let _w = watchdog("rounding_is_inherited");
+    let body = || {
+        for kind in KINDS {
+            set_floats(kind);
+            let child = thread::spawn(|| {
+                thread::yield_now();
+                (floats(), thread::spawn(floats).join().unwrap())
+            });
+            set_floats(DEFAULT);
+            assert_eq!(child.join().unwrap(), (kind, kind));
+            assert_eq!(thread::spawn(floats).join().unwrap(), DEFAULT);
+        }
+    };
+    std::thread::spawn(body).join().unwrap();
+    thread::spawn(body).join().unwrap();
+}
+
+/// Who starts a runtime has nothing to do with how its threads compute.
+#[test]
+fn a_runtime_inherits_no_rounding() {
+    let _w = watchdog("a_runtime_inherits_no_rounding");
+    let start = || {
+        set_floats(KINDS[3]);
+        Runtime::builder().processors(2).build().unwrap()
+    };
+    let runtime = std::thread::spawn(start).join().unwrap();
+    for _ in 0..10 {
+        assert_eq!(runtime.spawn(floats).join().unwrap(), DEFAULT);
+    }
+    runtime.shutdown();
+}
+
+#[test]
+fn rounding_survives_preemption() {
+    let _w = watchdog("rounding_survives_preemption");
+    let runtime = Runtime::builder()
+        .processors(1)
+        .time_slice(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let wrong = Arc::new(AtomicUsize::new(0));
+    let hog = |i: usize| {
+        let (stop, wrong) = (stop.clone(), wrong.clone());
+        move || {
+            let own = KINDS.get(i).copied().unwrap_or(DEFAULT);
+            set_floats(own);
+            let result = computed();
+            while !stop.load(Relaxed) {
+                if computed() != result || floats() != own {
+                    wrong.fetch_add(1, Relaxed);
+                }
+            }
+        }
+    };
+    let hogs: Vec<_> = (0..6).map(|i| runtime.spawn(hog(i))).collect();
+    let green = runtime.mode() == Mode::Green;
+    wait_until(|| runtime.metrics().preemptions >= 60 || !green);
+    stop.store(true, Relaxed);
+    hogs.into_iter().for_each(|hog| hog.join().unwrap());
+    assert_eq!(wrong.load(Relaxed), 0);
+    runtime.shutdown();
+}
+
+const NAME: &std::ffi::CStr = c"tainted";
+
+/// The calling kernel thread's name, and how many CPUs it may use.
+fn state() -> ([u8; 16], i32) {
+    let mut name = [0; 16];
+    // SAFETY: places of the sizes that the calls fill in.
+    unsafe {
+        libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr());
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&cpus), &mut cpus);
+        (name, libc::CPU_COUNT(&cpus))
+    }
+}
+
+/// Changes both, and makes the caller the only one in its UTS namespace, if it may.
+fn taint() {
+    // SAFETY: a valid name and a valid set of CPUs; the calls concern the calling kernel thread.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
+        let (mut all, mut one): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&all), &mut all);
+        let cpu = (0..libc::CPU_SETSIZE as usize).find(|&cpu| libc::CPU_ISSET(cpu, &all));
+        libc::CPU_SET(cpu.unwrap(), &mut one);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &one), 0);
+        libc::unshare(libc::CLONE_NEWUTS);
+    }
+}
+
+fn namespace() -> std::path::PathBuf {
+    std::fs::read_link("/proc/thread-self/ns/uts").unwrap()
+}
+
+#[test]
+fn a_thread_that_ends_locked_takes_its_kernel_thread_along() {
+    let _w = watchdog("a_thread_that_ends_locked_takes_its_kernel_thread_along");
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let (_, cpus) = state();
+    let (space, mut ended) = (namespace(), Vec::new());
+    for round in 0..30 {
+        let tainter = runtime.spawn(move || {
+            std::mem::forget(thread::lock_kernel_thread());
+            taint();
+            give_way(round);
+            assert!(state().0.starts_with(NAME.to_bytes()));
+            gettid()
+        });
+        ended.push(tainter.join().unwrap());
+        for i in 0..10 {
+            let body = move || {
+                give_way(i);
+                (state(), namespace())
+            };
+            let ((name, number), own_space) = runtime.spawn(body).join().unwrap();
+            assert!(!name.starts_with(NAME.to_bytes()), "a name was left behind");
+            assert_eq!(number, cpus, "an affinity was left behind");
+            assert_eq!(own_space, space, "a namespace was left behind");
+        }
+    }
+    let is_there = |id: &i32| {
+        let name = std::fs::read(format!("/proc/self/task/{id}/comm"));
+        name.is_ok_and(|name| name.starts_with(NAME.to_bytes()))
+    };
+    wait_until(|| !ended.iter().any(is_there));
+    runtime.shutdown();
+}
+
+/// All at once, while others are at work: everybody ends, and somebody is left to work.
+#[test]
+fn many_end_locked() {
+    let _w = watchdog("many_end_locked");
+    let runtime = Runtime::builder().processors(2).build().unwrap();
+    let threads: Vec<_> = (0..200)
+        .map(|i| {
+            runtime.spawn(move || {
+                if i % 2 == 0 {
+                    std::mem::forget(thread::lock_kernel_thread());
+                }
+                give_way(i);
+                i
+            })
+        })
+        .collect();
+    let sum: usize = threads.into_iter().map(|t| t.join().unwrap()).sum();
+    assert_eq!(sum, 199 * 200 / 2);
+    assert_eq!(runtime.spawn(|| 1).join().unwrap(), 1);
+    runtime.shutdown();
+}
+
+#[test]
+fn inheriting_priorities_is_refused() {
+    let _w = watchdog("inheriting_priorities_is_refused");
+    let ask = |protocol| {
+        // SAFETY: attributes that are initialised first and destroyed last.
+        unsafe {
+            let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
+            libc::pthread_mutexattr_init(&mut attributes);
+            let answer = libc::pthread_mutexattr_setprotocol(&mut attributes, protocol);
+            libc::pthread_mutexattr_destroy(&mut attributes);
+            answer
+        }
+    };
+    assert_eq!(ask(libc::PTHREAD_PRIO_INHERIT), 0);
+    let expected = if green() { libc::ENOTSUP } else { 0 };
+    for locked in [false, true] {
+        let in_green_thread = thread::spawn(move || {
+            let _lock = locked.then(thread::lock_kernel_thread);
+            (
+                ask(libc::PTHREAD_PRIO_INHERIT),
+                ask(libc::PTHREAD_PRIO_NONE),
+            )
+        });
+        assert_eq!(in_green_thread.join().unwrap(), (expected, 0));
+    }
+}

@@ -1,0 +1,261 @@
+//! Programs that have little: no descriptors left, another user's `/proc` or none, signals blocked.
+//! Threads that compute are preempted there as anywhere, and what the runtime uses has a bound.
+
+mod common;
+
+use common::*;
+use greenthread::runtime::{Mode, Runtime};
+use std::fs::File;
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// Threads that compute until told to stop.
+struct Hogs {
+    stop: Arc<AtomicBool>,
+    handles: Vec<greenthread::JoinHandle<()>>,
+}
+
+impl Hogs {
+    /// Returns once each has run.
+    fn start(runtime: &Runtime, number: usize) -> Hogs {
+        let stop = Arc::new(AtomicBool::new(false));
+        let started = Arc::new(AtomicUsize::new(0));
+        let hog = |_| {
+            let (stop, started) = (stop.clone(), started.clone());
+            runtime.spawn(move || {
+                started.fetch_add(1, Relaxed);
+                while !stop.load(Relaxed) {
+                    black_box(&stop);
+                }
+            })
+        };
+        let handles = (0..number).map(hog).collect();
+        while started.load(Relaxed) < number {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Hogs { stop, handles }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Relaxed);
+        self.handles.into_iter().for_each(|hog| hog.join().unwrap());
+    }
+}
+
+/// Uses up the process's descriptors, of which there are few.
+fn take_all_descriptors() -> Vec<File> {
+    set_limit(libc::RLIMIT_NOFILE, 64);
+    let open = || File::open("/dev/null").ok();
+    std::iter::from_fn(open).collect()
+}
+
+/// Becomes a user to whom this process's files in /proc do not belong. False: it may not.
+fn become_nobody() -> bool {
+    const NOBODY: libc::uid_t = 65_534;
+    // SAFETY: plain calls; the process has a few threads of std's, which libc takes along.
+    unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) == 0 }
+}
+
+/// Makes /proc an empty directory, for this process. False: it may not.
+fn lose_proc() -> bool {
+    // SAFETY: valid paths. The main thread shares its working directory with the others, so each gets
+    // its own namespace: the threads that are made from now on are this one's children.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                null_mut(),
+                c"/".as_ptr(),
+                null_mut(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                null_mut(),
+            ) == 0
+            && libc::umount2(c"/proc".as_ptr(), libc::MNT_DETACH) == 0
+    }
+}
+
+/// CPU time that the process has used.
+fn cpu_time() -> Duration {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the call fills in the place, which is read then.
+    let time = unsafe {
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, time.as_mut_ptr());
+        time.assume_init()
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Thirty-two threads that compute share two kernel threads, though the kernel cannot be asked, or not
+/// as usual, whether one is blocked.
+fn hogs_share_processors(name: &'static str) {
+    const HOGS: usize = 32;
+    const PREEMPTIONS: u64 = 20;
+    let _w = watchdog(name);
+    let Some(case) = child_case(name) else {
+        let out = child(name, name);
+        assert_code(&out, 0);
+        return eprintln!("{}", line_with(&out, &[name, ":"]));
+    };
+    let may = match case.as_str() {
+        "hogs_share_processors_of_another_user" => become_nobody(),
+        "hogs_share_processors_without_proc" => lose_proc(),
+        _ => true,
+    };
+    if !may {
+        return eprintln!("{case}: skipped, it takes root");
+    }
+    let runtime = Runtime::builder().processors(2).build().unwrap();
+    if runtime.mode() == Mode::Kernel {
+        return eprintln!("{case}: kernel-thread mode");
+    }
+    let taken = match case.as_str() {
+        "hogs_share_processors_without_descriptors" => take_all_descriptors(),
+        _ => Vec::new(),
+    };
+    let hogs = Hogs::start(&runtime, HOGS);
+    let (before, begun, used) = (runtime.metrics(), Instant::now(), cpu_time());
+    let counts = || {
+        let now = runtime.metrics();
+        let preemptions = now.preemptions - before.preemptions;
+        (preemptions, now.hand_offs - before.hand_offs)
+    };
+    while counts().0 < PREEMPTIONS && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (preemptions, hand_offs) = counts();
+    // What the system gave to others, while it left a kernel thread unrun for so long that its processor
+    // was taken.
+    let lost = (2 * begun.elapsed()).saturating_sub(cpu_time() - used);
+    let allowed = 2 + lost.as_millis() as u64 / 20;
+    drop(taken);
+    eprintln!(
+        "{case}: {preemptions} preemptions, {hand_offs} hand-offs, of which {allowed} are excused"
+    );
+    assert!(preemptions >= PREEMPTIONS, "nothing is preempted");
+    assert!(
+        hand_offs <= allowed,
+        "a thread that computes counts as blocked"
+    );
+    hogs.end();
+    runtime.shutdown();
+}
+
+#[test]
+fn hogs_share_processors_without_descriptors() {
+    hogs_share_processors("hogs_share_processors_without_descriptors");
+}
+
+#[test]
+fn hogs_share_processors_of_another_user() {
+    hogs_share_processors("hogs_share_processors_of_another_user");
+}
+
+#[test]
+fn hogs_share_processors_without_proc() {
+    hogs_share_processors("hogs_share_processors_without_proc");
+}
+
+/// The control.
+#[test]
+fn hogs_share_processors_as_usual() {
+    hogs_share_processors("hogs_share_processors_as_usual");
+}
+
+/// A thread that waits in the kernel gives its processor away, though nothing tells that it waits.
+#[test]
+fn blocked_threads_hand_off_without_proc() {
+    const NAME: &str = "blocked_threads_hand_off_without_proc";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, ""), 0);
+    }
+    if !lose_proc() {
+        return eprintln!("skipped, it takes root");
+    }
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    let waits = runtime.spawn(move || receive.recv().unwrap());
+    // On the one processor that the other one keeps until it is taken.
+    runtime.spawn(move || send.send(7).unwrap()).join().unwrap();
+    assert_eq!(waits.join().unwrap(), 7);
+    runtime.shutdown();
+}
+
+/// The calling thread's mask becomes all signals, or what it was.
+fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
+    let mut old = MaybeUninit::uninit();
+    // SAFETY: both are valid sets.
+    unsafe {
+        assert_eq!(
+            libc::pthread_sigmask(libc::SIG_SETMASK, mask, old.as_mut_ptr()),
+            0
+        );
+        old.assume_init()
+    }
+}
+
+fn all_signals() -> libc::sigset_t {
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: the set is filled in before it is read.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        all.assume_init()
+    }
+}
+
+/// Fetches the real-time signals that wait for the calling kernel thread, and says how many.
+fn fetch_signals() -> usize {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: a set that is initialised first, and no time to wait.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in libc::SIGRTMIN()..=libc::SIGRTMAX() {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        let now: libc::timespec = std::mem::zeroed();
+        (0..1_000_000)
+            .take_while(|_| libc::sigtimedwait(set.as_ptr(), null_mut(), &now) > 0)
+            .count()
+    }
+}
+
+/// A thread that computes with all signals blocked has one signal waiting for it, however long it
+/// computes; and if it fetches that itself, its kernel thread is preempted as before.
+#[test]
+fn one_signal_waits_at_most() {
+    let _w = watchdog("one_signal_waits_at_most");
+    let runtime = Runtime::builder().processors(2).build().unwrap();
+    let hogs = Hogs::start(&runtime, 2);
+    let blocker = || {
+        runtime.spawn(|| {
+            let mask = set_mask(&all_signals());
+            let end = Instant::now() + Duration::from_millis(700);
+            while Instant::now() < end {
+                black_box(());
+            }
+            let waiting = fetch_signals();
+            set_mask(&mask);
+            waiting
+        })
+    };
+    let blockers: Vec<_> = (0..4).map(|_| blocker()).collect();
+    let waiting: Vec<usize> = blockers.into_iter().map(|b| b.join().unwrap()).collect();
+    println!("signals that waited: {waiting:?}");
+    assert!(waiting.iter().all(|&n| n <= 1), "{waiting:?}");
+    assert!(waiting.iter().any(|&n| n == 1) || !green(), "none was sent");
+    hogs.end();
+
+    let hogs = Hogs::start(&runtime, 16);
+    let before = runtime.metrics();
+    std::thread::sleep(Duration::from_millis(500));
+    let after = runtime.metrics();
+    hogs.end();
+    let preemptions = after.preemptions - before.preemptions;
+    let hand_offs = after.hand_offs - before.hand_offs;
+    println!("afterwards: {preemptions} preemptions, {hand_offs} hand-offs");
+    assert!(preemptions > hand_offs || !green());
+    runtime.shutdown();
+}
