@@ -54,7 +54,7 @@ macro_rules! socket_type {
             /// # Errors
             /// Those of `getsockopt(2)`.
             pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-                self.std().take_error()
+                self.0.take_error()
             }
 
             /// Whether calls fail with [`WouldBlock`](io::ErrorKind::WouldBlock) instead of

@@ -93,7 +93,7 @@ impl Driver for Uring {
         // SAFETY: what the entry points to is borrowed until this returns.
         unsafe { perform(transfer.entry(fd, flags), limit) }.or_else(|error| {
             source.check_open()?;
-            Err(error)
+            Err(source.why(error))
         })
     }
 
