@@ -132,6 +132,18 @@ macro_rules! socket_type {
             }
         }
 
+        impl From<socket2::Socket> for $Type {
+            fn from(socket: socket2::Socket) -> $Type {
+                OwnedFd::from(socket).into()
+            }
+        }
+
+        impl From<$Type> for socket2::Socket {
+            fn from(socket: $Type) -> socket2::Socket {
+                OwnedFd::from(socket).into()
+            }
+        }
+
         impl From<$Std> for $Type {
             fn from(socket: $Std) -> $Type {
                 OwnedFd::from(socket).into()

@@ -1,3 +1,7 @@
 //! What Linux has, as in [`std::os::linux`].
 
 pub mod net;
+
+#[allow(deprecated)]
+#[doc(no_inline)]
+pub use std::os::linux::{fs, raw};
