@@ -64,22 +64,22 @@ pub mod sync;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
 #[allow(unsafe_code, reason = "closures and results that cross stacks")]
-mod thread;
+pub mod thread;
 pub mod time;
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
 mod wait;
 
-pub use std::thread::{AccessError, LocalKey};
-
 pub use crate::future::block_on;
+#[doc(inline)]
 pub use crate::thread::{
-    Builder, JoinHandle, KernelThreadLock, Result, Scope, ScopedJoinHandle, Thread, ThreadId,
-    available_parallelism, blocking, current, lock_kernel_thread, panicking, park, park_timeout,
-    park_until, scope, sleep, sleep_until, spawn, yield_now,
+    AccessError, Builder, JoinHandle, KernelThreadLock, LocalKey, Result, Scope, ScopedJoinHandle,
+    Thread, ThreadId, available_parallelism, blocking, current, lock_kernel_thread, panicking,
+    park, park_timeout, park_until, scope, sleep, sleep_until, spawn, yield_now,
 };
 #[allow(deprecated)]
+#[doc(inline)]
 pub use crate::thread::{park_timeout_ms, sleep_ms};
 
 /// For tests: whether the code that asks runs with preemption off, where it must not allocate.

@@ -407,6 +407,9 @@ fn traits() {
     has::<IntoIter<u8>>();
     fn crosses<T: Send + Sync>() {}
     crosses::<Select<'_>>();
+    fn unwinds<T: UnwindSafe + RefUnwindSafe>() {}
+    unwinds::<crossbeam_channel::SelectedOperation<'_>>();
+    unwinds::<greenthread::channel::SelectedOperation<'_>>();
     const NEVER: Receiver<u8> = never();
     let (s, r) = unbounded::<u8>();
     assert_eq!(

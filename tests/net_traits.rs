@@ -12,17 +12,34 @@ trait Plain: Send + Sync + Unpin + UnwindSafe + RefUnwindSafe + Debug {}
 impl<T: Send + Sync + Unpin + UnwindSafe + RefUnwindSafe + Debug> Plain for T {}
 
 trait Handle<Std>:
-    Plain + AsFd + AsRawFd + FromRawFd + IntoRawFd + From<OwnedFd> + From<Std> + 'static
+    Plain
+    + AsFd
+    + AsRawFd
+    + FromRawFd
+    + IntoRawFd
+    + From<OwnedFd>
+    + From<Std>
+    + From<socket2::Socket>
+    + 'static
 {
 }
 impl<T, Std> Handle<Std> for T where
-    T: Plain + AsFd + AsRawFd + FromRawFd + IntoRawFd + From<OwnedFd> + From<Std> + 'static
+    T: Plain
+        + AsFd
+        + AsRawFd
+        + FromRawFd
+        + IntoRawFd
+        + From<OwnedFd>
+        + From<Std>
+        + From<socket2::Socket>
+        + 'static
 {
 }
 
 fn handle<T: Handle<Std>, Std: Handle<Std> + From<T>>()
 where
     OwnedFd: From<T>,
+    socket2::Socket: From<T> + From<Std>,
 {
 }
 

@@ -6,6 +6,7 @@
 mod common;
 
 use common::*;
+use greenthread::os::unix::process::CommandExt;
 use greenthread::process::{Command, Stdio};
 use greenthread::runtime::Builder;
 use std::ffi::OsStr;

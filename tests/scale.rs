@@ -20,6 +20,8 @@ const GUARD: usize = 64 << 10;
 /// 8.8 KiB: what a parked thread may take of resident memory, handles and all.
 const PER_THREAD: usize = 8 * 1024 + 819;
 const MAPPINGS: usize = 200;
+/// What it may take of page tables: a page of entries is for 2 MiB, and so are the stacks.
+const TABLES_PER_THREAD: usize = PAGE + PAGE / 8;
 
 /// Parked threads, each of which has left the address of a local variable.
 struct Crowd {
@@ -84,6 +86,16 @@ fn resident_bytes() -> usize {
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * PAGE
 }
 
+/// Bytes of page tables, of the level that has an entry a page.
+fn table_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:"));
+    let number = line
+        .and_then(|line| line.split_whitespace().next())
+        .unwrap();
+    number.parse::<usize>().unwrap() << 10
+}
+
 fn mappings() -> usize {
     std::fs::read_to_string("/proc/self/maps")
         .unwrap()
@@ -131,13 +143,15 @@ fn a_million_parked_threads() {
     // The first threads pay for what the runtime sets up once.
     assert_eq!(Crowd::park(&runtime, 100, &dog).wake(&dog), 100);
 
-    let before = resident_bytes();
+    let (before, tables_before) = (resident_bytes(), table_bytes());
     let crowd = Crowd::park(&runtime, n, &dog);
     let (each, maps) = (resident_bytes().saturating_sub(before) / n, mappings());
-    eprintln!("{n} threads parked: {each} bytes each, {maps} mappings");
+    let tables = table_bytes().saturating_sub(tables_before) / n;
+    eprintln!("{n} threads parked: {each} bytes each, {tables} of page tables, {maps} mappings");
     dog.progress();
     if green {
         assert!(each <= PER_THREAD, "{each} bytes a thread");
+        assert!(tables <= TABLES_PER_THREAD, "{tables} bytes of page tables");
         assert!(maps < MAPPINGS || !guards_are_free(), "{maps} mappings");
         let (mut probe, mut rng) = (Probe::new(), Rng::from_env());
         let sample = [0, 1, n - 1]

@@ -2,8 +2,7 @@
 //!
 //! The idea: whatever `std::thread` promises on the calls we mirror, a test here asks of green
 //! threads, from a kernel thread and from a green one (`both`), in both modes. Where we differ on
-//! purpose it says so: a stack size below 16 KiB, or one no machine can give, is an `InvalidInput`
-//! error.
+//! purpose it says so: a stack size that no machine can give is an `InvalidInput` error.
 //!
 //! Waiting is in `park.rs`, scopes in `scope.rs`.
 
@@ -203,17 +202,9 @@ fn stack_sizes_out_of_range_are_errors_and_lose_nothing() {
     let _w = watchdog("stack_sizes_out_of_range_are_errors_and_lose_nothing");
     both(|| {
         let drops = Arc::new(AtomicUsize::new(0));
-        for (i, size) in [
-            0,
-            1,
-            4096,
-            16383,
-            usize::MAX / 2,
-            usize::MAX - 1,
-            usize::MAX,
-        ]
-        .into_iter()
-        .enumerate()
+        for (i, size) in [(64 << 30) + 1, usize::MAX / 2, usize::MAX - 1, usize::MAX]
+            .into_iter()
+            .enumerate()
         {
             let capture = Counted(drops.clone());
             let result = Builder::new().stack_size(size).spawn(move || drop(capture));
@@ -227,7 +218,7 @@ fn stack_sizes_out_of_range_are_errors_and_lose_nothing() {
                 "the closure of a failed spawn is dropped"
             );
         }
-        for size in [16384, 16385, 100_000, 1 << 20] {
+        for size in [0, 1, 4096, 16384, 16385, 100_000, 1 << 20] {
             assert_eq!(
                 Builder::new()
                     .stack_size(size)

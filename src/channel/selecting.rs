@@ -39,6 +39,7 @@
 use core::cell::Cell;
 use core::ptr;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 use super::handle::Handle;
@@ -363,6 +364,10 @@ pub struct SelectedOperation<'a> {
     right: Option<Right>,
     index: usize,
 }
+
+// A panic comes between none of its steps, and channels keep their promises after one.
+impl UnwindSafe for SelectedOperation<'_> {}
+impl RefUnwindSafe for SelectedOperation<'_> {}
 
 impl SelectedOperation<'_> {
     /// The index that [`Select::send`](super::Select::send) or

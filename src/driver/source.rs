@@ -11,6 +11,8 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+use socket2::SockRef;
+
 use super::record::Record;
 use super::{Direction, Driver, Limit, Transfer, epoll};
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -213,6 +215,7 @@ impl Source {
     ) -> io::Result<T> {
         let mut is_last = limit == Limit::DontWait;
         let mut must_try = is_last;
+        let mut waited = false;
         loop {
             self.check_open()?;
             let readiness = self.record().map(|record| record.side(direction));
@@ -226,7 +229,10 @@ impl Source {
                     side.answered(answer.as_ref().is_ok_and(&emptied));
                 }
                 if !would_block || is_last {
-                    return answer;
+                    return answer.map_err(|error| match waited {
+                        true => self.why(error),
+                        false => error,
+                    });
                 }
             }
             match driver.wait(self, direction, limit) {
@@ -235,7 +241,20 @@ impl Source {
                 answer => answer?,
             }
             must_try = true;
+            waited = true;
         }
+    }
+
+    /// The `error` of a call after a wait, as the kernel tells a thread that waits in it: of a Unix
+    /// stream that the peer has reset, that one hears why the pipe is broken, and takes the answer
+    /// with it. Whoever calls later hears only that it is.
+    pub(super) fn why(&self, error: io::Error) -> io::Error {
+        if error.kind() != ErrorKind::BrokenPipe {
+            return error;
+        }
+        // Fails for what is no socket.
+        let why = SockRef::from(self).take_error().unwrap_or(None);
+        why.unwrap_or(error)
     }
 
     /// Ends every wait for this descriptor, now and later, with an error; it is closed when the

@@ -1,55 +1,72 @@
 //! A listening socket.
 //!
-//! `accept4(2)` has no flag for one call that does not block. So a listener's open file description
-//! is non-blocking, whatever the user asked for, which [`Socket`] only notes; it is set as asked
-//! when the descriptor is given away. Clones share the description: once one of them was given
-//! away, a call of another may block its kernel thread, as std's would.
+//! `accept4(2)` has no flag for one call that does not block, and the descriptor's own mode belongs
+//! to all who share the open file description: a child process that inherited it, or a duplicate.
+//! So the mode is the user's alone, and a thread asks whether there is a connection (`poll(2)`)
+//! before it takes one.
+//!
+//! # Invariants
+//! 1. Between the question and the call no other thread takes a connection through this listener or
+//!    its clones: `accepting` is held. So the call does not block.
+//! 2. Another process, or who has a duplicate, may be faster. Then the call blocks its kernel thread
+//!    until the next connection comes, as std's would, and is announced. `close` ends it: it shuts
+//!    the description down.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, PoisonError};
 
-use socket2::{SockAddr, SockAddrStorage, SockRef};
+use socket2::{SockAddr, SockAddrStorage};
 
 use super::socket::{AsStd, Socket};
+use crate::driver::source::{answer, uninterrupted};
+use crate::sync::Mutex;
 
 #[derive(Debug)]
-pub(crate) struct Listener(Socket);
+pub(crate) struct Listener {
+    socket: Socket,
+    accepting: Arc<Mutex<()>>,
+}
 
 impl Listener {
     pub(crate) fn adopt(fd: OwnedFd) -> Listener {
-        let listener = Listener(Socket::adopt(fd));
-        // It fails for what is no open descriptor, and then so will the calls.
-        let _ = SockRef::from(&listener).set_nonblocking(true);
-        listener
+        Listener {
+            socket: Socket::adopt(fd),
+            accepting: Arc::default(),
+        }
     }
 
     pub(crate) fn into_fd(self) -> OwnedFd {
-        // As above.
-        let _ = SockRef::from(&self).set_nonblocking(self.0.is_nonblocking());
-        self.0.into_fd()
+        self.socket.into_fd()
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<Listener> {
-        self.0.try_clone().map(Listener)
+        Ok(Listener {
+            socket: self.socket.try_clone()?,
+            accepting: self.accepting.clone(),
+        })
     }
 
     pub(crate) fn as_std<T: FromRawFd>(&self) -> AsStd<'_, T> {
-        self.0.as_std()
+        self.socket.as_std()
     }
 
     pub(crate) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.0.note_nonblocking(nonblocking);
-        Ok(())
+        self.socket.set_nonblocking(nonblocking)
+    }
+
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.take_error()
     }
 
     pub(crate) fn close(&self) {
-        self.0.close();
+        self.socket.close();
     }
 
     /// The next item of the connections: none once the listener is closed, instead of an error
     /// without end.
     pub(crate) fn unless_ended<T>(&self, answer: io::Result<T>) -> Option<io::Result<T>> {
-        (answer.is_ok() || !self.0.is_closed()).then_some(answer)
+        (answer.is_ok() || !self.socket.is_closed()).then_some(answer)
     }
 
     /// The next connection, and the peer's address.
@@ -65,17 +82,41 @@ impl Listener {
         };
         // SAFETY: the kernel writes an address and the length that it has.
         let accept = || unsafe { SockAddr::try_init(accept) };
-        let (fd, address) = self.0.read_with(accept)?;
+        let (fd, address) = self.socket.read_with(|| {
+            if self.socket.is_nonblocking() {
+                return accept();
+            }
+            let _no_other = self
+                .accepting
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            match self.has_connection() {
+                true => crate::blocking(accept),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        })?;
         let socket = match address.as_socket() {
             Some(_) => Socket::fresh_tcp_stream(fd),
             None => Socket::fresh(fd),
         };
         Ok((socket, address))
     }
+
+    /// Whether a call of accept has something to say: a connection, or an error.
+    fn has_connection(&self) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.as_fd().as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one valid record.
+        let question = || answer(unsafe { libc::poll(&mut poll, 1, 0) } as isize);
+        !matches!(uninterrupted(question), Ok(0))
+    }
 }
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }

@@ -54,7 +54,7 @@ macro_rules! socket_type {
             /// # Errors
             /// Those of `getsockopt(2)`.
             pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-                self.std().take_error()
+                self.0.take_error()
             }
 
             /// Whether calls fail with [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
@@ -129,6 +129,18 @@ macro_rules! socket_type {
         impl From<$Type> for OwnedFd {
             fn from(socket: $Type) -> OwnedFd {
                 socket.0.into_fd()
+            }
+        }
+
+        impl From<socket2::Socket> for $Type {
+            fn from(socket: socket2::Socket) -> $Type {
+                OwnedFd::from(socket).into()
+            }
+        }
+
+        impl From<$Type> for socket2::Socket {
+            fn from(socket: $Type) -> socket2::Socket {
+                OwnedFd::from(socket).into()
             }
         }
 

@@ -17,8 +17,9 @@
 //! 1. What [`Settings`] says has also been set on the description, so that a descriptor which is
 //!    turned into std's or into a plain one behaves the same. What was set behind our back, through
 //!    `AsFd`, is seen by whoever adopts the descriptor ([`Socket::adopt`]), not by us.
-//! 2. A description is blocking unless the user said otherwise: our calls say `MSG_DONTWAIT`. That
-//!    of a [`Listener`](super::listener::Listener) is the exception.
+//! 2. A description is blocking unless the user said otherwise, for others may share it: our calls
+//!    say `MSG_DONTWAIT`, or ask first ([`Listener`](super::listener::Listener)). While it connects
+//!    it is not blocking, and nobody else's yet.
 //! 3. Closing concerns all handles. `closed` is set first: a call that ended because the
 //!    description was shut down finds it set, and the error says what happened. Then each handle's
 //!    source ends its waits, for a shutdown ends none at a datagram socket. `handles` has them all,
@@ -32,14 +33,14 @@
 //! handle made meanwhile finds `closed` set, under the lock of `handles`, or is closed with the
 //! rest.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::{Shutdown, SocketAddr};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net as unix;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ struct Settings {
     /// Reading was shut down.
     ended: AtomicBool,
     closed: AtomicBool,
+    /// The number of an error that the next call is to return, or 0.
+    late: AtomicI32,
     handles: Mutex<Vec<Weak<Source>>>,
 }
 
@@ -69,12 +72,24 @@ impl Settings {
             nonblocking: AtomicBool::new(nonblocking),
             ended: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            late: AtomicI32::new(0),
             handles: Mutex::new(Vec::new()),
         }
     }
 
     fn handles(&self) -> MutexGuard<'_, Vec<Weak<Source>>> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails with the error that the last call left, if it left one.
+    fn take_late(&self) -> io::Result<()> {
+        if self.late.load(Relaxed) == 0 {
+            return Ok(());
+        }
+        match self.late.swap(0, Relaxed) {
+            0 => Ok(()), // another call has it
+            number => Err(io::Error::from_raw_os_error(number)),
+        }
     }
 
     /// How long a call that starts now may wait.
@@ -203,17 +218,20 @@ impl Socket {
 
     pub(crate) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         SockRef::from(self).set_nonblocking(nonblocking)?;
-        self.note_nonblocking(nonblocking);
-        Ok(())
-    }
-
-    /// The mode that the user asked for, without setting it on the descriptor.
-    pub(crate) fn note_nonblocking(&self, nonblocking: bool) {
         self.settings.nonblocking.store(nonblocking, Relaxed);
+        Ok(())
     }
 
     pub(crate) fn is_nonblocking(&self) -> bool {
         self.settings.nonblocking.load(Relaxed)
+    }
+
+    /// The error that is pending, which is then gone.
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        match self.settings.take_late() {
+            Ok(()) => self.as_std::<unix::UnixStream>().take_error(),
+            Err(late) => Ok(Some(late)),
+        }
     }
 
     /// Ends all calls through all handles, now and later.
@@ -276,14 +294,25 @@ impl Socket {
         let limit = self.settings.limit(&self.settings.read_timeout);
         // SAFETY: the same bytes; the kernel writes no uninitialised ones.
         let buffer = unsafe { &mut *(buffer as *mut [u8] as *mut [MaybeUninit<u8>]) };
-        self.unless_closed(|| self.source.recv(buffer, flags, limit))
+        let count = self.unless_closed(|| self.source.recv(buffer, flags, limit))?;
+        self.unless_late(count)
     }
 
     pub(crate) fn recv_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut message = message(buffers.as_mut_ptr().cast(), buffers.len());
         let limit = self.settings.limit(&self.settings.read_timeout);
         // SAFETY: it points to the buffers, which are borrowed for the call.
-        self.unless_closed(|| unsafe { self.source.recv_message(&mut message, 0, limit) })
+        let count =
+            self.unless_closed(|| unsafe { self.source.recv_message(&mut message, 0, limit) })?;
+        self.unless_late(count)
+    }
+
+    /// What a read found, unless it is the end, and a call has left an error.
+    fn unless_late(&self, count: usize) -> io::Result<usize> {
+        if count == 0 {
+            self.settings.take_late()?;
+        }
+        Ok(count)
     }
 
     /// Reads a datagram, with `flags` of `recvmsg(2)`; also says from whom it is.
@@ -313,28 +342,69 @@ impl Socket {
         self.unless_closed(|| self.source.send(buffer, 0, limit))
     }
 
-    /// Writes to a stream. As `send(2)` on a blocking stream does, it takes all unless there is an
-    /// error or the time is up; what was taken until then is said first, the error by the next
-    /// call.
+    /// Writes to a stream, as a call of [`Socket::send_all`] does.
     pub(crate) fn send_stream(&self, buffer: &[u8]) -> io::Result<usize> {
+        self.send_all(buffer.len(), |sent, limit| {
+            self.source.send(&buffer[sent..], 0, limit)
+        })
+    }
+
+    /// The same of the bytes in `buffers`, as many as the kernel takes at once.
+    pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let buffers = &buffers[..buffers.len().min(libc::UIO_MAXIOV as usize)];
+        let length = buffers.iter().map(|buffer| buffer.len()).sum();
+        self.send_all(length, |sent, limit| {
+            let mut copy = Vec::new();
+            let mut left = buffers;
+            if sent > 0 {
+                copy.extend_from_slice(buffers);
+                let mut rest = &mut copy[..];
+                IoSlice::advance_slices(&mut rest, sent);
+                left = rest;
+            }
+            let message = message(left.as_ptr().cast_mut().cast(), left.len());
+            // SAFETY: it points to the buffers, which are borrowed for the call and only read.
+            unsafe { self.source.send_message(&message, 0, limit) }
+        })
+    }
+
+    /// Writes `length` bytes to a stream, by calls of `send`, which are told how many are sent. As
+    /// `send(2)` on a blocking stream does, it takes all unless there is an error or the time is up;
+    /// what was taken until then is said first, the error by the next call.
+    fn send_all(
+        &self,
+        length: usize,
+        send: impl Fn(usize, Limit) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.settings.take_late()?;
         let limit = self.settings.limit(&self.settings.write_timeout);
         let mut sent = 0;
         loop {
-            match self.unless_closed(|| self.source.send(&buffer[sent..], 0, limit)) {
+            match self.unless_closed(|| send(sent, limit)) {
                 Ok(count) => sent += count,
-                Err(_) if sent > 0 => return Ok(sent),
+                Err(error) if sent > 0 => {
+                    self.say_later(error);
+                    return Ok(sent);
+                }
                 Err(error) => return Err(error),
             }
-            if sent == buffer.len() || limit == Limit::DontWait {
+            if sent == length || limit == Limit::DontWait {
                 return Ok(sent);
             }
         }
     }
 
-    pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let message = message(buffers.as_ptr().cast_mut().cast(), buffers.len());
-        // SAFETY: it points to the buffers, which are borrowed for the call and only read.
-        unsafe { self.send_message(&message) }
+    /// The kernel has told the error and forgotten it, but for those that stay. (Of a Unix stream it
+    /// tells a blocked writer nothing more than how much was sent.)
+    fn say_later(&self, error: io::Error) {
+        let stays = [ErrorKind::WouldBlock, ErrorKind::BrokenPipe].contains(&error.kind());
+        let is_unix = || SockRef::from(self).domain().ok() == Some(Domain::UNIX);
+        if let Some(number) = error.raw_os_error()
+            && !stays
+            && !is_unix()
+        {
+            self.settings.late.store(number, Relaxed);
+        }
     }
 
     /// Sends a datagram to that address.

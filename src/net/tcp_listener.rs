@@ -6,9 +6,14 @@ use std::iter::FusedIterator;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
+use socket2::SockRef;
+
 use super::listener::Listener;
 use super::macros::{options, socket_type};
 use super::{TcpStream, internet_address};
+
+/// A backlog that the kernel cuts down to its limit.
+const AS_MANY_AS_ALLOWED: i32 = i32::MAX;
 
 /// A TCP socket that listens for connections: [`std::net::TcpListener`], which blocks only the
 /// calling thread.
@@ -37,6 +42,9 @@ pub struct TcpListener(Listener);
 impl TcpListener {
     /// Listens at the first of the addresses that can be had. Port 0 lets the system choose one.
     ///
+    /// As many connections may wait to be accepted as the system allows (`net.core.somaxconn`, 4096
+    /// as a rule); with std's listener it is 128.
+    ///
     /// ```
     /// use greenthread::net::TcpListener;
     ///
@@ -49,7 +57,9 @@ impl TcpListener {
     /// That of the last address, or of the resolution;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
-        crate::blocking(|| std::net::TcpListener::bind(addr)).map(TcpListener::from)
+        let listener = crate::blocking(|| std::net::TcpListener::bind(addr))?;
+        SockRef::from(&listener).listen(AS_MANY_AS_ALLOWED)?;
+        Ok(listener.into())
     }
 
     /// Waits for the next connection; also says from where it comes.

@@ -2,3 +2,6 @@
 
 pub mod linux;
 pub mod unix;
+
+#[doc(no_inline)]
+pub use std::os::{fd, raw};

@@ -1,7 +1,6 @@
 //! How a process is started.
 
 use std::ffi::OsStr;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::{fmt, io, process};
 
@@ -10,7 +9,7 @@ use crate::blocking;
 
 /// How a process is started, as [`std::process::Command`].
 ///
-/// The methods of std's `CommandExt` are methods here: std keeps that trait to itself.
+/// More methods, as with std's, by [`os::unix::process::CommandExt`](crate::os::unix::process::CommandExt).
 ///
 /// # Examples
 ///
@@ -80,14 +79,6 @@ impl Command {
         fn env_clear(&mut self);
         /// The directory in which the new process starts.
         fn current_dir<P: AsRef<Path>>(&mut self, directory: P);
-        /// The user that the new process becomes.
-        fn uid(&mut self, id: u32);
-        /// The group that the new process becomes.
-        fn gid(&mut self, id: u32);
-        /// What the program is told that it is called.
-        fn arg0<S: AsRef<OsStr>>(&mut self, name: S);
-        /// The process group that the new process joins; 0: one of its own.
-        fn process_group(&mut self, group: i32);
     }
 
     stream! {
@@ -120,21 +111,6 @@ impl Command {
         V: AsRef<OsStr>,
     {
         self.std.envs(variables);
-        self
-    }
-
-    /// Has the new process call `f` before it becomes the program. If that fails, so does starting
-    /// it.
-    ///
-    /// # Safety
-    /// As [`std::os::unix::process::CommandExt::pre_exec`]: `f` runs in a forked child, where next
-    /// to nothing is safe. It must not use this crate.
-    pub unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Command
-    where
-        F: FnMut() -> io::Result<()> + Send + Sync + 'static,
-    {
-        // SAFETY: the caller's promise.
-        unsafe { self.std.pre_exec(f) };
         self
     }
 
@@ -181,11 +157,6 @@ impl Command {
         self.spawn()?.wait()
     }
 
-    /// Becomes the program: this process, with all its threads, is gone. Returns only if that fails.
-    pub fn exec(&mut self) -> io::Error {
-        self.std.exec()
-    }
-
     /// The program.
     #[must_use]
     pub fn get_program(&self) -> &OsStr {
@@ -206,6 +177,13 @@ impl Command {
     #[must_use]
     pub fn get_current_dir(&self) -> Option<&Path> {
         self.std.get_current_dir()
+    }
+}
+
+impl Command {
+    /// std's, for what only Unix has.
+    pub(crate) fn std_mut(&mut self) -> &mut process::Command {
+        &mut self.std
     }
 }
 

@@ -9,9 +9,9 @@ use super::{Backend, Driver, KernelBackend, Mode, Runtime, prepare};
 use crate::policy::Policy;
 use crate::sched::machine;
 use crate::sched::{Cluster, Config, Ideas, fork, interpose, preempt, resize};
+use crate::stack;
 use crate::thread::builder::check_stack_size;
 
-const DEFAULT_STACK_SIZE: usize = 1 << 20;
 const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
 const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
 const LONGEST_TIME_SLICE: Duration = Duration::from_secs(3600);
@@ -63,8 +63,10 @@ impl Builder {
         self
     }
 
-    /// The stack size of threads that do not ask for another, in bytes: 16 KiB to 64 GiB. Default:
-    /// 1 MiB, of which memory is used only as far as the stack is.
+    /// The stack size of threads that do not ask for another, in bytes: at most 64 GiB; less than 16
+    /// KiB is taken for 16 KiB. Default: as std's, 2 MiB or what the environment's `RUST_MIN_STACK`
+    /// says. Memory is used only as far as the stack is; a thread that has run takes 4 KiB of page
+    /// tables too if stacks have 2 MiB or more, and less with smaller ones.
     pub fn stack_size(mut self, size: usize) -> Builder {
         self.stack_size = Some(size);
         self
@@ -177,9 +179,11 @@ impl Builder {
             None => config::stack_size()?,
         };
         // A slot's usable bytes are a power of two: so is the size that the caches of stacks go by.
-        let stack_size = asked_stack
-            .unwrap_or(DEFAULT_STACK_SIZE)
-            .next_power_of_two();
+        let stack_size = match asked_stack {
+            Some(size) => size,
+            None => config::std_stack_size()?,
+        };
+        let stack_size = stack_size.next_power_of_two().max(stack::MIN_SIZE);
         let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
         if !(SHORTEST_TIME_SLICE..=LONGEST_TIME_SLICE).contains(&time_slice) {
             return Err(invalid(format!(

@@ -6,7 +6,7 @@ use std::io;
 use super::{Driver, Mode, choice};
 use crate::sched::resize::MAX as MAX_PROCESSORS;
 use crate::sys::signal;
-use crate::thread::builder::check_stack_size;
+use crate::thread::builder::{check_stack_size, default_stack_size};
 
 /// The value of `variable`, read by `read`; an error names both and what is `accepted`.
 fn read<T>(
@@ -39,12 +39,20 @@ pub(super) fn processors() -> io::Result<Option<usize>> {
 }
 
 pub(super) fn stack_size() -> io::Result<Option<usize>> {
-    let accepted = "a number of bytes from 16384 (16 KiB) to 68719476736 (64 GiB)";
+    let accepted = "a number of bytes up to 68719476736 (64 GiB)";
     read("GREENTHREAD_STACK_SIZE", accepted, |text| {
         text.parse()
             .ok()
             .filter(|&size| check_stack_size(size).is_ok())
     })
+}
+
+/// The size of who has asked for none.
+pub(super) fn std_stack_size() -> io::Result<usize> {
+    let size = default_stack_size();
+    check_stack_size(size)
+        .map(|()| size)
+        .map_err(|error| invalid(format!("RUST_MIN_STACK asks for {error}")))
 }
 
 pub(super) fn mode() -> io::Result<Option<Mode>> {

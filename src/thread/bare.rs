@@ -15,8 +15,8 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 
-/// std's default.
-const STACK_SIZE: usize = 2 << 20;
+use super::builder::default_stack_size;
+
 /// For what libc puts onto a thread's stack: guard, control block and thread-locals.
 const EXTRA: usize = 64 << 10;
 const PAGE: usize = 4096;
@@ -25,6 +25,15 @@ const PAGE: usize = 4096;
 pub(super) struct Handle(libc::pthread_t);
 
 impl Handle {
+    pub(super) fn pthread(&self) -> libc::pthread_t {
+        self.0
+    }
+
+    /// The thread is the caller's to join or to detach.
+    pub(super) fn into_pthread(self) -> libc::pthread_t {
+        core::mem::ManuallyDrop::new(self).0
+    }
+
     /// Waits until the thread is over.
     pub(super) fn join(self) {
         let thread = self.0;
@@ -54,7 +63,9 @@ pub(super) unsafe fn spawn<F: FnOnce() + Send>(
         unsafe { Box::from_raw(main.cast::<F>())() };
         core::ptr::null_mut()
     }
-    let size = stack_size.unwrap_or(STACK_SIZE).saturating_add(EXTRA);
+    let size = stack_size
+        .unwrap_or_else(default_stack_size)
+        .saturating_add(EXTRA);
     let main = Box::into_raw(Box::new(main));
     let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: the attributes are initialised first and destroyed last; `start` gets what it

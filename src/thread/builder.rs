@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::OnceLock;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,8 @@ impl Builder {
     }
 
     /// Names the thread: in panic messages, in reports of an overflowed stack, and for
-    /// [`Thread::name`].
+    /// [`Thread::name`]. [`std::thread::current`] knows no name of a green thread: who asks it, a
+    /// logger perhaps, is told `None`.
     ///
     /// # Panics
     /// `spawn` panics if the name contains a NUL byte.
@@ -47,8 +49,8 @@ impl Builder {
         self
     }
 
-    /// Sets the stack's size in bytes, from 16 KiB to 64 GiB; it is rounded up to a power of two.
-    /// The default is the runtime's
+    /// Sets the stack's size in bytes, at most 64 GiB; it is rounded up to a power of two, and to 16
+    /// KiB at least. The default is the runtime's
     /// ([`runtime::Builder::stack_size`](crate::runtime::Builder::stack_size)). Memory is used only
     /// as far as the stack is.
     pub fn stack_size(mut self, size: usize) -> Builder {
@@ -82,6 +84,35 @@ impl Builder {
         T: Send + 'static,
     {
         self.spawn_on(Runtime::backend_here()?, f)
+    }
+
+    /// [`Builder::spawn`] of a thread that may borrow: nobody sees to it that it has ended in time.
+    ///
+    /// # Safety
+    /// What `f` and its result borrow outlives the thread: it is joined, or what is borrowed is
+    /// `'static`.
+    ///
+    /// # Errors
+    /// As [`Builder::spawn`].
+    ///
+    /// # Panics
+    /// As [`Builder::spawn`].
+    ///
+    /// ```
+    /// let word = String::from("borrowed");
+    /// // SAFETY: the thread is joined while `word` is there.
+    /// let thread = unsafe { greenthread::Builder::new().spawn_unchecked(|| word.len()) }?;
+    /// assert_eq!(thread.join().unwrap(), 8);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let wishes = self.checked()?;
+        // SAFETY: the caller's promise.
+        unsafe { spawn::spawn(Runtime::backend_here()?, wishes, None, f) }.map(JoinHandle)
     }
 
     pub(crate) fn spawn_on<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
@@ -134,17 +165,32 @@ impl Builder {
     }
 }
 
-/// Whether a stack of `size` bytes can be asked for; if not, the error names what can.
+/// Whether a stack of `size` bytes can be asked for, which is rounded up to the least that there is;
+/// if not, the error names what can.
 pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
-    if (stack::MIN_SIZE..=stack::MAX_SIZE).contains(&size) {
+    let max = stack::MAX_SIZE;
+    if size <= max {
         return Ok(());
     }
-    let (min, max) = (stack::MIN_SIZE, stack::MAX_SIZE);
-    let message = format!("a stack of {size} bytes: accepted are {min} (16 KiB) to {max} (64 GiB)");
+    let message = format!("a stack of {size} bytes: accepted are {max} (64 GiB) at most");
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
+/// The stack size where nobody has asked for one: std's, with std's variable. As std reads it: once,
+/// and what is no number counts for nothing.
+pub(crate) fn default_stack_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        let asked = std::env::var("RUST_MIN_STACK").ok();
+        asked.and_then(|size| size.parse().ok()).unwrap_or(2 << 20)
+    })
+}
+
 /// Starts a thread, as [`std::thread::spawn`], but a green one.
+///
+/// One thing does not go along: `cargo test` captures what a test prints, also by way of std's
+/// threads. What a green thread prints is not captured, for std lets nobody else hand the capture on.
+/// To keep it, let the test's own thread print.
 ///
 /// ```
 /// use greenthread as thread;
@@ -236,6 +282,16 @@ impl<T> JoinHandle<T> {
     /// For the future: takes back the waker of a `poll_end`.
     pub(crate) fn forget_waker(&self) {
         self.0.forget_waker();
+    }
+
+    /// What libc calls the thread: see [`os::unix::thread`](crate::os::unix::thread).
+    pub(crate) fn pthread(&self) -> libc::pthread_t {
+        self.0.pthread()
+    }
+
+    /// The same, and no longer ours to wait for.
+    pub(crate) fn into_pthread(self) -> libc::pthread_t {
+        self.0.into_pthread()
     }
 
     /// Whether the thread's closure has returned; it may still be running thread-local destructors.

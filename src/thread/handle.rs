@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::end::End;
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::current as me;
 use crate::wait::Waiter;
 
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     /// 0 until somebody asks: most threads are never asked.
     id: AtomicU64,
     name: Option<Box<str>>,
+    /// A green thread's control block, which libc takes for a `pthread_t`; 0 until it runs.
+    pub(super) pthread: AtomicUsize,
     /// The token of `park` and `unpark`.
     token: Waiter,
     pub(super) end: End,
@@ -38,6 +40,7 @@ impl Shared {
         Arc::new(Shared {
             id: AtomicU64::new(0),
             name,
+            pthread: AtomicUsize::new(0),
             token: Waiter::new(),
             end: End::new(),
         })

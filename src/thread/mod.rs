@@ -1,8 +1,26 @@
-//! The thread API: std's names and semantics, for green threads. Every function works on kernel
-//! threads too.
+//! Threads, with [`std::thread`]'s names and semantics. Every function works on kernel threads too.
 //!
-//! A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
-//! `spawn`.
+//! Replace `std::thread` by `greenthread::thread` in the imports and nothing else. The crate's root
+//! has the same names.
+//!
+//! ```
+//! use greenthread::{sync::Mutex, thread}; // instead of std
+//!
+//! let total = Mutex::new(0);
+//! thread::scope(|s| {
+//!     for i in 0..10 {
+//!         let total = &total;
+//!         s.spawn(move || *total.lock().unwrap() += i);
+//!     }
+//! });
+//! assert_eq!(total.into_inner().unwrap(), 45);
+//! ```
+//!
+//! Beyond std: [`park_until`], [`sleep_until`], [`blocking`], [`lock_kernel_thread`], and joining
+//! [with a time limit](JoinHandle::join_timeout) or in async code.
+
+// A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
+// `spawn`.
 
 mod bare;
 pub(crate) mod builder;
@@ -16,6 +34,8 @@ use core::marker::PhantomData;
 use std::io;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
+
+pub use std::thread::{AccessError, LocalKey};
 
 pub use self::builder::{Builder, JoinHandle, spawn};
 pub use self::handle::{Thread, ThreadId, current};

@@ -5,12 +5,20 @@
 //! the same message with the green thread's name, and leaves everything else to std's. A program's
 //! own hook is left alone.
 //!
+//! std tells nobody else how it prints a backtrace in short form, nor is there a way for others to
+//! name a thread to std. (A thread that std starts gets its name, and the capture of what `cargo test`
+//! prints. To have std start ours, we would take `pthread_create`'s place in the whole program, which
+//! allocators and sanitizers do already, and two definitions do not link.)
+//!
 //! Whether the hook is std's: taking it twice gives first the one that was set, then certainly
 //! std's; the two are the same if both are of size zero with the same table of methods.
 
-use std::backtrace::{Backtrace, BacktraceStatus};
+use std::backtrace::Backtrace;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::panic::{self, PanicHookInfo};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
 
@@ -51,15 +59,60 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
         .location()
         .map_or_else(String::new, |place| format!(" at {place}"));
     let payload = text_of(info.payload());
-    let backtrace = Backtrace::capture();
-    let trace = match backtrace.status() {
-        BacktraceStatus::Captured => format!("stack backtrace:\n{backtrace}"),
-        _ => {
+    let text = format!("\nthread '{name}' panicked{place}:\n{payload}\n{}", trace());
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// What std's hook prints below the message, as `RUST_BACKTRACE` asks for it.
+fn trace() -> String {
+    static HAS_HINTED: AtomicBool = AtomicBool::new(false);
+    static ASKED: OnceLock<Option<OsString>> = OnceLock::new();
+    let asked = ASKED.get_or_init(|| std::env::var_os("RUST_BACKTRACE"));
+    match asked.as_deref().and_then(OsStr::to_str) {
+        None | Some("0") if HAS_HINTED.swap(true, Relaxed) => String::new(),
+        None | Some("0") => {
             "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n".into()
         }
-    };
-    let text = format!("\nthread '{name}' panicked{place}:\n{payload}\n{trace}");
-    let _ = std::io::stderr().write_all(text.as_bytes());
+        Some("full") => format!("stack backtrace:\n{:#}", Backtrace::force_capture()),
+        Some(_) => format!(
+            "stack backtrace:\n{}note: Some details are omitted, run with `RUST_BACKTRACE=full` \
+             for a verbose backtrace.\n",
+            short(&Backtrace::force_capture().to_string())
+        ),
+    }
+}
+
+/// Of a backtrace in the form that std's type has, what std's hook prints: the frames between the two
+/// that std knows by name, numbered anew. All, if the names are not to be had.
+fn short(trace: &str) -> String {
+    let mut shown = String::new();
+    let mut number = 0;
+    let mut shows = !trace.contains("__rust_end_short_backtrace");
+    for line in trace.lines() {
+        if line.trim_start().starts_with("at ") {
+            // Where the frame above is; there is none above the first.
+            if number > 0 {
+                shown.extend([line, "\n"]);
+            }
+        } else if line.contains("__rust_begin_short_backtrace") && shows {
+            break;
+        } else if line.contains("__rust_end_short_backtrace") {
+            shows = true;
+        } else if shows {
+            // Inlined frames have no number.
+            let name =
+                line.split_once(": ")
+                    .map_or(line.trim_start(), |(before, name)| {
+                        match before.trim_start().parse::<usize>() {
+                            Ok(_) => name,
+                            Err(_) => line.trim_start(),
+                        }
+                    });
+            shown += &format!("{number:4}: {name}\n");
+            number += 1;
+        }
+    }
+    shown
 }
 
 /// What a panic said.

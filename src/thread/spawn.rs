@@ -11,9 +11,11 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use std::io;
+use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use super::bare;
 use super::end::End;
@@ -97,6 +99,29 @@ impl<T> Joiner<T> {
             !handle::is_current(self.thread.shared()),
             "failed to join thread: it would wait for itself"
         );
+    }
+
+    /// What libc calls the thread. A green thread has that from its first run on: it is waited for.
+    pub(super) fn pthread(&self) -> libc::pthread_t {
+        match &self.kernel {
+            Some(Kernel::Std(kernel)) => kernel.as_pthread_t(),
+            Some(Kernel::Bare(kernel)) => kernel.pthread(),
+            None => loop {
+                // Acquire: partner: Release in `body`.
+                match self.thread.shared().pthread.load(Ordering::Acquire) {
+                    0 => super::sleep(Duration::from_micros(50)),
+                    pthread => return pthread as libc::pthread_t,
+                }
+            },
+        }
+    }
+
+    pub(super) fn into_pthread(self) -> libc::pthread_t {
+        match self.kernel {
+            Some(Kernel::Std(kernel)) => kernel.into_pthread_t(),
+            Some(Kernel::Bare(kernel)) => kernel.into_pthread(),
+            None => self.pthread(),
+        }
     }
 
     pub(super) fn join(self) -> Result<T> {
@@ -227,13 +252,26 @@ impl<F: FnOnce() -> T, T> Work<F, T> {
     /// Runs the closure and leaves its result, or its panic, in the packet.
     fn run(self) {
         let packet = self.into_packet();
-        // Taken where it is called: a large closure lies on a small stack once.
-        // SAFETY: it is there still, and nobody else reaches it.
-        let call = || unsafe { (*packet.work.get()).assume_init_read() }();
+        // SAFETY: the closure is there still, and nobody else reaches it.
+        let call = || unsafe { __rust_begin_short_backtrace(packet.work.get().cast::<F>()) };
         let result = catch_unwind(AssertUnwindSafe(call));
         // SAFETY: nobody reads it before this thread has given up the packet.
         unsafe { *packet.result.get() = Some(result) };
     }
+}
+
+/// Takes `f` and calls it: taken where it is called, a large closure lies on a small stack once. A
+/// backtrace in std's short form ends here; std knows the frame by its name.
+///
+/// # Safety
+/// As `f.read()`.
+#[inline(never)]
+unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
+    // SAFETY: the caller's promise.
+    let result = unsafe { f.read() }();
+    // No tail call, which would leave no frame.
+    core::hint::black_box(());
+    result
 }
 
 impl<F, T> Drop for Work<F, T> {
@@ -340,6 +378,14 @@ unsafe fn body<F: FnOnce() -> T, T>(green: &'static Green, work: *const ()) {
     if green.took_last.get() {
         // If there is no memory, the next thread that needs it waits for some.
         let _ = start::stock_up(green.cluster());
+    }
+    // SAFETY: the thread owns one count of it; libc's function only reads the thread pointer.
+    // Release: partner: Acquire in `Joiner::pthread`, whose caller may read the control block.
+    unsafe {
+        let shared = &*green.shared.load(Ordering::Relaxed);
+        shared
+            .pthread
+            .store(libc::pthread_self() as usize, Ordering::Release);
     }
     // SAFETY: the caller's promise.
     unsafe { Work::<F, T>::from_raw(work) }.run();

@@ -107,7 +107,7 @@ impl Driver for Uring {
             match is_refused(&error) {
                 // SAFETY: the caller's promise.
                 true => unsafe { Epoll.transfer(source, transfer, flags, limit) },
-                false => Err(error),
+                false => Err(source.why(error)),
             }
         })
     }

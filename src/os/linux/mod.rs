@@ -2,3 +2,7 @@
 
 pub mod fs;
 pub mod net;
+
+#[allow(deprecated)]
+#[doc(no_inline)]
+pub use std::os::linux::{fs, raw};
