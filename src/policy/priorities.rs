@@ -30,7 +30,7 @@
 //! 3. Nobody holds two workers' locks, but for the writer, who is alone.
 
 use super::fifo::Fifo;
-use super::readers::Readers;
+use super::readers::{Readers, entry_of};
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::arch;
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -179,7 +179,7 @@ impl Priorities {
     /// Nobody waits.
     pub fn new() -> Priorities {
         Priorities {
-            workers: Readers::new(Box::new([])),
+            workers: Readers::new(Box::new([Worker::new(0)])),
             turn: AtomicUsize::new(0),
         }
     }
@@ -206,14 +206,13 @@ impl core::fmt::Debug for Priorities {
 
 impl Policy for Priorities {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
-        let green = thread.into_green();
         let over = how == Readied::Preempted;
         self.workers.read(seat, |workers| {
-            let own = seat.map(|seat| &workers[seat.index()]);
+            let own = seat.map(|seat| entry_of(seat, workers));
             match own {
                 // Alone it may as well stay.
-                Some(own) if !over || own.len() == 0 => own.push(green),
-                _ => self.shorter(workers).push(green),
+                Some(own) if !over || own.len() == 0 => own.push(thread.into_green()),
+                _ => self.shorter(workers).push(thread.into_green()),
             }
         });
         // Who gives way takes one away in exchange: there is no more for others than before.
@@ -222,7 +221,7 @@ impl Policy for Priorities {
 
     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
         let found = self.workers.read(Some(seat), |workers| {
-            let own = &workers[seat.index()];
+            let own = entry_of(seat, workers);
             if own.len() == 0 {
                 return None;
             }
@@ -253,6 +252,7 @@ impl Policy for Priorities {
     }
 
     fn resize(&self, processors: usize) {
+        super::check(processors);
         self.workers.resize(processors, Worker::new, |old, new| {
             let (mut from, mut to) = (old.queues.lock(), new.queues.lock());
             for (from, to) in from.levels.iter_mut().zip(&mut to.levels) {

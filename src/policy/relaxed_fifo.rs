@@ -33,12 +33,12 @@ use core::cell::Cell;
 
 use super::fifo::Fifo;
 use super::readers::Readers;
+use super::seats::Seats;
 use super::{Next, Policy, Readied, Ready, Seat};
 use crate::arch;
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::green::Green;
 use crate::sys::lock::{Guard, Lock};
-use crate::sys::table::Table;
 
 /// Lanes for each processor (the proposal's prototype has as many).
 const LANES: usize = 4;
@@ -65,7 +65,7 @@ const EMPTY: u64 = u64::MAX;
 /// ```
 pub struct RelaxedFifo {
     lanes: Readers<Lanes>,
-    dice: Table<Dice>,
+    dice: Seats<Dice>,
     /// The same for those without a seat.
     shared_dice: AtomicU64,
 }
@@ -88,7 +88,6 @@ struct Lane {
 struct Bits(AtomicU64);
 
 /// Random numbers for the holder of a seat.
-#[repr(align(128))]
 struct Dice(Cell<u64>);
 
 // SAFETY: used by the holder of the seat only, and seats change hands with a Release and an Acquire
@@ -251,8 +250,8 @@ impl RelaxedFifo {
     /// An empty one.
     pub fn new() -> RelaxedFifo {
         RelaxedFifo {
-            lanes: Readers::new(Lanes::new(0)),
-            dice: Table::new(),
+            lanes: Readers::new(Lanes::new(1)),
+            dice: Seats::new(),
             shared_dice: AtomicU64::new(0),
         }
     }
@@ -272,9 +271,10 @@ impl core::fmt::Debug for RelaxedFifo {
 
 impl Policy for RelaxedFifo {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        let dice = seat.map(|seat| self.dice.of(seat));
         let green = thread.into_green();
-        self.lanes.read(seat, |lanes| match seat {
-            Some(seat) => lanes.push(green, || self.dice.get(seat.index()).roll()),
+        self.lanes.read(seat, |lanes| match dice {
+            Some(dice) => lanes.push(green, || dice.roll()),
             None => lanes.push(green, || {
                 let n = self.shared_dice.fetch_add(STEP, Ordering::Relaxed);
                 mix(n.wrapping_add(STEP))
@@ -285,7 +285,7 @@ impl Policy for RelaxedFifo {
     }
 
     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
-        let dice = self.dice.get(seat.index());
+        let dice = self.dice.of(seat);
         let green = self
             .lanes
             .read(Some(seat), |lanes| lanes.pop(|| dice.roll()))?;
@@ -293,6 +293,7 @@ impl Policy for RelaxedFifo {
     }
 
     fn resize(&self, processors: usize) {
+        super::check(processors);
         let dice = |index| Dice(Cell::new(mix(index as u64)));
         self.dice.grow_to(processors, dice);
         let count = if processors == 1 {
@@ -329,7 +330,8 @@ mod tests {
         let policy = RelaxedFifo::new();
         policy.resize(processors);
         for index in 0..processors {
-            policy.dice.get(index).0.set(mix(seed + index as u64));
+            let dice = policy.dice.find(index).unwrap();
+            dice.0.set(mix(seed + index as u64));
         }
         policy
     }
