@@ -220,7 +220,8 @@ fn a_policy_of_ours_serves_one_runtime() {
                 "least loaded",
                 "priorities",
             ] {
-                aborts(TEST, case, "a policy that serves another runtime");
+                // Of a seat, or of a thread, whichever is noticed first.
+                aborts(TEST, case, "another runtime");
             }
             // It has nothing that is a seat's: only the threads must not be mixed up.
             aborts(TEST, "global queue", "a thread of another runtime");

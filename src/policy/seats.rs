@@ -87,3 +87,75 @@ impl<T> Seats<T> {
         self.0.iter().map(|entry| &entry.value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::policy::stand_ins::seats_of;
+    use crate::policy::{LeastLoaded, Policy, Priorities, RelaxedFifo, Victims, WorkStealing};
+
+    /// What the panic of `call` says.
+    fn panic_of(call: impl FnOnce()) -> String {
+        let payload = catch_unwind(AssertUnwindSafe(call)).expect_err("no panic");
+        *payload.downcast::<String>().unwrap()
+    }
+
+    fn serves_one(policy: impl Policy) {
+        policy.resize(2);
+        let (own, others) = (seats_of(1, 3), seats_of(2, 3));
+        let asked = |seat: &Seat| _ = policy.next(seat, false);
+        // Whoever comes first.
+        asked(&own[0]);
+        asked(&others[1]);
+        asked(&own[0]);
+        for (stranger, processor) in [(&others[0], 0), (&own[1], 1)] {
+            let victims = || Victims::new(processor, 2, 0, true);
+            for said in [
+                panic_of(|| asked(stranger)),
+                panic_of(|| _ = policy.steal(stranger, victims())),
+            ] {
+                let seat = format!("the seat of processor {processor} ");
+                let fits = said.starts_with(&seat) && said.contains("serves another runtime");
+                assert!(fits, "{said}");
+            }
+        }
+        let said = panic_of(|| asked(&own[2]));
+        assert!(said.contains("knows of 2 processors"), "{said}");
+        asked(&others[1]);
+        policy.resize(3);
+        asked(&own[2]);
+    }
+
+    #[test]
+    fn an_entry_is_of_the_runtime_that_came_first() {
+        serves_one(WorkStealing::new());
+        serves_one(LeastLoaded::new());
+        serves_one(Priorities::new());
+        // It steals from nobody.
+        let policy = RelaxedFifo::new();
+        policy.resize(1);
+        assert!(policy.next(&seats_of(1, 1)[0], false).is_none());
+        let said = panic_of(|| _ = policy.next(&seats_of(2, 1)[0], false));
+        assert!(said.contains("serves another runtime"), "{said}");
+    }
+
+    #[test]
+    fn two_who_come_first_at_once_are_not_both_let_in() {
+        for _ in 0..1000 {
+            let entries = Seats::new();
+            entries.grow_to(1, |_| ());
+            let came = |runtime| {
+                let comes = || _ = entries.of(&seats_of(runtime, 1)[0]);
+                catch_unwind(AssertUnwindSafe(comes)).is_ok()
+            };
+            let came = std::thread::scope(|scope| {
+                let came = &came;
+                let threads = [1, 2].map(|runtime| scope.spawn(move || came(runtime)));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert_eq!(came.into_iter().filter(|&came| came).count(), 1);
+        }
+    }
+}
