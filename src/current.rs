@@ -96,6 +96,20 @@ pub(crate) fn preemption_off() -> PreemptionOff {
     PreemptionOff(green, PhantomData)
 }
 
+/// The same for a guard that users get: safe code can forget any number of them, and the count must
+/// not begin anew. (`Arc` aborts at as many references.)
+#[inline]
+pub(crate) fn preemption_off_by_user() -> PreemptionOff {
+    let off = preemption_off();
+    let count = off.0.map_or(0, |green| green.off.load(Ordering::Relaxed));
+    if count > MOST_GUARDS {
+        crate::sys::die("a thread has forgotten 2^31 guards of policies' locks");
+    }
+    off
+}
+
+const MOST_GUARDS: u32 = 1 << 31;
+
 impl Drop for PreemptionOff {
     #[inline]
     fn drop(&mut self) {
@@ -229,10 +243,12 @@ pub(crate) fn allow_preemption(green: &'static Green) {
     on(green);
 }
 
-/// Switches preemption off for the last time; the thread then leaves its stack for good.
+/// Switches preemption off for the last time; the thread then leaves its stack for good. What it has
+/// forgotten (`policy::Guard`) does not concern the next thread that has its record.
 #[inline]
 pub(crate) fn forbid_preemption(green: &'static Green) {
-    off(green);
+    green.off.store(1, Ordering::Relaxed);
+    entry_fence();
 }
 
 /// The preemption trampoline's destination: leaves the stack in the middle of user code.

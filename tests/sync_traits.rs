@@ -6,30 +6,15 @@
 
 #[path = "support/checking_allocator.rs"]
 mod checking_allocator;
+#[macro_use]
+#[path = "support/implements.rs"]
+mod implements;
 
 use greenthread::sync as green;
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::rc::Rc;
 use std::sync as std_sync;
-
-macro_rules! implements {
-    ($type:ty, $trait:ident) => {{
-        #[allow(dead_code)]
-        struct Asked<T: ?Sized>(PhantomData<T>);
-        #[allow(dead_code)]
-        trait Otherwise {
-            const YES: bool = false;
-        }
-        impl<T: ?Sized> Otherwise for Asked<T> {}
-        #[allow(dead_code)]
-        impl<T: ?Sized + $trait> Asked<T> {
-            const YES: bool = true;
-        }
-        Asked::<$type>::YES
-    }};
-}
 
 /// Send but not Sync; neither; Sync but not Send; both.
 type Contents = (

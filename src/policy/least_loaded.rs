@@ -24,7 +24,7 @@
 
 use core::ops::Range;
 
-use super::readers::Readers;
+use super::readers::{Readers, entry_of};
 use super::shared_queue::SharedQueue;
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -98,7 +98,7 @@ impl LeastLoaded {
         LeastLoaded {
             batch: BATCH,
             round: AtomicUsize::new(0),
-            workers: Readers::new(Box::new([])),
+            workers: Readers::new(Box::new([Worker::default()])),
         }
     }
 
@@ -138,17 +138,16 @@ impl core::fmt::Debug for LeastLoaded {
 
 impl Policy for LeastLoaded {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
-        let green = thread.into_green();
         self.workers.read(seat, |workers| {
-            let own = seat.map(|seat| &workers[seat.index()]);
+            let own = seat.map(|seat| entry_of(seat, workers));
             let own = own.filter(|own| match how {
                 Readied::Yielded | Readied::Arrived => true,
                 Readied::Preempted => own.queue.is_empty(),
                 Readied::Spawned | Readied::Woken => false,
             });
             match own.or_else(|| self.least_loaded(workers)) {
-                Some(worker) => worker.queue.push(green, how),
-                None => crate::sys::die("a policy was not told how many processors there are"),
+                Some(worker) => worker.queue.push(thread.into_green(), how),
+                None => crate::sys::die("a policy has no queue"),
             }
         });
         // Who gives way takes one away in exchange: there is no more for others than before.
@@ -157,7 +156,7 @@ impl Policy for LeastLoaded {
 
     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
         self.workers.read(Some(seat), |workers| {
-            let own = &workers[seat.index()];
+            let own = entry_of(seat, workers);
             let picks = own.picks.load(Ordering::Relaxed).wrapping_add(1);
             own.picks.store(picks, Ordering::Relaxed);
             let others = picks.is_multiple_of(INTERVAL) && !own.queue.is_empty();
@@ -169,17 +168,18 @@ impl Policy for LeastLoaded {
 
     fn steal(&self, seat: &Seat, mut victims: Victims<'_>) -> Option<Ready> {
         self.workers.read(Some(seat), |workers| {
-            let stolen = victims.find_map(|victim| workers.get(victim)?.take());
-            workers[seat.index()].runs(stolen)
+            let own = entry_of(seat, workers);
+            own.runs(victims.find_map(|victim| workers.get(victim)?.take()))
         })
     }
 
     fn leave(&self, seat: &Seat) {
         self.workers
-            .read(Some(seat), |workers| workers[seat.index()].runs(None));
+            .read(Some(seat), |workers| entry_of(seat, workers).runs(None));
     }
 
     fn resize(&self, processors: usize) {
+        super::check(processors);
         let make = |_| Worker::default();
         self.workers.resize(processors, make, |old, new| {
             let busy = old.busy.load(Ordering::Relaxed);

@@ -18,7 +18,10 @@ use crate::sys::lock;
 #[derive(Default)]
 pub struct Lock<T>(lock::Lock<T>);
 
-/// The holder's access to what a [`Lock`] protects. Dropping it unlocks.
+/// The holder's access to what a [`Lock`] protects. Dropping it unlocks. It stays with its thread.
+///
+/// If it is forgotten, the lock is held for ever, and the thread that took it is not preempted until
+/// it ends; no other thread is concerned.
 #[must_use = "unlocked at once if it is not kept"]
 pub struct Guard<'a, T> {
     // In this order: unlocked, then preemptible.
@@ -35,7 +38,7 @@ impl<T> Lock<T> {
     /// Waits until it is free, and takes it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        let off = current::preemption_off();
+        let off = current::preemption_off_by_user();
         Guard {
             value: self.0.lock(),
             _off: off,

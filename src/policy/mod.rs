@@ -63,6 +63,7 @@ mod priorities;
 mod readers;
 mod ready;
 mod relaxed_fifo;
+mod seats;
 mod shared_queue;
 #[cfg(test)]
 mod stand_ins;
@@ -80,24 +81,69 @@ pub use self::relaxed_fifo::RelaxedFifo;
 pub use self::victims::Victims;
 pub use self::work_stealing::WorkStealing;
 
+use core::fmt;
+use core::marker::PhantomData;
+
+use crate::sys::table::MAX;
+
 /// The right to act as one of the runtime's processors. Whoever has it is the only one, so what a
-/// policy keeps for each processor has one user at a time.
-#[derive(Debug)]
-pub struct Seat(usize);
+/// policy keeps for each processor has one user at a time. It is lent for one call, and stays on the
+/// kernel thread that makes it.
+///
+/// ```compile_fail,E0277
+/// # use greenthread::policy::{Policy, Seat, WorkStealing};
+/// fn twice(policy: &WorkStealing, seat: &Seat) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| policy.leave(seat)); // `Seat` cannot be shared between threads
+///         policy.leave(seat);
+///     });
+/// }
+/// ```
+pub struct Seat {
+    index: usize,
+    runtime: usize,
+    not_shared: PhantomData<*const ()>,
+}
 
 impl Seat {
+    /// `runtime` is a name that no other runtime has, and not 0.
+    ///
     /// # Safety
-    /// The caller owns that processor until it drops the seat.
+    /// The caller owns that processor of that runtime until it drops the seat.
     #[inline(always)]
-    pub(crate) unsafe fn new(processor: usize) -> Seat {
-        Seat(processor)
+    pub(crate) unsafe fn new(processor: usize, runtime: usize) -> Seat {
+        Seat {
+            index: processor,
+            runtime,
+            not_shared: PhantomData,
+        }
     }
 
     /// The processor's index, which is less than what [`Policy::resize`] was last called with.
     #[inline(always)]
     pub fn index(&self) -> usize {
-        self.0
+        self.index
     }
+
+    /// Of which runtime it is a processor.
+    #[inline(always)]
+    pub(crate) fn runtime(&self) -> usize {
+        self.runtime
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Seat").field(&self.index).finish()
+    }
+}
+
+/// Checks what a policy of ours is told by [`Policy::resize`], which anybody may call.
+fn check(processors: usize) {
+    assert!(
+        (1..=MAX).contains(&processors),
+        "a policy for {processors} processors: accepted are 1 to {MAX}"
+    );
 }
 
 /// How a thread became ready.
@@ -143,6 +189,10 @@ impl From<Ready> for Next {
 /// must call nothing of this crate besides this module; else all threads may stand still. If it
 /// panics, the process is aborted. Nothing that safe code does in it is undefined behaviour.
 ///
+/// A policy may ask another one, those of this module too: all their methods can be called by
+/// anybody, at any time. Each of those serves one runtime. They panic if they are given the seat of
+/// another one, or of a processor that [`resize`](Policy::resize) has not told them of.
+///
 /// No thread may be kept for ever: whenever a processor asks, and there are threads that it can
 /// take, it must get one; and each must get its turn, if promise is made of fairness.
 pub trait Policy: Send + Sync + 'static {
@@ -174,6 +224,10 @@ pub trait Policy: Send + Sync + 'static {
     /// when a running runtime gets more processors, before it has them, or fewer, when those with
     /// the highest indices have left; a thief may still be offered one of those as a victim. It may
     /// allocate and block, but not wait for a green thread.
+    ///
+    /// If it panics when there are to be more, there are not: who asked for them, or builds the
+    /// runtime, gets an error. If it panics when some have left, which nobody waits for, the process
+    /// is aborted.
     fn resize(&self, processors: usize) {
         let _ = processors;
     }

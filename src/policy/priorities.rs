@@ -32,7 +32,7 @@
 
 use super::aging::is_preempted;
 use super::fifo::Fifo;
-use super::readers::Readers;
+use super::readers::{Readers, entry_of};
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::arch;
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -189,7 +189,7 @@ impl Priorities {
     /// Nobody waits.
     pub fn new() -> Priorities {
         Priorities {
-            workers: Readers::new(Box::new([])),
+            workers: Readers::new(Box::new([Worker::new(0)])),
             turn: AtomicUsize::new(0),
         }
     }
@@ -216,14 +216,13 @@ impl core::fmt::Debug for Priorities {
 
 impl Policy for Priorities {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
-        let green = thread.into_green();
         let over = how == Readied::Preempted;
         self.workers.read(seat, |workers| {
-            let own = seat.map(|seat| &workers[seat.index()]);
+            let own = seat.map(|seat| entry_of(seat, workers));
             match own {
                 // Alone it may as well stay.
-                Some(own) if !over || own.len() == 0 => own.push(green, how),
-                _ => self.shorter(workers).push(green, how),
+                Some(own) if !over || own.len() == 0 => own.push(thread.into_green(), how),
+                _ => self.shorter(workers).push(thread.into_green(), how),
             }
         });
         // Who gives way takes one away in exchange: there is no more for others than before.
@@ -232,7 +231,7 @@ impl Policy for Priorities {
 
     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
         let found = self.workers.read(Some(seat), |workers| {
-            let own = &workers[seat.index()];
+            let own = entry_of(seat, workers);
             if own.len() == 0 {
                 return None;
             }
@@ -263,6 +262,7 @@ impl Policy for Priorities {
     }
 
     fn resize(&self, processors: usize) {
+        super::check(processors);
         self.workers.resize(processors, Worker::new, |old, new| {
             let (mut from, mut to) = (old.queues.lock(), new.queues.lock());
             for (from, to) in from.levels.iter_mut().zip(&mut to.levels) {

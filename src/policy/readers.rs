@@ -20,7 +20,9 @@
 //! 2. Readers are not preempted, and read for moments: the writer waits only for what runs.
 //! 3. Readers that wait for the writer keep their processors. So what the writer does while it
 //!    writes waits for no green thread: it takes no lock that one can hold, malloc's neither.
-//! 4. A reader does not read again before it has ended: it has one flag.
+//! 4. A reader does not read again before it has ended: it has one flag. It calls nobody's code, and
+//!    its seat is the only one (`seats`). Its flag goes down though it panics.
+//! 5. One writes at a time (`turn`).
 //!
 //! Orderings: a flag goes down with Release, and the writer loads it with Acquire: it sees the
 //! readers' work. `writing` is stored with Release and loaded with Acquire: readers see the
@@ -29,20 +31,21 @@
 use core::cell::UnsafeCell;
 
 use super::Seat;
+use super::seats::Seats;
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use crate::current;
-use crate::sys::table::Table;
+use crate::sys::lock::Lock;
 use crate::sys::{Patience, kernel_thread};
 
 pub(crate) struct Readers<T> {
-    seats: Table<Flag>,
+    seats: Seats<Flag>,
     /// How many read without a seat.
     others: AtomicUsize,
+    turn: Lock<()>,
     writing: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-#[repr(align(128))]
 struct Flag(AtomicBool);
 
 // SAFETY: readers share the value, and a writer has it alone (invariant 1).
@@ -53,8 +56,9 @@ unsafe impl<T: Send> Send for Readers<T> {}
 impl<T> Readers<T> {
     pub(crate) fn new(value: T) -> Readers<T> {
         Readers {
-            seats: Table::new(),
+            seats: Seats::new(),
             others: AtomicUsize::new(0),
+            turn: Lock::new(()),
             writing: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
@@ -64,13 +68,12 @@ impl<T> Readers<T> {
     pub(crate) fn read<R>(&self, seat: Option<&Seat>, look: impl FnOnce(&T) -> R) -> R {
         match seat {
             Some(seat) => {
-                let flag = &self.seats.get(seat.index()).0;
+                let flag = &self.seats.of(seat).0;
                 let down = || flag.store(false, Ordering::Release);
                 self.announce(|| flag.store(true, Ordering::Relaxed), down);
+                let _reading = Reading(down);
                 // SAFETY: no writer writes before this reader's flag is down.
-                let result = look(unsafe { &*self.value.get() });
-                down();
-                result
+                look(unsafe { &*self.value.get() })
             }
             None => self.read_without_seat(look),
         }
@@ -82,10 +85,9 @@ impl<T> Readers<T> {
         let down = || _ = self.others.fetch_sub(1, Ordering::Release);
         let up = || _ = self.others.fetch_add(1, Ordering::Relaxed);
         self.announce(up, down);
+        let _reading = Reading(down);
         // SAFETY: no writer writes before this reader's count is taken back.
-        let result = look(unsafe { &*self.value.get() });
-        down();
-        result
+        look(unsafe { &*self.value.get() })
     }
 
     #[inline(always)]
@@ -112,12 +114,14 @@ impl<T> Readers<T> {
         }
     }
 
-    /// Changes the value; from then on there are at least so many seats. One caller at a time, on a
-    /// kernel thread that runs no green thread; for `change` see invariant 3.
+    /// Changes the value; from then on there are at least so many seats. Allocates before; for
+    /// `change` see invariant 3.
     pub(crate) fn write<R>(&self, seats: usize, change: impl FnOnce(&mut T) -> R) -> R {
         self.seats.grow_to(seats, |_| Flag(AtomicBool::new(false)));
         // Where there is no barrier there are no green threads, and nobody else has the policy.
         let barrier = kernel_thread::register_barrier();
+        let _off = current::preemption_off();
+        let _turn = self.turn.lock();
         self.writing.store(true, Ordering::Relaxed);
         if barrier {
             kernel_thread::barrier();
@@ -133,6 +137,32 @@ impl<T> Readers<T> {
         // Release: pairs with the Acquire in `announce`.
         self.writing.store(false, Ordering::Release);
         result
+    }
+}
+
+/// Takes a reader's announcement back.
+struct Reading<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Reading<F> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
+/// The entry of the seat's processor.
+///
+/// # Panics
+/// If there are fewer: somebody else has told the policy so.
+#[inline(always)]
+pub(crate) fn entry_of<'a, Q>(seat: &Seat, entries: &'a [Q]) -> &'a Q {
+    match entries.get(seat.index()) {
+        Some(entry) => entry,
+        None => panic!(
+            "the seat of processor {} was used with a policy that was last told of {} processors",
+            seat.index(),
+            entries.len()
+        ),
     }
 }
 

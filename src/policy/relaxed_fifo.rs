@@ -36,13 +36,13 @@ use core::cell::Cell;
 use super::aging::{Aging, is_preempted};
 use super::fifo::Fifo;
 use super::readers::Readers;
+use super::seats::Seats;
 use super::{Next, Policy, Readied, Ready, Seat};
 use crate::arch;
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::green::Green;
 use crate::sys::clock;
 use crate::sys::lock::{Guard, Lock};
-use crate::sys::table::Table;
 
 /// Lanes for each processor (the proposal's prototype has as many).
 const LANES: usize = 4;
@@ -70,7 +70,7 @@ const EMPTY: u64 = u64::MAX;
 pub struct RelaxedFifo {
     lanes: Readers<Classes>,
     aging: Aging,
-    dice: Table<Dice>,
+    dice: Seats<Dice>,
     /// The same for those without a seat.
     shared_dice: AtomicU64,
 }
@@ -99,7 +99,6 @@ struct Lane {
 struct Bits(AtomicU64);
 
 /// Random numbers for the holder of a seat.
-#[repr(align(128))]
 struct Dice(Cell<u64>);
 
 // SAFETY: used by the holder of the seat only, and seats change hands with a Release and an Acquire
@@ -307,9 +306,9 @@ impl RelaxedFifo {
     /// An empty one.
     pub fn new() -> RelaxedFifo {
         RelaxedFifo {
-            lanes: Readers::new(Classes::new(0)),
+            lanes: Readers::new(Classes::new(1)),
             aging: Aging::new(),
-            dice: Table::new(),
+            dice: Seats::new(),
             shared_dice: AtomicU64::new(0),
         }
     }
@@ -329,11 +328,10 @@ impl core::fmt::Debug for RelaxedFifo {
 
 impl Policy for RelaxedFifo {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        let dice = seat.map(|seat| self.dice.of(seat));
         let green = thread.into_green();
-        self.lanes.read(seat, |lanes| match seat {
-            Some(seat) => lanes
-                .of(how)
-                .push(green, || self.dice.get(seat.index()).roll()),
+        self.lanes.read(seat, |lanes| match dice {
+            Some(dice) => lanes.of(how).push(green, || dice.roll()),
             None => lanes.of(how).push(green, || {
                 let n = self.shared_dice.fetch_add(STEP, Ordering::Relaxed);
                 mix(n.wrapping_add(STEP))
@@ -344,7 +342,7 @@ impl Policy for RelaxedFifo {
     }
 
     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
-        let dice = self.dice.get(seat.index());
+        let dice = self.dice.of(seat);
         let green = self
             .lanes
             .read(Some(seat), |lanes| lanes.pop(&self.aging, || dice.roll()))?;
@@ -352,6 +350,7 @@ impl Policy for RelaxedFifo {
     }
 
     fn resize(&self, processors: usize) {
+        super::check(processors);
         let dice = |index| Dice(Cell::new(mix(index as u64)));
         self.dice.grow_to(processors, dice);
         let count = if processors == 1 {
@@ -388,7 +387,8 @@ mod tests {
         let policy = RelaxedFifo::new();
         policy.resize(processors);
         for index in 0..processors {
-            policy.dice.get(index).0.set(mix(seed + index as u64));
+            let dice = policy.dice.find(index).unwrap();
+            dice.0.set(mix(seed + index as u64));
         }
         policy
     }

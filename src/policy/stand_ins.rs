@@ -22,9 +22,14 @@ pub(super) fn stand_ins(count: u64) -> Vec<Ready> {
 
 /// The seats of processors that there are not.
 pub(super) fn seats(count: usize) -> Vec<Seat> {
+    seats_of(1, count)
+}
+
+/// The same of a runtime with this name, which there is not either.
+pub(super) fn seats_of(runtime: usize, count: usize) -> Vec<Seat> {
     // SAFETY: the test has the policy alone.
     (0..count)
-        .map(|index| unsafe { Seat::new(index) })
+        .map(|index| unsafe { Seat::new(index, runtime) })
         .collect()
 }
 

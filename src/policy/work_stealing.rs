@@ -36,11 +36,11 @@ use core::cell::{Cell, UnsafeCell};
 
 use super::fifo::Fifo;
 use super::local_queue::{BATCH, LocalQueue};
+use super::seats::Seats;
 use super::shared_queue::SharedQueue;
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::green::Green;
-use crate::sys::table::Table;
 
 const GLOBAL_INTERVAL: u32 = 61;
 /// One of so many yields, times the number of processors, changes queues: all processors together
@@ -62,7 +62,7 @@ const ROUND_TURNS: u32 = 4;
 pub struct WorkStealing {
     ideas: Ideas,
     global: SharedQueue,
-    locals: Table<Local>,
+    locals: Seats<Local>,
 }
 
 /// What is switched on.
@@ -74,7 +74,6 @@ struct Ideas {
     global_interval: u32,
 }
 
-#[repr(align(128))]
 struct Local {
     queue: LocalQueue,
     next: AtomicPtr<Green>,
@@ -117,7 +116,7 @@ impl WorkStealing {
                 global_interval: GLOBAL_INTERVAL,
             },
             global: SharedQueue::new(),
-            locals: Table::new(),
+            locals: Seats::new(),
         }
     }
 
@@ -282,7 +281,7 @@ impl Policy for WorkStealing {
     #[inline]
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
         // SAFETY, of the calls below: who has the seat holds it.
-        match (seat.map(|seat| self.locals.get(seat.index())), how) {
+        match (seat.map(|seat| self.locals.of(seat)), how) {
             (Some(local), Readied::Yielded) if local.mixes_now(self.locals.len()) => {
                 self.global.push(thread.into_green(), how);
                 false
@@ -320,7 +319,7 @@ impl Policy for WorkStealing {
 
     #[inline]
     fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-        let local = self.locals.get(seat.index());
+        let local = self.locals.of(seat);
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
         if local.was_preempted.replace(false)
@@ -376,10 +375,14 @@ impl Policy for WorkStealing {
         if !self.ideas.stealing {
             return None;
         }
-        let mine = &self.locals.get(seat.index()).queue;
+        let mine = &self.locals.of(seat).queue;
         let last = victims.is_last_pass();
-        for victim in victims.map(|index| self.locals.get(index)) {
-            // SAFETY: the caller holds the seat, and comes here when its queue is empty.
+        // SAFETY: the caller holds the seat.
+        if let Some(thread) = unsafe { mine.pop() } {
+            return Some(thread);
+        }
+        for victim in victims.filter_map(|index| self.locals.find(index)) {
+            // SAFETY: the caller holds the seat, and its queue is empty.
             if let Some(thread) = unsafe { victim.queue.steal_half(mine) } {
                 return Some(thread);
             }
@@ -396,7 +399,7 @@ impl Policy for WorkStealing {
     }
 
     fn leave(&self, seat: &Seat) {
-        let local = self.locals.get(seat.index());
+        let local = self.locals.of(seat);
         let mut batch = Fifo::new();
         // Acquire: pairs with the Release in `ready_next`.
         let next = local.next.swap(core::ptr::null_mut(), Ordering::Acquire);
@@ -417,6 +420,7 @@ impl Policy for WorkStealing {
     }
 
     fn resize(&self, processors: usize) {
+        super::check(processors);
         let local = |_| Local::new(self.ideas.last_in_first_out);
         self.locals.grow_to(processors, local);
     }
@@ -425,7 +429,9 @@ impl Policy for WorkStealing {
         let Some(processor) = processor else {
             return self.global.len();
         };
-        let local = self.locals.get(processor);
+        let Some(local) = self.locals.find(processor) else {
+            return 0;
+        };
         local.queue.len()
             + local.round_len.load(Ordering::Relaxed)
             + !local.next.load(Ordering::Relaxed).is_null() as usize
@@ -433,7 +439,10 @@ impl Policy for WorkStealing {
 
     fn out_of_reach(&self, processor: usize) -> usize {
         match self.ideas.stealing {
-            true => self.locals.get(processor).round_len.load(Ordering::Relaxed),
+            true => {
+                let local = self.locals.find(processor);
+                local.map_or(0, |local| local.round_len.load(Ordering::Relaxed))
+            }
             false => self.len(Some(processor)),
         }
     }

@@ -163,7 +163,8 @@ impl Builder {
     /// `InvalidInput`, naming the knob or the variable, the value, and what is accepted; or for a
     /// policy that another runtime has got.
     /// `Unsupported` if green threads were asked for and cannot be had. Otherwise what the system
-    /// answered when it was asked for kernel threads.
+    /// answered when it was asked for kernel threads, or what a policy said when it panicked in
+    /// [`Policy::resize`].
     pub fn build(self) -> io::Result<Runtime> {
         let asked = match &self.policy_text {
             Some(text) => Asked::named(text)?,

@@ -199,12 +199,13 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput`, naming the number and what is accepted.
+    /// `InvalidInput`, naming the number and what is accepted. Otherwise, the policy has panicked in
+    /// [`Policy::resize`](crate::policy::Policy::resize), and there are as many as before.
     pub fn set_processors(&self, count: usize) -> io::Result<()> {
         match self.backend_or_child() {
             Backend::Green(cluster) => {
                 resize::check(count, Some(cluster.config.max_kernel_threads))?;
-                cluster.wish(count);
+                cluster.wish(count)?;
             }
             Backend::Kernel(backend) => {
                 resize::check(count, None)?;

@@ -134,7 +134,7 @@ impl Cluster {
         if let Some(guest) = guest {
             guest.move_in(cluster);
         }
-        cluster.resize(cluster.config.processors);
+        cluster.resize(cluster.config.processors)?;
         recruiter::recruit(cluster)?;
         recruiter::open(cluster)?;
         sysmon::post(cluster)?;

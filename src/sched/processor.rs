@@ -118,7 +118,7 @@ impl Processor {
     #[inline(always)]
     pub(crate) unsafe fn seat(&self) -> Seat {
         // SAFETY: the caller's promise.
-        unsafe { Seat::new(self.index) }
+        unsafe { Seat::new(self.index, core::ptr::from_ref(self.cluster).addr()) }
     }
 
     /// The cache of stacks.

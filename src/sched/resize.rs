@@ -37,10 +37,15 @@
 //! 5. A retired processor is the recruiter's, its cells too. `retired` is stored with Release and
 //!    loaded with Acquire for that. When the recruiter of a stopping cluster has left, and all
 //!    machines have ended, every processor is the one's that closes the cluster.
+//! 6. A policy that panics when it hears of more processors is not told of them again by the same
+//!    wish: there are as many as before, and who wished for more gets an error. Of fewer it hears
+//!    when nobody waits any more, so a panic then aborts the process.
 //!
 //! That no wake-up is lost is shown in `idle.md`.
 
+use std::any::Any;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -63,6 +68,8 @@ pub(crate) struct Size {
     /// The number that is wished for; 0: none.
     wish: AtomicUsize,
     granted: Waiter,
+    /// Why the last wish was not granted.
+    refusal: Mutex<Option<io::Error>>,
     /// Whether the number follows the CPUs that the process may use.
     follows: AtomicBool,
     /// Their number is to be read again.
@@ -77,6 +84,7 @@ impl Size {
             turn: Mutex::new(()),
             wish: AtomicUsize::new(0),
             granted: Waiter::new(),
+            refusal: Mutex::new(None),
             follows: AtomicBool::new(follows),
             stale: AtomicBool::new(false),
         }
@@ -103,6 +111,21 @@ pub(crate) fn check(processors: usize, max_kernel_threads: Option<usize>) -> io:
         io::ErrorKind::InvalidInput,
         format!("{processors} processors: accepted are 1 to {most}{limit}"),
     ))
+}
+
+/// What a policy's panic says, as an error.
+#[cold]
+fn refusal(payload: Box<dyn Any + Send>) -> io::Error {
+    let said = payload.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| payload.downcast_ref().map(String::as_str));
+    let text = format!(
+        "the policy panicked when it was told of more processors: {}",
+        said.unwrap_or("with something that is no text")
+    );
+    if let Err(_another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        crate::sys::die("what a policy panicked with has panicked while it was dropped");
+    }
+    io::Error::other(text)
 }
 
 impl Processor {
@@ -138,8 +161,8 @@ impl Cluster {
     }
 
     /// From now on there are `processors`, a number that was checked. Blocks until the change is
-    /// under way.
-    pub(crate) fn wish(&'static self, processors: usize) {
+    /// under way, or the policy has refused it.
+    pub(crate) fn wish(&'static self, processors: usize) -> io::Result<()> {
         let size = &self.size;
         let _turn = size.turn.lock().unwrap_or_else(|e| e.into_inner());
         size.follows.store(false, Ordering::Relaxed);
@@ -149,6 +172,8 @@ impl Cluster {
         while size.wish.load(Ordering::Acquire) != 0 {
             size.granted.wait(None);
         }
+        let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
+        refusal.take().map_or(Ok(()), Err)
     }
 
     /// The monitor's reminder: the quota may have changed.
@@ -166,13 +191,16 @@ impl Cluster {
             let most = self.config.max_kernel_threads - 1;
             let now = default_size().min(most);
             if size.follows.load(Ordering::Relaxed) {
-                self.resize(now);
+                // If the policy panics, which says so itself, the number stays.
+                let _ = self.resize(now);
             }
         }
         match size.wish.load(Ordering::Acquire) {
             0 => {}
             processors => {
-                self.resize(processors);
+                let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
+                *refusal = self.resize(processors).err();
+                drop(refusal);
                 size.wish.store(0, Ordering::Release);
                 size.granted.wake();
             }
@@ -180,15 +208,16 @@ impl Cluster {
         self.clear_up();
     }
 
-    /// Changes the number of processors: the recruiter, or who starts the cluster.
-    pub(super) fn resize(&'static self, to: usize) {
+    /// Changes the number of processors: the recruiter, or who starts the cluster. The error is the
+    /// policy's panic.
+    pub(super) fn resize(&'static self, to: usize) -> io::Result<()> {
         let from = self.active();
         if to == from {
-            return;
+            return Ok(());
         }
         self.table.grow_to(to, |index| Processor::new(index, self));
         if to > self.seats() {
-            self.policy.resize(to);
+            catch_unwind(AssertUnwindSafe(|| self.policy.resize(to))).map_err(refusal)?;
             // Release: who knows of so many finds their records; pairs with the Acquire in `seats`.
             self.size.seats.store(to, Ordering::Release);
         }
@@ -200,6 +229,7 @@ impl Cluster {
             processor.attention.store(true, Ordering::Relaxed);
         }
         self.notify_of_work();
+        Ok(())
     }
 
     fn set_active(&'static self, from: usize, to: usize) {
@@ -253,7 +283,10 @@ impl Cluster {
         }
         if all {
             self.size.seats.store(active, Ordering::Relaxed);
-            self.policy.resize(active);
+            let tell = || self.policy.resize(active);
+            if let Err(_payload) = catch_unwind(AssertUnwindSafe(tell)) {
+                crate::sys::die("a policy has panicked when processors had gone");
+            }
             self.notify_of_work();
         }
     }

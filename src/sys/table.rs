@@ -2,12 +2,14 @@
 //! table is, and readers need no lock.
 //!
 //! Entry `i` lies in segment `log2(i + 1)`, which has room for `2^segment` entries. One grower at a
-//! time makes segments whole, then says how long the table is.
+//! time, who holds std's lock since it allocates, makes segments whole, then says how long the table
+//! is.
 //!
 //! Orderings: the length is stored with Release and loaded with Acquire, so whoever knows of an
 //! entry sees it.
 
 use core::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
 
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::sys::die;
@@ -19,6 +21,7 @@ pub(crate) const MAX: usize = (1 << SEGMENTS) - 1;
 pub(crate) struct Table<T> {
     segments: [AtomicPtr<T>; SEGMENTS],
     len: AtomicUsize,
+    growing: Mutex<()>,
 }
 
 // SAFETY: readers share the entries, and the table owns them.
@@ -36,14 +39,20 @@ impl<T> Table<T> {
         Table {
             segments: [const { AtomicPtr::new(core::ptr::null_mut()) }; SEGMENTS],
             len: AtomicUsize::new(0),
+            growing: Mutex::new(()),
         }
     }
 
-    /// Makes entries until there are `len`. One caller at a time; allocates.
+    /// Makes entries until there are `len`. Anybody, at any time; allocates.
     pub(crate) fn grow_to(&self, len: usize, mut make: impl FnMut(usize) -> T) {
+        if len <= self.len() {
+            return;
+        }
+        // Whoever panicked in `make` has left the entries before it.
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         for index in self.len()..len.min(MAX) {
             let (segment, at) = place(index);
-            if at == 0 {
+            if self.segments[segment].load(Ordering::Relaxed).is_null() {
                 let fresh: Box<[MaybeUninit<T>]> = Box::new_uninit_slice(1 << segment);
                 let fresh = Box::into_raw(fresh).cast();
                 self.segments[segment].store(fresh, Ordering::Relaxed);
@@ -68,12 +77,20 @@ impl<T> Table<T> {
 
     #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> &T {
+        match self.find(index) {
+            Some(entry) => entry,
+            None => die("a table is shorter than its user thinks"),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn find(&self, index: usize) -> Option<&T> {
         if index >= self.len() {
-            die("a table is shorter than its user thinks");
+            return None;
         }
         let (segment, at) = place(index);
         // SAFETY: the entry exists, and stays where it is.
-        unsafe { &*self.segments[segment].load(Ordering::Relaxed).add(at) }
+        Some(unsafe { &*self.segments[segment].load(Ordering::Relaxed).add(at) })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
@@ -122,5 +139,33 @@ mod tests {
         assert_eq!((table.len(), Arc::strong_count(&entries)), (1000, 1001));
         drop(table);
         assert_eq!(Arc::strong_count(&entries), 1);
+    }
+
+    #[test]
+    fn many_grow_it_at_once() {
+        for round in 0..200 {
+            let (made, table) = (Arc::new(()), Table::new());
+            std::thread::scope(|scope| {
+                for grower in 0..4 {
+                    let (made, table) = (&made, &table);
+                    scope.spawn(move || {
+                        let len = 100 + (round + grower) % 4;
+                        table.grow_to(len, |index| (index, made.clone()));
+                        assert!(table.iter().enumerate().all(|(at, entry)| at == entry.0));
+                    });
+                }
+            });
+            assert_eq!((table.len(), Arc::strong_count(&made)), (103, 104));
+        }
+    }
+
+    #[test]
+    fn goes_on_after_a_panic() {
+        let table = Table::new();
+        for bad in [0, 3, 40, 40] {
+            let grow = || table.grow_to(100, |index| assert_ne!(index, bad));
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(grow)).is_err());
+            assert_eq!(table.len(), bad);
+        }
     }
 }

@@ -257,7 +257,7 @@ struct NothingFound {
 impl Processor<'_> {
     fn seat(&self) -> Seat {
         // SAFETY: this is the one that acts as this processor, and drops the seat before it goes on.
-        unsafe { Seat::new(self.index) }
+        unsafe { Seat::new(self.index, 1) }
     }
 
     fn find_work(&self, mut searching: bool) -> Result<Next, NothingFound> {

@@ -5,4 +5,4 @@ pub mod net;
 
 #[allow(deprecated)]
 #[doc(no_inline)]
-pub use std::os::linux::{fs, raw};
+pub use std::os::linux::raw;

@@ -1,0 +1,754 @@
+//! A program that means no good, and has no unsafe code: it leaks what it can, panics in every
+//! callback, and uses everything from several threads and runtimes.
+//!
+//! The idea: *actors*, green threads of three runtimes and kernel threads, do one random thing after
+//! the other with what is public in `coroutine`, `dataflow`, `channel`, `scope`, `runtime` and
+//! `policy`. What they make they may leave in a pile that all share, so things are used, dropped and
+//! forgotten by other threads than those that made them.
+//!
+//! What must hold: the process lives; all actors end; and every [`Canary`], of which values consist,
+//! is dropped once at most and whole. Who may wait for ever by contract (for what somebody has
+//! forgotten) is a thread that nobody waits for, on a runtime that is not shut down.
+
+#![forbid(unsafe_code)]
+
+#[path = "support/safe.rs"]
+mod safe;
+
+use greenthread::channel::{self, Receiver, Select, Sender, bounded, unbounded};
+use greenthread::coroutine::{Coroutine, CoroutineResult, Yielder};
+use greenthread::dataflow::{self, Value};
+use greenthread::policy::*;
+use greenthread::runtime::Runtime;
+use greenthread::{JoinHandle, Thread};
+use safe::{Rng, watchdog};
+use std::any::Any;
+use std::cell::RefCell;
+use std::mem::{forget, take};
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const ACTORS: usize = 8;
+const ACTS: usize = 120;
+const MOMENT: Duration = Duration::from_micros(100);
+
+/// A value that notices whether it is whole and dropped once. `deadly`: its drop panics.
+struct Canary {
+    guts: Vec<u64>,
+    deadly: bool,
+}
+
+static BORN: AtomicUsize = AtomicUsize::new(0);
+static DEAD: AtomicUsize = AtomicUsize::new(0);
+
+impl Canary {
+    fn new(seed: usize) -> Canary {
+        BORN.fetch_add(1, SeqCst);
+        Canary {
+            guts: (0..1 + seed as u64 % 40).map(|i| i * 0x0101_0101).collect(),
+            deadly: false,
+        }
+    }
+
+    fn check(&self) {
+        let whole = |(i, &gut): (usize, &u64)| gut == i as u64 * 0x0101_0101;
+        assert!(!self.guts.is_empty() && self.guts.iter().enumerate().all(whole));
+    }
+}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        self.check();
+        self.guts.iter_mut().for_each(|gut| *gut = u64::MAX);
+        assert!(
+            DEAD.fetch_add(1, SeqCst) < BORN.load(SeqCst),
+            "dropped twice"
+        );
+        if self.deadly && !std::thread::panicking() && !greenthread::panicking() {
+            die();
+        }
+    }
+}
+
+/// Who cannot get rid of a canary without dying.
+impl Drop for Act<'_> {
+    fn drop(&mut self) {
+        self.pile_up();
+    }
+}
+
+/// Things that lie about.
+enum Thing {
+    Coroutine(Coroutine<Canary, Canary, Canary>),
+    Generator(Coroutine<(), Canary, ()>),
+    Sender(Sender<Canary>),
+    Receiver(Receiver<Canary>),
+    Value(Value<Canary>),
+    Values(Value<Value<Canary>>),
+    Handle(JoinHandle<Canary>),
+    Thread(Thread),
+}
+
+#[derive(Default)]
+struct Pile(Mutex<Vec<Thing>>);
+
+/// An actor at work.
+struct Act<'a> {
+    rng: Rng,
+    world: &'a Arc<World>,
+    hands: Vec<Thing>,
+}
+
+struct World {
+    pile: Pile,
+    runtimes: Vec<Runtime>,
+    locks: [Lock<Canary>; 2],
+    acts: AtomicUsize,
+}
+
+/// What panics of the library say, each of which the user has asked for.
+const EXPECTED: [&str; 7] = [
+    "a coroutine suspended itself when it was dropped",
+    "a coroutine was resumed after it had ended",
+    "dropped `SelectedOperation` without completing",
+    "that wasn't selected",
+    "Runtime::shutdown was called on one of the runtime's own threads",
+    "it would wait for itself",
+    "a scoped thread panicked",
+];
+
+fn is_expected(payload: &(dyn Any + Send)) -> bool {
+    let said = payload.downcast_ref::<String>().map(String::as_str);
+    let said = said.or(payload.downcast_ref::<&str>().copied());
+    payload.is::<Killed>()
+        || said.is_some_and(|said| EXPECTED.iter().any(|part| said.contains(part)))
+}
+
+fn die() -> ! {
+    panic_any(Killed)
+}
+
+/// A panic of the test's own.
+struct Killed;
+
+fn keep_quiet_about_what_is_expected() {
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !is_expected(info.payload()) {
+            loud(info);
+        }
+    }));
+}
+
+/// Runs `body` and survives it, if it dies as planned.
+fn survive<T>(body: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => Some(value),
+        Err(payload) if is_expected(&*payload) => None,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+impl Act<'_> {
+    fn chance(&mut self, one_of: usize) -> bool {
+        self.rng.below(one_of) == 0
+    }
+
+    fn canary(&mut self) -> Canary {
+        let mut canary = Canary::new(self.rng.below(1000));
+        canary.deadly = self.chance(8);
+        canary
+    }
+
+    /// Puts down some of what is in the hands.
+    fn pile_up(&mut self) {
+        let mut pile = self.world.pile.0.lock().unwrap_or_else(|e| e.into_inner());
+        pile.append(&mut self.hands);
+        // Not more than can be looked through.
+        let surplus = pile.len().saturating_sub(200);
+        let surplus: Vec<_> = pile.drain(..surplus).collect();
+        drop(pile);
+        for thing in surplus {
+            survive(|| drop(thing));
+        }
+    }
+
+    fn pick_up(&mut self) -> Option<Thing> {
+        let mut pile = self.world.pile.0.lock().unwrap_or_else(|e| e.into_inner());
+        if pile.is_empty() {
+            return None;
+        }
+        let at = self.rng.below(pile.len());
+        Some(pile.swap_remove(at))
+    }
+
+    fn put(&mut self, thing: Thing) {
+        self.hands.push(thing);
+        if self.hands.len() > 4 {
+            self.pile_up();
+        }
+    }
+
+    /// Kept, dropped here, dropped on another thread, or forgotten.
+    fn be_done_with(&mut self, thing: Thing) {
+        match self.rng.below(8) {
+            0 => forget(thing),
+            1 | 2 => _ = survive(|| drop(thing)),
+            3 => self.elsewhere(move || drop(thing)),
+            _ => self.put(thing),
+        }
+    }
+
+    /// On a thread of some runtime, or a kernel thread, that nobody waits for.
+    fn elsewhere(&mut self, body: impl FnOnce() + Send + 'static) {
+        let body = move || _ = survive(body);
+        match self.rng.below(4) {
+            0 => drop(greenthread::spawn(body)),
+            1 => drop(std::thread::spawn(body)),
+            n => drop(self.world.runtimes[n - 2].spawn(body)),
+        }
+    }
+
+    fn act(&mut self) {
+        self.world.acts.fetch_add(1, Relaxed);
+        match self.rng.below(11) {
+            0 => self.make_coroutine(),
+            1 => self.make_values(),
+            2 => self.make_channel(),
+            3 => self.select(),
+            4 => self.scope(),
+            5 => self.runtime(),
+            6 => self.lock(),
+            7 => self.thread(),
+            _ => {
+                if let Some(thing) = self.pick_up() {
+                    self.use_thing(thing);
+                }
+            }
+        }
+    }
+
+    // ---- coroutines ----
+
+    fn make_coroutine(&mut self) {
+        let mut rng = self.rng.fork();
+        if self.chance(3) {
+            let generator = Coroutine::new(move |yielder: &Yielder<(), Canary>, ()| {
+                for i in 0..rng.below(6) {
+                    yielder.suspend(Canary::new(i));
+                }
+            });
+            return self.put(Thing::Generator(generator));
+        }
+        let deadly = self.canary();
+        let coroutine = Coroutine::new(move |yielder: &Yielder<Canary, Canary>, first: Canary| {
+            /// Suspends where it must not.
+            struct Stubborn<'a>(&'a Yielder<Canary, Canary>);
+            impl Drop for Stubborn<'_> {
+                fn drop(&mut self) {
+                    self.0.suspend(Canary::new(7)).check();
+                }
+            }
+            let _held = deadly;
+            let mut canary = first;
+            let mut locked = None;
+            for _ in 0..rng.below(7) {
+                canary.check();
+                canary = match rng.below(9) {
+                    0 => die(),
+                    1 => {
+                        let _stubborn = Stubborn(yielder);
+                        yielder.suspend(canary)
+                    }
+                    2 => {
+                        let again = AssertUnwindSafe(|| yielder.suspend(canary));
+                        catch_unwind(again).unwrap_or_else(|_| Canary::new(1))
+                    }
+                    3 => {
+                        // One in the other.
+                        let mut inner =
+                            Coroutine::new(|inner: &Yielder<Canary, Canary>, canary| {
+                                inner.suspend(canary)
+                            });
+                        match inner.resume(yielder.suspend(canary)) {
+                            CoroutineResult::Yield(canary) if rng.below(2) == 0 => {
+                                forget(inner);
+                                canary
+                            }
+                            CoroutineResult::Yield(canary) => canary,
+                            CoroutineResult::Return(canary) => canary,
+                        }
+                    }
+                    4 => {
+                        // In a scope, with a thread that goes on meanwhile.
+                        greenthread::scope(|scope| {
+                            let (sender, receiver) = bounded::<Canary>(1);
+                            scope.spawn(move || receiver.iter().for_each(|canary| canary.check()));
+                            let _ = sender.send(Canary::new(3));
+                            yielder.suspend(canary)
+                        })
+                    }
+                    5 => {
+                        locked = Some(greenthread::lock_kernel_thread());
+                        yielder.suspend(canary)
+                    }
+                    6 => {
+                        locked.take().map(forget);
+                        greenthread::sleep(MOMENT);
+                        yielder.suspend(canary)
+                    }
+                    _ => yielder.suspend(canary),
+                };
+            }
+            canary
+        });
+        self.put(Thing::Coroutine(coroutine));
+    }
+
+    fn resume(&mut self, mut coroutine: Coroutine<Canary, Canary, Canary>) {
+        for _ in 0..1 + self.rng.below(3) {
+            let input = self.canary();
+            let Some(result) = survive(|| coroutine.resume(input)) else {
+                break;
+            };
+            match result {
+                CoroutineResult::Yield(canary) | CoroutineResult::Return(canary) => {
+                    canary.check();
+                    survive(|| drop(canary));
+                }
+            }
+        }
+        self.be_done_with(Thing::Coroutine(coroutine));
+    }
+
+    // ---- dataflow ----
+
+    fn make_values(&mut self) {
+        let (canary, mut rng) = (self.canary(), self.rng.fork());
+        let captured = self.canary();
+        let first = match self.rng.below(2) {
+            0 => dataflow::value(canary),
+            _ => dataflow::call((), move |()| {
+                captured.check();
+                match rng.below(4) {
+                    0 => die(),
+                    1 => greenthread::sleep(MOMENT),
+                    _ => {}
+                }
+                canary
+            }),
+        };
+        let mut rng = self.rng.fork();
+        let second = dataflow::call((&first, vec![first.clone(); 3]), move |(one, all)| {
+            one.check();
+            all.iter().for_each(|canary| canary.check());
+            if rng.below(5) == 0 {
+                die();
+            }
+            dataflow::call((), |()| Canary::new(5))
+        });
+        self.be_done_with(Thing::Value(first));
+        self.be_done_with(Thing::Values(second));
+    }
+
+    // ---- channels ----
+
+    fn make_channel(&mut self) {
+        let (sender, receiver) = match self.rng.below(5) {
+            0 => unbounded(),
+            capacity => bounded(capacity - 1),
+        };
+        if self.chance(2) {
+            self.put(Thing::Sender(sender.clone()));
+        }
+        if self.chance(2) {
+            self.put(Thing::Receiver(receiver.clone()));
+        }
+        self.be_done_with(Thing::Sender(sender));
+        self.be_done_with(Thing::Receiver(receiver));
+    }
+
+    /// One that waits: a peer for somebody's select. It may be left waiting for ever.
+    fn leave_a_peer(&mut self, sender: &Sender<Canary>, receiver: &Receiver<Canary>) {
+        let (sender, receiver) = (sender.clone(), receiver.clone());
+        let way = self.rng.below(4);
+        let canary = self.canary();
+        self.elsewhere(move || match way {
+            0 => drop(sender.send_timeout(canary, MOMENT)),
+            1 => drop(receiver.recv_timeout(MOMENT)),
+            _ => {
+                let mut select = Select::new();
+                let sending = select.send(&sender);
+                select.recv(&receiver);
+                if let Ok(operation) = select.select_timeout(MOMENT) {
+                    match operation.index() == sending {
+                        true => drop(operation.send(&sender, canary)),
+                        false => drop(operation.recv(&receiver)),
+                    }
+                }
+            }
+        });
+    }
+
+    fn select(&mut self) {
+        let channels: Vec<_> = (0..1 + self.rng.below(3))
+            .map(|_| bounded::<Canary>(self.rng.below(3)))
+            .collect();
+        for (sender, receiver) in &channels {
+            if self.chance(2) {
+                self.leave_a_peer(sender, receiver);
+            }
+        }
+        self.select_one_of(&channels);
+        for (sender, receiver) in channels {
+            self.be_done_with(Thing::Sender(sender));
+            self.be_done_with(Thing::Receiver(receiver));
+        }
+    }
+
+    fn select_one_of(&mut self, channels: &[(Sender<Canary>, Receiver<Canary>)]) {
+        let mut select = match self.chance(2) {
+            true => Select::new(),
+            false => Select::new_biased(),
+        };
+        let mut indices = Vec::new();
+        for (at, (sender, receiver)) in channels.iter().enumerate() {
+            if self.chance(2) {
+                indices.push((at, true, select.send(sender)));
+            }
+            indices.push((at, false, select.recv(receiver)));
+        }
+        let (canary, way) = (self.canary(), self.rng.below(6));
+        let operation = match self.chance(2) {
+            true => select.select_timeout(MOMENT).ok(),
+            false => select.try_select().ok(),
+        };
+        if let Some(operation) = operation {
+            let index = operation.index();
+            let &(at, sends, _) = indices.iter().find(|entry| entry.2 == index).unwrap();
+            let (sender, receiver) = &channels[at];
+            survive(|| match way {
+                0 => forget(operation),
+                1 => drop(operation),
+                2 => {
+                    let _held = operation;
+                    die();
+                }
+                // With a handle that was not selected: it is given back, and a panic.
+                3 if channels.len() > 1 => {
+                    let other = &channels[(at + 1) % channels.len()];
+                    match sends {
+                        true => drop(operation.send(&other.0, canary)),
+                        false => drop(operation.recv(&other.1)),
+                    }
+                    unreachable!("it was not selected");
+                }
+                _ if sends => drop(operation.send(sender, canary)),
+                _ => drop(operation.recv(receiver)),
+            });
+        } else {
+            survive(|| drop(canary));
+        }
+    }
+
+    // ---- scopes, threads, locks ----
+
+    fn scope(&mut self) {
+        let mut canaries: Vec<_> = (0..3).map(Canary::new).collect();
+        let shared = Canary::new(9);
+        let (mut rng, mut inner) = (self.rng.fork(), self.rng.fork());
+        survive(|| {
+            greenthread::scope(|scope| {
+                for canary in &mut canaries {
+                    let fate = rng.below(6);
+                    let shared = &shared;
+                    let handle = scope.spawn(move || {
+                        canary.guts = vec![0];
+                        shared.check();
+                        match fate {
+                            0 => die(),
+                            1 => greenthread::yield_now(),
+                            2 => greenthread::sleep(MOMENT),
+                            _ => {}
+                        }
+                        canary.check();
+                        &*canary
+                    });
+                    match rng.below(4) {
+                        0 => drop(handle.join().map(Canary::check)),
+                        1 => drop(handle.join_timeout(MOMENT)),
+                        2 => drop(handle),
+                        _ => drop(scope.spawn(move || drop(handle.join()))),
+                    }
+                }
+                if inner.below(4) == 0 {
+                    die();
+                }
+                // Somebody else's scope in the middle.
+                greenthread::scope(|other| {
+                    other.spawn(|| shared.check());
+                    scope.spawn(|| shared.check());
+                });
+            });
+        });
+        canaries.iter().for_each(Canary::check);
+        drop((canaries, shared));
+    }
+
+    fn thread(&mut self) {
+        thread_local! {
+            static OWN: RefCell<Vec<Canary>> = const { RefCell::new(Vec::new()) };
+        }
+        let (seed, mut rng) = (self.rng.below(100), self.rng.fork());
+        let body = move || {
+            OWN.with_borrow_mut(|own| own.push(Canary::new(seed)));
+            match rng.below(7) {
+                0 => die(),
+                1 => greenthread::park_timeout(MOMENT),
+                2 => forget(greenthread::lock_kernel_thread()),
+                3 => greenthread::blocking(|| drop(catch_unwind(|| die()))),
+                4 => greenthread::blocking(|| die()),
+                5 => {
+                    let lock = Lock::new(());
+                    forget(lock.lock());
+                    greenthread::yield_now();
+                }
+                _ => set_priority(Priority::new(rng.below(5) as u64)),
+            }
+            OWN.with_borrow(|own| own.iter().for_each(Canary::check));
+            Canary::new(seed)
+        };
+        let handle = match self.rng.below(4) {
+            0 => greenthread::spawn(body),
+            n => self.world.runtimes[n - 1].spawn(body),
+        };
+        self.put(Thing::Thread(handle.thread().clone()));
+        self.be_done_with(Thing::Handle(handle));
+    }
+
+    fn lock(&mut self) {
+        let lock = &self.world.locks[self.rng.below(2)];
+        let fresh = Canary::new(self.rng.below(50));
+        let old = {
+            let mut guard = lock.lock();
+            std::mem::replace(&mut *guard, fresh)
+        };
+        old.check();
+        if self.chance(4) {
+            // Unlocked in a panic.
+            survive(|| {
+                let _guard = lock.lock();
+                die()
+            });
+        }
+        drop(old);
+    }
+
+    fn runtime(&mut self) {
+        match self.rng.below(6) {
+            0 => {
+                // From one of its own threads.
+                let world = self.world.clone();
+                let at = self.rng.below(world.runtimes.len());
+                let own = Runtime::builder().processors(1 + at).build().unwrap();
+                let own = Arc::new(own);
+                let its = own.clone();
+                let thread = own.spawn(move || {
+                    let another = greenthread::spawn(|| ());
+                    // It is not the last handle, perhaps.
+                    let handle = Arc::try_unwrap(its);
+                    let ended = survive(|| handle.map(Runtime::shutdown));
+                    assert!(!matches!(ended, Some(Ok(())) if is_green()));
+                    another.join().unwrap();
+                });
+                if self.chance(2) {
+                    drop(own);
+                }
+                thread.join().unwrap();
+            }
+            1 => {
+                let own = Runtime::builder()
+                    .processors(1 + self.rng.below(3))
+                    .policy(Losing::default())
+                    .build()
+                    .unwrap();
+                let threads: Vec<_> = (0..5).map(|i| own.spawn(move || Canary::new(i))).collect();
+                for thread in threads {
+                    match self.chance(3) {
+                        true => forget(thread),
+                        false => thread.join().unwrap().check(),
+                    }
+                }
+                match self.chance(3) {
+                    true => forget(own),
+                    false => own.shutdown(),
+                }
+            }
+            2 => forget(Runtime::builder().policy(LeastLoaded::new())),
+            _ => {
+                let runtime = &self.world.runtimes[self.rng.below(3)];
+                runtime.set_processors(1 + self.rng.below(4)).unwrap();
+                assert!(!runtime.metrics().processors.is_empty() || !is_green());
+            }
+        }
+    }
+
+    // ---- things of others ----
+
+    fn use_thing(&mut self, thing: Thing) {
+        match thing {
+            Thing::Coroutine(coroutine) => match self.chance(4) {
+                // Moved, resumed and dropped elsewhere.
+                true => {
+                    let (input, mut coroutine) = (self.canary(), coroutine);
+                    self.elsewhere(move || drop(coroutine.resume(input)));
+                }
+                false => self.resume(coroutine),
+            },
+            Thing::Generator(mut generator) => {
+                survive(|| generator.by_ref().take(2).for_each(|canary| canary.check()));
+                self.be_done_with(Thing::Generator(generator));
+            }
+            Thing::Sender(sender) => {
+                let canary = self.canary();
+                survive(|| drop(sender.send_timeout(canary, MOMENT)));
+                let _ = sender.is_full();
+                self.be_done_with(Thing::Sender(sender));
+            }
+            Thing::Receiver(receiver) => {
+                let mut rng = self.rng.fork();
+                survive(|| {
+                    greenthread::select! {
+                        recv(receiver) -> canary => match rng.below(4) {
+                            0 => die(),
+                            _ => canary.iter().for_each(Canary::check),
+                        },
+                        recv(channel::after(MOMENT)) -> _ => {}
+                    }
+                    receiver
+                        .try_iter()
+                        .take(3)
+                        .for_each(|canary| canary.check());
+                });
+                self.be_done_with(Thing::Receiver(receiver));
+            }
+            Thing::Value(value) => {
+                if self.chance(2)
+                    && let Ok(canary) = value.get()
+                {
+                    canary.check();
+                }
+                self.be_done_with(Thing::Value(value));
+            }
+            Thing::Values(values) => {
+                self.put(Thing::Value(values.flatten()));
+                if let Some(Ok(value)) = values.try_get() {
+                    let value = value.clone();
+                    self.be_done_with(Thing::Value(value));
+                }
+                self.be_done_with(Thing::Values(values));
+            }
+            Thing::Handle(handle) => match self.rng.below(4) {
+                0 => drop(survive(|| handle.join().map(|canary| canary.check()))),
+                1 => match handle.join_timeout(MOMENT) {
+                    Ok(result) => drop(result.map(|canary| canary.check())),
+                    Err(handle) => self.be_done_with(Thing::Handle(handle)),
+                },
+                2 => {
+                    // A future that is polled once, and then left.
+                    let mut future = Box::pin(handle.into_future());
+                    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                    let _ = future.as_mut().poll(&mut context);
+                    match self.chance(2) {
+                        true => forget(future),
+                        false => drop(future),
+                    }
+                }
+                _ => self.be_done_with(Thing::Handle(handle)),
+            },
+            Thing::Thread(thread) => thread.unpark(),
+        }
+    }
+}
+
+/// A policy that keeps its lock for all it does.
+#[derive(Default)]
+struct Losing(Lock<Queue>);
+
+impl Policy for Losing {
+    fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+        self.0.lock().push(thread);
+        true
+    }
+    fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+        self.0.lock().pop().map(Next::from)
+    }
+    fn len(&self, processor: Option<usize>) -> usize {
+        processor.map_or_else(|| self.0.lock().len(), |_| 0)
+    }
+}
+
+fn is_green() -> bool {
+    safe::is_green()
+}
+
+fn main_of_an_actor(world: Arc<World>, rng: Rng) {
+    let mut act = Act {
+        rng,
+        world: &world,
+        hands: Vec::new(),
+    };
+    for _ in 0..ACTS {
+        survive(|| act.act());
+    }
+}
+
+#[test]
+fn safe_code_does_its_worst() {
+    const TEST: &str = "safe_code_does_its_worst";
+    let _w = watchdog(TEST);
+    keep_quiet_about_what_is_expected();
+    let mut rng = Rng::new(TEST);
+    let builder = || Runtime::builder().time_slice(Duration::from_micros(200));
+    let world = Arc::new(World {
+        pile: Pile::default(),
+        runtimes: vec![
+            builder().processors(1).build().unwrap(),
+            builder()
+                .processors(2)
+                .policy(RelaxedFifo::new())
+                .build()
+                .unwrap(),
+            builder()
+                .processors(3)
+                .policy(Losing::default())
+                .build()
+                .unwrap(),
+        ],
+        locks: [1, 2].map(|seed| Lock::new(Canary::new(seed))),
+        acts: AtomicUsize::new(0),
+    });
+    let mut kernel = Vec::new();
+    let mut green = Vec::new();
+    for actor in 0..ACTORS {
+        let (rng, its) = (rng.fork(), world.clone());
+        let body = move || main_of_an_actor(its, rng);
+        match actor % 4 {
+            3 => kernel.push(std::thread::spawn(body)),
+            runtime => green.push(world.runtimes[runtime].spawn(body)),
+        }
+    }
+    kernel.into_iter().for_each(|actor| actor.join().unwrap());
+    green.into_iter().for_each(|actor| actor.join().unwrap());
+    let rest = take(&mut *world.pile.0.lock().unwrap_or_else(|e| e.into_inner()));
+    rest.into_iter()
+        .for_each(|thing| _ = survive(|| drop(thing)));
+    assert_eq!(world.acts.load(SeqCst), ACTORS * ACTS);
+    let (born, dead) = (BORN.load(SeqCst), DEAD.load(SeqCst));
+    println!("{born} canaries, {} of them forgotten", born - dead);
+    assert!(dead <= born && dead > born / 2, "{dead} of {born}");
+    // The runtimes have threads that wait for what was forgotten.
+    forget(world);
+}

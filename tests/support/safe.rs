@@ -1,0 +1,81 @@
+//! What the tests of safe code need, without unsafe code themselves: a watchdog, randomness, and
+//! children for what ends the process.
+
+#![allow(dead_code)] // every test file uses its own part of this
+
+use greenthread::runtime::{Mode, Runtime};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// Aborts when it has not been dropped after a minute.
+pub struct Watchdog(#[allow(dead_code)] Sender<()>);
+
+pub fn watchdog(test: &'static str) -> Watchdog {
+    let (alive, over) = channel();
+    std::thread::spawn(move || {
+        if over.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("watchdog: test {test} hangs, aborting");
+            std::process::abort();
+        }
+    });
+    Watchdog(alive)
+}
+
+pub fn is_green() -> bool {
+    Runtime::global().mode() == Mode::Green
+}
+
+/// Seeded randomness (xorshift64*). Prints its seed; `GT_SEED` sets it.
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(test: &str) -> Rng {
+        let seed = std::env::var("GT_SEED").ok().and_then(|s| s.parse().ok());
+        let seed = seed.unwrap_or(0x9E37_79B9_7F4A_7C15);
+        println!("{test}: GT_SEED={seed}");
+        Rng(seed | 1)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n
+    }
+
+    pub fn fork(&mut self) -> Rng {
+        Rng((self.below(usize::MAX) as u64) << 20 | 1)
+    }
+}
+
+/// In a child made by `child`: the case.
+pub fn case(test: &str) -> Option<String> {
+    (std::env::var("GT_CHILD").as_deref() == Ok(test))
+        .then(|| std::env::var("GT_CASE").unwrap_or_default())
+}
+
+/// The test `test` of this executable again, alone, with this case.
+pub fn child(test: &str, case: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .envs([("GT_CHILD", test), ("GT_CASE", case)])
+        .env_remove("RUST_BACKTRACE")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The child dies by abort, and says why.
+#[track_caller]
+pub fn aborts(test: &str, case: &str, why: &str) {
+    use std::os::unix::process::ExitStatusExt;
+    const SIGABRT: i32 = 6;
+    let out = child(test, case);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        out.status.signal() == Some(SIGABRT) && said.contains(why),
+        "{case}: {}, and not because of {why:?}:\n{said}",
+        out.status
+    );
+}
