@@ -17,6 +17,7 @@
 //! | `io` | who collects the driver's events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
+//! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `recruiter` | makes kernel threads ahead of need |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
 //!
@@ -36,6 +37,7 @@ mod guest;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;
+pub(crate) mod interrupted;
 pub(crate) mod io;
 mod lifo;
 mod locked;

@@ -21,6 +21,8 @@ use super::probe::{Probe, SELF, TCB};
 use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The vector of modules, in the control block and in its descriptor.
 pub(super) const VECTOR: usize = 0x08;
@@ -105,13 +107,23 @@ pub(super) fn layout() -> &'static Layout {
 
 pub(super) fn init() -> Result<(), String> {
     let found = Layout::find()?;
+    // Relaxed: who uses it has seen `LAYOUT`.
+    NO_CACHE.store(found.probe.tcache.map_or(0, |word| word.none), Relaxed);
     LAYOUT.get_or_init(|| found);
     Ok(())
 }
 
 /// From the thread pointer to malloc's `tcache` word, where one was recognised.
 pub(crate) fn tcache_offset() -> Option<isize> {
-    layout().probe.tcache
+    layout().probe.tcache.map(|word| word.offset)
+}
+
+static NO_CACHE: AtomicUsize = AtomicUsize::new(0);
+
+/// What that word holds in a thread without a cache.
+#[inline(always)]
+pub(crate) fn no_cache() -> usize {
+    NO_CACHE.load(Relaxed)
 }
 
 impl Layout {
