@@ -121,6 +121,56 @@ pub(crate) unsafe extern "C" fn call_at_bottom(
 
 /// The instruction that makes a system call.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// How far before its end the number is looked for.
+const CALL_PRELUDE: usize = 32;
+
+/// Whether `code` is whole instructions of a few kinds, none of which writes eax: moves, and
+/// arithmetic with constants.
+fn leaves_eax(mut code: &[u8]) -> bool {
+    while !code.is_empty() {
+        let (rex, rest) = match *code {
+            [rex @ 0x40..=0x4f, ref rest @ ..] => (rex, rest),
+            _ => (0, code),
+        };
+        // A register's number has its fourth bit in the prefix: of an operand in the middle of the
+        // second byte with REX.R, of one at its end with REX.B.
+        let (writes, length) = match *rest {
+            [opcode @ 0xb8..=0xbf, ..] if rex & 8 == 0 => (opcode & 7 | (rex & 1) << 3, 5),
+            [opcode, operands, ref rest @ ..] => {
+                let (mode, middle, end) = (operands >> 6, operands >> 3 & 7, operands & 7);
+                let sib = usize::from(mode != 3 && end == 4);
+                let displacement = match mode {
+                    0 if end == 5 => 4,
+                    0 if end == 4 && rest.first().is_none_or(|sib| sib & 7 == 5) => 4,
+                    1 => 1,
+                    2 => 4,
+                    _ => 0,
+                };
+                let (to_middle, constant) = match opcode {
+                    0x8b | 0x8d | 0x63 | 0x33 => (true, 0), // mov, lea, movsxd, xor
+                    0x89 | 0x31 => (false, 0),              // mov, xor
+                    0x80 | 0x83 => (false, 1),              // and, or, xor ... with a constant
+                    0x81 | 0xc7 => (false, 4),              // the same, mov
+                    _ => return false,
+                };
+                let writes = match (to_middle, mode) {
+                    (true, _) => middle | (rex & 4) << 1,
+                    (false, 3) => end | (rex & 1) << 3,
+                    (false, _) => MEMORY,
+                };
+                (writes, 2 + sib + displacement + constant)
+            }
+            _ => return false,
+        };
+        const EAX: u8 = 0;
+        const MEMORY: u8 = !0;
+        if writes == EAX || rest.len() < length {
+            return false;
+        }
+        code = &rest[length..];
+    }
+    true
+}
 
 /// An interrupted thread's registers, as a signal handler was given them.
 pub(crate) struct Frame<'a>(&'a mut libc::ucontext_t);
@@ -161,18 +211,22 @@ impl<'a> Frame<'a> {
         (code == SYSCALL).then(|| self.0.uc_mcontext.gregs[libc::REG_RAX as usize] as isize)
     }
 
-    /// The number of that call, which the kernel has overwritten, if the instruction before it is
-    /// `mov eax, number`.
+    /// The number of that call, which the kernel has overwritten, if it is plain to see before the
+    /// instruction: `mov eax, number`, and nothing after it but moves to other registers.
     ///
     /// # Safety
-    /// The seven bytes before the program counter can be read.
+    /// So many bytes before the program counter as [`CALL_PRELUDE`] says can be read.
     pub(crate) unsafe fn call_number(&self) -> Option<i64> {
-        const MOV_EAX: u8 = 0xb8;
+        const MOV_EAX: usize = 5;
         // SAFETY: the caller's promise.
-        match unsafe { *((self.pc() - 7) as *const [u8; 7]) } {
-            [MOV_EAX, a, b, c, d, ..] => Some(i64::from(u32::from_le_bytes([a, b, c, d]))),
+        let code = unsafe { &*((self.pc() - CALL_PRELUDE) as *const [u8; CALL_PRELUDE]) };
+        let code = &code[..CALL_PRELUDE - SYSCALL.len()];
+        (0..=code.len() - MOV_EAX).rev().find_map(|at| match code[at..] {
+            [0xb8, low, high @ 0..=1, 0, 0, ref rest @ ..] if leaves_eax(rest) => {
+                Some(i64::from(u16::from_le_bytes([low, high])))
+            }
             _ => None,
-        }
+        })
     }
 
     /// Makes the thread make that call, number `number`, again.
@@ -370,4 +424,37 @@ pub(crate) fn cpu() -> usize {
     // SAFETY: writes to a valid word; the caller has asked whether the instruction is there.
     unsafe { core::arch::x86_64::__rdtscp(&mut register) };
     (register & NUMBER) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_may_stand_before_a_call() {
+        let harmless: [&[u8]; 9] = [
+            &[],
+            &[0x8b, 0x7c, 0x24, 0x1c],             // mov edi, [rsp + 0x1c]
+            &[0x40, 0x80, 0xf6, 0x81],             // xor sil, 0x81
+            &[0x4c, 0x89, 0xc7],                   // mov rdi, r8
+            &[0x48, 0x8d, 0x3d, 1, 2, 3, 4],       // lea rdi, [rip + ...]
+            &[0x8d, 0x3c, 0xfd, 8, 0, 0, 0],       // lea edi, [rdi * 8 + 8]
+            &[0x45, 0x31, 0xd2, 0x31, 0xf6],       // xor r10d, r10d; xor esi, esi
+            &[0x41, 0xb8, 8, 0, 0, 0],             // mov r8d, 8
+            &[0xc7, 0x44, 0x24, 0x3c, 2, 0, 0, 0], // mov dword ptr [rsp + 0x3c], 2
+        ];
+        for code in harmless {
+            assert!(super::leaves_eax(code), "{code:x?}");
+        }
+        let others: [&[u8]; 7] = [
+            &[0x89, 0xe8],                   // mov eax, ebp
+            &[0x8b, 0x07],                   // mov eax, [rdi]
+            &[0x31, 0xc0],                   // xor eax, eax
+            &[0xb8, 1, 0, 0, 0],             // mov eax, 1
+            &[0x83, 0xc8, 2],                // or eax, 2
+            &[0x48, 0x8b, 0x44, 0x24, 0x20], // mov rax, [rsp + 0x20]
+            &[0x8b, 0x7c, 0x24],             // half an instruction
+        ];
+        for code in others {
+            assert!(!super::leaves_eax(code), "{code:x?}");
+        }
+    }
 }

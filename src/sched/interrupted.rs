@@ -14,7 +14,7 @@
 //! But not in a program with handlers of its own: it copes with both, and may wait for the EINTR that
 //! its own signal caused.
 //!
-//! *Its number.* The kernel has overwritten it. Up to glibc 2.40 it is in the instruction before the
+//! *Its number.* The kernel has overwritten it. Up to glibc 2.40 it is in an instruction before the
 //! call, `mov eax, number`. Since then calls that are cancellation points are made in one place,
 //! whose callers pass the number on the stack. Where it lies there is [`learn`]ed at start, from a
 //! few calls of known numbers that are interrupted on purpose; and these are then made again, to see
@@ -210,10 +210,11 @@ impl Transfer {
             revents: 0,
         };
         // SAFETY: a valid place.
-        let polled = unsafe { call(libc::SYS_poll, &[&raw mut asked as usize, 1, 0]) };
+        let poll = || unsafe { call(libc::SYS_poll, &[&raw mut asked as usize, 1, 0]) };
+        let polled = std::iter::repeat_with(poll).find(|polled| *polled != Err(libc::EINTR));
         self.option::<i32>(libc::SO_TYPE) == Some(libc::SOCK_STREAM)
             && self.option::<[u64; 2]>(limit) == Some([0; 2])
-            && polled.is_ok()
+            && matches!(polled, Some(Ok(_)))
             && asked.revents & libc::POLLERR == 0
     }
 
@@ -280,11 +281,19 @@ pub(super) const TO_TRY: u32 = u32::MAX - 1;
 /// How many words above the stack pointer are looked at.
 const WORDS: usize = 24;
 
-/// What the handler saw of the thread that learns: where, and whether the number is before the call;
-/// if not, a bit for each word that was the number looked for.
+/// What the thread that learns calls: a number each, but it does not say which, lest there be two
+/// places on its stack that hold it.
+const POLL: usize = 0;
+const SELECT: usize = 1;
+const SUSPEND: usize = 2;
+const NUMBERS: [i64; 3] = [libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_rt_sigsuspend];
+
+/// Which it is calling.
+static CALLED: AtomicUsize = AtomicUsize::new(0);
+/// What the handler saw, if the number is not before the call: where, and a bit for each word that
+/// was the number.
 static SEEN_PC: AtomicUsize = AtomicUsize::new(0);
 static SEEN_WORDS: AtomicUsize = AtomicUsize::new(0);
-static LOOKED_FOR: AtomicUsize = AtomicUsize::new(0);
 
 /// Called in the handler of a signal that [`learn`] has sent.
 ///
@@ -296,8 +305,8 @@ pub(super) unsafe fn note(frame: &Frame<'_>) {
         if frame.call_result() != Some(EINTR) || frame.call_number().is_some() {
             return;
         }
-        let number = LOOKED_FOR.load(Relaxed);
-        let is_it = |&i: &usize| *(frame.sp() as *const usize).add(i) == number;
+        let number = NUMBERS[CALLED.load(Relaxed)];
+        let is_it = |&i: &usize| *(frame.sp() as *const i64).add(i) == number;
         let words = (0..WORDS).filter(is_it).fold(0, |bits, i| bits | 1 << i);
         SEEN_WORDS.store(words, Relaxed);
     }
@@ -332,13 +341,11 @@ struct Pupil {
 
 impl Pupil {
     fn look_at_calls(&self) -> bool {
-        const NUMBERS: [i64; 3] = [libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_rt_sigsuspend];
         let mut candidates = [!0; PLACES.len()];
         for state in [CANCEL_DISABLE, CANCEL_ENABLE] {
-            for number in NUMBERS {
+            for called in [POLL, SELECT, SUSPEND] {
                 SEEN_PC.store(0, Relaxed);
-                LOOKED_FOR.store(number as usize, Relaxed);
-                if self.interrupt(number, TO_LEARN, state).is_none() {
+                if self.interrupt(called, TO_LEARN, state).is_none() {
                     return false;
                 }
                 let pc = SEEN_PC.load(Relaxed);
@@ -366,15 +373,15 @@ impl Pupil {
 
     fn are_calls_mended(&self) -> bool {
         [CANCEL_DISABLE, CANCEL_ENABLE].into_iter().all(|state| {
-            [libc::SYS_ppoll, libc::SYS_pselect6]
-                .into_iter()
-                .all(|number| self.interrupt(number, TO_TRY, state) == Some(0))
+            let mut calls = [POLL, SELECT].into_iter();
+            calls.all(|called| self.interrupt(called, TO_TRY, state) == Some(0))
         })
     }
 
-    /// Makes the libc call that makes system call `number`, with the thread's cancellation in
-    /// `state`, and lets a signal for `who` in meanwhile. Returns what it does.
-    fn interrupt(&self, number: i64, who: u32, state: i32) -> Option<i32> {
+    /// Makes libc call `called`, with the thread's cancellation in `state`, and lets a signal for
+    /// `who` in meanwhile. Returns what it does.
+    fn interrupt(&self, called: usize, who: u32, state: i32) -> Option<i32> {
+        CALLED.store(called, Relaxed);
         let at_once = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -390,9 +397,9 @@ impl Pupil {
             let mut set: libc::sigset_t = core::mem::zeroed();
             *(&raw mut set).cast() = self.mask & !signal::bit(self.signal);
             pthread_setcancelstate(state, &mut old_state);
-            let result = match number {
-                libc::SYS_ppoll => libc::ppoll(null_mut(), 0, &at_once, &set),
-                libc::SYS_pselect6 => {
+            let result = match called {
+                POLL => libc::ppoll(null_mut(), 0, &at_once, &set),
+                SELECT => {
                     let none = null_mut();
                     libc::pselect(0, none, none, none, &at_once, &set)
                 }

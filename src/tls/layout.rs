@@ -113,6 +113,12 @@ pub(super) fn init() -> Result<(), String> {
     Ok(())
 }
 
+/// A kernel thread's stack in bytes, if code is to have `size` of it: libc puts the thread-locals on it
+/// as well, and those of a program may be large.
+pub(crate) fn with_thread_locals(size: usize) -> usize {
+    size + layout().static_size
+}
+
 /// From the thread pointer to malloc's `tcache` word, where one was recognised.
 pub(crate) fn tcache_offset() -> Option<isize> {
     layout().probe.tcache.map(|word| word.offset)
@@ -168,7 +174,7 @@ impl Layout {
         let sizes = value_size >= 2 * WORD && (value_size..control_size).contains(&block_size);
         check(sizes, "odd sizes of pthread keys")?;
         let pointers = blocks.offset..blocks.offset + blocks.bytes;
-        let probe = Probe::run(control_size, pointers, block_size)?;
+        let probe = Probe::run(static_size, control_size, pointers, block_size)?;
         let keys = Keys {
             table: symbol(c"__pthread_keys")?,
             key_size: number(c"_thread_db_sizeof_pthread_key_struct")?,

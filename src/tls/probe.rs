@@ -7,6 +7,7 @@
 use super::layout::{SHARED, WORD, check, symbol};
 use super::modules;
 use crate::arch::thread_pointer;
+use crate::sys::mm::PAGE;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ops::Range;
@@ -68,22 +69,24 @@ struct Task {
 
 impl Probe {
     pub(super) fn run(
+        static_size: usize,
         control_size: usize,
         blocks: Range<usize>,
         block_size: usize,
     ) -> Result<Probe, String> {
-        const SIZE: usize = 1 << 20;
+        const STACK: usize = 1 << 20;
+        let size = (STACK + static_size).next_multiple_of(PAGE);
         let own = thread_pointer();
         // SAFETY: a private mapping that only the thread uses, and that outlives it; `task`
         // outlives it too, since it is joined. The head of our own control block may be read.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let stack = libc::mmap(std::ptr::null_mut(), SIZE, protection, flags, -1, 0);
+            let stack = libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0);
             check(stack != libc::MAP_FAILED, "no memory for the probe thread")?;
             let mut task = Task {
                 stack_bottom: stack as usize,
-                stack_size: SIZE,
+                stack_size: size,
                 guards: [STACK_GUARD, POINTER_GUARD].map(|at| *own.add(at).cast()),
                 control_size,
                 blocks,
@@ -96,7 +99,7 @@ impl Probe {
             let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
             let mut thread = 0;
             libc::pthread_attr_init(&mut attributes);
-            libc::pthread_attr_setstack(&mut attributes, stack, SIZE);
+            libc::pthread_attr_setstack(&mut attributes, stack, size);
             let argument = (&raw mut task).cast();
             if has_key && libc::pthread_create(&mut thread, &attributes, probe, argument) == 0 {
                 libc::pthread_join(thread, std::ptr::null_mut());
@@ -105,7 +108,7 @@ impl Probe {
             if has_key {
                 libc::pthread_key_delete(task.key);
             }
-            libc::munmap(stack, SIZE);
+            libc::munmap(stack, size);
             task.answer
         }
     }
