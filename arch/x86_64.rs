@@ -221,12 +221,14 @@ impl<'a> Frame<'a> {
         // SAFETY: the caller's promise.
         let code = unsafe { &*((self.pc() - CALL_PRELUDE) as *const [u8; CALL_PRELUDE]) };
         let code = &code[..CALL_PRELUDE - SYSCALL.len()];
-        (0..=code.len() - MOV_EAX).rev().find_map(|at| match code[at..] {
-            [0xb8, low, high @ 0..=1, 0, 0, ref rest @ ..] if leaves_eax(rest) => {
-                Some(i64::from(u16::from_le_bytes([low, high])))
-            }
-            _ => None,
-        })
+        (0..=code.len() - MOV_EAX)
+            .rev()
+            .find_map(|at| match code[at..] {
+                [0xb8, low, high @ 0..=1, 0, 0, ref rest @ ..] if leaves_eax(rest) => {
+                    Some(i64::from(u16::from_le_bytes([low, high])))
+                }
+                _ => None,
+            })
     }
 
     /// Makes the thread make that call, number `number`, again.

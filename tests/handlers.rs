@@ -10,13 +10,13 @@
 mod common;
 
 use common::*;
-use greenthread as thread;
 use greenthread::runtime::Runtime;
+use greenthread::{self as thread, Thread};
 use std::mem::zeroed;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::*};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 thread_local! {
     /// Counts what this thread does.
@@ -40,7 +40,8 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
             let far = (&raw const *done as usize).abs_diff(sp) > 8 << 20;
             let mut shared = handles_on.swap(tid, SeqCst) != 0;
             let before = done.load(SeqCst);
-            for _ in 0..2_000 {
+            let end = Instant::now() + Duration::from_micros(100);
+            while Instant::now() < end {
                 shared |= done.load(SeqCst) != before || handles_on.load(SeqCst) != tid;
             }
             handles_on.store(0, SeqCst);
@@ -57,6 +58,8 @@ fn signal_all() {
     for entry in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
         let tid: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
         if tid != gettid() {
+            // One after the other: the rest must go on while a handler stays.
+            std::thread::sleep(Duration::from_micros(100));
             // SAFETY: a plain system call; the thread may be gone.
             unsafe { libc::syscall(libc::SYS_tgkill, process, tid, libc::SIGUSR1) };
         }
@@ -66,7 +69,7 @@ fn signal_all() {
 #[test]
 fn a_handlers_thread_locals_are_its_own() {
     const NAME: &str = "a_handlers_thread_locals_are_its_own";
-    const SIGNALS: usize = 10_000;
+    const SIGNALS: usize = 8_000;
     let _w = watchdog(NAME);
     let Some(case) = child_case(NAME) else {
         for case in ["before", "after"] {
@@ -87,32 +90,39 @@ fn a_handlers_thread_locals_are_its_own() {
         install();
     }
     let slice = Duration::from_millis(1);
-    let runtime = Runtime::builder().processors(2).time_slice(slice).build();
+    let runtime = Runtime::builder().processors(4).time_slice(slice).build();
     let runtime = runtime.expect("a runtime");
     let stop = Arc::new(AtomicBool::new(false));
+    let all = Arc::new(OnceLock::<Vec<Thread>>::new());
     let body = |i: usize| {
-        let stop = stop.clone();
+        let (stop, all) = (stop.clone(), all.clone());
         move || {
             let mut n = i;
             while !stop.load(Relaxed) {
                 DONE.with(|done| done.fetch_add(1, SeqCst));
+                let somebody = all.get().map(|all| &all[n % all.len()]);
                 match n % 50 {
                     0 => thread::sleep(Duration::from_micros(50)),
                     1 => drop(thread::spawn(|| ()).join()),
                     2 => thread::blocking(|| ()),
-                    _ => thread::yield_now(),
+                    3..25 => thread::yield_now(),
+                    _ => {
+                        somebody.inspect(|somebody| somebody.unpark());
+                        thread::park_timeout(Duration::from_micros(100));
+                    }
                 }
-                n += 1;
+                n += 7;
             }
         }
     };
-    let threads: Vec<_> = (0..8).map(|i| runtime.spawn(body(i))).collect();
+    let threads: Vec<_> = (0..16).map(|i| runtime.spawn(body(i))).collect();
+    let them = threads.iter().map(|t| t.thread().clone());
+    all.set(them.collect()).expect("set once");
     if case == "after" {
         install();
     }
     while HANDLED.load(SeqCst) < SIGNALS {
         signal_all();
-        std::thread::sleep(Duration::from_micros(50));
     }
     stop.store(true, Relaxed);
     threads.into_iter().for_each(|t| t.join().unwrap());

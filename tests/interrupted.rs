@@ -97,7 +97,10 @@ fn calls_that_wait_do_not_fail() {
     let _w = watchdog("calls_that_wait_do_not_fail");
     let runtime = runtime();
     let hogs = Hogs::new(&runtime);
-    let (left, failed) = (Arc::new(AtomicUsize::new(CALLS)), Arc::new(AtomicUsize::new(0)));
+    let (left, failed) = (
+        Arc::new(AtomicUsize::new(CALLS)),
+        Arc::new(AtomicUsize::new(0)),
+    );
     let waiter = |i: usize| {
         let (left, failed) = (left.clone(), failed.clone());
         move || {
@@ -105,7 +108,10 @@ fn calls_that_wait_do_not_fail() {
             let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
             assert!(epoll >= 0);
             let mut n = i;
-            while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            while left
+                .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
+                .is_ok()
+            {
                 compute(n % 97 * 2_000);
                 match wait(n, epoll) {
                     0 => {}
@@ -194,7 +200,10 @@ fn parts(transfer: fn() -> Box<dyn FnMut() -> usize + Send>) -> (usize, usize) {
     };
     let threads: Vec<_> = (0..THREADS).map(|_| runtime.spawn(body)).collect();
     let sum = |sum: (usize, usize), add: (usize, usize)| (sum.0 + add.0, sum.1 + add.1);
-    let sum = threads.into_iter().map(|t| t.join().unwrap()).fold((0, 0), sum);
+    let sum = threads
+        .into_iter()
+        .map(|t| t.join().unwrap())
+        .fold((0, 0), sum);
     drop(hogs);
     runtime.shutdown();
     println!("{sum:?}");
@@ -207,7 +216,10 @@ fn drain(mut from: impl Read + Send + 'static) {
         let (mut buffer, mut at) = (vec![0; 100_000], 0);
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             let right = |(i, byte): (usize, &u8)| *byte == pattern((at + i) % MIB);
-            assert!(buffer[..length].iter().enumerate().all(right), "lost or twice");
+            assert!(
+                buffer[..length].iter().enumerate().all(right),
+                "lost or twice"
+            );
             at += length;
         }
         assert_eq!(at % MIB, 0, "a part is missing");

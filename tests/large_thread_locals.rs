@@ -45,7 +45,11 @@ fn threads_have_thread_locals_of_any_size() {
     let Some(case) = child_case(NAME) else {
         for size in [200 << 10, 248 << 10, 300 << 10, 1 << 20, 3 << 20] {
             let library = library(size);
-            let out = child_with(NAME, if green() { "green" } else { "kernel" }, &[("LD_PRELOAD", &library)]);
+            let out = child_with(
+                NAME,
+                if green() { "green" } else { "kernel" },
+                &[("LD_PRELOAD", &library)],
+            );
             assert_code(&out, 0);
         }
         return;
@@ -56,7 +60,8 @@ fn threads_have_thread_locals_of_any_size() {
     for _ in 0..3 {
         let body = move |i: usize| {
             // SAFETY: the library's array, of that size, is the calling thread's.
-            let mine = || unsafe { std::slice::from_raw_parts_mut(place().cast::<u8>(), size() as usize) };
+            let mine =
+                || unsafe { std::slice::from_raw_parts_mut(place().cast::<u8>(), size() as usize) };
             assert_eq!(mine()[..3], [1, 2, 3]);
             assert!(mine()[3..].iter().all(|&byte| byte == 0));
             mine().fill(i as u8);
@@ -64,7 +69,9 @@ fn threads_have_thread_locals_of_any_size() {
             assert!(mine().iter().all(|&byte| byte == i as u8));
         };
         let threads: Vec<_> = (0..32).map(|i| thread::spawn(move || body(i))).collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     }
     // Other kinds of kernel threads.
     std::fs::write("/dev/null", "by way of the driver for files").unwrap();

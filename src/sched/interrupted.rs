@@ -184,7 +184,8 @@ impl Transfer {
             true => self.flags & libc::MSG_WAITALL as usize != 0,
             false => true,
         };
-        const SPECIAL: i32 = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ZEROCOPY;
+        const SPECIAL: i32 =
+            libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ZEROCOPY;
         wanted && self.flags & SPECIAL as usize == 0 && (self.is_pipe() || self.is_stream())
     }
 
@@ -221,7 +222,13 @@ impl Transfer {
     fn option<T: Copy + Default>(&self, name: i32) -> Option<T> {
         let (mut value, mut length) = (T::default(), size_of::<T>() as u32);
         let (at, long) = (&raw mut value as usize, &raw mut length as usize);
-        let arguments = [self.descriptor, libc::SOL_SOCKET as usize, name as usize, at, long];
+        let arguments = [
+            self.descriptor,
+            libc::SOL_SOCKET as usize,
+            name as usize,
+            at,
+            long,
+        ];
         // SAFETY: valid places, and any bits are a `T` of those above.
         unsafe { call(libc::SYS_getsockopt, &arguments) }
             .is_ok()

@@ -102,9 +102,9 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     let machine = machine::get(payload.who as usize);
     // SAFETY: null or a record, which is never freed.
     let green = machine.and_then(|m| unsafe { m.current.load(Ordering::Relaxed).as_ref() });
-    let stack = green.and_then(Green::stack).filter(|stack| {
-        (stack.bottom + Frame::room_needed()..=stack.top).contains(&frame.sp())
-    });
+    let stack = green
+        .and_then(Green::stack)
+        .filter(|stack| (stack.bottom + Frame::room_needed()..=stack.top).contains(&frame.sp()));
     let may_mend = !interpose::program_has_handlers() || payload.who == interrupted::TO_TRY;
     if may_mend && in_libc(frame.pc()) {
         // SAFETY: libc's code is readable, and does not begin with a system call.
