@@ -20,6 +20,7 @@
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `recruiter` | makes kernel threads ahead of need |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
+//! | `unload` | `dlclose` waits for green threads, too |
 //!
 //! Invariants:
 //! 1. What runs here owns a processor or none; it never allocates, frees, prints, panics, or takes
@@ -53,6 +54,7 @@ pub(crate) mod start;
 mod switch;
 mod sysmon;
 pub(crate) mod timers;
+mod unload;
 mod wake;
 
 pub(crate) use self::cluster::{Cluster, Config, Ideas};

@@ -21,14 +21,16 @@ use super::probe::{Probe, SELF, TCB};
 use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// The vector of modules, in the control block and in its descriptor.
 pub(super) const VECTOR: usize = 0x08;
 /// From `multiple_threads` up to the pointer guard: the same in every thread, copied from the probe
 /// thread.
 pub(super) const SHARED: Range<usize> = 0x18..0x38;
+/// The word in which a thread says that the loader looks up a symbol for it (`gscope_flag`).
+const LOOK_UP_FLAG: usize = 0x1c;
 pub(super) const WORD: usize = size_of::<usize>();
 
 /// What the blocks and the list of modules need to know of this glibc.
@@ -122,6 +124,15 @@ pub(crate) fn with_thread_locals(size: usize) -> usize {
 /// From the thread pointer to malloc's `tcache` word, where one was recognised.
 pub(crate) fn tcache_offset() -> Option<isize> {
     layout().probe.tcache.map(|word| word.offset)
+}
+
+/// In the control block at `thread_pointer`: whether the loader looks up a symbol for its thread.
+///
+/// # Safety
+/// The control block is there for as long as the answer is used.
+pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 {
+    // SAFETY: a word of the control block's head, which is written atomically.
+    unsafe { AtomicU32::from_ptr(thread_pointer.add(LOOK_UP_FLAG).cast()) }
 }
 
 static NO_CACHE: AtomicUsize = AtomicUsize::new(0);
