@@ -20,7 +20,8 @@
 //!                        |  XSAVE area            |  size from CPUID, header zeroed
 //! ```
 //!
-//! The trampoline then calls `sched::preempt::preempted`, which switches away. When the thread is
+//! The trampoline then calls `sched::preempt::preempted`, which switches away (or another one
+//! `sched::interrupted::go_on`, which does not). When the thread is
 //! resumed, on whatever kernel thread, everything is restored and `ret 128` drops pc and red zone
 //! at once. Callee-saved registers are kept by the switch itself.
 
@@ -118,6 +119,59 @@ pub(crate) unsafe extern "C" fn call_at_bottom(
     )
 }
 
+/// The instruction that makes a system call.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// How far before its end the number is looked for.
+const CALL_PRELUDE: usize = 32;
+
+/// Whether `code` is whole instructions of a few kinds, none of which writes eax: moves, and
+/// arithmetic with constants.
+fn leaves_eax(mut code: &[u8]) -> bool {
+    while !code.is_empty() {
+        let (rex, rest) = match *code {
+            [rex @ 0x40..=0x4f, ref rest @ ..] => (rex, rest),
+            _ => (0, code),
+        };
+        // A register's number has its fourth bit in the prefix: of an operand in the middle of the
+        // second byte with REX.R, of one at its end with REX.B.
+        let (writes, length) = match *rest {
+            [opcode @ 0xb8..=0xbf, ..] if rex & 8 == 0 => (opcode & 7 | (rex & 1) << 3, 5),
+            [opcode, operands, ref rest @ ..] => {
+                let (mode, middle, end) = (operands >> 6, operands >> 3 & 7, operands & 7);
+                let sib = usize::from(mode != 3 && end == 4);
+                let displacement = match mode {
+                    0 if end == 5 => 4,
+                    0 if end == 4 && rest.first().is_none_or(|sib| sib & 7 == 5) => 4,
+                    1 => 1,
+                    2 => 4,
+                    _ => 0,
+                };
+                let (to_middle, constant) = match opcode {
+                    0x8b | 0x8d | 0x63 | 0x33 => (true, 0), // mov, lea, movsxd, xor
+                    0x89 | 0x31 => (false, 0),              // mov, xor
+                    0x80 | 0x83 => (false, 1),              // and, or, xor ... with a constant
+                    0x81 | 0xc7 => (false, 4),              // the same, mov
+                    _ => return false,
+                };
+                let writes = match (to_middle, mode) {
+                    (true, _) => middle | (rex & 4) << 1,
+                    (false, 3) => end | (rex & 1) << 3,
+                    (false, _) => MEMORY,
+                };
+                (writes, 2 + sib + displacement + constant)
+            }
+            _ => return false,
+        };
+        const EAX: u8 = 0;
+        const MEMORY: u8 = !0;
+        if writes == EAX || rest.len() < length {
+            return false;
+        }
+        code = &rest[length..];
+    }
+    true
+}
+
 /// An interrupted thread's registers, as a signal handler was given them.
 pub(crate) struct Frame<'a>(&'a mut libc::ucontext_t);
 
@@ -147,29 +201,53 @@ impl<'a> Frame<'a> {
         unsafe { *(&raw const self.0.uc_sigmask).cast() }
     }
 
-    /// If the thread was interrupted in a system call that fails with EINTR because of that, makes it call
-    /// again. The kernel has overwritten the call's number; it is taken from the instruction before,
-    /// `mov eax, number`, and left alone if there is another one.
+    /// What a system call has returned, if the thread was interrupted right behind one.
     ///
     /// # Safety
-    /// The seven bytes before the program counter can be read.
-    pub(crate) unsafe fn repeat_interrupted_call(&mut self) {
-        let registers = &mut self.0.uc_mcontext.gregs;
-        if registers[libc::REG_RAX as usize] != -libc::EINTR as i64 {
-            return;
-        }
-        let pc = registers[libc::REG_RIP as usize];
+    /// The two bytes before the program counter can be read.
+    pub(crate) unsafe fn call_result(&self) -> Option<isize> {
         // SAFETY: the caller's promise.
-        let code = unsafe { *((pc - 7) as *const [u8; 7]) };
-        if let [0xb8, number @ .., 0x0f, 0x05] = code {
-            let number = [number[0], number[1], number[2], number[3]];
-            let number = i64::from(u32::from_le_bytes(number));
-            // An interrupted close has closed: the descriptor may be another's by now.
-            if number != libc::SYS_close {
-                registers[libc::REG_RAX as usize] = number;
-                registers[libc::REG_RIP as usize] = pc - 2;
-            }
-        }
+        let code = unsafe { *((self.pc() - 2) as *const [u8; 2]) };
+        (code == SYSCALL).then(|| self.0.uc_mcontext.gregs[libc::REG_RAX as usize] as isize)
+    }
+
+    /// The number of that call, which the kernel has overwritten, if it is plain to see before the
+    /// instruction: `mov eax, number`, and nothing after it but moves to other registers.
+    ///
+    /// # Safety
+    /// So many bytes before the program counter as [`CALL_PRELUDE`] says can be read.
+    pub(crate) unsafe fn call_number(&self) -> Option<i64> {
+        const MOV_EAX: usize = 5;
+        // SAFETY: the caller's promise.
+        let code = unsafe { &*((self.pc() - CALL_PRELUDE) as *const [u8; CALL_PRELUDE]) };
+        let code = &code[..CALL_PRELUDE - SYSCALL.len()];
+        (0..=code.len() - MOV_EAX)
+            .rev()
+            .find_map(|at| match code[at..] {
+                [0xb8, low, high @ 0..=1, 0, 0, ref rest @ ..] if leaves_eax(rest) => {
+                    Some(i64::from(u16::from_le_bytes([low, high])))
+                }
+                _ => None,
+            })
+    }
+
+    /// Makes the thread make that call, number `number`, again.
+    pub(crate) fn repeat_call(&mut self, number: i64) {
+        let registers = &mut self.0.uc_mcontext.gregs;
+        registers[libc::REG_RAX as usize] = number;
+        registers[libc::REG_RIP as usize] -= SYSCALL.len() as i64;
+    }
+
+    /// Makes the thread go on in a trampoline that calls `sched::interrupted::go_on` with the call's
+    /// registers, and then returns to where it was.
+    ///
+    /// # Safety
+    /// The stack has [`Frame::room_needed`] bytes below the stack pointer.
+    pub(crate) unsafe fn go_on_with_call(&mut self, number: i64) {
+        // The instruction overwrites rcx: nobody expects anything there.
+        self.0.uc_mcontext.gregs[libc::REG_RCX as usize] = number;
+        // SAFETY: the caller's promise.
+        unsafe { self.call_here(go_on_trampoline) };
     }
 
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer.
@@ -183,12 +261,19 @@ impl<'a> Frame<'a> {
     /// The stack has [`Frame::room_needed`] bytes below the stack pointer, and the thread may be
     /// suspended here.
     pub(crate) unsafe fn inject(&mut self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.call_here(preempt_trampoline) };
+    }
+
+    /// # Safety
+    /// The stack has [`Frame::room_needed`] bytes below the stack pointer.
+    unsafe fn call_here(&mut self, trampoline: unsafe extern "C" fn()) {
         let registers = &mut self.0.uc_mcontext.gregs;
         let slot = registers[libc::REG_RSP as usize] as usize - RED_ZONE - 8;
         // SAFETY: room below the red zone was promised.
         unsafe { *(slot as *mut i64) = registers[libc::REG_RIP as usize] };
         registers[libc::REG_RSP as usize] = slot as i64;
-        registers[libc::REG_RIP as usize] = preempt_trampoline as *const () as i64;
+        registers[libc::REG_RIP as usize] = trampoline as *const () as i64;
         // A thread interrupted in the middle of a string operation may have the direction flag set;
         // the trampoline saves the flags and clears it, so nothing is to be done here.
     }
@@ -203,71 +288,110 @@ static greenthread_xsave_compacts: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" {
     fn preempt_trampoline();
+    fn go_on_trampoline();
 }
 
-global_asm!(
-    ".text",
-    ".p2align 4",
-    ".hidden preempt_trampoline",
-    ".globl preempt_trampoline",
-    ".type preempt_trampoline, @function",
-    "preempt_trampoline:",
-    "pushfq",
-    "push rbp",
-    "mov rbp, rsp",
-    "push rax",
-    "push rcx",
-    "push rdx",
-    "push rsi",
-    "push rdi",
-    "push r8",
-    "push r9",
-    "push r10",
-    "push r11",
-    "cld",
-    "sub rsp, [rip + {bytes}]",
-    "and rsp, -64",
-    // XSAVE leaves the header's reserved words alone and XRSTOR faults unless they are zero.
-    "xor eax, eax",
-    "mov [rsp + 512], rax",
-    "mov [rsp + 520], rax",
-    "mov [rsp + 528], rax",
-    "mov [rsp + 536], rax",
-    "mov [rsp + 544], rax",
-    "mov [rsp + 552], rax",
-    "mov [rsp + 560], rax",
-    "mov [rsp + 568], rax",
-    "cmp qword ptr [rip + {compacts}], 0",
-    "mov eax, -1",
-    "mov edx, -1",
-    "je 2f",
-    "xsavec64 [rsp]",
-    "jmp 3f",
-    "2:",
-    "xsave64 [rsp]",
-    "3:",
-    "call {preempted}",
-    "mov eax, -1",
-    "mov edx, -1",
-    "xrstor64 [rsp]",
-    "lea rsp, [rbp - 72]",
-    "pop r11",
-    "pop r10",
-    "pop r9",
-    "pop r8",
-    "pop rdi",
-    "pop rsi",
-    "pop rdx",
-    "pop rcx",
-    "pop rax",
-    "pop rbp",
-    "popfq",
-    "ret 128",
-    ".size preempt_trampoline, . - preempt_trampoline",
-    bytes = sym greenthread_xsave_bytes,
-    compacts = sym greenthread_xsave_compacts,
-    preempted = sym crate::sched::preempt::preempted,
-);
+/// The registers of an interrupted thread that a call may clobber, as a trampoline saves them.
+#[repr(C)]
+pub(crate) struct SavedRegisters {
+    r11: usize,
+    r10: usize,
+    r9: usize,
+    r8: usize,
+    rdi: usize,
+    rsi: usize,
+    rdx: usize,
+    rcx: usize,
+    rax: usize,
+}
+
+impl SavedRegisters {
+    /// The system call that was interrupted: its number and its arguments. In
+    /// `go_on_trampoline` only.
+    pub(crate) fn call(&self) -> (i64, [usize; 6]) {
+        let arguments = [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9];
+        (self.rcx as i64, arguments)
+    }
+
+    /// What it has returned, and will be seen to have returned.
+    pub(crate) fn call_result(&mut self) -> &mut usize {
+        &mut self.rax
+    }
+}
+
+/// Saves everything, calls `$function` with what of it lies in [`SavedRegisters`], restores
+/// everything.
+macro_rules! trampoline {
+    ($name:literal, $function:path) => {
+        global_asm!(
+            ".text",
+            ".p2align 4",
+            concat!(".hidden ", $name),
+            concat!(".globl ", $name),
+            concat!(".type ", $name, ", @function"),
+            concat!($name, ":"),
+            "pushfq",
+            "push rbp",
+            "mov rbp, rsp",
+            "push rax",
+            "push rcx",
+            "push rdx",
+            "push rsi",
+            "push rdi",
+            "push r8",
+            "push r9",
+            "push r10",
+            "push r11",
+            "cld",
+            "mov rdi, rsp",
+            "sub rsp, [rip + {bytes}]",
+            "and rsp, -64",
+            // XSAVE leaves the header's reserved words alone and XRSTOR faults unless they are zero.
+            "xor eax, eax",
+            "mov [rsp + 512], rax",
+            "mov [rsp + 520], rax",
+            "mov [rsp + 528], rax",
+            "mov [rsp + 536], rax",
+            "mov [rsp + 544], rax",
+            "mov [rsp + 552], rax",
+            "mov [rsp + 560], rax",
+            "mov [rsp + 568], rax",
+            "cmp qword ptr [rip + {compacts}], 0",
+            "mov eax, -1",
+            "mov edx, -1",
+            "je 2f",
+            "xsavec64 [rsp]",
+            "jmp 3f",
+            "2:",
+            "xsave64 [rsp]",
+            "3:",
+            "call {function}",
+            "mov eax, -1",
+            "mov edx, -1",
+            "xrstor64 [rsp]",
+            "lea rsp, [rbp - 72]",
+            "pop r11",
+            "pop r10",
+            "pop r9",
+            "pop r8",
+            "pop rdi",
+            "pop rsi",
+            "pop rdx",
+            "pop rcx",
+            "pop rax",
+            "pop rbp",
+            "popfq",
+            "ret 128",
+            concat!(".size ", $name, ", . - ", $name),
+            bytes = sym greenthread_xsave_bytes,
+            compacts = sym greenthread_xsave_compacts,
+            function = sym $function,
+        );
+    };
+}
+
+trampoline!("preempt_trampoline", crate::sched::preempt::preempted);
+trampoline!("go_on_trampoline", crate::sched::interrupted::go_on);
 
 /// Asks for the cache line at `address`, which need not be valid.
 #[inline(always)]
@@ -354,4 +478,37 @@ pub(crate) fn cpu() -> usize {
     // SAFETY: writes to a valid word; the caller has asked whether the instruction is there.
     unsafe { core::arch::x86_64::__rdtscp(&mut register) };
     (register & NUMBER) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_may_stand_before_a_call() {
+        let harmless: [&[u8]; 9] = [
+            &[],
+            &[0x8b, 0x7c, 0x24, 0x1c],             // mov edi, [rsp + 0x1c]
+            &[0x40, 0x80, 0xf6, 0x81],             // xor sil, 0x81
+            &[0x4c, 0x89, 0xc7],                   // mov rdi, r8
+            &[0x48, 0x8d, 0x3d, 1, 2, 3, 4],       // lea rdi, [rip + ...]
+            &[0x8d, 0x3c, 0xfd, 8, 0, 0, 0],       // lea edi, [rdi * 8 + 8]
+            &[0x45, 0x31, 0xd2, 0x31, 0xf6],       // xor r10d, r10d; xor esi, esi
+            &[0x41, 0xb8, 8, 0, 0, 0],             // mov r8d, 8
+            &[0xc7, 0x44, 0x24, 0x3c, 2, 0, 0, 0], // mov dword ptr [rsp + 0x3c], 2
+        ];
+        for code in harmless {
+            assert!(super::leaves_eax(code), "{code:x?}");
+        }
+        let others: [&[u8]; 7] = [
+            &[0x89, 0xe8],                   // mov eax, ebp
+            &[0x8b, 0x07],                   // mov eax, [rdi]
+            &[0x31, 0xc0],                   // xor eax, eax
+            &[0xb8, 1, 0, 0, 0],             // mov eax, 1
+            &[0x83, 0xc8, 2],                // or eax, 2
+            &[0x48, 0x8b, 0x44, 0x24, 0x20], // mov rax, [rsp + 0x20]
+            &[0x8b, 0x7c, 0x24],             // half an instruction
+        ];
+        for code in others {
+            assert!(!super::leaves_eax(code), "{code:x?}");
+        }
+    }
 }

@@ -119,7 +119,7 @@ impl Room {
     #[inline(always)]
     pub(super) fn has_cache(&self) -> bool {
         // SAFETY: a word of the block, which is the caller's while nobody lives here.
-        !self.tcache.is_null() && unsafe { self.tcache.read() != 0 }
+        !self.tcache.is_null() && unsafe { self.tcache.read() != tls::no_cache() }
     }
 
     pub(crate) fn slot(&self) -> &'static Slot {

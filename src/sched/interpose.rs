@@ -7,6 +7,7 @@
 //! | `sigaction`, `signal` | a handler must not move to another kernel thread half way: while it runs the mask differs and preemption declines; the preemption signal is added to its mask for those that run with an unchanged one (SA_NODEFER). And it is noted that the program has handlers |
 //! | `sigaltstack` | a green thread keeps its kernel thread's alternate stack: its own would stay behind when it moves |
 //! | `pthread_getattr_np` | a green thread's stack is its own; libc would ask the kernel about a thread id that is not one |
+//! | `dlclose` | it waits for green threads that resolve symbols, too (`unload`) |
 //! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's |
 //! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance: the kernel finds a mutex's owner by its id, which a green thread's is not |
 //!
@@ -36,6 +37,7 @@ pub(crate) fn reserve(signal: i32) {
         &GETATTR,
         &GETNAME,
         &SETPROTOCOL,
+        &DLCLOSE,
     ] {
         real.address();
     }
@@ -67,6 +69,7 @@ static SIGALTSTACK: Real = Real::new(c"sigaltstack");
 static GETATTR: Real = Real::new(c"pthread_getattr_np");
 static GETNAME: Real = Real::new(c"pthread_getname_np");
 static SETPROTOCOL: Real = Real::new(c"pthread_mutexattr_setprotocol");
+static DLCLOSE: Real = Real::new(c"dlclose");
 
 impl Real {
     const fn new(name: &'static CStr) -> Real {
@@ -93,12 +96,13 @@ impl Real {
 
 #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
 mod functions {
-    use core::ffi::{c_char, c_int};
+    use core::ffi::{c_char, c_int, c_void};
     use core::mem::transmute;
 
     use super::*;
     use crate::current;
     use crate::green::Oddities;
+    use crate::sched::unload;
     use crate::stack;
     use crate::sys::signal::Mask;
 
@@ -107,6 +111,7 @@ mod functions {
         unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
     type SetHandler = unsafe extern "C" fn(c_int, libc::sighandler_t) -> libc::sighandler_t;
     type SetStack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
+    type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
     type GetName = unsafe extern "C" fn(libc::pthread_t, *mut c_char, usize) -> c_int;
     type SetProtocol = unsafe extern "C" fn(*mut libc::pthread_mutexattr_t, c_int) -> c_int;
     type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
@@ -194,6 +199,16 @@ mod functions {
         };
         // SAFETY: the caller's arguments, or a null that asks for no change.
         unsafe { transmute::<usize, SetStack>(SIGALTSTACK.address())(new, old) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
+        // SAFETY: libc's function, with the caller's argument.
+        let close = || unsafe { transmute::<usize, Close>(DLCLOSE.address())(library) };
+        if SIGNALS.load(Ordering::Relaxed) == 0 {
+            return close(); // there are no green threads
+        }
+        unload::waiting(close).unwrap_or(0)
     }
 
     #[unsafe(no_mangle)]

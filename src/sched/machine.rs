@@ -26,6 +26,7 @@ use crate::sched::{Cluster, Processor};
 use crate::sys::kernel_thread;
 use crate::sys::lock::Lock;
 use crate::sys::signal::{self, Mask};
+use crate::tls;
 
 /// crossbeam-epoch's constant. Its documentation does not promise it; it has been this in all of 0.9,
 /// to which the dependency is held.
@@ -51,7 +52,8 @@ pub(crate) struct Machine {
     pub(crate) slice: AtomicU32,
     /// The slice that is over, if it is still this one.
     over: AtomicU32,
-    /// malloc's cache travels with the kernel thread, so that a parked green thread needs none.
+    /// malloc's cache travels with the kernel thread, so that a parked green thread needs none;
+    /// [`tls::no_cache`] if it has none.
     pub(crate) tcache: Cell<usize>,
     own_thread_pointer: Cell<*mut u8>,
     at_home: Cell<bool>,
@@ -138,7 +140,7 @@ impl Machine {
             tick: AtomicU32::new(1),
             slice: AtomicU32::new(1),
             over: AtomicU32::new(0),
-            tcache: Cell::new(0),
+            tcache: Cell::new(tls::no_cache()),
             own_thread_pointer: Cell::new(core::ptr::null_mut()),
             at_home: Cell::new(true),
             base_mask: Cell::new(0),

@@ -17,8 +17,10 @@
 //! | `io` | who collects the driver's events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
+//! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `recruiter` | makes kernel threads ahead of need |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
+//! | `unload` | `dlclose` waits for green threads, too |
 //!
 //! Invariants:
 //! 1. What runs here owns a processor or none; it never allocates, frees, prints, panics, or takes
@@ -36,6 +38,7 @@ mod guest;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;
+pub(crate) mod interrupted;
 pub(crate) mod io;
 mod lifo;
 mod locked;
@@ -51,6 +54,7 @@ pub(crate) mod start;
 mod switch;
 mod sysmon;
 pub(crate) mod timers;
+mod unload;
 mod wake;
 
 pub(crate) use self::cluster::{Cluster, Config, Ideas};

@@ -18,10 +18,7 @@
 //!
 //! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a
 //! call while the signal is under way, and some calls then fail with EINTR for no reason that the
-//! program knows of. Such a call has only just begun: if libc made it, the handler makes it again,
-//! as if the
-//! signal had come before. But not in a program with handlers of its own: it copes with EINTR, and may
-//! wait for the one that its own signal caused.
+//! program knows of: see `interrupted`.
 //!
 //! *One at a time.* Real-time signals queue, and the user's are limited in number. A thread that blocks
 //! all signals while it computes would have one more every 50 µs. So a machine remembers that one is on
@@ -41,7 +38,7 @@ use crate::arch::Frame;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
 use crate::green::{Green, Oddities};
-use crate::sched::{Machine, interpose, machine};
+use crate::sched::{Machine, interpose, interrupted, machine};
 use crate::sys::observer::Observer;
 use crate::sys::signal::{self, Payload};
 
@@ -74,7 +71,9 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
         leaves: leaf_functions(),
     });
     PROCESS.store(std::process::id() as usize, Ordering::Relaxed);
-    signal::handle(signal, on_signal)
+    signal::handle(signal, on_signal)?;
+    interrupted::learn(signal);
+    Ok(())
 }
 
 /// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless
@@ -111,23 +110,31 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     // SAFETY: both are this handler's arguments.
     let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
     let Some(payload) = payload else { return };
-    if in_libc(frame.pc()) && !interpose::program_has_handlers() {
+    if payload.who == interrupted::TO_LEARN && in_libc(frame.pc()) {
         // SAFETY: libc's code is readable, and does not begin with a system call.
-        unsafe { frame.repeat_interrupted_call() };
+        return unsafe { interrupted::note(&frame) };
     }
-    let Some(machine) = machine::get(payload.who as usize) else {
-        return;
-    };
-    machine.expect_no_signal();
-    if machine.tick.load(Ordering::Relaxed) != payload.tick {
-        return;
+    let machine = machine::get(payload.who as usize);
+    if let Some(machine) = machine {
+        machine.expect_no_signal();
     }
     // SAFETY: null or a record, which is never freed.
-    let Some(green) = (unsafe { machine.current.load(Ordering::Relaxed).as_ref() }) else {
+    let green = machine.and_then(|m| unsafe { m.current.load(Ordering::Relaxed).as_ref() });
+    let stack = green
+        .and_then(Green::stack)
+        .filter(|stack| (stack.bottom + Frame::room_needed()..=stack.top).contains(&frame.sp()));
+    let may_mend = !interpose::program_has_handlers() || payload.who == interrupted::TO_TRY;
+    if may_mend && in_libc(frame.pc()) {
+        // SAFETY: libc's code is readable, and does not begin with a system call.
+        let goes_on = unsafe { interrupted::mend(&mut frame, stack.is_some()) };
+        if goes_on {
+            return;
+        }
+    }
+    let (Some(machine), Some(green), Some(_)) = (machine, green, stack) else {
         return;
     };
-    let Some(stack) = green.stack() else { return };
-    if frame.sp() > stack.top || frame.sp() < stack.bottom + Frame::room_needed() {
+    if machine.tick.load(Ordering::Relaxed) != payload.tick {
         return;
     }
     if green.off.load(Ordering::Relaxed) != 0 {

@@ -13,6 +13,7 @@ use std::io;
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sched::{Cluster, Machine, switch};
 use crate::sys::{clock, futex, signal};
+use crate::tls;
 
 const STACK_SIZE: usize = 256 << 10;
 const CLOSELY: u64 = 5_000_000;
@@ -62,7 +63,7 @@ impl Office {
 pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
     std::thread::Builder::new()
         .name("gt-recruiter".into())
-        .stack_size(STACK_SIZE)
+        .stack_size(tls::with_thread_locals(STACK_SIZE))
         .spawn(move || work(cluster))
         .map(drop)
 }
@@ -115,7 +116,7 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> io::Result<()> {
     let made = Machine::new(cluster).and_then(|machine| {
         std::thread::Builder::new()
             .name(format!("gt-machine-{}", machine.index))
-            .stack_size(STACK_SIZE)
+            .stack_size(tls::with_thread_locals(STACK_SIZE))
             .spawn(move || live(machine))
             .inspect_err(|_| machine.end())
             .map(drop)

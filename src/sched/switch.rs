@@ -8,7 +8,10 @@
 //! malloc's cache travels with the kernel thread: it is put into a green thread's block on the way
 //! in and taken out on the way back, but for a thread that was preempted, perhaps in the middle of
 //! malloc's fast path: that one keeps what it has. Caches that are thus left over, and kernel
-//! threads that thus lack one, meet in [`SPARE_CACHES`].
+//! threads that thus lack one, meet in [`SPARE_CACHES`]. A thread without one has in malloc's word
+//! what a fresh thread has there, which need not be null (`tls::no_cache`). Where the word was not
+//! recognised, or taking a cache away was tried and failed (`tls::probe`), caches stay in the
+//! rooms: they cost memory then, as much as the rooms' number at its peak times a cache.
 //!
 //! A thread that has changed its signal mask takes it along: it is saved and the kernel thread's
 //! base mask restored here, once the mask was seen to differ (`interpose`, `preempt`). So does one that
@@ -22,6 +25,7 @@ use crate::green::{Green, Oddities};
 use crate::sched::{Machine, interpose};
 use crate::sys::lock::Lock;
 use crate::sys::signal;
+use crate::tls;
 
 /// Runs `green` on this kernel thread until it leaves its stack.
 ///
@@ -125,11 +129,11 @@ fn lend_cache(machine: &Machine, green: &Green) {
     if word.is_null() {
         return;
     }
-    if machine.tcache.get() == 0 && CACHES.load(Ordering::Relaxed) != 0 {
+    if machine.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
         machine.tcache.set(spare_cache());
     }
     // SAFETY: a word of the green thread's block, which is ours while it does not run.
-    unsafe { word.write(machine.tcache.replace(0)) };
+    unsafe { word.write(machine.tcache.replace(tls::no_cache())) };
 }
 
 #[inline(always)]
@@ -139,10 +143,10 @@ fn take_cache(machine: &Machine, green: &Green) {
         return;
     }
     // SAFETY: as in `lend_cache`.
-    let cache = unsafe { word.replace(0) };
-    if machine.tcache.get() == 0 {
+    let cache = unsafe { word.replace(tls::no_cache()) };
+    if machine.tcache.get() == tls::no_cache() {
         machine.tcache.set(cache);
-    } else if cache != 0 && !spare(cache) {
+    } else if cache != tls::no_cache() && !spare(cache) {
         // SAFETY: as above. The pool is full: the thread keeps what it has.
         unsafe { word.write(cache) };
         green.oddities.add(Oddities::CACHE);
@@ -160,7 +164,7 @@ fn spare_cache() -> usize {
     let pool = SPARE_CACHES.lock();
     let count = CACHES.load(Ordering::Relaxed);
     if count == 0 {
-        return 0;
+        return tls::no_cache();
     }
     CACHES.store(count - 1, Ordering::Relaxed);
     pool[count - 1]
@@ -181,10 +185,10 @@ fn spare(cache: usize) -> bool {
 
 /// A machine ends: its cache serves another.
 pub(crate) fn leave_cache(machine: &Machine) {
-    let cache = machine.tcache.replace(0);
-    if cache != 0 && !spare(cache) {
+    let cache = machine.tcache.replace(tls::no_cache());
+    if cache != tls::no_cache() {
         // The pool holds thousands: one more is not worth keeping, and only malloc knows how to
         // free it.
-        machine.tcache.set(0);
+        let _is_kept = spare(cache);
     }
 }

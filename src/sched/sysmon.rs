@@ -33,6 +33,7 @@ use crate::sched::{Cluster, Machine, Processor, preempt};
 use crate::sys::clock::NEVER;
 use crate::sys::observer::Observer;
 use crate::sys::{clock, futex, kernel_thread, signal};
+use crate::tls;
 
 const SHORTEST: u64 = 20_000;
 const LONGEST: u64 = 10_000_000;
@@ -122,7 +123,7 @@ impl Post {
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
     std::thread::Builder::new()
         .name("gt-monitor".into())
-        .stack_size(STACK_SIZE)
+        .stack_size(tls::with_thread_locals(STACK_SIZE))
         .spawn(move || watch(cluster))
         .map(drop)
 }

@@ -292,7 +292,6 @@ pub(crate) fn find(address: usize) -> Option<(&'static Slot, Where)> {
 }
 
 /// Visits every slot that its owner has furnished (`extra` is not 0), in use or not. Lock-free.
-#[cfg(test)]
 pub(crate) fn visit(mut each: impl FnMut(&'static Slot)) {
     for slot in slab::spans().filter_map(Slot::complete) {
         // Acquire: pairs with the owner's release of `extra`: what it furnished is visible.

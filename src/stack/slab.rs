@@ -93,7 +93,6 @@ pub(super) fn find(address: usize) -> Option<Span> {
 }
 
 /// All slots cut so far.
-#[cfg(test)]
 pub(super) fn spans() -> impl Iterator<Item = Span> {
     slabs()
         .iter()

@@ -53,6 +53,12 @@ pub(crate) fn stack_top(thread_pointer: *mut u8) -> *mut u8 {
     thread_pointer.wrapping_sub(record_below())
 }
 
+/// Bytes from a block's stack to its top, at most.
+pub(super) fn most() -> usize {
+    let layout = layout();
+    record_below() + layout.control_size + layout.align
+}
+
 fn record_below() -> usize {
     let layout = layout();
     // Rounded up: thread-locals begin at or above it.

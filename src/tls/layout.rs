@@ -21,12 +21,16 @@ use super::probe::{Probe, SELF, TCB};
 use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// The vector of modules, in the control block and in its descriptor.
 pub(super) const VECTOR: usize = 0x08;
 /// From `multiple_threads` up to the pointer guard: the same in every thread, copied from the probe
 /// thread.
 pub(super) const SHARED: Range<usize> = 0x18..0x38;
+/// The word in which a thread says that the loader looks up a symbol for it (`gscope_flag`).
+const LOOK_UP_FLAG: usize = 0x1c;
 pub(super) const WORD: usize = size_of::<usize>();
 
 /// What the blocks and the list of modules need to know of this glibc.
@@ -105,13 +109,38 @@ pub(super) fn layout() -> &'static Layout {
 
 pub(super) fn init() -> Result<(), String> {
     let found = Layout::find()?;
+    // Relaxed: who uses it has seen `LAYOUT`.
+    NO_CACHE.store(found.probe.tcache.map_or(0, |word| word.none), Relaxed);
     LAYOUT.get_or_init(|| found);
     Ok(())
 }
 
+/// A kernel thread's stack in bytes, if code is to have `size` of it: libc puts the thread-locals on it
+/// as well, and those of a program may be large.
+pub(crate) fn with_thread_locals(size: usize) -> usize {
+    size + layout().static_size
+}
+
 /// From the thread pointer to malloc's `tcache` word, where one was recognised.
 pub(crate) fn tcache_offset() -> Option<isize> {
-    layout().probe.tcache
+    layout().probe.tcache.map(|word| word.offset)
+}
+
+/// In the control block at `thread_pointer`: whether the loader looks up a symbol for its thread.
+///
+/// # Safety
+/// The control block is there for as long as the answer is used.
+pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 {
+    // SAFETY: a word of the control block's head, which is written atomically.
+    unsafe { AtomicU32::from_ptr(thread_pointer.add(LOOK_UP_FLAG).cast()) }
+}
+
+static NO_CACHE: AtomicUsize = AtomicUsize::new(0);
+
+/// What that word holds in a thread without a cache.
+#[inline(always)]
+pub(crate) fn no_cache() -> usize {
+    NO_CACHE.load(Relaxed)
 }
 
 impl Layout {
@@ -156,7 +185,7 @@ impl Layout {
         let sizes = value_size >= 2 * WORD && (value_size..control_size).contains(&block_size);
         check(sizes, "odd sizes of pthread keys")?;
         let pointers = blocks.offset..blocks.offset + blocks.bytes;
-        let probe = Probe::run(control_size, pointers, block_size)?;
+        let probe = Probe::run(static_size, control_size, pointers, block_size)?;
         let keys = Keys {
             table: symbol(c"__pthread_keys")?,
             key_size: number(c"_thread_db_sizeof_pthread_key_struct")?,

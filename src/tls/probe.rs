@@ -7,6 +7,7 @@
 use super::layout::{SHARED, WORD, check, symbol};
 use super::modules;
 use crate::arch::thread_pointer;
+use crate::sys::mm::PAGE;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ops::Range;
@@ -35,8 +36,18 @@ pub(super) struct Probe {
     pub(super) keys_used: Option<usize>,
     /// The values of the words in `SHARED`.
     pub(super) shared: [usize; SHARED.end / WORD - SHARED.start / WORD],
-    /// malloc's `tcache`, as an offset from the thread pointer, where recognised.
-    pub(super) tcache: Option<isize>,
+    /// malloc's `tcache`, where recognised.
+    pub(super) tcache: Option<CacheWord>,
+}
+
+/// The thread-local through which malloc finds its per-thread cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CacheWord {
+    /// From the thread pointer.
+    pub(super) offset: isize,
+    /// What it holds in a thread that has no cache: null, or the address of an empty one that all
+    /// share (glibc 2.43 reads through it without a look).
+    pub(super) none: usize,
 }
 
 /// What the thread is given.
@@ -58,22 +69,24 @@ struct Task {
 
 impl Probe {
     pub(super) fn run(
+        static_size: usize,
         control_size: usize,
         blocks: Range<usize>,
         block_size: usize,
     ) -> Result<Probe, String> {
-        const SIZE: usize = 1 << 20;
+        const STACK: usize = 1 << 20;
+        let size = (STACK + static_size).next_multiple_of(PAGE);
         let own = thread_pointer();
         // SAFETY: a private mapping that only the thread uses, and that outlives it; `task`
         // outlives it too, since it is joined. The head of our own control block may be read.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let stack = libc::mmap(std::ptr::null_mut(), SIZE, protection, flags, -1, 0);
+            let stack = libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0);
             check(stack != libc::MAP_FAILED, "no memory for the probe thread")?;
             let mut task = Task {
                 stack_bottom: stack as usize,
-                stack_size: SIZE,
+                stack_size: size,
                 guards: [STACK_GUARD, POINTER_GUARD].map(|at| *own.add(at).cast()),
                 control_size,
                 blocks,
@@ -86,7 +99,7 @@ impl Probe {
             let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
             let mut thread = 0;
             libc::pthread_attr_init(&mut attributes);
-            libc::pthread_attr_setstack(&mut attributes, stack, SIZE);
+            libc::pthread_attr_setstack(&mut attributes, stack, size);
             let argument = (&raw mut task).cast();
             if has_key && libc::pthread_create(&mut thread, &attributes, probe, argument) == 0 {
                 libc::pthread_join(thread, std::ptr::null_mut());
@@ -95,7 +108,7 @@ impl Probe {
             if has_key {
                 libc::pthread_key_delete(task.key);
             }
-            libc::munmap(stack, SIZE);
+            libc::munmap(stack, size);
             task.answer
         }
     }
@@ -210,7 +223,10 @@ fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
 /// Finds malloc's `tcache` among libc's thread-locals: the word that this thread's first `malloc`
 /// makes point to a chunk which, once another chunk is freed, holds that one's address, and no more
 /// once it is taken again.
-fn find_tcache((offset, words): (isize, usize)) -> Option<isize> {
+///
+/// Then it does what the scheduler will do: takes the cache away, by putting back what was in the
+/// word before, and brings it again. In between malloc must make another.
+fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
     const MOST: usize = 256;
     let base: *const usize = thread_pointer().wrapping_offset(offset).cast();
     let mut before = [0; MOST];
@@ -228,24 +244,44 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<isize> {
         let free = |chunk: usize| libc::free(black_box(chunk as *mut c_void));
         let chunk = allocate();
         free(chunk);
-        let holds = |table: usize| {
+        let holds = |table: usize, chunk: usize| {
             // A chunk's size lies before it, with three flags; an arena has something else there.
             let size = read(table - WORD) & !7;
             let words = (512..8192).contains(&size).then(|| size / WORD - 1);
             (0..words.unwrap_or(0)).any(|i| read(table + i * WORD) == chunk)
         };
-        let word = |i: usize| read(base.add(i) as usize);
         let is_table = |&i: &usize| {
-            let table = word(i);
-            table != before[i] && table % 16 == 0 && table > 1 << 16 && holds(table)
+            let table = read(base.add(i) as usize);
+            table != before[i] && table % 16 == 0 && table > 1 << 16 && holds(table, chunk)
         };
         let mut found = (0..words).filter(is_table);
         let (Some(found), None) = (found.next(), found.next()) else {
             return None;
         };
         let again = allocate();
-        let taken = again == chunk && !holds(word(found));
+        let place = base.add(found).cast_mut();
+        let (own, none) = (place.read_volatile(), before[found]);
+        let is_taken = again == chunk && !holds(own, chunk);
+        if !is_taken {
+            free(again);
+            return None;
+        }
+        place.write_volatile(none);
+        // First of all a `free`: a thread may begin with memory that others have allocated.
+        free(chunk);
+        let chunk = allocate();
+        free(chunk);
+        let other = place.read_volatile();
+        let is_another = other != own && other != none && holds(other, chunk);
+        let again = allocate();
+        place.write_volatile(own);
         free(again);
-        taken.then_some(offset + (found * WORD) as isize)
+        if is_another && again == chunk {
+            // Empty, it is a chunk like any other; libc frees it so, too.
+            free(other);
+        }
+        let is_back = holds(own, again);
+        let offset = offset + (found * WORD) as isize;
+        (is_another && is_back).then_some(CacheWord { offset, none })
     }
 }

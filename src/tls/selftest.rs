@@ -6,47 +6,46 @@
 
 use super::{Place, block, layout};
 use crate::arch::{set_thread_pointer, thread_pointer};
+use crate::sys::mm::{self, PAGE};
 use corosensei::stack::{Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::{io, ptr};
 
-/// A stack with a block.
+/// A stack with a block, above a guard.
 pub(super) struct Slot {
-    bottom: usize,
+    memory: usize,
     size: usize,
     pub(super) place: Place,
 }
 
+const GUARD: usize = PAGE;
+
 impl Slot {
-    /// A slot of `size` bytes with a fresh block.
-    pub(super) fn new(size: usize) -> io::Result<Slot> {
+    /// A slot with `stack` bytes of stack, or a few more, and a fresh block.
+    pub(super) fn new(stack: usize) -> io::Result<Slot> {
+        let size = (GUARD + stack + block::most()).next_multiple_of(PAGE);
+        let memory = mm::map(size)?;
         // SAFETY: a fresh mapping is zero and nobody else's.
-        unsafe {
-            let (protection, flags) = (
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            );
-            let memory = libc::mmap(ptr::null_mut(), size, protection, flags, -1, 0);
-            if memory == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            let bottom = memory as usize;
-            let place = block::place(bottom + size);
-            if let Err(error) = block::create(&place, bottom, size) {
-                libc::munmap(memory, size);
-                return Err(error);
-            }
-            Ok(Slot {
-                bottom,
-                size,
-                place,
+        let made = unsafe {
+            mm::protect(memory, GUARD, libc::PROT_NONE).and_then(|()| {
+                let place = block::place(memory + size);
+                block::create(&place, memory + GUARD, size - GUARD)?;
+                Ok(Slot {
+                    memory,
+                    size,
+                    place,
+                })
             })
-        }
+        };
+        made.inspect_err(|_| {
+            // SAFETY: nothing uses it.
+            let _ = unsafe { mm::unmap(memory, size) };
+        })
     }
 
     /// The life of one thread on the block, from `enter` to `exit`. A panic of `body` comes back as
@@ -61,7 +60,7 @@ impl Slot {
                 result
             }
         };
-        let stack = Bounds(self.place.stack_top, self.bottom);
+        let stack = Bounds(self.place.stack_top, self.memory + GUARD);
         // SAFETY: neither the closure nor what it borrows outlives this call: it never suspends.
         let mut thread = unsafe { Coroutine::with_stack_unchecked(stack, life) };
         // SAFETY: the block is this slot's and idle.
@@ -87,13 +86,14 @@ impl Slot {
 impl Slot {
     /// Destroys the block and creates another in its place.
     pub(super) fn renew(&mut self) {
-        let top = (self.bottom + self.size) as *mut u8;
+        let top = (self.memory + self.size) as *mut u8;
         let length = top as usize - self.place.stack_top;
         // SAFETY: nothing runs on the block.
         unsafe {
             block::destroy(self.place.thread_pointer);
             top.sub(length).write_bytes(0, length);
-            block::create(&self.place, self.bottom, self.size).expect("memory");
+            let (bottom, size) = (self.memory + GUARD, self.size - GUARD);
+            block::create(&self.place, bottom, size).expect("memory");
         }
     }
 }
@@ -103,7 +103,7 @@ impl Drop for Slot {
         // SAFETY: nothing runs on it, nothing points to it.
         unsafe {
             block::destroy(self.place.thread_pointer);
-            libc::munmap(self.bottom as *mut c_void, self.size);
+            let _ = mm::unmap(self.memory, self.size);
         }
     }
 }
@@ -176,6 +176,7 @@ unsafe extern "C" fn destroy_value(value: *mut c_void) {
 }
 
 pub(super) fn run() -> Result<(), &'static str> {
+    const STACK: usize = 256 << 10;
     let errno = || io::Error::last_os_error().raw_os_error();
     let mut key = 0;
     // SAFETY: a key with a destructor of the right type, deleted below.
@@ -188,7 +189,7 @@ pub(super) fn run() -> Result<(), &'static str> {
     INITIALISED.set(1);
     ZERO.set(1);
     let kernel_thread = std::thread::current().id();
-    let mut slot = Slot::new(256 << 10).map_err(|_| "no memory")?;
+    let mut slot = Slot::new(STACK).map_err(|_| "no memory")?;
 
     let mut result = Ok(());
     for thread in 1..=2 {

@@ -47,7 +47,7 @@ use crate::atomic::{AtomicBool, Ordering};
 use crate::policy::fifo::Fifo;
 use crate::sched::{self, fork};
 use crate::sync::OnceLock;
-use crate::{current, sys};
+use crate::{current, sys, tls};
 
 const STACK_SIZE: usize = 64 << 10;
 /// So many are submitted by one system call; of completions there is room for some more.
@@ -104,7 +104,7 @@ impl Keeper {
         };
         std::thread::Builder::new()
             .name("gt-ring".into())
-            .stack_size(STACK_SIZE)
+            .stack_size(tls::with_thread_locals(STACK_SIZE))
             .spawn(live)?;
         let answer = crate::blocking(|| told.recv());
         answer.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))

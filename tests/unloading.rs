@@ -1,0 +1,118 @@
+//! A library can be unloaded while other threads resolve symbols: `dlclose` waits for them.
+//!
+//! The idea: a kernel thread loads a library into the global scope and unloads it again, all the
+//! time. Green threads call functions for the first time, which the loader must look up. The names
+//! all have the same hash value, and so have thousands of names in that library: a look-up is in it
+//! nearly always, and finds itself in unmapped memory if nobody waits for it.
+
+mod common;
+
+use common::*;
+use greenthread as thread;
+use std::ffi::{CStr, CString, c_void};
+use std::fmt::Write;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
+
+const NAME: &str = "who_resolves_symbols_is_waited_for";
+const THREADS: usize = 4;
+/// Names are so many pairs of letters that count the same, and one more.
+const PAIRS: u32 = 11;
+const CALLS: u32 = 64;
+
+/// Name `n` of those that end in `last`.
+fn name(n: u32, last: &str) -> String {
+    let pair = |i| ["ar", "bb"][(n >> i & 1) as usize];
+    (0..PAIRS).map(pair).collect::<String>() + last
+}
+
+fn path(what: &str) -> String {
+    format!("{}/unloading-{what}", env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn compile(what: &str, text: &str, more: &[&str]) {
+    let (source, object) = (path(what) + ".c", path(what) + ".so");
+    std::fs::write(&source, text).unwrap();
+    let flags = ["-shared", "-fPIC", "-Wl,--hash-style=sysv,-z,lazy"];
+    let mut cc = Command::new("cc");
+    cc.args(flags).args(["-o", &object, &source]).args(more);
+    assert!(cc.status().expect("the C compiler").success());
+}
+
+fn compile_all() {
+    let mut text = String::new();
+    (0..1 << PAIRS).for_each(|n| writeln!(text, "void {}(void) {{}}", name(n, "ar")).unwrap());
+    compile("global", &text, &[]);
+    text.clear();
+    (0..CALLS).for_each(|n| writeln!(text, "void {}(void) {{}}", name(n, "bb")).unwrap());
+    compile("needed", &text, &[]);
+    text.clear();
+    for n in 0..CALLS {
+        writeln!(text, "void {}(void);", name(n, "bb")).unwrap();
+    }
+    writeln!(text, "void call_all(void) {{").unwrap();
+    (0..CALLS).for_each(|n| writeln!(text, "{}();", name(n, "bb")).unwrap());
+    writeln!(text, "}}").unwrap();
+    for i in 0..THREADS {
+        compile(&format!("caller{i}"), &text, &[&(path("needed") + ".so")]);
+    }
+}
+
+fn open(what: &str, flags: i32) -> *mut c_void {
+    let object = CString::new(path(what) + ".so").unwrap();
+    // SAFETY: the libraries above have no constructors.
+    let handle = unsafe { libc::dlopen(object.as_ptr(), libc::RTLD_LAZY | flags) };
+    // SAFETY: the message is there, since the call failed.
+    assert!(!handle.is_null(), "{:?}", unsafe {
+        CStr::from_ptr(libc::dlerror())
+    });
+    handle
+}
+
+fn close(handle: *mut c_void) {
+    // SAFETY: a handle of `open`; nothing of the library is used any more.
+    assert_eq!(unsafe { libc::dlclose(handle) }, 0);
+}
+
+#[test]
+fn who_resolves_symbols_is_waited_for() {
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        compile_all();
+        let out = child(NAME, "only");
+        assert_code(&out, 0);
+        return println!("{}", said(&out));
+    }
+    let end = Instant::now() + Duration::from_secs(3);
+    let resolved = Arc::new(AtomicUsize::new(0));
+    let stop = Arc::new(AtomicBool::new(false));
+    let caller = |i: usize| {
+        let (stop, resolved) = (stop.clone(), resolved.clone());
+        let what = format!("caller{i}");
+        move || {
+            while !stop.load(Relaxed) {
+                let library = open(&what, libc::RTLD_LOCAL);
+                // SAFETY: the function's type is that in `compile_all`.
+                unsafe {
+                    let call_all = libc::dlsym(library, c"call_all".as_ptr());
+                    std::mem::transmute::<*mut c_void, extern "C" fn()>(call_all)();
+                }
+                resolved.fetch_add(CALLS as usize, Relaxed);
+                close(library);
+            }
+        }
+    };
+    let callers: Vec<_> = (0..THREADS).map(|i| thread::spawn(caller(i))).collect();
+    let mut unloaded = 0;
+    while Instant::now() < end {
+        close(open("global", libc::RTLD_GLOBAL));
+        unloaded += 1;
+    }
+    stop.store(true, Relaxed);
+    callers.into_iter().for_each(|c| c.join().unwrap());
+    let resolved = resolved.load(Relaxed);
+    println!("{unloaded} times unloaded, {resolved} symbols resolved");
+    assert!(unloaded > 0 && resolved > 0);
+}
