@@ -24,6 +24,7 @@ use crate::policy::fifo::Fifo;
 use crate::sched::outbox;
 use crate::sys::clock;
 use crate::sys::epoll::{self, BELL, Event};
+use crate::sys::perturb;
 use crate::wait::queue::Waited;
 
 /// Events collected by one call. What their threads touch, in the kernel too, must fit into a
@@ -168,6 +169,7 @@ impl Readiness {
             return None;
         }
         let epoll = self.epoll.get()?;
+        perturb::point("epoll: turn");
         // SeqCst: whoever goes to sleep without the turn, and the monitor that looks for sleepers
         // without one, must see each other (`sched::io`).
         (!self.taken.swap(true, Ordering::SeqCst)).then(|| Turn(epoll))
@@ -186,8 +188,10 @@ impl Turn {
     pub(crate) fn collect(&self, nanos: Option<u64>) -> Fifo {
         let mut places = [Event { events: 0, u64: 0 }; BATCH];
         let mut ready = Fifo::new();
+        perturb::point("epoll: collecting");
         // With thousands of descriptors all of this is cold: asked for at once, it comes at once.
         let events = self.0.wait(&mut places, nanos);
+        perturb::point("epoll: collected");
         for event in events {
             arch::prefetch(core::ptr::without_provenance(event.u64 as usize));
         }
@@ -224,6 +228,7 @@ fn record_of(event: &Event) -> Option<&'static Record> {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        perturb::point("epoll: turn over");
         READINESS.taken.store(false, Ordering::SeqCst);
     }
 }

@@ -15,6 +15,7 @@ use super::record::Record;
 use super::{Direction, Driver, Limit, Transfer, epoll};
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::sys::lock::Lock;
+use crate::sys::perturb;
 use crate::{current, sched};
 
 /// A descriptor and the threads that wait for it.
@@ -229,6 +230,7 @@ impl Source {
                     return answer;
                 }
             }
+            perturb::point("source: would block");
             match driver.wait(self, direction, limit) {
                 // What is there may not have been announced yet.
                 Err(error) if says_would_block(&error) => is_last = true,
@@ -243,6 +245,7 @@ impl Source {
     pub(crate) fn close(&self) {
         // SeqCst: before the waits are ended; partner: in `check_open`, before one begins.
         self.closed.store(true, Ordering::SeqCst);
+        perturb::point("source: closing");
         super::all()
             .iter()
             .for_each(|driver| driver.end_waits(self));

@@ -36,6 +36,7 @@ use super::local_queue::{BATCH, LocalQueue};
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::green::Green;
+use crate::sys::perturb;
 use crate::sys::table::Table;
 
 const GLOBAL_INTERVAL: u32 = 61;
@@ -150,6 +151,7 @@ impl WorkStealing {
         let (first, mut batch) = self
             .global
             .take(|left| (left / processors).min(BATCH).min(room))?;
+        perturb::point("work_stealing: taken");
         while let Some(green) = batch.pop() {
             green.prefetch_record();
             // SAFETY: called by `next`, which holds the seat.
@@ -187,6 +189,7 @@ impl WorkStealing {
             }
         }
         batch.push(last.into_green());
+        perturb::point("work_stealing: overflow");
         self.global.append(batch);
     }
 
@@ -201,6 +204,7 @@ impl WorkStealing {
             local.next.store(pointer, Ordering::Release);
             return false;
         }
+        perturb::point("work_stealing: displacing");
         // Release: as above; Acquire: the displaced one may be an earlier holder's.
         let displaced = local.next.swap(pointer, Ordering::AcqRel);
         // SAFETY: the slot holds null or the record of a green thread.
@@ -322,6 +326,7 @@ impl Policy for WorkStealing {
         }
         if !local.next.load(Ordering::Relaxed).is_null() {
             let used = local.next_in_a_row.get();
+            perturb::point("work_stealing: next slot");
             // Acquire, Release: as in `ready_next`; a thief may have been faster.
             let pointer = local.next.swap(core::ptr::null_mut(), Ordering::AcqRel);
             // SAFETY: the slot holds null or the record of a green thread.
@@ -369,6 +374,7 @@ impl Policy for WorkStealing {
                 return Some(thread);
             }
             if last && !victim.next.load(Ordering::Relaxed).is_null() {
+                perturb::point("work_stealing: stealing the next");
                 // Acquire: pairs with the Release in `ready_next`.
                 let pointer = victim.next.swap(core::ptr::null_mut(), Ordering::Acquire);
                 // SAFETY: the slot holds null or the record of a green thread.

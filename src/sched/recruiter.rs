@@ -12,6 +12,7 @@ use std::io;
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sched::{Cluster, Machine, switch};
+use crate::sys::perturb;
 use crate::sys::{clock, futex, signal};
 
 const STACK_SIZE: usize = 256 << 10;
@@ -67,6 +68,7 @@ fn work(cluster: &'static Cluster) {
         futex::wait(&office.bell, heard, again);
         // Acquire: pairs with the Release in `ring`.
         heard = office.bell.load(Ordering::Acquire);
+        perturb::point("recruiter: heard");
         cluster.see_to_size();
         let calls = office.calls.load(Ordering::Relaxed);
         let needed = cluster.spare_count() == 0;
@@ -115,6 +117,7 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> io::Result<()> {
 
 /// The whole life of a machine's kernel thread.
 fn live(machine: &'static Machine) {
+    perturb::point("machine: begins");
     let cluster = machine.cluster();
     if machine.begin().is_ok() {
         super::run(machine);
@@ -127,6 +130,7 @@ fn live(machine: &'static Machine) {
         cluster.recruiter.call();
     }
     machine.end();
+    perturb::point("machine: ended");
     // SeqCst: pairs with `close`, which stores `stopping` before it loads the count.
     if cluster.machines.fetch_sub(1, Ordering::SeqCst) == 1
         && cluster.stopping.load(Ordering::SeqCst)

@@ -30,6 +30,7 @@ use crate::driver::epoll::readiness;
 use crate::green::Green;
 use crate::sched::{Cluster, Machine, Processor, preempt};
 use crate::sys::clock::NEVER;
+use crate::sys::perturb;
 use crate::sys::{clock, futex, kernel_thread, signal};
 
 const SHORTEST: u64 = 20_000;
@@ -97,6 +98,7 @@ impl Post {
         everybody_sleeps: impl Fn() -> bool,
     ) -> bool {
         self.0.store(ASLEEP, Ordering::Relaxed);
+        perturb::point("monitor: asleep");
         fence(Ordering::SeqCst);
         let mut kicked = true;
         while kicked && self.0.load(Ordering::Relaxed) == ASLEEP && everybody_sleeps() {
@@ -386,6 +388,7 @@ impl Look {
         if running(machine).is_none_or(|now| !core::ptr::eq(now, green)) {
             return;
         }
+        perturb::point("monitor: taking");
         let taken = machine
             .processor
             .retake(processor.into(), kernel_thread::barrier, || {

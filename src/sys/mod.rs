@@ -12,6 +12,7 @@ pub(crate) mod kernel_thread;
 pub(crate) mod lock;
 pub(crate) mod mm;
 mod patience;
+pub(crate) mod perturb;
 pub(crate) mod signal;
 pub(crate) mod table;
 pub(crate) mod topology;
