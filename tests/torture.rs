@@ -9,24 +9,26 @@
 //!    not use much CPU time without getting on, however busy the machine is.
 //! 4. Whoever fails ends the process, and says the seeds and what everybody was at.
 //!
-//! `GT_TORTURE_SECS` says for how long (3 seconds unless given); `GT_SEED` repeats the choices. It is
-//! made for the perturbed build (`src/sys/perturb.rs`), and for an hour of that.
+//! `GT_TORTURE_SECS` says for how long (3 seconds unless given), `GT_TORTURE_ROUND` with which rounds
+//! only (`mix`, `echo` or `shutdown`); `GT_SEED` repeats the choices. It is made for the perturbed build (`src/sys/perturb.rs`), and for an hour of that.
 
 mod support;
 
 #[path = "support/scenes.rs"]
 mod scenes;
 
+use greenthread::Thread;
 use greenthread::runtime::Runtime;
-use greenthread::{Thread, net::TcpListener};
-use scenes::SCENES;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use scenes::{SCENES, Scene};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use support::{Rng, storm::green};
+use support::Rng;
+use support::storm::{burn, green};
 
 /// So long may a scene take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +36,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// there to do.
 const IN_VAIN: Duration = Duration::from_millis(400);
 const LANES: usize = 6;
+
+/// What takes so long, about.
+type Round = fn(&mut Rng, Duration);
+
+const ROUNDS: [(&str, Round); 3] = [
+    ("mix", mix),
+    ("echo", |rng, time| {
+        alone(rng, time, "echo", echo_and_bursts)
+    }),
+    ("shutdown", |rng, time| {
+        alone(rng, time, "shutdown", shut_down_when_many_end)
+    }),
+];
 
 /// What a lane is at, and since when.
 static AT: Mutex<[Option<(&str, Instant)>; LANES]> = Mutex::new([None; LANES]);
@@ -128,6 +143,14 @@ fn mix(rng: &mut Rng, time: Duration) {
     play(0, "shutting down", || runtime.shutdown());
 }
 
+/// One scene again and again, and nothing beside it.
+fn alone(rng: &mut Rng, time: Duration, name: &'static str, scene: Scene) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        play(0, name, || scene(rng));
+    }
+}
+
 /// CPU time that this process has used.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec {
@@ -150,42 +173,51 @@ fn soon(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// Bytes are echoed, as many as it takes until a processor that spins for events between them has
-/// used up whatever it may use without resting; then threads come from outside while it spins.
+/// A byte, by who looks for it all the time.
+fn read_spinning(stream: &mut UnixStream) -> u8 {
+    let mut byte = [0];
+    loop {
+        match stream.read(&mut byte) {
+            Ok(1) => return byte[0],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            other => panic!("the echo is gone: {other:?}"),
+        }
+    }
+}
+
+/// Bytes are echoed so quickly that a processor spins for the next and never rests, often enough to
+/// use up whatever it may use between two rests. Then threads come from outside while it spins.
 fn echo_and_bursts(rng: &mut Rng) {
     let runtime = Runtime::builder()
         .processors(1 + rng.below(2) as usize)
         .build()
         .unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    client.set_nodelay(true).unwrap();
+    let (mut near, far) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
     let echo = runtime.spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_nodelay(true).unwrap();
+        let mut stream = greenthread::os::unix::net::UnixStream::from(OwnedFd::from(far));
         let mut byte = [0];
         while stream.read(&mut byte).unwrap() != 0 {
             stream.write_all(&byte).unwrap();
         }
     });
-    for _ in 0..1 + rng.below(6) {
-        for _ in 0..200 + rng.below(400) {
-            let (sent, mut back) = ([rng.next() as u8], [0]);
-            client.write_all(&sent).unwrap();
-            client.read_exact(&mut back).unwrap();
-            assert_eq!(sent, back);
+    for _ in 0..1 + rng.below(20) {
+        for _ in 0..rng.below(1_000) {
+            let sent = rng.next() as u8;
+            near.write_all(&[sent]).unwrap();
+            assert_eq!(read_spinning(&mut near), sent);
         }
-        let ended = Arc::new(AtomicU64::new(0));
-        for n in 1..1 + rng.below(40) {
+        let (count, ended) = (1 + rng.below(20), Arc::new(AtomicU64::new(0)));
+        for n in 1..=count {
             let his = ended.clone();
-            let thread = runtime.spawn(move || _ = his.fetch_add(1, Release));
-            if rng.below(2) == 0 {
+            burn(rng.micros_below(60));
+            runtime.spawn(move || _ = his.fetch_add(1, Release));
+            if n == count || rng.below(2) == 0 {
                 soon("a short thread from outside", || ended.load(Acquire) == n);
             }
-            drop(thread);
         }
     }
-    drop(client);
+    drop(near);
     soon("the end of the echo", || echo.is_finished());
     runtime.shutdown();
 }
@@ -248,18 +280,12 @@ fn torture() {
         std::env::var("GT_TORTURE_SECS").map_or(3, |s| s.parse().expect("GT_TORTURE_SECS"));
     let end = Instant::now() + Duration::from_secs(seconds);
     watch();
+    let only = std::env::var("GT_TORTURE_ROUND").ok();
     while Instant::now() < end {
-        match rng.below(3) {
-            0 => {
-                let time = Duration::from_millis(200 + rng.below(1_000));
-                mix(&mut rng, time.min(end - Instant::now()));
-            }
-            1 => play(0, "echo and bursts", || echo_and_bursts(&mut rng)),
-            _ => (0..10).for_each(|_| {
-                play(0, "shut down when many end", || {
-                    shut_down_when_many_end(&mut rng)
-                })
-            }),
+        let time = Duration::from_millis(200 + rng.below(1_000)).min(end - Instant::now());
+        let (name, round) = ROUNDS[rng.below(ROUNDS.len() as u64) as usize];
+        if only.as_deref().is_none_or(|only| only == name) {
+            round(&mut rng, time);
         }
     }
     eprintln!("torture: {} scenes", PLAYED.load(Relaxed));
