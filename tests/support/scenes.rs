@@ -5,22 +5,22 @@
 //! milliseconds, and chooses by its random numbers only, so that a seed repeats what was done.
 
 use super::support::Rng;
+#[path = "scenes_io.rs"]
+mod io;
+
 use super::support::ledger::Ledger;
 use super::support::storm::burn;
 use greenthread::channel::{self, Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use greenthread::coroutine::Coroutine;
 use greenthread::dataflow::{Value, call, value};
-use greenthread::net::{TcpListener, TcpStream};
-use greenthread::process::{Command, Stdio};
 use greenthread::runtime::Runtime;
 use greenthread::sync::{Barrier, Condvar, Mutex, RwLock, Semaphore};
-use greenthread::{JoinHandle, Thread, fs, select, spawn};
+use greenthread::{JoinHandle, Thread, select, spawn};
 use std::cell::Cell;
-use std::io::{Read, Seek, SeekFrom, Write};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub type Scene = fn(&mut Rng);
 
@@ -29,14 +29,14 @@ pub const SCENES: [(&str, Scene); 16] = [
     ("ring of parked threads", ring),
     ("channels", channels),
     ("timers", timers),
-    ("sockets", sockets),
-    ("files", files),
-    ("blocking", blocking),
+    ("sockets", io::sockets),
+    ("files", io::files),
+    ("blocking", io::blocking),
     ("hogs", hogs),
     ("coroutines", coroutines),
     ("locks", locks),
     ("panics", panics),
-    ("processes", processes),
+    ("processes", io::processes),
     ("dataflow", dataflow),
     ("thread-locals", thread_locals),
     ("scopes", scopes),
@@ -102,32 +102,27 @@ fn ring(rng: &mut Rng) {
     let (members, rounds) = (2 + rng.below(12), 1 + rng.below(40));
     let threads: Arc<Vec<OnceLock<Thread>>> =
         Arc::new((0..members).map(|_| OnceLock::new()).collect());
+    let all_here = Arc::new(Barrier::new(members as usize));
     let turn = Arc::new(AtomicU64::new(0));
-    let (his, others) = (turn.clone(), threads.clone());
-    let members = start(members, rng, move |me, mut rng| {
-        others[me as usize].set(greenthread::current()).unwrap();
+    let his = turn.clone();
+    let ring = start(members, rng, move |me, mut rng| {
+        threads[me as usize].set(greenthread::current()).unwrap();
+        all_here.wait();
         for round in 0..rounds {
-            let mine = round * others.len() as u64 + me;
+            let mine = round * members + me;
             while his.load(Acquire) != mine {
                 match rng.below(3) {
                     0 => greenthread::park_timeout(rng.micros_below(2_000)),
-                    _ => match his.load(Acquire) + 1 == mine {
-                        // Nobody has overlooked that this one is not there yet.
-                        true if round == 0 => greenthread::yield_now(),
-                        _ => greenthread::park_timeout(Duration::from_secs(20)),
-                    },
+                    _ => greenthread::park(),
                 }
             }
             his.store(mine + 1, Release);
-            let next = (mine + 1) as usize % others.len();
-            if let Some(next) = others[next].get() {
-                next.unpark();
-            }
+            let next = threads[((me + 1) % members) as usize].get();
+            next.expect("all are here").unpark();
         }
     });
-    let count = members.len() as u64;
-    all(members);
-    assert_eq!(turn.load(Acquire), count * rounds);
+    all(ring);
+    assert_eq!(turn.load(Acquire), members * rounds);
 }
 
 /// Senders and receivers at one channel, in every way of waiting.
@@ -203,93 +198,6 @@ fn timers(rng: &mut Rng) {
     all(sleepers);
 }
 
-/// What is sent to a server comes back.
-fn sockets(rng: &mut Rng) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, clients) = (listener.local_addr().unwrap(), 1 + rng.below(6));
-    let server = spawn(move || {
-        let serve = |mut stream: TcpStream| {
-            let mut buffer = [0; 2048];
-            loop {
-                match stream.read(&mut buffer).unwrap() {
-                    0 => return,
-                    n => stream.write_all(&buffer[..n]).unwrap(),
-                }
-            }
-        };
-        let served = (0..clients).map(|_| {
-            let (stream, _) = listener.accept().unwrap();
-            spawn(move || serve(stream))
-        });
-        all(served.collect());
-    });
-    let clients = start(clients, rng, move |_, mut rng| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        for _ in 0..1 + rng.below(60) {
-            let sent: Vec<u8> = (0..1 + rng.below(3_000))
-                .map(|_| rng.next() as u8)
-                .collect();
-            let mut back = vec![0; sent.len()];
-            stream.write_all(&sent).unwrap();
-            stream.read_exact(&mut back).unwrap();
-            assert!(sent == back, "other bytes came back");
-        }
-    });
-    all(clients);
-    all(vec![server]);
-}
-
-/// What is written to a file is in it.
-fn files(rng: &mut Rng) {
-    let count = 1 + rng.below(3);
-    let writers = start(count, rng, |_, mut rng| {
-        let name = format!(
-            "greenthread-torture-{}-{:x}",
-            std::process::id(),
-            rng.next()
-        );
-        let path = std::env::temp_dir().join(name);
-        let bytes: Vec<u8> = (0..rng.below(100_000)).map(|_| rng.next() as u8).collect();
-        let mut options = fs::OpenOptions::new();
-        let options = options.read(true).write(true).create_new(true);
-        let mut file = options.open(&path).unwrap();
-        let (first, second) = bytes.split_at(bytes.len() / 2);
-        file.write_all(first).unwrap();
-        dawdle(&mut rng);
-        file.write_all(second).unwrap();
-        assert_eq!(file.metadata().unwrap().len(), bytes.len() as u64);
-        file.seek(SeekFrom::Start(0)).unwrap();
-        let mut back = Vec::new();
-        file.read_to_end(&mut back).unwrap();
-        assert!(back == bytes && fs::read(&path).unwrap() == bytes);
-        fs::remove_file(&path).unwrap();
-    });
-    all(writers);
-}
-
-/// Threads that the kernel blocks, announced and not, at a lock of std's among others.
-fn blocking(rng: &mut Rng) {
-    let (count, each) = (1 + rng.below(8), 1 + rng.below(10));
-    let sum = Arc::new(std::sync::Mutex::new(0));
-    let shared = sum.clone();
-    let blocked = start(count, rng, move |_, mut rng| {
-        for _ in 0..each {
-            let time = rng.micros_below(400);
-            match rng.below(3) {
-                0 => std::thread::sleep(time),
-                1 => greenthread::blocking(|| std::thread::sleep(time)),
-                _ => greenthread::yield_now(),
-            }
-            let mut sum = shared.lock().unwrap();
-            std::thread::sleep(time / 4);
-            *sum += 1;
-        }
-    });
-    all(blocked);
-    assert_eq!(*sum.lock().unwrap(), count * each);
-}
-
 /// Threads that compute for longer than any time slice, some beside their kernel thread alone.
 fn hogs(rng: &mut Rng) {
     let count = 1 + rng.below(4);
@@ -307,18 +215,14 @@ fn hogs(rng: &mut Rng) {
 
 /// Coroutines that several threads resume in turn, and some that are dropped half way.
 fn coroutines(rng: &mut Rng) {
-    static UNWOUND: AtomicU64 = AtomicU64::new(0);
-    struct Unwound;
-    impl Drop for Unwound {
-        fn drop(&mut self) {
-            UNWOUND.fetch_add(1, Relaxed);
-        }
-    }
     let count = 1 + rng.below(4);
-    let users = start(count, rng, |_, mut rng| {
+    let alive = Arc::new(());
+    let on_stacks = alive.clone();
+    let users = start(count, rng, move |_, mut rng| {
         let (length, stop) = (1 + rng.below(100), rng.below(150));
+        let on_stack = on_stacks.clone();
         let mut numbers = Coroutine::new(move |yielder, ()| {
-            let _unwound = Unwound;
+            let _on_stack = on_stack;
             (0..length).for_each(|n| yielder.suspend(n));
         });
         for expected in 0..stop {
@@ -341,6 +245,7 @@ fn coroutines(rng: &mut Rng) {
         }
     });
     all(users);
+    assert_eq!(Arc::strong_count(&alive), 1, "a stack was not unwound");
 }
 
 /// A lock of each kind, and what must hold under it.
@@ -414,44 +319,6 @@ fn panics(rng: &mut Rng) {
         assert_eq!(payload.downcast_ref(), Some(&number));
         assert!(lock.is_poisoned());
     }
-}
-
-/// Forked and executed, by our `Command` and by std's.
-fn processes(rng: &mut Rng) {
-    let count = 1 + rng.below(3);
-    let parents = start(count, rng, |_, mut rng| {
-        let text: String = (0..1 + rng.below(2_000)).map(|n| format!("{n} ")).collect();
-        if rng.below(2) == 0 {
-            let mut cat = Command::new("cat");
-            let mut child = cat
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut stdin = child.stdin.take().unwrap();
-            let sent = text.clone();
-            let writer = spawn(move || stdin.write_all(sent.as_bytes()).unwrap());
-            let output = {
-                let mut output = String::new();
-                child
-                    .stdout
-                    .take()
-                    .unwrap()
-                    .read_to_string(&mut output)
-                    .unwrap();
-                output
-            };
-            all(vec![writer]);
-            assert!(child.wait().unwrap().success() && output == text);
-        } else {
-            let output = std::process::Command::new("echo")
-                .arg(&text)
-                .output()
-                .unwrap();
-            assert_eq!(output.stdout, (text + "\n").into_bytes());
-        }
-    });
-    all(parents);
 }
 
 /// Layers of sums, each over two of the layer below.
