@@ -115,6 +115,7 @@ impl Readiness {
     pub(crate) fn add(&self, fd: RawFd, record: &'static Record) -> io::Result<()> {
         let token = core::ptr::from_ref(record).expose_provenance() as u64;
         self.started()?.add(fd, BOTH, token)?;
+        perturb::point("epoll: registered");
         self.watched.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -80,6 +80,7 @@ impl Source {
             match self.record() {
                 Some(record) => Ok(record),
                 None => epoll::readiness().add(self.as_raw_fd(), mine).map(|()| {
+                    perturb::point("source: registered");
                     // Release: pairs with the Acquire in `record`.
                     self.record
                         .store(ptr::from_ref(mine).cast_mut(), Ordering::Release);
