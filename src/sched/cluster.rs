@@ -81,7 +81,7 @@ pub(crate) struct Cluster {
     /// Somebody waits for the last green thread to end.
     pub(crate) closing: AtomicBool,
     pub(crate) drained: Waiter,
-    /// The last machine has ended.
+    /// The recruiter or the last machine has ended.
     pub(crate) emptied: Waiter,
     /// The cluster is being taken down: machines end.
     pub(crate) stopping: AtomicBool,
@@ -218,11 +218,12 @@ impl Cluster {
             let _off = crate::current::preemption_off();
             self.dismiss_spares();
         }
-        while self.machines.load(Ordering::SeqCst) != 0 {
+        // The recruiter first: it makes machines, and owns the processors that have retired.
+        while !self.recruiter.has_left() || self.machines.load(Ordering::SeqCst) != 0 {
             self.emptied.wait(None);
         }
         for processor in self.processors() {
-            // SAFETY: no machine is left that could own it.
+            // SAFETY: nobody is left that could own it.
             unsafe { processor.outbox.close() };
         }
         perturb::point("close: emptied");
@@ -230,7 +231,7 @@ impl Cluster {
         // If it watched for events, somebody else must.
         crate::sched::machine::all().for_each(Machine::kick_monitor);
         for processor in self.processors() {
-            // SAFETY: no machine is left that could own it.
+            // SAFETY: nobody is left that could own it.
             unsafe {
                 processor.stacks().drain();
                 perturb::point("close: stacks drained");

@@ -70,8 +70,8 @@ pub(crate) struct Machine {
     pub(crate) dismissed: Cell<bool>,
     /// How long it slept until events came, in nanoseconds.
     pub(crate) events_after: Cell<u64>,
-    /// Searches left before the reclamation of memory must be allowed to run.
-    pub(crate) searches_left: Cell<u32>,
+    /// How often it may steal before the reclamation of memory must be allowed to run.
+    steals_left: Cell<u32>,
     /// CPU time at the monitor's last look at it as a stray; the monitor's.
     pub(crate) seen_cpu: Cell<u64>,
     cluster: AtomicPtr<Cluster>,
@@ -147,7 +147,7 @@ impl Machine {
             searching: Cell::new(false),
             dismissed: Cell::new(false),
             events_after: Cell::new(u64::MAX),
-            searches_left: Cell::new(0),
+            steals_left: Cell::new(0),
             seen_cpu: Cell::new(0),
             cluster: AtomicPtr::new(core::ptr::null_mut()),
         }));
@@ -160,7 +160,7 @@ impl Machine {
     pub(crate) fn begin(&'static self) -> io::Result<()> {
         self.own_thread_pointer.set(arch::thread_pointer());
         self.at_home.set(true);
-        self.searches_left.set(0);
+        self.steals_left.set(0);
         let mask = self.cluster().base_mask;
         signal::set_mask(mask);
         self.base_mask.set(mask);
@@ -227,30 +227,37 @@ impl Machine {
         core::ptr::eq(self.cluster.load(Ordering::Relaxed), cluster)
     }
 
-    /// One search: a guard under which other queues may be looked into. `None`: first, memory must
+    /// A guard under which other processors' queues may be looked into. `None`: first, memory must
     /// be allowed to be reclaimed, which this machine must not do while it owns a processor.
     ///
     /// crossbeam's epochs collect garbage, anybody's, at every 128th pin: they free memory then. Of
     /// this kernel thread's pins we do all and count them, so that the collecting one falls where
     /// freeing is allowed.
     #[inline(never)]
-    pub(crate) fn search(&self) -> Option<crossbeam_epoch::Guard> {
-        let left = self.searches_left.get().checked_sub(1)?;
-        self.searches_left.set(left);
+    pub(crate) fn begin_stealing(&self) -> Option<crossbeam_epoch::Guard> {
+        let left = self.steals_left.get().checked_sub(1)?;
+        self.steals_left.set(left);
         Some(crossbeam_epoch::pin())
     }
 
-    /// Lets memory be reclaimed; the machine owns no processor, and is at home.
+    /// Whether [`begin_stealing`](Machine::begin_stealing) would succeed. If not, the machine must
+    /// rest before it is relied on to see what others have.
+    pub(crate) fn may_steal(&self) -> bool {
+        self.steals_left.get() != 0
+    }
+
+    /// Lets memory be reclaimed, if little is left of what may be stolen before that. The machine owns
+    /// no processor, and is at home.
     #[inline(never)]
     pub(crate) fn allow_reclamation(&self) {
-        let left = self.searches_left.get();
+        let left = self.steals_left.get();
         if left < PINS_BETWEEN_COLLECTIONS / 2 {
             // Other crates' destructors may run here, and panic.
             let collect = || (0..=left).for_each(|_| drop(crossbeam_epoch::pin()));
             if std::panic::catch_unwind(collect).is_err() {
                 crate::sys::die("a deferred destructor panicked");
             }
-            self.searches_left.set(PINS_BETWEEN_COLLECTIONS - 1);
+            self.steals_left.set(PINS_BETWEEN_COLLECTIONS - 1);
         }
     }
 

@@ -317,13 +317,17 @@ fn stop_searching(cluster: &'static Cluster) {
 }
 
 /// What others have, or what comes while one looks. Whoever finds something searches no more, even
-/// if others get it: events may be of another cluster's threads, or be stolen at once.
+/// if others get it: events may be of another cluster's threads, or be stolen at once. Who could not
+/// look everywhere the next time rests, and then begins anew: those who make work ready rely on it.
 fn search(machine: &'static Machine, processor: &'static Processor) -> Result<Next, NothingFound> {
     let cluster = processor.cluster();
     loop {
         if let Some(next) = steal(machine, processor) {
             stop_searching(cluster);
             return Ok(next);
+        }
+        if !machine.may_steal() {
+            return Err(NothingFound { searching: true });
         }
         perturb::point("search: in vain");
         match io::spin(processor) {
@@ -339,12 +343,13 @@ fn search(machine: &'static Machine, processor: &'static Processor) -> Result<Ne
     }
 }
 
-/// Looks into other processors' timers and queues, a few times before it gives up.
+/// Looks into all timers, and into other processors' queues if it may, a few times before it gives
+/// up.
 #[inline(never)]
 fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
     const PASSES: u32 = 4;
     const PAUSES: u32 = 200;
-    let _guard = machine.search()?;
+    let may_steal = machine.begin_stealing();
     let cluster = machine.cluster();
     // Nobody to wait for: all others sleep. Or it is not to wait.
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
@@ -355,6 +360,7 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
         if let Some(next) = own_queues(processor) {
             return Some(next);
         }
+        may_steal.as_ref()?;
         // SAFETY: this machine owns the processor.
         let seat = unsafe { processor.seat() };
         let distance = |other: usize| processor.distance(cluster.processor(other));

@@ -10,7 +10,7 @@
 
 use std::io;
 
-use crate::atomic::{AtomicU32, Ordering};
+use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sched::{Cluster, Machine, switch};
 use crate::sys::perturb;
 use crate::sys::{clock, futex, signal};
@@ -26,6 +26,7 @@ pub(crate) struct Office {
     bell: AtomicU32,
     /// Calls for a machine.
     calls: AtomicU32,
+    left: AtomicBool,
 }
 
 impl Office {
@@ -33,6 +34,7 @@ impl Office {
         Office {
             bell: AtomicU32::new(0),
             calls: AtomicU32::new(0),
+            left: AtomicBool::new(false),
         }
     }
 
@@ -47,6 +49,13 @@ impl Office {
         // Release: pairs with the Acquire in `work`.
         self.bell.fetch_add(1, Ordering::Release);
         futex::wake(&self.bell, 1);
+    }
+
+    /// Whether the recruiter of a stopping cluster has done its last: it makes no more machines, and
+    /// the processors that have retired are no longer its own.
+    pub(crate) fn has_left(&self) -> bool {
+        // Acquire: pairs with the Release in `work`.
+        self.left.load(Ordering::Acquire)
     }
 }
 
@@ -87,6 +96,10 @@ fn work(cluster: &'static Cluster) {
         last = now;
         refused = (0..batch).try_for_each(|_| recruit(cluster)).is_err();
     }
+    // Release: what it did to processors that have retired; pairs with the Acquire in `has_left`.
+    cluster.recruiter.left.store(true, Ordering::Release);
+    perturb::point("recruiter: left");
+    cluster.emptied.wake();
 }
 
 /// Makes one machine.

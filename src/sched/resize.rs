@@ -35,7 +35,8 @@
 //! 4. The policy has room for every processor that is not retired: it hears of more before they are
 //!    there and of fewer after they have gone.
 //! 5. A retired processor is the recruiter's, its cells too. `retired` is stored with Release and
-//!    loaded with Acquire for that.
+//!    loaded with Acquire for that. When the recruiter of a stopping cluster has left, and all
+//!    machines have ended, every processor is the one's that closes the cluster.
 //!
 //! That no wake-up is lost is shown in `idle.md`.
 
