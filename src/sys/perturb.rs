@@ -11,11 +11,13 @@
 //! | goes on | mostly |
 //! | spins, up to some microseconds | half of the rest |
 //! | gives way to another kernel thread | nearly all others |
-//! | sleeps, up to half a millisecond, as if the system ran somebody else | one of 16 |
+//! | sleeps, up to half a millisecond, as if the system ran somebody else | the others |
 //!
 //! Stopping everywhere alike would only be a slower machine: what is rare is one slow place among
 //! fast ones. So every point has a *temper*: a few stop every third that comes, some one of thirty,
-//! most hardly anybody. Tempers change with the *season*, which lasts for so many hits of all points.
+//! most hardly anybody. Where few come, half of the tempers are bad, and sleep is frequent: that costs
+//! little, and what is wrong in resizing or closing would hardly be met otherwise. Tempers change with
+//! the *season*, which lasts for so many hits of all points.
 //!
 //! Seed, name and season make the temper, the temper and a count of hits make the choice. The seed
 //! is `GREENTHREAD_PERTURB_SEED`; 0: nobody stops. If it is not set, the clock gives one, which is
@@ -40,11 +42,16 @@ const STILL: u64 = 0;
 
 /// Hits of a season: 2 to the power of this.
 const SEASON: u32 = 16;
+/// A point that has less than one of so many hits is one where few come.
+const FEW: u64 = 1000;
 const MOST_SPINS: u64 = 1 << 10;
 const LONGEST_SLEEP: u64 = 512_000;
 
 static SEED: AtomicU64 = AtomicU64::new(UNKNOWN);
+/// Of all points.
 static HITS: AtomicU64 = AtomicU64::new(0);
+/// Of each point, by its hash. It does no harm if two share a place.
+static OWN_HITS: [AtomicU64; 512] = [const { AtomicU64::new(0) }; 512];
 
 /// Here others may come between.
 #[inline(always)]
@@ -61,36 +68,44 @@ fn come_to(name: &'static str) {
         UNKNOWN => learn_seed(),
         seed => seed,
     };
-    let hits = HITS.load(Relaxed).wrapping_add(1);
-    HITS.store(hits, Relaxed);
-    let temper = mix(seed ^ mix(hits >> SEASON) ^ hash(name));
-    let one_in = match temper % 16 {
-        0 => 3,
-        1..=3 => 30,
+    let name = hash(name);
+    let hits = count(&HITS);
+    let few_come = count(&OWN_HITS[(name % 512) as usize]) * FEW < hits;
+    let temper = mix(seed ^ mix(hits >> SEASON) ^ name);
+    let one_in = match (temper % 16, few_come) {
+        (0, _) | (..8, true) => 3,
+        (..4, _) => 30,
         _ => 500,
     };
     let luck = mix(temper.wrapping_add(hits));
     if luck.is_multiple_of(one_in) {
-        stop(luck >> 16);
+        stop(luck >> 16, if few_come { 4 } else { 16 });
     }
 }
 
-/// `luck` says how, and for how long: each length is as likely as twice that.
+/// One more; how many there were.
+fn count(hits: &AtomicU64) -> u64 {
+    let before = hits.load(Relaxed);
+    hits.store(before.wrapping_add(1), Relaxed);
+    before
+}
+
+/// `luck` says how, and for how long: each length is as likely as twice that. One of so many sleeps.
 #[cold]
-fn stop(luck: u64) {
+fn stop(luck: u64, sleeps: u64) {
     let halved = (luck >> 8) % 10;
-    match luck % 16 {
-        0 => {
-            let time = libc::timespec {
-                tv_sec: 0,
-                tv_nsec: (LONGEST_SLEEP >> halved) as libc::c_long,
-            };
-            // SAFETY: a valid time; a sleep that ends early is as good.
-            let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
-        }
+    if luck.is_multiple_of(sleeps) {
+        let time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: (LONGEST_SLEEP >> halved) as libc::c_long,
+        };
+        // SAFETY: a valid time; a sleep that ends early is as good.
+        let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
+    } else if luck.is_multiple_of(2) {
         // SAFETY: takes nothing.
-        1..=7 => _ = unsafe { super::call(libc::SYS_sched_yield, &[]) },
-        _ => (0..MOST_SPINS >> halved).for_each(|_| core::hint::spin_loop()),
+        let _ = unsafe { super::call(libc::SYS_sched_yield, &[]) };
+    } else {
+        (0..MOST_SPINS >> halved).for_each(|_| core::hint::spin_loop());
     }
 }
 
