@@ -31,6 +31,7 @@ use crate::atomic::{Ordering, compiler_fence};
 use crate::context::Action;
 use crate::green::Green;
 use crate::sched::{Machine, Processor, entry_fence};
+use crate::sys::perturb;
 
 thread_local! {
     static CURRENT: Cell<Option<&'static Green>> = const { Cell::new(None) };
@@ -139,6 +140,7 @@ pub(crate) fn enter() -> Option<Entered> {
 /// With preemption off: finds the processor, or waits for one.
 #[inline]
 fn inside(green: &'static Green) -> Entered {
+    perturb::point("enter");
     loop {
         let machine = machine_of(green);
         let processor = machine.processor.get().or_else(|| recover(machine));
@@ -200,6 +202,7 @@ impl Entered {
     /// Leaves the stack with `action`, and the runtime once the thread has been resumed.
     #[inline(always)]
     pub(crate) fn suspend(self, action: Action) {
+        perturb::point("suspend");
         let green = self.green;
         // Resumed, the thread may be on another kernel thread: nothing of `self` is true any more.
         core::mem::forget(self);

@@ -50,6 +50,7 @@ use super::timer::sleep_until;
 use super::turn::{InTurn, in_turn};
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
 use crate::sys::clock;
+use crate::sys::perturb;
 use crate::wait::claim::{Claimed, Ended, Node, Wait};
 
 /// An operation that may be selected.
@@ -298,6 +299,7 @@ fn round<'o, 'a>(operations: &InTurn<'o, 'a>, tag: usize, limit: &mut Limit) -> 
         // SAFETY: both stay where they are; the node leaves below.
         match unsafe { operation.handle.attempt(Some(&operation.node)) } {
             Attempt::Blocked => {
+                perturb::point("select: queued");
                 queued += 1;
                 earliest = match (earliest, operation.handle.deadline()) {
                     (Some(a), Some(b)) => Some(a.min(b)),
@@ -320,6 +322,7 @@ fn round<'o, 'a>(operations: &InTurn<'o, 'a>, tag: usize, limit: &mut Limit) -> 
         // If the claim is not ours, the wake-up is on its way.
         (blocked || taken).then(|| wait.wait(None))
     };
+    perturb::point("select: leaving");
     for operation in operations.clone().take(queued) {
         operation.handle.leave(&operation.node);
     }

@@ -29,6 +29,7 @@ use crate::atomic::{AtomicBool, AtomicUsize};
 use crate::current::{self, PreemptionOff};
 use crate::sys::clock;
 use crate::sys::lock::{Guard, Lock};
+use crate::sys::perturb;
 use crate::wait::claim::{Ended, Node, Wait};
 use crate::wait::list::{Chain, Crowd};
 
@@ -290,6 +291,7 @@ impl<T> Shared<T> {
         let this = unsafe { shared.as_ref() };
         // AcqRel: see the header.
         if this.senders.fetch_sub(1, AcqRel) == 1 {
+            perturb::point("channel: last sender");
             let crowd = Crowd::new();
             // SAFETY: it is woken below.
             let first = unsafe { this.lock().disconnect_senders(&crowd) };
@@ -309,6 +311,7 @@ impl<T> Shared<T> {
         let this = unsafe { shared.as_ref() };
         // AcqRel: see the header.
         if this.receivers.fetch_sub(1, AcqRel) == 1 {
+            perturb::point("channel: last receiver");
             let crowd = Crowd::new();
             // SAFETY: it is woken below.
             let (first, messages) = unsafe { this.lock().disconnect_receivers(&crowd) };
@@ -324,6 +327,7 @@ impl<T> Shared<T> {
     /// # Safety
     /// Called once for each side, by its last reference.
     unsafe fn side_is_gone(shared: NonNull<Shared<T>>) {
+        perturb::point("channel: side gone");
         // SAFETY: it is freed by the second to come here. AcqRel: see the header.
         if unsafe { shared.as_ref() }.one_side_gone.swap(true, AcqRel) {
             // SAFETY: made by `Box::leak`, and nobody has a reference any more.

@@ -36,6 +36,7 @@ use crate::context::Action;
 use crate::current;
 use crate::green::Green;
 use crate::sched;
+use crate::sys::perturb;
 use crate::wait::Waiter;
 
 /// What the caller tells the coroutine.
@@ -86,6 +87,7 @@ impl Side {
         let entered = current::enter();
         match (entered, other.call()) {
             (Some(entered), Some(next)) => {
+                perturb::point("turns: called");
                 let green = entered.green();
                 self.aside.set(Some(green));
                 green.next.set(Some(next));

@@ -28,6 +28,7 @@ use crate::atomic::{
     AtomicPtr, Cell,
     Ordering::{AcqRel, Acquire, Release},
 };
+use crate::sys::perturb;
 
 pub(crate) struct Dependents<D> {
     newest: AtomicPtr<Edge<D>>,
@@ -67,6 +68,7 @@ impl<D> Dependents<D> {
         let edge = Box::into_raw(edge);
         loop {
             // Release: the edge; partner: Acquire in `close`.
+            perturb::point("dependents: adding");
             match (self.newest).compare_exchange_weak(newest, edge, Release, Acquire) {
                 Ok(_) => return true,
                 Err(now) => newest = now,

@@ -24,6 +24,7 @@ use crate::policy::fifo::Fifo;
 use crate::sched::outbox;
 use crate::sys::clock;
 use crate::sys::epoll::{self, BELL, Event};
+use crate::sys::perturb;
 use crate::wait::queue::Waited;
 
 /// Events collected by one call. What their threads touch, in the kernel too, must fit into a
@@ -114,6 +115,7 @@ impl Readiness {
     pub(crate) fn add(&self, fd: RawFd, record: &'static Record) -> io::Result<()> {
         let token = core::ptr::from_ref(record).expose_provenance() as u64;
         self.started()?.add(fd, BOTH, token)?;
+        perturb::point("epoll: registered");
         self.watched.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -168,6 +170,7 @@ impl Readiness {
             return None;
         }
         let epoll = self.epoll.get()?;
+        perturb::point("epoll: turn");
         // SeqCst: whoever goes to sleep without the turn, and the monitor that looks for sleepers
         // without one, must see each other (`sched::io`).
         (!self.taken.swap(true, Ordering::SeqCst)).then(|| Turn(epoll))
@@ -186,8 +189,10 @@ impl Turn {
     pub(crate) fn collect(&self, nanos: Option<u64>) -> Fifo {
         let mut places = [Event { events: 0, u64: 0 }; BATCH];
         let mut ready = Fifo::new();
+        perturb::point("epoll: collecting");
         // With thousands of descriptors all of this is cold: asked for at once, it comes at once.
         let events = self.0.wait(&mut places, nanos);
+        perturb::point("epoll: collected");
         for event in events {
             arch::prefetch(core::ptr::without_provenance(event.u64 as usize));
         }
@@ -224,6 +229,7 @@ fn record_of(event: &Event) -> Option<&'static Record> {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        perturb::point("epoll: turn over");
         READINESS.taken.store(false, Ordering::SeqCst);
     }
 }

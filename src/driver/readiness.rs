@@ -37,6 +37,7 @@ use crate::atomic::{
 };
 use crate::current;
 use crate::policy::fifo::Fifo;
+use crate::sys::perturb;
 use crate::wait::Waiter;
 use crate::wait::queue::{Position, WaitQueue, Waited};
 
@@ -61,6 +62,7 @@ impl Readiness {
     /// The caller is about to try. False: it need not, there is nothing.
     pub(crate) fn begin(&self) -> bool {
         let state = self.queue.state(Relaxed);
+        perturb::point("readiness: beginning");
         if state.has(MAYBE) {
             // Acquire: partner: Release in `announce`.
             self.queue.clear(MAYBE, Acquire);
@@ -70,6 +72,7 @@ impl Readiness {
 
     /// A call that `begin` came before had an answer. `emptied`: it says that nothing is left.
     pub(crate) fn answered(&self, emptied: bool) {
+        perturb::point("readiness: answered");
         let state = self.queue.state(Relaxed);
         // What is announced later sets `MAYBE` too.
         if emptied && !state.has(DOUBT) {
@@ -112,6 +115,7 @@ impl Readiness {
 
     fn tell(&self, news: usize, ready: &mut Fifo) {
         let state = self.queue.state(Relaxed);
+        perturb::point("readiness: telling");
         // Release: partner: Acquire in `begin`.
         if !state.has_waiters() && self.queue.change(state, state.with(news), Release).is_ok() {
             return;

@@ -17,6 +17,7 @@ use super::record::Record;
 use super::{Direction, Driver, Limit, Transfer, epoll};
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::sys::lock::Lock;
+use crate::sys::perturb;
 use crate::{current, sched};
 
 /// A descriptor and the threads that wait for it.
@@ -81,6 +82,7 @@ impl Source {
             match self.record() {
                 Some(record) => Ok(record),
                 None => epoll::readiness().add(self.as_raw_fd(), mine).map(|()| {
+                    perturb::point("source: registered");
                     // Release: pairs with the Acquire in `record`.
                     self.record
                         .store(ptr::from_ref(mine).cast_mut(), Ordering::Release);
@@ -235,6 +237,7 @@ impl Source {
                     });
                 }
             }
+            perturb::point("source: would block");
             match driver.wait(self, direction, limit) {
                 // What is there may not have been announced yet.
                 Err(error) if says_would_block(&error) => is_last = true,
@@ -262,6 +265,7 @@ impl Source {
     pub(crate) fn close(&self) {
         // SeqCst: before the waits are ended; partner: in `check_open`, before one begins.
         self.closed.store(true, Ordering::SeqCst);
+        perturb::point("source: closing");
         super::all()
             .iter()
             .for_each(|driver| driver.end_waits(self));

@@ -41,6 +41,7 @@ use super::shared_queue::SharedQueue;
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::green::Green;
+use crate::sys::perturb;
 
 const GLOBAL_INTERVAL: u32 = 61;
 /// One of so many yields, times the number of processors, changes queues: all processors together
@@ -155,6 +156,7 @@ impl WorkStealing {
         let (first, mut batch) = self
             .global
             .take_with_others(|left| (left / processors).min(BATCH).min(room))?;
+        perturb::point("work_stealing: taken");
         while let Some(green) = batch.pop() {
             green.prefetch_record();
             // SAFETY: called by `next`, which holds the seat.
@@ -192,6 +194,7 @@ impl WorkStealing {
             }
         }
         batch.push(last.into_green());
+        perturb::point("work_stealing: overflow");
         self.global.append(batch);
     }
 
@@ -206,6 +209,7 @@ impl WorkStealing {
             local.next.store(pointer, Ordering::Release);
             return false;
         }
+        perturb::point("work_stealing: displacing");
         // Release: as above; Acquire: the displaced one may be an earlier holder's.
         let displaced = local.next.swap(pointer, Ordering::AcqRel);
         // SAFETY: the slot holds null or the record of a green thread.
@@ -336,6 +340,7 @@ impl Policy for WorkStealing {
         }
         if !local.next.load(Ordering::Relaxed).is_null() {
             let used = local.next_in_a_row.get();
+            perturb::point("work_stealing: next slot");
             // Acquire, Release: as in `ready_next`; a thief may have been faster.
             let pointer = local.next.swap(core::ptr::null_mut(), Ordering::AcqRel);
             // SAFETY: the slot holds null or the record of a green thread.
@@ -387,6 +392,7 @@ impl Policy for WorkStealing {
                 return Some(thread);
             }
             if last && !victim.next.load(Ordering::Relaxed).is_null() {
+                perturb::point("work_stealing: stealing the next");
                 // Acquire: pairs with the Release in `ready_next`.
                 let pointer = victim.next.swap(core::ptr::null_mut(), Ordering::Acquire);
                 // SAFETY: the slot holds null or the record of a green thread.

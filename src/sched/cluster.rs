@@ -16,6 +16,7 @@ use crate::sched::start::Homeless;
 use crate::sched::{Counter, Machine, Processor, guest::Guest, idlers::Idlers, recruiter, sysmon};
 use crate::sys::kernel_thread;
 use crate::sys::lock::Lock;
+use crate::sys::perturb;
 use crate::sys::signal::{self, Mask};
 use crate::sys::table::Table;
 use crate::wait::Waiter;
@@ -203,11 +204,14 @@ impl Cluster {
     /// Waits until every green thread has ended, then ends the machines.
     pub(crate) fn close(&'static self) {
         self.closing.store(true, Ordering::SeqCst);
+        perturb::point("close: closing");
         kernel_thread::barrier();
         while !self.is_drained() {
             self.drained.wait(None);
         }
+        perturb::point("close: drained");
         self.stopping.store(true, Ordering::SeqCst);
+        perturb::point("close: stopping");
         self.monitor.kick();
         self.recruiter.call();
         {
@@ -222,6 +226,7 @@ impl Cluster {
             // SAFETY: nobody is left that could own it.
             unsafe { processor.outbox.close() };
         }
+        perturb::point("close: emptied");
         let _off = crate::current::preemption_off();
         // If it watched for events, somebody else must.
         crate::sched::machine::all().for_each(Machine::kick_monitor);
@@ -229,6 +234,7 @@ impl Cluster {
             // SAFETY: nobody is left that could own it.
             unsafe {
                 processor.stacks().drain();
+                perturb::point("close: stacks drained");
                 processor.records().drain();
             }
         }

@@ -50,6 +50,7 @@ use crate::atomic::{
     Ordering::{Relaxed, SeqCst},
     const_fn, fence,
 };
+use crate::sys::perturb;
 
 /// One sleeping processor: the lowest 16 bits count them. (There are at most 4096.)
 const SLEEPER: u64 = 1;
@@ -114,6 +115,7 @@ impl IdleWord {
             AWAKE
         };
         let before = self.word.fetch_add(then.wrapping_sub(gone), Relaxed);
+        perturb::point("idle: announced");
         if awake(before) == 0 || was_searching && searching(before) == 0 {
             crate::sys::die("who is not awake, or does not search, goes to sleep");
         }
@@ -140,6 +142,7 @@ impl IdleWord {
 
     /// One sleeper becomes a searcher, if there is one and `allowed`.
     fn sleeper_to_searcher(&self, allowed: impl Fn(u64) -> bool) -> bool {
+        perturb::point("idle: claiming");
         self.word
             .fetch_update(Relaxed, Relaxed, |w| {
                 (sleeping(w) > 0 && allowed(w)).then(|| w - SLEEPER + SEARCHER + AWAKE)

@@ -26,6 +26,7 @@ use crate::sched::lifo::Lifo;
 use crate::sched::wake::Slept;
 use crate::sched::{Cluster, Machine, Processor, io, timers};
 use crate::sys::clock::{self, NEVER};
+use crate::sys::perturb;
 
 /// Machines beyond this many spares end when they have been idle for a while.
 const SPARES_KEPT: usize = 8;
@@ -72,6 +73,7 @@ impl Cluster {
     /// Something was made ready that others could run: wakes a sleeper unless somebody searches.
     #[inline]
     pub(crate) fn notify(&'static self) {
+        perturb::point("notify");
         if self.idle.claim_wake() {
             self.wake_claimed();
         }
@@ -81,6 +83,7 @@ impl Cluster {
     #[cold]
     #[inline(never)]
     fn wake_claimed(&'static self) {
+        perturb::point("notify: claimed");
         let mut idlers = self.idlers.lock();
         let Some(processor) = idlers.processors.pop() else {
             crate::sys::die("a sleeper was claimed and none is in the list")
@@ -88,9 +91,11 @@ impl Cluster {
         match idlers.pop_spare() {
             Some(machine) => {
                 drop(idlers);
+                perturb::point("notify: popped");
                 self.wake_ups.add_shared(1);
                 machine.searching.set(true);
                 processor.give_to(machine);
+                perturb::point("notify: given");
                 machine.wake();
                 self.monitor.kick_if_asleep();
             }
@@ -144,6 +149,7 @@ impl Cluster {
             }
             return self.wait_for_processor(machine);
         };
+        perturb::point("rest: surrendered");
         // SAFETY: processors are never freed.
         let processor = unsafe { processor.as_ref() };
         // SAFETY: still ours: nobody else knows that it has no owner. Its stacks give back what
@@ -154,6 +160,7 @@ impl Cluster {
             .store(core::ptr::null_mut(), Ordering::Relaxed);
         crate::current::set_scheduling(false);
         let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
+        perturb::point("rest: announced");
         machine.allow_reclamation();
         // The look after the announcement: see `idle.md`.
         if self.something_to_do() {
@@ -184,6 +191,7 @@ impl Cluster {
         } else {
             NEVER
         };
+        perturb::point("spare: listed");
         let mut look = true;
         loop {
             if self.stopping.load(Ordering::SeqCst) && self.withdraw(machine) {
@@ -200,6 +208,7 @@ impl Cluster {
                 0 => None,
                 _ => readiness().turn(),
             };
+            perturb::point("spare: sleeping");
             let (slept, ready) = match &turn {
                 Some(turn) => self.collect_asleep(machine, turn, watches),
                 None => {
@@ -215,6 +224,7 @@ impl Cluster {
             if watches.is_some() {
                 self.watched.store(NEVER, Ordering::SeqCst);
             }
+            perturb::point("spare: slept");
             if slept == Slept::Woken {
                 if machine.dismissed.replace(false) {
                     io::pass_on(ready);
@@ -290,6 +300,7 @@ impl Cluster {
             .cancel_sleep()
             .then(|| idlers.processors.pop().or_else(missing))?;
         drop(idlers);
+        perturb::point("get_up: popped");
         Some(self.put_to_work(machine, processor?))
     }
 
@@ -307,6 +318,7 @@ impl Cluster {
         }
         let processor = idlers.processors.pop().or_else(missing);
         drop(idlers);
+        perturb::point("rise: popped");
         processor
             .map(|processor| self.put_to_work(machine, processor))
             .is_some()
@@ -334,6 +346,7 @@ impl Cluster {
         if earliest == NEVER || self.idle.sleeping() == 0 {
             return None;
         }
+        perturb::point("watch: earliest");
         // SeqCst: a store elsewhere follows a look at the timers; see the header.
         let watched = self.watched.fetch_min(earliest, Ordering::SeqCst);
         (earliest < watched).then_some(earliest)
@@ -364,7 +377,9 @@ impl Cluster {
         processor
             .outbox
             .empty(|green| crate::sched::ready_globally(green, Readied::Arrived));
+        perturb::point("lay_to_rest: left");
         self.lie_down(&mut self.idlers.lock(), processor, false);
+        perturb::point("lay_to_rest: lain");
         if self.something_to_do() {
             self.notify();
         }
@@ -385,6 +400,7 @@ impl Cluster {
     pub(crate) fn dismiss_spares(&self) {
         while let Some(machine) = self.pop_spare() {
             machine.dismissed.set(true);
+            perturb::point("dismiss");
             machine.wake();
         }
     }
@@ -400,6 +416,7 @@ impl Processor {
     pub(crate) fn give_to(&'static self, machine: &'static Machine) {
         self.machine
             .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Release);
+        perturb::point("give");
         machine.processor.assign(NonNull::from(self));
     }
 }

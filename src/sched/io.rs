@@ -25,6 +25,7 @@ use crate::driver::epoll::{BATCH, readiness};
 use crate::policy::{Readied, Ready, fifo::Fifo};
 use crate::sched::{Cluster, Machine, Processor};
 use crate::sys::clock::NEVER;
+use crate::sys::perturb;
 use crate::sys::{clock, kernel_thread};
 
 /// Switches between two looks of a busy processor.
@@ -92,6 +93,7 @@ pub(crate) fn pass_on(mut ready: Fifo) {
         {
             last.notify();
         }
+        perturb::point("io: passing on");
         let thread = Ready::new(green);
         cluster.policy.ready(thread, Readied::Arrived, None);
     }
@@ -103,6 +105,7 @@ pub(crate) fn pass_on(mut ready: Fifo) {
 /// One look, by the owner of `processor`. True: something came.
 pub(super) fn look(processor: &'static Processor) -> bool {
     let ready = readiness().turn().map(|turn| turn.collect(Some(0)));
+    perturb::point("io: collected");
     ready.is_some_and(|ready| take_in(processor, ready))
 }
 

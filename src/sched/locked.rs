@@ -12,6 +12,7 @@ use super::{
     ready_again,
 };
 use crate::green::Green;
+use crate::sys::perturb;
 
 /// A thread that is locked to this machine and was handed to it.
 pub(super) fn handed(machine: &'static Machine) -> Option<Next> {
@@ -44,6 +45,7 @@ pub(super) fn hand_to_its_machine(machine: &'static Machine, green: &'static Gre
     outbox::send_all(processor);
     bound.handed.set(Some(green));
     bound.searching.set(false);
+    perturb::point("locked: handing");
     processor.give_to(bound);
     bound.wake();
     cluster.wait_for_processor(machine)
@@ -72,6 +74,7 @@ pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Act
     cluster.detached_switches.add_shared(1);
     // The thread may have armed a timer, which this machine does not watch.
     cluster.monitor.kick_if_asleep();
+    perturb::point("locked: staying");
     machine.sleep_until_woken();
     current::set_scheduling(true);
     Rested::Working { searching: false }

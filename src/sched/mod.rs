@@ -68,6 +68,7 @@ use crate::context::Action;
 use crate::current::{self, Entered};
 use crate::green::{Green, Oddities};
 use crate::policy::{Next, Readied, Ready, Victims};
+use crate::sys::perturb;
 use crate::sys::{clock, topology};
 
 /// A busy processor looks at its own timers every so many switches (and when the monitor says so).
@@ -214,6 +215,7 @@ fn ready_again(
 /// The thread waits, unless what it waits for has come meanwhile.
 #[inline]
 fn park(machine: &'static Machine, green: &'static Green) {
+    perturb::point("park: left");
     let waiter = green.waiter.get();
     let deadline = green.deadline.get();
     if deadline != clock::NEVER {
@@ -226,6 +228,7 @@ fn park(machine: &'static Machine, green: &'static Green) {
             });
         timers::arm(green, home, deadline);
     }
+    perturb::point("park: armed");
     // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can
     // resume it yet.
     if !unsafe { &*waiter }.commit() {
@@ -260,6 +263,7 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
         }
         return Ok(next);
     }
+    perturb::point("find_work: nothing");
     let cluster = machine.cluster();
     searching = searching || cluster.idle.start_search(cluster.search_limit());
     if searching {
@@ -277,6 +281,7 @@ fn step_down(machine: &'static Machine, processor: &'static Processor) {
     outbox::send_all(processor);
     // SAFETY: this machine owns the processor.
     unsafe {
+        perturb::point("step_down");
         processor.cluster().policy.leave(&processor.seat());
         processor.stacks().drain();
         processor.records().drain();
@@ -306,6 +311,7 @@ fn arrivals(machine: &'static Machine, processor: &'static Processor) -> Option<
 /// there is besides. The caller is at home.
 fn stop_searching(cluster: &'static Cluster) {
     if cluster.idle.found() {
+        perturb::point("found: last searcher");
         // SeqCst: partner: the fence in `claim_wake`. Who pushed and relied on us comes before it.
         fence(Ordering::SeqCst);
         if cluster.policy.has_work_for_others() {
@@ -327,6 +333,7 @@ fn search(machine: &'static Machine, processor: &'static Processor) -> Result<Ne
         if !machine.may_steal() {
             return Err(NothingFound { searching: true });
         }
+        perturb::point("search: in vain");
         match io::spin(processor) {
             io::Spun::InVain => return Err(NothingFound { searching: true }),
             io::Spun::OtherWork => {}
@@ -421,6 +428,7 @@ fn fire_timers(processor: &'static Processor, home: &Processor) {
         return;
     }
     let mut ready = timers::fire(home, clock::now());
+    perturb::point("timers: fired");
     let mut any = false;
     // SAFETY: the caller owns `processor`.
     let seat = unsafe { processor.seat() };

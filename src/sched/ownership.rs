@@ -89,6 +89,7 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     compiler_fence, const_fn,
 };
+use crate::sys::perturb;
 
 /// Which processor a kernel thread owns. See the file's header.
 #[derive(Debug)]
@@ -146,6 +147,7 @@ impl<P> Ownership<P> {
         // Acquire, here and below: partner Release in `assign`.
         let mut word = self.word.load(Acquire);
         while word.is_null() {
+            perturb::point("settle");
             // Release: what we did to the processor; partner: Acquire in `give_back`.
             match self
                 .word
@@ -162,6 +164,7 @@ impl<P> Ownership<P> {
     pub(crate) fn surrender(&self) -> Option<NonNull<P>> {
         loop {
             let p = self.settle()?;
+            perturb::point("surrender");
             // Fails only if the monitor takes between the two; `settle` sorts that out.
             if self
                 .word
@@ -192,6 +195,7 @@ impl<P> Ownership<P> {
     /// The monitor puts `p` back. False: the kernel thread noticed and detached; `p` stays with the
     /// monitor.
     fn give_back(&self, p: NonNull<P>) -> bool {
+        perturb::point("retake: giving back");
         // Acquire on failure: what the owner did to `p`; partner: Release in `settle`.
         self.word
             .compare_exchange(ptr::null_mut(), p.as_ptr(), Relaxed, Acquire)
@@ -213,7 +217,9 @@ impl<P> Ownership<P> {
         if !self.take(p) {
             return false;
         }
+        perturb::point("retake: taken");
         barrier();
+        perturb::point("retake: barrier");
         unchanged() || !self.give_back(p)
     }
 }

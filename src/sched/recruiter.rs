@@ -12,6 +12,7 @@ use std::io;
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sched::{Cluster, Machine, switch};
+use crate::sys::perturb;
 use crate::sys::{clock, futex, signal};
 use crate::tls;
 
@@ -77,6 +78,7 @@ fn work(cluster: &'static Cluster) {
         futex::wait(&office.bell, heard, again);
         // Acquire: pairs with the Release in `ring`.
         heard = office.bell.load(Ordering::Acquire);
+        perturb::point("recruiter: heard");
         cluster.see_to_size();
         let calls = office.calls.load(Ordering::Relaxed);
         let needed = cluster.spare_count() == 0;
@@ -97,6 +99,7 @@ fn work(cluster: &'static Cluster) {
     }
     // Release: what it did to processors that have retired; pairs with the Acquire in `has_left`.
     cluster.recruiter.left.store(true, Ordering::Release);
+    perturb::point("recruiter: left");
     cluster.emptied.wake();
 }
 
@@ -128,6 +131,7 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> io::Result<()> {
 
 /// The whole life of a machine's kernel thread.
 fn live(machine: &'static Machine) {
+    perturb::point("machine: begins");
     let cluster = machine.cluster();
     if machine.begin().is_ok() {
         super::run(machine);
@@ -140,6 +144,7 @@ fn live(machine: &'static Machine) {
         cluster.recruiter.call();
     }
     machine.end();
+    perturb::point("machine: ended");
     // SeqCst: pairs with `close`, which stores `stopping` before it loads the count.
     if cluster.machines.fetch_sub(1, Ordering::SeqCst) == 1
         && cluster.stopping.load(Ordering::SeqCst)

@@ -52,6 +52,7 @@ use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::current;
 use crate::sched::{Cluster, Processor};
 use crate::sync::Mutex;
+use crate::sys::perturb;
 use crate::sys::{cgroup, kernel_thread};
 use crate::wait::Waiter;
 
@@ -168,6 +169,7 @@ impl Cluster {
         size.follows.store(false, Ordering::Relaxed);
         // Release, Acquire: what this thread did before comes before what new processors do.
         size.wish.store(processors, Ordering::Release);
+        perturb::point("resize: wished");
         self.recruiter.ring();
         while size.wish.load(Ordering::Acquire) != 0 {
             size.granted.wait(None);
@@ -201,6 +203,7 @@ impl Cluster {
                 let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
                 *refusal = self.resize(processors).err();
                 drop(refusal);
+                perturb::point("resize: done");
                 size.wish.store(0, Ordering::Release);
                 size.granted.wake();
             }
@@ -218,10 +221,12 @@ impl Cluster {
         self.table.grow_to(to, |index| Processor::new(index, self));
         if to > self.seats() {
             catch_unwind(AssertUnwindSafe(|| self.policy.resize(to))).map_err(refusal)?;
+            perturb::point("resize: seats");
             // Release: who knows of so many finds their records; pairs with the Acquire in `seats`.
             self.size.seats.store(to, Ordering::Release);
         }
         self.set_active(from, to);
+        perturb::point("resize: active");
         while !self.withdraw_surplus() {
             kernel_thread::give_way();
         }
@@ -255,6 +260,7 @@ impl Cluster {
                 return false;
             }
             let withdrawn = self.idle.withdraw();
+            perturb::point("resize: withdrawn");
             // Release: invariant 5.
             processor.retired.store(withdrawn, Ordering::Release);
             all &= withdrawn;
@@ -272,9 +278,11 @@ impl Cluster {
         let mut all = true;
         for processor in self.surplus() {
             if processor.is_retired() {
+                perturb::point("clear_up: draining");
                 // SAFETY: it is the recruiter's.
                 unsafe {
                     processor.stacks().drain();
+                    perturb::point("clear_up: stacks drained");
                     processor.records().drain();
                 }
             } else {
@@ -283,6 +291,7 @@ impl Cluster {
         }
         if all {
             self.size.seats.store(active, Ordering::Relaxed);
+            perturb::point("clear_up: all");
             let tell = || self.policy.resize(active);
             if let Err(_payload) = catch_unwind(AssertUnwindSafe(tell)) {
                 crate::sys::die("a policy has panicked when processors had gone");

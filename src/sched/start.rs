@@ -34,6 +34,7 @@ use crate::green::{Green, Room, records};
 use crate::policy::fifo::Fifo;
 use crate::stack;
 use crate::sys::lock::Lock;
+use crate::sys::perturb;
 use crate::tls;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -109,6 +110,7 @@ pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Res
     if !cluster.homeless.add(green) {
         return Rested::Working { searching: false };
     }
+    perturb::point("find_room: waits");
     current::set_scheduling(false);
     if let Some(processor) = machine.processor.surrender() {
         // SAFETY: processors are never freed, and nobody owns this one now.
@@ -172,6 +174,7 @@ pub(super) fn bury(
         Some(p) => p.ended.add(1),
         None => cluster.ended_outside.add_shared(1),
     }
+    perturb::point("bury: counted");
     if cluster.was_last() {
         machine.come_home();
         say_drained(cluster);

@@ -32,6 +32,7 @@ use crate::green::Green;
 use crate::sched::{Cluster, Machine, Processor, preempt};
 use crate::sys::clock::NEVER;
 use crate::sys::observer::Observer;
+use crate::sys::perturb;
 use crate::sys::{clock, futex, kernel_thread, signal};
 use crate::tls;
 
@@ -100,6 +101,7 @@ impl Post {
         everybody_sleeps: impl Fn() -> bool,
     ) -> bool {
         self.0.store(ASLEEP, Ordering::Relaxed);
+        perturb::point("monitor: asleep");
         fence(Ordering::SeqCst);
         let mut kicked = true;
         while kicked && self.0.load(Ordering::Relaxed) == ASLEEP && everybody_sleeps() {
@@ -403,6 +405,7 @@ impl Look<'_> {
         if running(machine).is_none_or(|now| !core::ptr::eq(now, green)) {
             return;
         }
+        perturb::point("monitor: taking");
         let taken = machine
             .processor
             .retake(processor.into(), kernel_thread::barrier, || {

@@ -16,10 +16,12 @@ use crate::green::Green;
 use crate::policy::fifo::Fifo;
 use crate::sched::{Cluster, Processor};
 use crate::sys::clock::{self, NEVER};
+use crate::sys::perturb;
 
 /// `green`, which has left its stack, is to be woken at `deadline`.
 pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64) {
     green.timer_home.set(Some(home));
+    perturb::point("timers: arming");
     let mut heap = home.timers.lock();
     // SAFETY: the entry is in no heap: its thread disarms before it waits again. It lives in the
     // record.
@@ -31,6 +33,7 @@ pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64
 pub(crate) fn disarm(green: &'static Green) {
     let _off = crate::current::preemption_off();
     if let Some(home) = green.timer_home.take() {
+        perturb::point("timers: disarming");
         let mut heap = home.timers.lock();
         // SAFETY: armed in this heap, and fired under its lock if at all.
         if unsafe { heap.remove(entry_of(green)) } {
@@ -48,6 +51,7 @@ pub(crate) fn fire(home: &Processor, now: u64) -> Fifo {
     let mut heap = home.timers.lock();
     while let Some(entry) = heap.pop_due(now) {
         let green = green_of(entry);
+        perturb::point("timers: expiring");
         // SAFETY: the thread set its waiter before it armed the timer, and cannot go on before the
         // lock is free.
         if unsafe { &*green.waiter.get() }.expire() {
@@ -73,6 +77,7 @@ pub(crate) fn earliest(cluster: &Cluster) -> u64 {
 }
 
 fn publish(home: &Processor, heap: &Heap) {
+    perturb::point("timers: publishing");
     home.next_deadline
         .store(heap.next_deadline().unwrap_or(NEVER), Ordering::Relaxed);
 }

@@ -42,7 +42,7 @@ mod slab;
 mod tests;
 
 use crate::sys::mm::PAGE;
-use crate::sys::{lock::Lock, mm};
+use crate::sys::{lock::Lock, mm, perturb};
 use slab::Span;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
@@ -468,6 +468,7 @@ impl Cache {
             return;
         }
         self.trim_after(keep);
+        perturb::point("stack: trimmed");
         let mut slots = std::iter::successors(self.list.head, |slot| next(slot));
         let kept = keep.checked_sub(1).and_then(|last| slots.nth(last));
         let Some(first) = slots.next() else { return };

@@ -63,6 +63,7 @@ use crate::atomic::{
     const_fn,
 };
 use crate::sys::clock;
+use crate::sys::perturb;
 use crate::wait::list::Chain;
 use crate::wait::queue::{Position, WaitQueue, Waited};
 
@@ -192,6 +193,7 @@ impl RawRwLock {
 
     #[inline(always)]
     fn change(&self, from: State, to: State, order: Ordering) -> Result<(), State> {
+        perturb::point("rwlock: changing");
         self.state
             .compare_exchange_weak(from.0, to.0, order, Relaxed)
             .map_or_else(|now| Err(State(now)), |_| Ok(()))

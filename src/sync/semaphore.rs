@@ -35,6 +35,7 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::sys::clock;
+use crate::sys::perturb;
 use crate::wait::list::Chain;
 use crate::wait::queue::{Position, WaitQueue, Waited};
 
@@ -260,6 +261,7 @@ impl Semaphore {
             let waited = self.queue.wait(Position::Back, n, deadline, |flags| {
                 let mut state = self.state.load(Relaxed);
                 while !suffices(state, n) {
+                    perturb::point("semaphore: queueing");
                     let queued = state | QUEUED;
                     match self
                         .state
@@ -290,6 +292,7 @@ impl Semaphore {
         let mut locked = self.queue.lock();
         loop {
             let state = self.state.load(Relaxed);
+            perturb::point("semaphore: passing on");
             if let Some(first) = locked.pop_if(0, |n| n <= state / PERMIT) {
                 // Acquire: as in `try_take`, in the other's name.
                 let taken = first.node().tag.get() * PERMIT;

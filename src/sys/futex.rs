@@ -1,10 +1,12 @@
 //! Blocking a kernel thread on a word of memory.
 
+use super::perturb;
 use crate::atomic::AtomicU32;
 
 /// Blocks while `word` holds `expected`, at most until `deadline` (monotonic nanoseconds). May
 /// return early.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+    perturb::point("futex: waiting");
     let until = deadline.map(|nanos| libc::timespec {
         tv_sec: (nanos / 1_000_000_000) as libc::time_t,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
@@ -31,6 +33,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
 /// Wakes at most `count` of those that wait on `word`. The word may be gone by now: the kernel then
 /// wakes nobody, or somebody who looks again.
 pub(crate) fn wake(word: *const AtomicU32, count: u32) {
+    perturb::point("futex: waking");
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let arguments = [word as usize, operation as usize, count as usize];
     // SAFETY: FUTEX_WAKE only uses the address as a key.

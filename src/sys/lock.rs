@@ -15,7 +15,7 @@
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 
-use super::futex;
+use super::{futex, perturb};
 use crate::atomic::{AtomicU32, Ordering, const_fn};
 
 const FREE: u32 = 0;
@@ -43,6 +43,7 @@ impl<T> Lock<T> {
 
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
+        perturb::point("lock: coming");
         // Acquire: pairs with the Release in `Guard::drop`.
         if self
             .word
@@ -113,6 +114,7 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        perturb::point("lock: going");
         // Release: pairs with the Acquire of the next `lock`.
         if self.lock.word.swap(FREE, Ordering::Release) == CONTENDED {
             futex::wake(&self.lock.word, 1);

@@ -13,6 +13,7 @@ pub(crate) mod lock;
 pub(crate) mod mm;
 pub(crate) mod observer;
 mod patience;
+pub(crate) mod perturb;
 pub(crate) mod signal;
 pub(crate) mod table;
 pub(crate) mod topology;

@@ -47,6 +47,7 @@ use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
 
+use crate::sys::perturb;
 use crate::wait::{Outcome, Waiter};
 
 pub(super) struct End {
@@ -71,6 +72,7 @@ impl End {
     #[must_use = "true means that the destructors of thread-locals must run again"]
     pub(super) fn come(&self) -> bool {
         self.token.wake();
+        perturb::point("end: said");
         match self.waker.get() {
             None => false,
             Some(waker) => {
@@ -90,6 +92,7 @@ impl End {
     /// before.
     pub(super) fn poll(&self, waker: &Waker) -> bool {
         self.waker.get_or_init(Box::default).register(waker);
+        perturb::point("end: registered");
         let ended = self.token.is_notified();
         if ended {
             // The thread may have looked before: nobody else would, and a handle to it would keep

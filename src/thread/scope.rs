@@ -15,6 +15,7 @@ use super::handle::Thread;
 use super::spawn::{Joiner, Result};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sys::clock;
+use crate::sys::perturb;
 use crate::wait::Waiter;
 
 /// What a scope and its threads share.
@@ -38,6 +39,7 @@ impl ScopeData {
         }
         // Release: pairs with the Acquire in `scope`.
         if self.running.fetch_sub(1, Ordering::Release) == 1 {
+            perturb::point("scope: last");
             self.all_done.wake();
         }
     }

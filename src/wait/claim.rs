@@ -25,6 +25,7 @@ use core::ptr;
 
 use super::{Outcome, Waiter};
 use crate::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
+use crate::sys::perturb;
 
 /// A thread that waits, and how its wait ended.
 pub(crate) struct Wait {
@@ -51,6 +52,7 @@ impl Wait {
     }
 
     fn claim_as(&self, name: *mut ()) -> bool {
+        perturb::point("claim");
         self.claim
             .compare_exchange(ptr::null_mut(), name, Relaxed, Relaxed)
             .is_ok()

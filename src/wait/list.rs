@@ -15,6 +15,7 @@ use core::ptr;
 
 use super::claim::{Claimed, Node};
 use crate::atomic::Cell;
+use crate::sys::perturb;
 
 pub(crate) struct List {
     head: *const Node,
@@ -277,6 +278,7 @@ impl Chain {
 
     /// Lets them all go on. Call it without a lock that others may want.
     pub(crate) fn wake(mut self) {
+        perturb::point("chain: waking");
         while !self.first.is_null() {
             let node = self.first;
             // SAFETY: as in `push`. The link is read before the node is given away.

@@ -30,6 +30,7 @@ use crate::context::Action;
 use crate::current::{self, Entered};
 use crate::green::Green;
 use crate::sched;
+use crate::sys::perturb;
 use crate::sys::{clock, futex};
 
 /// A place where one thread waits to be woken.
@@ -53,6 +54,7 @@ impl Waiter {
         if self.ticket.consume() {
             return Outcome::Notified;
         }
+        perturb::point("wait: no token");
         let deadline = deadline.filter(|&d| d != clock::NEVER);
         match current::enter() {
             Some(entered) => self.wait_inside(entered, deadline),
@@ -68,6 +70,7 @@ impl Waiter {
             .store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
         green.waiter.set(self);
         green.deadline.set(deadline.unwrap_or(clock::NEVER));
+        perturb::point("wait: leaving");
         entered.suspend(Action::Park);
         if deadline.is_some() {
             sched::timers::disarm(green);
@@ -130,6 +133,7 @@ impl Waiter {
             let futex: *const _ = ticket.as_futex();
             (ticket.notify(), futex)
         };
+        perturb::point("wake: notified");
         match found {
             Found::Nobody => None,
             // SAFETY: it was parked, so its thread waits for us, and the waiter is alive (invariant
@@ -152,6 +156,7 @@ impl Waiter {
             Commit::Parked => true,
             // `commit` has taken the event; put it back for `resumed` to report.
             Commit::Notified => {
+                perturb::point("commit: refused");
                 let _ = self.ticket.notify();
                 false
             }

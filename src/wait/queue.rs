@@ -29,6 +29,7 @@ use super::list::{Crowd, List};
 use crate::atomic::{AtomicUsize, Ordering, const_fn};
 use crate::current::{self, PreemptionOff};
 use crate::sys;
+use crate::sys::perturb;
 
 /// The list is being changed.
 const GUARDED: usize = 1;
@@ -120,6 +121,7 @@ impl WaitQueue {
     /// Changes flags if the word is still `from`.
     #[inline(always)]
     pub(crate) fn change(&self, from: State, to: State, order: Ordering) -> Result<(), State> {
+        perturb::point("queue: changing");
         self.word
             .compare_exchange_weak(from.0, to.0, order, Ordering::Relaxed)
             .map_or_else(|now| Err(State(now)), |_| Ok(()))
@@ -158,6 +160,7 @@ impl WaitQueue {
                 .compare_exchange_weak(word, word | GUARDED, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
             {
+                perturb::point("queue: guarded");
                 return Locked {
                     queue: self,
                     list: List::from_head(ptr::with_exposed_provenance(word & FIRST)),
@@ -296,6 +299,7 @@ impl Locked<'_> {
             let Some(State(flags)) = decide(State(word & FLAGS | first)) else {
                 return false;
             };
+            perturb::point("queue: releasing");
             // Release: pairs with the Acquire in `WaitQueue::lock`, and with that of whoever looks
             // at the flags.
             match self.queue.word.compare_exchange_weak(

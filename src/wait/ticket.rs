@@ -56,6 +56,7 @@ use crate::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
     const_fn,
 };
+use crate::sys::perturb;
 
 /// No token, nobody parked.
 const EMPTY: u32 = 0;
@@ -161,6 +162,7 @@ impl Ticket {
         {
             return Commit::Parked;
         }
+        perturb::point("ticket: refused");
         // Acquire: what the notifier or timer wrote; partners: Release in `notify` and `expire`.
         // The swap may find NOTIFIED where the line above found EXPIRED: it decides.
         match self.word.swap(EMPTY, Acquire) {
@@ -189,6 +191,7 @@ impl Ticket {
     pub(crate) fn expire(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         while seen != NOTIFIED && seen != EXPIRED {
+            perturb::point("ticket: expiring");
             // Acquire: the saved context; partner: Release in `commit`.
             // Release: what the timer did; partners: Acquire in `commit`, `consume`, `resumed`.
             match self.word.compare_exchange(seen, EXPIRED, AcqRel, Relaxed) {

@@ -34,6 +34,7 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
+use crate::sys::perturb;
 
 /// What can lie in an inbox.
 ///
@@ -76,6 +77,7 @@ impl<T: Linked> Inbox<T> {
             };
             // SAFETY: alive, and ours until it is pushed.
             unsafe { (*record).link().set(below) };
+            perturb::point("inbox: pushing");
             // Release: the record; partner: Acquire in `take`.
             match self
                 .top

@@ -47,6 +47,7 @@ use crate::atomic::{AtomicBool, Ordering};
 use crate::policy::fifo::Fifo;
 use crate::sched::{self, fork};
 use crate::sync::OnceLock;
+use crate::sys::perturb;
 use crate::{current, sys, tls};
 
 const STACK_SIZE: usize = 64 << 10;
@@ -123,6 +124,7 @@ impl Keeper {
         let _off = current::preemption_off();
         // SAFETY: the caller's promise.
         if unsafe { self.inbox.push(operation) } {
+            perturb::point("keeper: ringing");
             self.ring_the_bell();
         }
     }
@@ -201,9 +203,11 @@ impl Service {
         }
         self.fill();
         let sleeps = self.bell_is_watched && self.keeper.inbox.rest();
+        perturb::point("keeper: entering");
         self.enter(usize::from(sleeps));
         // Who is woken now, and comes back with another operation, need not ring.
         self.keeper.inbox.rouse();
+        perturb::point("keeper: roused");
         self.harvest();
     }
 

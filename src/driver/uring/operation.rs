@@ -37,6 +37,7 @@ use super::keeper::Keeper;
 use crate::driver::Limit;
 use crate::policy::fifo::Fifo;
 use crate::sys::clock;
+use crate::sys::perturb;
 use crate::wait::{Outcome, Waiter};
 
 pub(super) struct Operation {
@@ -117,6 +118,7 @@ pub(super) unsafe fn perform(
         unsafe { keeper.submit(&operation) };
         while operation.waiter.wait(deadline) == Outcome::Expired {
             expired = true;
+            perturb::point("operation: cancelling");
             let cancel = opcode::AsyncCancel::new(operation.name()).build();
             // Whatever it says, the operation has its own completion. SAFETY: points to nothing.
             let _ = unsafe { perform(keeper, cancel, Limit::Forever) };

@@ -1,0 +1,167 @@
+//! Perturbation: named points at which a kernel thread stops for a moment, now and then, so that
+//! what comes between two steps once in a million runs comes in every run.
+//!
+//! They are there in a build with `RUSTFLAGS="--cfg greenthread_perturb"`; in any other [`point`] is
+//! nothing. A point stands where others could come between and matter: between a push and the look
+//! for sleepers, an announcement and the look after it, a claim and what follows from it, a word and
+//! its futex, before what is there is drained.
+//!
+//! | who comes to a point | how often |
+//! |---|---|
+//! | goes on | mostly |
+//! | spins, up to some microseconds | half of the rest |
+//! | gives way to another kernel thread | nearly all others |
+//! | sleeps, up to half a millisecond, as if the system ran somebody else | the others |
+//!
+//! Stopping everywhere alike would only be a slower machine: what is rare is one slow place among
+//! fast ones. So every point has a *temper*: a few stop every third that comes, some one of thirty,
+//! most hardly anybody. Where few come, half of the tempers are bad, and sleep is frequent: that costs
+//! little, and what is wrong in resizing or closing would hardly be met otherwise. Tempers change with
+//! the *season*, which lasts for so many hits of all points.
+//!
+//! Seed, name and season make the temper, the temper and a count of hits make the choice. The seed
+//! is `GREENTHREAD_PERTURB_SEED`; 0: nobody stops. If it is not set, the clock gives one, which is
+//! printed. A seed repeats the tempers, not the interleaving.
+//!
+//! # Invariants
+//! 1. A point may stand anywhere: it touches no thread-local, allocates nothing, takes no lock, and
+//!    leaves `errno` alone.
+//! 2. It has no read-modify-write, which is a full fence on some machines, and would hide that one
+//!    is missing. Hits that are not counted do no harm.
+//!
+//! Orderings: all Relaxed, nothing is published.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::clock;
+
+/// Nobody has asked for the seed yet.
+const UNKNOWN: u64 = u64::MAX;
+/// Nobody stops.
+const STILL: u64 = 0;
+
+/// Hits of a season: 2 to the power of this.
+const SEASON: u32 = 16;
+/// A point that has less than one of so many hits is one where few come.
+const FEW: u64 = 1000;
+const MOST_SPINS: u64 = 1 << 10;
+const LONGEST_SLEEP: u64 = 512_000;
+
+static SEED: AtomicU64 = AtomicU64::new(UNKNOWN);
+/// Of all points.
+static HITS: AtomicU64 = AtomicU64::new(0);
+/// Of each point, by its hash. It does no harm if two share a place.
+static OWN_HITS: [AtomicU64; 512] = [const { AtomicU64::new(0) }; 512];
+
+/// Here others may come between.
+#[inline(always)]
+pub(crate) fn point(name: &'static str) {
+    if cfg!(greenthread_perturb) {
+        come_to(name);
+    }
+}
+
+#[inline(never)]
+fn come_to(name: &'static str) {
+    let seed = match SEED.load(Relaxed) {
+        STILL => return,
+        UNKNOWN => learn_seed(),
+        seed => seed,
+    };
+    let name = hash(name);
+    let hits = count(&HITS);
+    let few_come = count(&OWN_HITS[(name % 512) as usize]) * FEW < hits;
+    let temper = mix(seed ^ mix(hits >> SEASON) ^ name);
+    let one_in = match (temper % 16, few_come) {
+        (0, _) | (..8, true) => 3,
+        (..4, _) => 30,
+        _ => 500,
+    };
+    let luck = mix(temper.wrapping_add(hits));
+    if luck.is_multiple_of(one_in) {
+        stop(luck >> 16, if few_come { 4 } else { 16 });
+    }
+}
+
+/// One more; how many there were.
+fn count(hits: &AtomicU64) -> u64 {
+    let before = hits.load(Relaxed);
+    hits.store(before.wrapping_add(1), Relaxed);
+    before
+}
+
+/// `luck` says how, and for how long: each length is as likely as twice that. One of so many sleeps.
+#[cold]
+fn stop(luck: u64, sleeps: u64) {
+    let halved = (luck >> 8) % 10;
+    if luck.is_multiple_of(sleeps) {
+        let time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: (LONGEST_SLEEP >> halved) as libc::c_long,
+        };
+        // SAFETY: a valid time; a sleep that ends early is as good.
+        let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
+    } else if luck.is_multiple_of(2) {
+        // SAFETY: takes nothing.
+        let _ = unsafe { super::call(libc::SYS_sched_yield, &[]) };
+    } else {
+        (0..MOST_SPINS >> halved).for_each(|_| core::hint::spin_loop());
+    }
+}
+
+/// Two threads may both come here: then one seed is as good as the other, and both are printed.
+#[cold]
+fn learn_seed() -> u64 {
+    const NAME: &core::ffi::CStr = c"GREENTHREAD_PERTURB_SEED";
+    // SAFETY: a valid name. It reads the environment without std's lock, which may be held by a
+    // thread that is preempted; tests do not change what is read here.
+    let value = unsafe { libc::getenv(NAME.as_ptr()) };
+    let seed = match value.is_null() {
+        true => mix(clock::now()) >> 32,
+        // SAFETY: a string, which nobody changes (above).
+        false => parse(unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes()),
+    };
+    if value.is_null() {
+        print(seed);
+    }
+    SEED.store(seed, Relaxed);
+    seed
+}
+
+fn parse(text: &[u8]) -> u64 {
+    let number = core::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .filter(|&seed| seed != UNKNOWN);
+    match number {
+        Some(seed) => seed,
+        None => super::die("GREENTHREAD_PERTURB_SEED: accepted is a number below 2^64 - 1"),
+    }
+}
+
+/// Not `eprintln!`: see the first invariant.
+fn print(seed: u64) {
+    let mut text = *b"greenthread: perturbed, GREENTHREAD_PERTURB_SEED=          \n";
+    let (mut end, mut rest) = (text.len() - 1, seed);
+    while end > text.len() - 11 {
+        end -= 1;
+        text[end] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    // SAFETY: a valid buffer; a failure cannot be reported anywhere.
+    let _ = unsafe { super::call(libc::SYS_write, &[2, text.as_ptr() as usize, text.len()]) };
+}
+
+/// FNV-1a.
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+    })
+}
+
+/// The end of splitmix64: every bit of `x` counts for every bit of the answer.
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
