@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::choice::{Asked, Choice};
 use super::config::{self, invalid};
-use super::{Backend, Driver, KernelBackend, Mode, Runtime, prepare};
+use super::green::{self, Wishes};
+use super::{Backend, Driver, KernelBackend, Mode, Runtime};
 use crate::policy::Policy;
-use crate::sched::machine;
-use crate::sched::{Cluster, Config, Ideas, fork, interpose, preempt, resize};
+use crate::sched::{Ideas, fork, machine, resize};
 use crate::stack;
 use crate::thread::builder::check_stack_size;
 
@@ -202,8 +202,8 @@ impl Builder {
             )));
         }
         let asked_signal = match self.preempt_signal {
-            Some(signal) => config::check_signal(signal).map(|()| Some(signal))?,
-            None => config::preempt_signal()?,
+            Some(signal) => green::check_signal(signal).map(|()| Some(signal))?,
+            None => green::preempt_signal()?,
         };
         let driver = match self.driver {
             Some(driver) => Some(driver),
@@ -215,7 +215,7 @@ impl Builder {
         };
         let mode = match (asked_mode, asked_mode.is_some_and(|m| m == Mode::Kernel)) {
             (_, true) => Mode::Kernel,
-            (asked, false) => match (prepare(stack_size)?, asked) {
+            (asked, false) => match (green::prepare(stack_size)?, asked) {
                 (Ok(()), _) => Mode::Green,
                 (Err(reason), Some(_)) => {
                     let message = format!("green threads cannot be had here: {reason}");
@@ -232,29 +232,23 @@ impl Builder {
         let backend = match mode {
             Mode::Kernel => Backend::Kernel(KernelBackend::start(asked_stack, processors)),
             Mode::Green => {
-                let signal = match asked_signal {
-                    Some(signal) => signal,
-                    None => config::choose_signal()?,
-                };
-                interpose::reserve(signal);
-                preempt::install(signal)?;
                 let ideas = Ideas {
                     spinning: self.spinning.unwrap_or(asked.ideas.spinning),
                     hand_off: self.hand_off.unwrap_or(asked.ideas.hand_off),
                     preemption: self.preemption.unwrap_or(asked.ideas.preemption),
                 };
-                let config = Config {
+                let wishes = Wishes {
                     processors,
                     follows_quota: named.is_none(),
                     stack_size,
                     time_slice,
-                    signal,
+                    signal: asked_signal,
                     max_kernel_threads,
-                    driver: driver.map(Driver::kind),
+                    driver,
                     ideas,
                 };
                 let (policy, is_guest) = self.policy.unwrap_or(asked.policy).take()?;
-                Backend::Green(Cluster::start(config, policy, is_guest)?)
+                green::start(wishes, policy, is_guest)?
             }
         };
         Ok(Runtime { backend })

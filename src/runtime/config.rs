@@ -5,11 +5,10 @@ use std::io;
 
 use super::{Driver, Mode, choice};
 use crate::sched::resize::MAX as MAX_PROCESSORS;
-use crate::sys::signal;
 use crate::thread::builder::{check_stack_size, default_stack_size};
 
 /// The value of `variable`, read by `read`; an error names both and what is `accepted`.
-fn read<T>(
+pub(super) fn read<T>(
     variable: &str,
     accepted: &str,
     read: impl FnOnce(&str) -> Option<T>,
@@ -78,45 +77,4 @@ pub(super) fn driver() -> io::Result<Option<Driver>> {
 pub(super) fn policy() -> io::Result<choice::Asked> {
     let asked = read("GREENTHREAD_POLICY", choice::ACCEPTED, choice::parse)?;
     Ok(asked.unwrap_or_default())
-}
-
-pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
-    let accepted = format!(
-        "the number of a real-time signal that the program does not use, from {} to {}",
-        libc::SIGRTMIN(),
-        libc::SIGRTMAX()
-    );
-    read("GREENTHREAD_SIGNAL", &accepted, |text| {
-        text.parse()
-            .ok()
-            .filter(|&signal| check_signal(signal).is_ok())
-    })
-}
-
-/// Whether `signal` can preempt.
-pub(super) fn check_signal(signal: i32) -> io::Result<()> {
-    let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
-    if !(first..=last).contains(&signal) {
-        return Err(invalid(format!(
-            "preemption signal {signal}: accepted is a real-time signal, {first} to {last}"
-        )));
-    }
-    if !signal::is_free(signal) && !crate::sched::interpose::is_reserved(signal) {
-        return Err(invalid(format!(
-            "preemption signal {signal}: the program has a handler for it; accepted is one that is free"
-        )));
-    }
-    Ok(())
-}
-
-/// A real-time signal that nobody uses: the one that another runtime preempts with, or the highest
-/// free one.
-pub(super) fn choose_signal() -> io::Result<i32> {
-    let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
-    candidates()
-        .find(|&signal| crate::sched::interpose::is_reserved(signal))
-        .or_else(|| candidates().find(|&signal| signal::is_free(signal)))
-        .ok_or_else(|| {
-            io::Error::other("every real-time signal has a handler: none is left to preempt with")
-        })
 }

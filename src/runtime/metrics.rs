@@ -2,7 +2,6 @@
 
 use super::KernelBackend;
 use crate::atomic::Ordering;
-use crate::sched::{Cluster, Counter, Processor};
 
 /// Figures of a runtime: counts since its start, and what is so now.
 ///
@@ -53,35 +52,6 @@ pub struct ProcessorMetrics {
 }
 
 impl Metrics {
-    pub(super) fn of_cluster(cluster: &'static Cluster) -> Metrics {
-        let sum = |count: fn(&Processor) -> &Counter| {
-            cluster.processors().map(|p| count(p).get()).sum::<u64>()
-        };
-        Metrics {
-            switches: sum(|p| &p.switches) + cluster.detached_switches.get(),
-            steals: sum(|p| &p.steals),
-            preemptions: sum(|p| &p.preemptions) + cluster.detached_preemptions.get(),
-            hand_offs: cluster.hand_offs.get(),
-            spawns: sum(|p| &p.spawns) + cluster.spawned_outside.get(),
-            wake_ups: cluster.wake_ups.get(),
-            live_threads: cluster.live(),
-            kernel_threads: cluster.machines.load(Ordering::Relaxed),
-            parked_kernel_threads: {
-                let _off = crate::current::preemption_off();
-                cluster.spare_count()
-            },
-            global_queue_len: cluster.policy.len(None),
-            processors: cluster
-                .processors()
-                .filter(|p| !p.is_retired())
-                .map(|p| ProcessorMetrics {
-                    queue_len: cluster.policy.len(Some(p.index)),
-                    switches: p.switches.get(),
-                })
-                .collect(),
-        }
-    }
-
     pub(super) fn of_kernel_threads(backend: &KernelBackend) -> Metrics {
         let live = backend.live.load(Ordering::Relaxed);
         Metrics {

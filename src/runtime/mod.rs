@@ -7,6 +7,8 @@
 mod builder;
 mod choice;
 mod config;
+#[cfg_attr(not(green), path = "../elsewhere/runtime.rs")]
+mod green;
 mod kernel;
 mod metrics;
 
@@ -18,10 +20,9 @@ pub use self::builder::Builder;
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{Metrics, ProcessorMetrics};
 use crate::atomic::Ordering;
-use crate::green::room;
+use crate::current;
 use crate::sched::{self, Cluster, resize};
 use crate::thread::{self, JoinHandle};
-use crate::{current, driver, stack, tls};
 
 /// How a runtime's threads are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,15 +48,6 @@ pub enum Driver {
     /// What would block is an operation of io_uring. Where the kernel has no io_uring, or forbids
     /// it, this is the same as [`Driver::Epoll`].
     IoUring,
-}
-
-impl Driver {
-    fn kind(self) -> driver::Kind {
-        match self {
-            Driver::Epoll => driver::Kind::Epoll,
-            Driver::IoUring => driver::Kind::Uring,
-        }
-    }
 }
 
 /// What runs the threads of a runtime.
@@ -241,11 +233,7 @@ impl Runtime {
     /// ```
     pub fn driver(&self) -> Option<Driver> {
         match self.backend {
-            Backend::Green(cluster) => match cluster.driver.kind() {
-                driver::Kind::Uring => Some(Driver::IoUring),
-                driver::Kind::Epoll => Some(Driver::Epoll),
-                driver::Kind::Direct => None,
-            },
+            Backend::Green(cluster) => green::driver_of(cluster),
             Backend::Kernel(_) => None,
         }
     }
@@ -254,7 +242,7 @@ impl Runtime {
     /// other, while threads run.
     pub fn metrics(&self) -> Metrics {
         match self.backend {
-            Backend::Green(cluster) => Metrics::of_cluster(cluster),
+            Backend::Green(cluster) => green::metrics_of(cluster),
             Backend::Kernel(backend) => Metrics::of_kernel_threads(backend),
         }
     }
@@ -286,24 +274,4 @@ impl fmt::Debug for Runtime {
             .field("processors", &self.processors())
             .finish_non_exhaustive()
     }
-}
-
-/// Prepares the process for green threads, once; the reason if they cannot be had here at all. If
-/// it is only that no kernel thread can be made now, that is an error, and the question stays open.
-fn prepare(default_stack: usize) -> io::Result<&'static Result<(), String>> {
-    static PREPARED: OnceLock<Result<(), String>> = OnceLock::new();
-    if PREPARED.get().is_none() {
-        drop(std::thread::Builder::new().spawn(|| ())?.join());
-    }
-    Ok(PREPARED.get_or_init(|| {
-        tls::init()?;
-        if !crate::sys::kernel_thread::register_barrier() {
-            return Err("the kernel has no expedited membarrier".into());
-        }
-        stack::init(room::reserve(), default_stack).map_err(|error| error.to_string())?;
-        stack::overflow::install(room::name_of);
-        sched::setxid::wrap();
-        thread::install_panic_hook();
-        Ok(())
-    }))
 }

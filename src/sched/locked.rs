@@ -11,8 +11,29 @@ use super::{
     Action, Machine, Next, Processor, Readied, Ready, Rested, complete, current, outbox,
     ready_again,
 };
-use crate::green::Green;
+use crate::green::{Green, Oddities};
 use crate::sys::perturb;
+
+/// The calling green thread stays on its kernel thread, once more.
+pub(crate) fn lock() {
+    if let Some(entered) = current::enter() {
+        let green = entered.green();
+        green.locks.set(green.locks.get() + 1);
+        green.locked_to.set(Some(entered.machine()));
+        green.oddities.add(Oddities::LOCKED);
+    }
+}
+
+/// Takes one [`lock`] back.
+pub(crate) fn unlock() {
+    if let Some(entered) = current::enter() {
+        let green = entered.green();
+        green.locks.set(green.locks.get() - 1);
+        if green.locks.get() == 0 {
+            green.oddities.remove(Oddities::LOCKED);
+        }
+    }
+}
 
 /// A thread that is locked to this machine and was handed to it.
 pub(super) fn handed(machine: &'static Machine) -> Option<Next> {

@@ -41,7 +41,7 @@ pub(crate) mod interpose;
 pub(crate) mod interrupted;
 pub(crate) mod io;
 mod lifo;
-mod locked;
+pub(crate) mod locked;
 pub(crate) mod machine;
 pub(crate) mod outbox;
 mod ownership;

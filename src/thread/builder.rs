@@ -285,11 +285,13 @@ impl<T> JoinHandle<T> {
     }
 
     /// What libc calls the thread: see [`os::unix::thread`](crate::os::unix::thread).
+    #[cfg(green)]
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         self.0.pthread()
     }
 
     /// The same, and no longer ours to wait for.
+    #[cfg(green)]
     pub(crate) fn into_pthread(self) -> libc::pthread_t {
         self.0.into_pthread()
     }

@@ -3,7 +3,7 @@
 use core::num::NonZeroU64;
 use std::cell::Cell;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::end::End;
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -133,13 +133,14 @@ fn unknown_kernel_thread() -> Thread {
 }
 
 /// The key whose destructor drops a kernel thread's count; `None` if the system has none left.
+#[cfg(green)]
 pub(crate) fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
         KERNEL_THREAD.set(core::ptr::null());
         // SAFETY: the count that `set_kernel_thread` left.
         drop(unsafe { Arc::from_raw(shared.cast::<Shared>()) });
     }
-    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
     *KEY.get_or_init(|| {
         let mut key = 0;
         // SAFETY: a valid place and a destructor of the right type.
@@ -151,10 +152,34 @@ pub(crate) fn make_key() -> Option<libc::pthread_key_t> {
 pub(crate) fn set_kernel_thread(thread: Thread) {
     let shared = Arc::into_raw(thread.0);
     KERNEL_THREAD.set(shared);
+    forget_at_end(shared);
+}
+
+#[cfg(green)]
+fn forget_at_end(shared: *const Shared) {
     if let Some(key) = make_key() {
         // SAFETY: a valid key. If it fails, or there is none, one record is not freed.
         unsafe { libc::pthread_setspecific(key, shared.cast()) };
     }
+}
+
+/// By a thread-local's destructor, here: other destructors that come later and ask find a thread
+/// without a name.
+#[cfg(not(green))]
+fn forget_at_end(shared: *const Shared) {
+    struct Count(*const Shared);
+    impl Drop for Count {
+        fn drop(&mut self) {
+            KERNEL_THREAD.set(core::ptr::null());
+            // SAFETY: the count that `set_kernel_thread` left.
+            drop(unsafe { Arc::from_raw(self.0) });
+        }
+    }
+    thread_local! {
+        static COUNT: Cell<Option<Count>> = const { Cell::new(None) };
+    }
+    // Too late: one record is not freed.
+    let _ = COUNT.try_with(|count| count.set(Some(Count(shared))));
 }
 
 /// A handle to the thread that asks.

@@ -22,6 +22,7 @@
 // A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
 // `spawn`.
 
+#[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
 mod bare;
 pub(crate) mod builder;
 mod end;
@@ -39,15 +40,18 @@ pub use std::thread::{AccessError, LocalKey};
 
 pub use self::builder::{Builder, JoinHandle, spawn};
 pub use self::handle::{Thread, ThreadId, current};
-pub(crate) use self::panic_hook::{install as install_panic_hook, text_of};
+#[cfg(green)]
+pub(crate) use self::panic_hook::install as install_panic_hook;
+pub(crate) use self::panic_hook::text_of;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::Result;
 
 use crate::atomic::{AtomicBool, Ordering};
 use crate::context::Action;
 use crate::current as me;
-use crate::green::{Green, Oddities};
+use crate::green::Green;
 use crate::runtime::Runtime;
+use crate::sched::locked;
 use crate::sys::clock;
 use crate::wait::Waiter;
 
@@ -187,6 +191,7 @@ pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
 /// The processor stays until the monitor sees that the thread is blocked, or that it goes on for longer
 /// than its time slice. It is not signalled meanwhile: what a call does partly when a signal comes, it
 /// does completely.
+#[cfg(green)]
 pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
     with_flag(|green| &green.in_call, f)
 }
@@ -247,23 +252,12 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 /// }).join().unwrap();
 /// ```
 pub fn lock_kernel_thread() -> KernelThreadLock {
-    if let Some(entered) = me::enter() {
-        let green = entered.green();
-        green.locks.set(green.locks.get() + 1);
-        green.locked_to.set(Some(entered.machine()));
-        green.oddities.add(Oddities::LOCKED);
-    }
+    locked::lock();
     KernelThreadLock(PhantomData)
 }
 
 impl Drop for KernelThreadLock {
     fn drop(&mut self) {
-        if let Some(entered) = me::enter() {
-            let green = entered.green();
-            green.locks.set(green.locks.get() - 1);
-            if green.locks.get() == 0 {
-                green.oddities.remove(Oddities::LOCKED);
-            }
-        }
+        locked::unlock();
     }
 }

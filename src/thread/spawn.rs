@@ -1,35 +1,28 @@
 //! The road of a spawned closure, from `spawn` to `join`.
 //!
-//! `spawn` puts the closure into a packet, and makes a thread ready whose first code is [`body`]. It
-//! gets a stack when it runs (`sched::start`). `body` runs the closure, leaves its result in the
-//! packet, runs the thread-local destructors, and says that the thread has ended (`end`); the run
-//! loop buries it.
+//! `spawn` puts the closure into a packet, and starts a green thread (`on_cluster`) or a kernel thread
+//! that runs the closure and leaves its result in the packet.
 //!
 //! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with
 //! preemption on, before it leaves its stack for the last time.
 
+#[cfg_attr(not(green), path = "../elsewhere/on_cluster.rs")]
+mod on_cluster;
+
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use std::io;
-use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
 
 use super::bare;
 use super::end::End;
 use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
-use crate::arch::FloatControl;
-use crate::atomic::Ordering;
-use crate::current;
-use crate::green::{Green, Oddities, Room, records};
-use crate::policy::{Priority, Readied};
+use crate::policy::Priority;
 use crate::runtime::{Backend, KernelBackend};
-use crate::sched::{self, Cluster, start};
-use crate::sys::signal;
-use crate::tls;
+use crate::sched;
 
 /// The result of a thread: what its closure returned, or what it panicked with.
 pub type Result<T> = std::thread::Result<T>;
@@ -99,29 +92,6 @@ impl<T> Joiner<T> {
             !handle::is_current(self.thread.shared()),
             "failed to join thread: it would wait for itself"
         );
-    }
-
-    /// What libc calls the thread. A green thread has that from its first run on: it is waited for.
-    pub(super) fn pthread(&self) -> libc::pthread_t {
-        match &self.kernel {
-            Some(Kernel::Std(kernel)) => kernel.as_pthread_t(),
-            Some(Kernel::Bare(kernel)) => kernel.pthread(),
-            None => loop {
-                // Acquire: partner: Release in `body`.
-                match self.thread.shared().pthread.load(Ordering::Acquire) {
-                    0 => super::sleep(Duration::from_micros(50)),
-                    pthread => return pthread as libc::pthread_t,
-                }
-            },
-        }
-    }
-
-    pub(super) fn into_pthread(self) -> libc::pthread_t {
-        match self.kernel {
-            Some(Kernel::Std(kernel)) => kernel.into_pthread_t(),
-            Some(Kernel::Bare(kernel)) => kernel.into_pthread(),
-            None => self.pthread(),
-        }
     }
 
     pub(super) fn join(self) -> Result<T> {
@@ -198,7 +168,7 @@ where
     // SAFETY: the caller's promise.
     unsafe {
         match backend {
-            Backend::Green(cluster) => start_green(cluster, shared, &wishes, work)?,
+            Backend::Green(cluster) => on_cluster::start(cluster, shared, &wishes, work)?,
             Backend::Kernel(backend) => {
                 joiner.kernel = Some(start_kernel(backend, shared, wishes.stack_size, work)?)
             }
@@ -280,137 +250,6 @@ impl<F, T> Drop for Work<F, T> {
         // SAFETY: it is there still, and nobody else reaches it.
         unsafe { (*self.0.work.get()).assume_init_drop() }
     }
-}
-
-/// # Safety
-/// As [`spawn`].
-unsafe fn start_green<F: FnOnce() -> T + Send, T: Send>(
-    cluster: &'static Cluster,
-    shared: Arc<Shared>,
-    wishes: &Wishes,
-    work: Work<F, T>,
-) -> io::Result<()> {
-    let green = new_green(cluster, wishes.stack_size)?;
-    // SAFETY: the thread is new; `body` does not unwind, and is given what it wants; lifetimes are
-    // the caller's promise.
-    unsafe { green.prepare((body::<F, T>, work.into_raw())) };
-    green.cluster.set(Some(cluster));
-    // Relaxed: the queue that takes the thread publishes it.
-    green
-        .shared
-        .store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
-    green
-        .priority
-        .store(wishes.priority.get(), Ordering::Relaxed);
-    inherit_mask(cluster, green);
-    inherit_floats(green);
-    match current::enter() {
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
-            entered.processor().spawns.add(1);
-            sched::ready_from(&entered, green, Readied::Spawned);
-        }
-        _ => {
-            let _off = current::preemption_off();
-            cluster.spawned_outside.add_shared(1);
-            sched::ready_globally(green, Readied::Spawned);
-        }
-    }
-    Ok(())
-}
-
-/// A new thread has the signal mask of its creator, as with std.
-fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
-    let may_differ = match current::green() {
-        Some(green) => green.oddities.has(Oddities::MASK),
-        None => true,
-    };
-    if may_differ {
-        let mask = signal::mask() & !signal::bit(cluster.config.signal);
-        if mask != cluster.base_mask {
-            new.mask.set(mask);
-            new.oddities.add(Oddities::MASK);
-        }
-    }
-}
-
-/// A new thread computes with floating-point numbers as its creator does, as with std.
-fn inherit_floats(new: &'static Green) {
-    let floats = FloatControl::current();
-    if floats != FloatControl::DEFAULT {
-        new.oddities.keep_floats(floats);
-    }
-}
-
-/// A record for a new thread. One of the common size of stacks gets its room when it runs, and one
-/// was free a moment ago; any other has it from now on.
-fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
-    let (free, is_stocked) = match current::enter() {
-        // SAFETY: `entered` owns the processor; the references end here.
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
-            let processor = entered.processor();
-            (processor.records().pop(), !processor.stacks().is_empty())
-        },
-        _ => (None, false),
-    };
-    let green = free.map_or_else(records::create, Ok)?;
-    let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
-        Some(size) => Room::find(size).map(|room| green.move_in(room)),
-        None if is_stocked => Ok(()),
-        None => start::stock_up(cluster),
-    };
-    if let Err(error) = prepared {
-        let _off = current::preemption_off();
-        records::release(green);
-        return Err(error);
-    }
-    Ok(green)
-}
-
-/// The whole life of a green thread, on its own stack. Starts and ends with preemption off.
-///
-/// # Safety
-/// `work` is the [`Work::into_raw`] of this thread's work.
-unsafe fn body<F: FnOnce() -> T, T>(green: &'static Green, work: *const ()) {
-    current::begin(green);
-    current::allow_preemption(green);
-    // SAFETY: the thread's own block, at the start of its life.
-    unsafe { tls::enter() };
-    if green.took_last.get() {
-        // If there is no memory, the next thread that needs it waits for some.
-        let _ = start::stock_up(green.cluster());
-    }
-    // SAFETY: the thread owns one count of it; libc's function only reads the thread pointer.
-    // Release: partner: Acquire in `Joiner::pthread`, whose caller may read the control block.
-    unsafe {
-        let shared = &*green.shared.load(Ordering::Relaxed);
-        shared
-            .pthread
-            .store(libc::pthread_self() as usize, Ordering::Release);
-    }
-    // SAFETY: the caller's promise.
-    unsafe { Work::<F, T>::from_raw(work) }.run();
-    leave(green);
-}
-
-/// The end of a green thread, from after its closure to its stack's last frame.
-fn leave(green: &'static Green) {
-    // SAFETY: the thread's own block, at the end of its life.
-    unsafe { tls::exit() };
-    if sched::fork::is_child() && current::green().is_none() {
-        // The thread that forked has returned in the child: nobody else is there. As libc does when
-        // the last pthread ends; std's `exit` takes a lock that may be held for ever (`bare`).
-        // SAFETY: no other thread runs, or else it is as in any C program.
-        unsafe { libc::exit(0) };
-    }
-    // SAFETY: the count that `start_green` gave to the thread, which gives it up below.
-    let shared = unsafe { &*green.shared.load(Ordering::Relaxed) };
-    if shared.end.come() {
-        // SAFETY: the thread's own block, at the end of its life again.
-        unsafe { tls::exit() };
-    }
-    // SAFETY: as above; whoever asks for the current thread has done so.
-    drop(unsafe { Arc::from_raw(green.shared.swap(core::ptr::null_mut(), Ordering::Relaxed)) });
-    current::forbid_preemption(green);
 }
 
 /// # Safety

@@ -1,0 +1,20 @@
+//! Stands in for `thread::bare`: std's threads do not get about in a forked child here.
+
+use core::convert::Infallible;
+use std::io;
+
+pub(super) struct Handle(Infallible);
+
+impl Handle {
+    pub(super) fn join(self) {
+        match self.0 {}
+    }
+}
+
+/// # Safety
+/// None is needed.
+pub(super) unsafe fn spawn<F>(_: Option<usize>, _: F) -> io::Result<Handle> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn set_name(_: &str) {}

@@ -1,0 +1,52 @@
+//! What stands in for the engine where green threads cannot be had: everything but Linux on x86-64.
+//!
+//! Every thread is a kernel thread there, with std's means alone. Locks, channels, scopes, coroutines
+//! and dataflow are the same code as elsewhere: they ask `current` whether they are on a green
+//! thread, and wait on a futex if not. So this is all that is needed: nobody is green ([`current`]),
+//! there is no record of a green thread ([`green::Green`] cannot be made) and no cluster
+//! ([`sched::Cluster`] neither), and a futex is a table of condition variables ([`sys::futex`]).
+//!
+//! What is never reached is not written: it takes a [`green::Green`] or a [`sched::Cluster`].
+//!
+//! `--cfg greenthread_elsewhere` asks for this on any platform, so that it can be tested there.
+
+pub(crate) mod current;
+pub(crate) mod green;
+pub(crate) mod sched;
+pub mod signal;
+pub(crate) mod sys;
+
+pub(crate) mod arch {
+    /// A clock that only orders.
+    pub(crate) fn ticks() -> u64 {
+        super::sys::clock::now()
+    }
+}
+
+pub(crate) mod context {
+    /// What a green thread would ask of the run loop.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Action {
+        Yield,
+        Park,
+        HandOver,
+    }
+}
+
+pub(crate) mod stack {
+    use std::io;
+
+    pub(crate) const MIN_SIZE: usize = 16 << 10;
+    pub(crate) const MAX_SIZE: usize = 64 << 30;
+
+    /// The size that a stack gets which shall have `size` bytes at least.
+    pub(crate) fn check_size(size: usize) -> io::Result<usize> {
+        match size {
+            ..=MAX_SIZE => Ok(size.max(MIN_SIZE)),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a stack of {size} bytes: accepted are up to {MAX_SIZE}"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Stands in for `sched`: a cluster that nobody can make.
+
+use core::convert::Infallible;
+use std::io;
+
+use super::green::Green;
+
+pub(crate) struct Cluster {
+    pub(crate) config: Config,
+    never: Infallible,
+}
+
+pub(crate) struct Config {
+    pub(crate) max_kernel_threads: usize,
+}
+
+impl Cluster {
+    pub(crate) fn never(&self) -> ! {
+        match self.never {}
+    }
+
+    pub(crate) fn active(&self) -> usize {
+        self.never()
+    }
+
+    pub(crate) fn wish(&self, _: usize) -> io::Result<()> {
+        self.never()
+    }
+
+    pub(crate) fn close(&self) {
+        self.never()
+    }
+}
+
+/// Of a policy, which is not asked here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ideas {
+    pub(crate) spinning: bool,
+    pub(crate) hand_off: bool,
+    pub(crate) preemption: bool,
+}
+
+impl Ideas {
+    pub(crate) const ALL: Ideas = Ideas {
+        spinning: true,
+        hand_off: true,
+        preemption: true,
+    };
+}
+
+pub(crate) fn ready(green: &'static Green) {
+    match green.never {}
+}
+
+pub(crate) mod timers {
+    use super::Green;
+
+    pub(crate) fn disarm(green: &'static Green) {
+        match green.never {}
+    }
+}
+
+/// A thread stays on its kernel thread: it is one.
+pub(crate) mod locked {
+    pub(crate) fn lock() {}
+    pub(crate) fn unlock() {}
+}
+
+pub(crate) mod machine {
+    /// How many kernel threads a builder accepts at most, here as elsewhere.
+    pub(crate) const MAX: usize = 1 << 16;
+}
+
+pub(crate) mod resize {
+    use std::io;
+
+    /// How many processors a builder accepts at most, here as elsewhere.
+    pub(crate) const MAX: usize = 4096;
+
+    pub(crate) fn default_size() -> usize {
+        std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX))
+    }
+
+    pub(crate) fn check(processors: usize, _: Option<usize>) -> io::Result<()> {
+        match processors {
+            1..=MAX => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{processors} processors: accepted are 1 to {MAX}"),
+            )),
+        }
+    }
+}
+
+pub(crate) mod fork {
+    /// std's threads do not get about in a forked child here.
+    pub(crate) fn is_child() -> bool {
+        false
+    }
+
+    pub(crate) fn register() {}
+}

@@ -1,0 +1,65 @@
+//! Signals as messages: not on this platform.
+//!
+//! The names are here so that a program compiles; the calls say that they are not supported. Of the
+//! signals' numbers those that are the same on all systems.
+
+use std::borrow::Borrow;
+use std::io;
+use std::ops::Deref;
+
+use crate::channel::Receiver;
+
+/// What a process gets that aborts.
+pub const SIGABRT: i32 = 6;
+/// A timer of `alarm` has gone off.
+pub const SIGALRM: i32 = 14;
+/// The terminal is gone.
+pub const SIGHUP: i32 = 1;
+/// Ctrl-C.
+pub const SIGINT: i32 = 2;
+/// Nobody reads the pipe.
+pub const SIGPIPE: i32 = 13;
+/// Ctrl-\.
+pub const SIGQUIT: i32 = 3;
+/// The process is to end.
+pub const SIGTERM: i32 = 15;
+
+fn unsupported<T>() -> io::Result<T> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "greenthread::signal is for Linux on x86-64",
+    ))
+}
+
+/// A receiver of `()` whenever Ctrl-C is pressed.
+///
+/// # Errors
+/// `Unsupported`, on this platform.
+pub fn ctrl_c() -> io::Result<Receiver<()>> {
+    unsupported()
+}
+
+/// A receiver of signals' numbers.
+#[derive(Debug)]
+pub struct Signals {
+    receiver: Receiver<i32>,
+}
+
+impl Signals {
+    /// Asks for `signals`.
+    ///
+    /// # Errors
+    /// `Unsupported`, on this platform.
+    pub fn new(signals: impl IntoIterator<Item: Borrow<i32>>) -> io::Result<Signals> {
+        let _ = signals;
+        unsupported()
+    }
+}
+
+impl Deref for Signals {
+    type Target = Receiver<i32>;
+
+    fn deref(&self) -> &Receiver<i32> {
+        &self.receiver
+    }
+}

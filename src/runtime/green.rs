@@ -1,0 +1,163 @@
+//! What a runtime of green threads needs beyond the knobs that both modes have: the process is
+//! prepared once, a signal is chosen, a cluster starts, and is looked at.
+
+use std::io;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::config::{invalid, read};
+use super::{Backend, Driver, Metrics, ProcessorMetrics};
+use crate::atomic::Ordering;
+use crate::driver;
+use crate::green::room;
+use crate::policy::Policy;
+use crate::sched::{Cluster, Config, Counter, Ideas, Processor, interpose, preempt, setxid};
+use crate::sys::signal;
+use crate::{stack, thread, tls};
+
+/// What a cluster is to be like.
+pub(super) struct Wishes {
+    pub(super) processors: usize,
+    pub(super) follows_quota: bool,
+    pub(super) stack_size: usize,
+    pub(super) time_slice: Duration,
+    /// `None`: a free one.
+    pub(super) signal: Option<i32>,
+    pub(super) max_kernel_threads: usize,
+    pub(super) driver: Option<Driver>,
+    pub(super) ideas: Ideas,
+}
+
+/// Starts a cluster.
+pub(super) fn start(
+    wishes: Wishes,
+    policy: Box<dyn Policy>,
+    is_guest: bool,
+) -> io::Result<Backend> {
+    let signal = match wishes.signal {
+        Some(signal) => signal,
+        None => choose_signal()?,
+    };
+    interpose::reserve(signal);
+    preempt::install(signal)?;
+    let config = Config {
+        processors: wishes.processors,
+        follows_quota: wishes.follows_quota,
+        stack_size: wishes.stack_size,
+        time_slice: wishes.time_slice,
+        signal,
+        max_kernel_threads: wishes.max_kernel_threads,
+        driver: wishes.driver.map(Driver::kind),
+        ideas: wishes.ideas,
+    };
+    Cluster::start(config, policy, is_guest).map(Backend::Green)
+}
+
+/// Prepares the process for green threads, once; the reason if they cannot be had here at all. If
+/// it is only that no kernel thread can be made now, that is an error, and the question stays open.
+pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), String>> {
+    static PREPARED: OnceLock<Result<(), String>> = OnceLock::new();
+    if PREPARED.get().is_none() {
+        drop(std::thread::Builder::new().spawn(|| ())?.join());
+    }
+    Ok(PREPARED.get_or_init(|| {
+        tls::init()?;
+        if !crate::sys::kernel_thread::register_barrier() {
+            return Err("the kernel has no expedited membarrier".into());
+        }
+        stack::init(room::reserve(), default_stack).map_err(|error| error.to_string())?;
+        stack::overflow::install(room::name_of);
+        setxid::wrap();
+        thread::install_panic_hook();
+        Ok(())
+    }))
+}
+
+impl Driver {
+    fn kind(self) -> driver::Kind {
+        match self {
+            Driver::Epoll => driver::Kind::Epoll,
+            Driver::IoUring => driver::Kind::Uring,
+        }
+    }
+}
+
+/// How its threads wait for descriptors.
+pub(super) fn driver_of(cluster: &Cluster) -> Option<Driver> {
+    match cluster.driver.kind() {
+        driver::Kind::Uring => Some(Driver::IoUring),
+        driver::Kind::Epoll => Some(Driver::Epoll),
+        driver::Kind::Direct => None,
+    }
+}
+
+/// See [`Metrics`].
+pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
+    let sum = |count: fn(&Processor) -> &Counter| {
+        cluster.processors().map(|p| count(p).get()).sum::<u64>()
+    };
+    Metrics {
+        switches: sum(|p| &p.switches) + cluster.detached_switches.get(),
+        steals: sum(|p| &p.steals),
+        preemptions: sum(|p| &p.preemptions) + cluster.detached_preemptions.get(),
+        hand_offs: cluster.hand_offs.get(),
+        spawns: sum(|p| &p.spawns) + cluster.spawned_outside.get(),
+        wake_ups: cluster.wake_ups.get(),
+        live_threads: cluster.live(),
+        kernel_threads: cluster.machines.load(Ordering::Relaxed),
+        parked_kernel_threads: {
+            let _off = crate::current::preemption_off();
+            cluster.spare_count()
+        },
+        global_queue_len: cluster.policy.len(None),
+        processors: cluster
+            .processors()
+            .filter(|p| !p.is_retired())
+            .map(|p| ProcessorMetrics {
+                queue_len: cluster.policy.len(Some(p.index)),
+                switches: p.switches.get(),
+            })
+            .collect(),
+    }
+}
+
+pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
+    let accepted = format!(
+        "the number of a real-time signal that the program does not use, from {} to {}",
+        libc::SIGRTMIN(),
+        libc::SIGRTMAX()
+    );
+    read("GREENTHREAD_SIGNAL", &accepted, |text| {
+        text.parse()
+            .ok()
+            .filter(|&signal| check_signal(signal).is_ok())
+    })
+}
+
+/// Whether `signal` can preempt.
+pub(super) fn check_signal(signal: i32) -> io::Result<()> {
+    let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
+    if !(first..=last).contains(&signal) {
+        return Err(invalid(format!(
+            "preemption signal {signal}: accepted is a real-time signal, {first} to {last}"
+        )));
+    }
+    if !signal::is_free(signal) && !interpose::is_reserved(signal) {
+        return Err(invalid(format!(
+            "preemption signal {signal}: the program has a handler for it; accepted is one that is free"
+        )));
+    }
+    Ok(())
+}
+
+/// A real-time signal that nobody uses: the one that another runtime preempts with, or the highest
+/// free one.
+fn choose_signal() -> io::Result<i32> {
+    let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
+    candidates()
+        .find(|&signal| interpose::is_reserved(signal))
+        .or_else(|| candidates().find(|&signal| signal::is_free(signal)))
+        .ok_or_else(|| {
+            io::Error::other("every real-time signal has a handler: none is left to preempt with")
+        })
+}
