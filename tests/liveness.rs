@@ -100,7 +100,7 @@ fn who_has_searched_often_sees_what_comes() {
 /// down, which gives back everybody's.
 #[test]
 fn one_party_gives_back_what_a_retired_processor_has() {
-    const ROUNDS: usize = 600;
+    const ROUNDS: usize = 2500;
     const THREADS: usize = 1200;
     let _w = watchdog("one_party_gives_back_what_a_retired_processor_has");
     let ran = Arc::new(AtomicUsize::new(0));
