@@ -124,6 +124,18 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// How far before its end the number is looked for.
 const CALL_PRELUDE: usize = 32;
 
+/// The number in the last `mov eax, number` of `code`, if that is plain to see.
+fn number_in(code: &[u8]) -> Option<i64> {
+    (1..code.len()).rev().find_map(|at| match code[at - 1..] {
+        // A prefix would make it a move of another size or to another register.
+        [0x40..=0x4f | 0x66, ..] => None,
+        [_, 0xb8, low, high @ 0..=1, 0, 0, ref rest @ ..] if leaves_eax(rest) => {
+            Some(i64::from(u16::from_le_bytes([low, high])))
+        }
+        _ => None,
+    })
+}
+
 /// Whether `code` is whole instructions of a few kinds, none of which writes eax: moves, and
 /// arithmetic with constants.
 fn leaves_eax(mut code: &[u8]) -> bool {
@@ -217,18 +229,9 @@ impl<'a> Frame<'a> {
     /// # Safety
     /// So many bytes before the program counter as [`CALL_PRELUDE`] says can be read.
     pub(crate) unsafe fn call_number(&self) -> Option<i64> {
-        const MOV_EAX: usize = 5;
         // SAFETY: the caller's promise.
         let code = unsafe { &*((self.pc() - CALL_PRELUDE) as *const [u8; CALL_PRELUDE]) };
-        let code = &code[..CALL_PRELUDE - SYSCALL.len()];
-        (0..=code.len() - MOV_EAX)
-            .rev()
-            .find_map(|at| match code[at..] {
-                [0xb8, low, high @ 0..=1, 0, 0, ref rest @ ..] if leaves_eax(rest) => {
-                    Some(i64::from(u16::from_le_bytes([low, high])))
-                }
-                _ => None,
-            })
+        number_in(&code[..CALL_PRELUDE - SYSCALL.len()])
     }
 
     /// Makes the thread make that call, number `number`, again.
@@ -482,6 +485,22 @@ pub(crate) fn cpu() -> usize {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_number_of_a_call() {
+        let mov_eax = [0x90, 0xb8, 0x0f, 1, 0, 0];
+        let mov_r8d = [0x41, 0xb8, 8, 0, 0, 0];
+        let mov_ax = [0x66, 0xb8, 8, 0, 0, 0];
+        let xor_eax = [0x31, 0xc0];
+        let number = |parts: &[&[u8]]| super::number_in(&parts.concat());
+        assert_eq!(number(&[&mov_eax]), Some(0x10f));
+        assert_eq!(number(&[&mov_eax, &mov_r8d]), Some(0x10f));
+        assert_eq!(number(&[&mov_r8d, &mov_eax]), Some(0x10f));
+        assert_eq!(number(&[&mov_eax, &xor_eax]), None);
+        assert_eq!(number(&[&mov_eax, &mov_ax]), None);
+        assert_eq!(number(&[&mov_r8d]), None);
+        assert_eq!(number(&[&[0x90; 30]]), None);
+    }
+
     #[test]
     fn what_may_stand_before_a_call() {
         let harmless: [&[u8]; 9] = [

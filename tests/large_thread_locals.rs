@@ -27,6 +27,7 @@ fn library(size: usize) -> String {
     let mut cc = Command::new("cc");
     cc.args(flags).args([&object, &source]);
     assert!(cc.status().expect("the C compiler").success());
+    std::fs::remove_file(source).unwrap();
     object
 }
 
@@ -50,6 +51,7 @@ fn threads_have_thread_locals_of_any_size() {
                 if green() { "green" } else { "kernel" },
                 &[("LD_PRELOAD", &library)],
             );
+            std::fs::remove_file(&library).unwrap();
             assert_code(&out, 0);
         }
         return;
