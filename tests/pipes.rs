@@ -179,10 +179,8 @@ fn who_asks_for_it_is_told_that_it_would_block() {
         let (mut reader, mut writer) = io::pipe().unwrap();
         for end in [reader.as_raw_fd(), writer.as_raw_fd()] {
             // SAFETY: sets a flag of descriptors of this test.
-            assert_eq!(
-                unsafe { libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK) },
-                0
-            );
+            let set = unsafe { libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK) };
+            assert_eq!(set, 0);
         }
         for _ in 0..3 {
             let error = reader.read(&mut [0; 9]).unwrap_err();
@@ -305,7 +303,7 @@ fn what_is_no_pipe() {
         let file = std::fs::File::options()
             .read(true)
             .write(true)
-            .create(true)
+            .create_new(true)
             .open(&path);
         let file = file.unwrap();
         std::fs::remove_file(&path).unwrap();

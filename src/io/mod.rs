@@ -2,12 +2,13 @@
 //!
 //! Replace `std::io` by `greenthread::io` in the imports and nothing else. The traits, errors,
 //! buffers and adapters are std's own; so are standard output and standard error, whose writes
-//! seldom block, and [`copy`](copy()), which reads and writes what it is given.
+//! seldom block. [`copy`](copy()) is ours: std's is fast with its own files only.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `pipe` | one end of a pipe; `process` uses it, too |
 //! | `stdin` | standard input |
+//! | `copy` | all of a stream |
 //! | `macros` | `Read` and `Write` of a type, by those of a reference to it |
 //!
 //! # Examples
@@ -26,6 +27,7 @@
 //! # Ok::<(), io::Error>(())
 //! ```
 
+mod copy;
 pub(crate) mod macros;
 pub(crate) mod pipe;
 mod stdin;
@@ -33,5 +35,6 @@ mod stdin;
 #[doc(no_inline)]
 pub use std::io::*;
 
+pub use self::copy::copy;
 pub use self::pipe::{PipeReader, PipeWriter, pipe};
 pub use self::stdin::{Stdin, StdinLock, stdin};

@@ -103,7 +103,7 @@ impl Builder {
     }
 
     /// How threads wait for sockets, pipes and files. Default: what measures best, which is epoll
-    /// for sockets and pipes, and io_uring for files where it can be had.
+    /// for sockets and pipes, and io_uring for what waits for a disk, where it can be had.
     pub fn driver(mut self, driver: Driver) -> Builder {
         self.driver = Some(driver);
         self

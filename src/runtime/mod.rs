@@ -42,8 +42,8 @@ pub enum Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Driver {
     /// Calls are tried first, and epoll says when to try again. Asked for by name, it also means
-    /// that io_uring is not used at all: files are read and written by calls that block, announced
-    /// as such, and sends of several threads do not go together.
+    /// that io_uring is not used at all: what waits for a disk is a call that blocks, and sends of
+    /// several threads do not go together.
     Epoll,
     /// What would block is an operation of io_uring. Where the kernel has no io_uring, or forbids
     /// it, this is the same as [`Driver::Epoll`].

@@ -1,5 +1,7 @@
 //! A directory that is removed in the end.
 
+#![allow(dead_code)] // every test file uses its own part of this
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

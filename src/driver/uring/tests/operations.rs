@@ -47,8 +47,9 @@ fn errors_are_the_system_calls() {
     let (_path, file) = temporary_file(1, 0);
     let no_socket = recv(file.as_fd(), bytes(&mut [0]), 0, Limit::Forever).unwrap_err();
     assert_eq!(code(no_socket), libc::ENOTSOCK);
-    let backwards = file::read_at(here.as_fd(), &mut [0], 0).unwrap_err();
-    assert_eq!(code(backwards), libc::ESPIPE);
+    let for_reading = std::fs::File::open("Cargo.toml").unwrap();
+    let forbidden = file::write_at(for_reading.as_fd(), b"x", 0).unwrap_err();
+    assert_eq!(code(forbidden), libc::EBADF);
     // SAFETY: an address that nobody may write to.
     let nowhere = unsafe { std::slice::from_raw_parts_mut(16 as *mut u8, 8) };
     let fault = file::read_at(file.as_fd(), nowhere, 0).unwrap_err();
