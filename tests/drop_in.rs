@@ -137,10 +137,8 @@ fn threads_have_a_pthread_t() {
         unparker.unpark();
         if !green() {
             // SAFETY: a kernel thread's is the caller's to join.
-            assert_eq!(
-                unsafe { libc::pthread_join(known, std::ptr::null_mut()) },
-                0
-            );
+            let joined = unsafe { libc::pthread_join(known, std::ptr::null_mut()) };
+            assert_eq!(joined, 0);
         }
     });
 }

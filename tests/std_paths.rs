@@ -136,7 +136,9 @@ macro_rules! program {
                 names.sort();
                 assert_eq!((names.len(), &*names[7]), (8, "worker 7"));
                 for handle in handles {
-                    assert_ne!(handle.as_pthread_t(), unsafe { libc::pthread_self() });
+                    // SAFETY: it only asks.
+                    let me = unsafe { libc::pthread_self() };
+                    assert_ne!(handle.as_pthread_t(), me);
                     handle.thread().unpark();
                     assert_eq!(handle.join().unwrap(), 1);
                 }
@@ -154,12 +156,11 @@ macro_rules! program {
                     assert_ne!(first.join().unwrap(), leads);
                 });
                 assert_eq!(words.into_inner().unwrap(), ["green"]);
-                // SAFETY: the thread is joined while `local` is there.
                 let local = atomic::AtomicUsize::new(1);
-                let thread = unsafe {
-                    thread::Builder::new()
-                        .spawn_unchecked(|| local.fetch_add(1, atomic::Ordering::Relaxed))
-                };
+                let builder = thread::Builder::new();
+                let work = || local.fetch_add(1, atomic::Ordering::Relaxed);
+                // SAFETY: the thread is joined while `local` is there.
+                let thread = unsafe { builder.spawn_unchecked(work) };
                 assert_eq!(thread.unwrap().join().unwrap(), 1);
                 thread::park_timeout(Duration::from_millis(1));
                 thread::sleep(Duration::from_millis(1));

@@ -10,7 +10,8 @@
 //!    its clones: `accepting` is held. So the call does not block.
 //! 2. Another process, or who has a duplicate, may be faster. Then the call blocks its kernel thread
 //!    until the next connection comes, as std's would, and is announced. `close` ends it: it shuts
-//!    the description down.
+//!    the description down. In a forked child all calls are such: a thread that is not there may hold
+//!    `accepting`, and kernel threads may block.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -20,6 +21,7 @@ use socket2::{SockAddr, SockAddrStorage};
 
 use super::socket::{AsStd, Socket};
 use crate::driver::source::{answer, uninterrupted};
+use crate::sched::fork;
 use crate::sync::Mutex;
 
 #[derive(Debug)]
@@ -83,7 +85,7 @@ impl Listener {
         // SAFETY: the kernel writes an address and the length that it has.
         let accept = || unsafe { SockAddr::try_init(accept) };
         let (fd, address) = self.socket.read_with(|| {
-            if self.socket.is_nonblocking() {
+            if self.socket.is_nonblocking() || fork::is_child() {
                 return accept();
             }
             let _no_other = self

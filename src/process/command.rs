@@ -9,7 +9,7 @@ use crate::blocking;
 
 /// How a process is started, as [`std::process::Command`].
 ///
-/// More methods, as with std's, by [`os::unix::process::CommandExt`](crate::os::unix::process::CommandExt).
+/// What only Unix has comes by [`CommandExt`](crate::os::unix::process::CommandExt), as with std's.
 ///
 /// # Examples
 ///

@@ -27,7 +27,7 @@ pub struct ThreadId(NonZeroU64);
 pub(crate) struct Shared {
     /// 0 until somebody asks: most threads are never asked.
     id: AtomicU64,
-    name: Option<Box<str>>,
+    name: Option<Box<Name>>,
     /// A green thread's control block, which libc takes for a `pthread_t`; 0 until it runs.
     pub(super) pthread: AtomicUsize,
     /// The token of `park` and `unpark`.
@@ -35,11 +35,14 @@ pub(crate) struct Shared {
     pub(super) end: End,
 }
 
+/// One word where it is used: most threads have none.
+struct Name(Box<str>);
+
 impl Shared {
     pub(crate) fn new(name: Option<Box<str>>) -> Arc<Shared> {
         Arc::new(Shared {
             id: AtomicU64::new(0),
-            name,
+            name: name.map(|name| Box::new(Name(name))),
             pthread: AtomicUsize::new(0),
             token: Waiter::new(),
             end: End::new(),
@@ -47,7 +50,7 @@ impl Shared {
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.name.as_ref().map(|name| &*name.0)
     }
 
     fn id(&self) -> ThreadId {

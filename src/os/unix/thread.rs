@@ -1,6 +1,6 @@
 //! What libc calls a thread, as in [`std::os::unix::thread`].
 //!
-//! std's trait applies to [`JoinHandle`](crate::JoinHandle). A green thread's `pthread_t` is what
+//! std's trait applies to [`JoinHandle`]. A green thread's `pthread_t` is what
 //! `pthread_self()` says in that thread, and it can be compared (`pthread_equal`) until the thread has
 //! ended. That is all: neither libc nor the kernel made the thread, so with it nobody can join,
 //! detach, cancel or signal, nor ask for attributes, affinity or a CPU clock; such calls fail, or do
