@@ -221,7 +221,7 @@ pub trait Policy: Send + Sync + 'static {
     /// There are so many processors from now on, at least one. Called before anything else, and
     /// when a running runtime gets more processors, before it has them, or fewer, when those with
     /// the highest indices have left; a thief may still be offered one of those as a victim. It may
-    /// allocate and block, but not wait for a green thread.
+    /// allocate and block, but not wait for a green thread, nor for a change of their number.
     ///
     /// If it panics when there are to be more, there are not: who asked for them, or builds the
     /// runtime, gets an error. If it panics when some have left, which nobody waits for, the process
