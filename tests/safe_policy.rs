@@ -103,14 +103,16 @@ macro_rules! each_policy {
 fn anybody_tells_a_policy_of_processors_at_any_time() {
     let _w = watchdog("anybody_tells_a_policy_of_processors_at_any_time");
     fn new<P: Policy>(policy: P) {
+        let begin = std::sync::Barrier::new(3);
         std::thread::scope(|scope| {
-            for teller in 0..4 {
-                let policy = &policy;
-                scope.spawn(move || {
-                    (0..40).for_each(|round| policy.resize(1 + (round * 7 + teller) % 100));
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    begin.wait();
+                    (1..300).for_each(|processors| policy.resize(processors));
                 });
             }
         });
+        assert!((0..300).all(|processor| policy.len(Some(processor)) == 0));
     }
     fn in_use<P: Policy>(policy: P, rng: &mut Rng) {
         const MOST: usize = 6;
@@ -538,18 +540,18 @@ fn a_forgotten_guard_concerns_no_other_thread() {
             let forgetful: Vec<_> = (0..THREADS).map(|_| greenthread::spawn(forget)).collect();
             forgetful.into_iter().for_each(|t| t.join().unwrap());
         }
-        // Their records serve these, which end only if the last of them comes to run.
-        let go = Arc::new(AtomicBool::new(false));
+        // Their records serve these, each of which begins only if those before it are preempted.
+        let begun = Arc::new(AtomicUsize::new(0));
         let hogs: Vec<_> = (0..THREADS)
             .map(|_| {
-                let go = go.clone();
-                greenthread::spawn(move || while !go.load(SeqCst) {})
+                let begun = begun.clone();
+                greenthread::spawn(move || {
+                    begun.fetch_add(1, SeqCst);
+                    while begun.load(SeqCst) < THREADS {}
+                })
             })
             .collect();
-        let last = greenthread::spawn(move || go.store(true, SeqCst));
-        hogs.into_iter()
-            .chain([last])
-            .for_each(|t| t.join().unwrap());
+        hogs.into_iter().for_each(|t| t.join().unwrap());
     });
     main.join().unwrap();
     runtime.shutdown();

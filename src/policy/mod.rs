@@ -100,21 +100,25 @@ use crate::sys::table::MAX;
 /// }
 /// ```
 pub struct Seat {
-    index: usize,
-    runtime: usize,
+    /// Of which runtime, and behind it the index: one word to compare.
+    name: u64,
     not_shared: PhantomData<*const ()>,
 }
 
+/// What the index has of a seat's name.
+const INDEX_BITS: u32 = 16;
+const _: () = assert!(MAX < 1 << INDEX_BITS);
+
 impl Seat {
-    /// `runtime` is a name that no other runtime has, and not 0.
+    /// `runtime` is a number that no other runtime has, and not 0. (An address will do: it has at
+    /// most 48 bits.)
     ///
     /// # Safety
     /// The caller owns that processor of that runtime until it drops the seat.
     #[inline(always)]
     pub(crate) unsafe fn new(processor: usize, runtime: usize) -> Seat {
         Seat {
-            index: processor,
-            runtime,
+            name: (runtime as u64) << INDEX_BITS | processor as u64,
             not_shared: PhantomData,
         }
     }
@@ -122,19 +126,19 @@ impl Seat {
     /// The processor's index, which is less than what [`Policy::resize`] was last called with.
     #[inline(always)]
     pub fn index(&self) -> usize {
-        self.index
+        (self.name & ((1 << INDEX_BITS) - 1)) as usize
     }
 
-    /// Of which runtime it is a processor.
+    /// What no seat has of another processor, or another runtime; not 0.
     #[inline(always)]
-    pub(crate) fn runtime(&self) -> usize {
-        self.runtime
+    pub(crate) fn name(&self) -> u64 {
+        self.name
     }
 }
 
 impl fmt::Debug for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Seat").field(&self.index).finish()
+        f.debug_tuple("Seat").field(&self.index()).finish()
     }
 }
 
@@ -223,7 +227,7 @@ pub trait Policy: Send + Sync + 'static {
     /// There are so many processors from now on, at least one. Called before anything else, and
     /// when a running runtime gets more processors, before it has them, or fewer, when those with
     /// the highest indices have left; a thief may still be offered one of those as a victim. It may
-    /// allocate and block, but not wait for a green thread.
+    /// allocate and block, but not wait for a green thread, nor for a change of their number.
     ///
     /// If it panics when there are to be more, there are not: who asked for them, or builds the
     /// runtime, gets an error. If it panics when some have left, which nobody waits for, the process

@@ -8,21 +8,21 @@
 //! Invariant: an entry that [`Seats::of`] has given out has one user at a time: there is one seat of
 //! its processor in its runtime, and that stays on its kernel thread.
 //!
-//! Orderings: none of its own. The runtime's name is compared and nothing is read by way of it; what
+//! Orderings: none of its own. The seat's name is compared and nothing is read by way of it; what
 //! the holders do to an entry travels with the processor (`sched::ownership`), and what it was at
 //! first with the length of the table.
 
 use super::Seat;
-use crate::atomic::{AtomicUsize, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 use crate::sys::table::Table;
 
 pub(crate) struct Seats<T>(Table<Entry<T>>);
 
-/// On cache lines of its own, the owner's name with it.
+/// On cache lines of its own, the name of the seat with it.
 #[repr(align(128))]
 struct Entry<T> {
-    /// Whose seats are accepted; 0: nobody has come yet.
-    runtime: AtomicUsize,
+    /// Which seat is accepted; 0: nobody has come yet.
+    seat: AtomicU64,
     value: T,
 }
 
@@ -34,7 +34,7 @@ impl<T> Seats<T> {
     /// Makes entries until there are as many as processors. Anybody, at any time; allocates.
     pub(crate) fn grow_to(&self, processors: usize, mut make: impl FnMut(usize) -> T) {
         self.0.grow_to(processors, |index| Entry {
-            runtime: AtomicUsize::new(0),
+            seat: AtomicU64::new(0),
             value: make(index),
         });
     }
@@ -49,10 +49,18 @@ impl<T> Seats<T> {
     /// If there is none, or the seat is of another runtime than those before.
     #[inline(always)]
     pub(crate) fn of(&self, seat: &Seat) -> &T {
-        match self.0.find(seat.index()) {
-            Some(entry) if entry.runtime.load(Ordering::Relaxed) == seat.runtime() => &entry.value,
-            entry => self.claim(entry, seat),
+        match self.known(seat) {
+            Some(entry) => entry,
+            None => self.claim(self.0.find(seat.index()), seat),
         }
+    }
+
+    /// The same for who has come before. (A function that ends with what is done otherwise need not
+    /// save its registers for a call that is hardly ever made.)
+    #[inline(always)]
+    pub(crate) fn known(&self, seat: &Seat) -> Option<&T> {
+        let entry = self.0.find(seat.index())?;
+        (entry.seat.load(Ordering::Relaxed) == seat.name()).then_some(&entry.value)
     }
 
     #[cold]
@@ -66,10 +74,10 @@ impl<T> Seats<T> {
                 self.len()
             );
         };
-        let (runtime, relaxed) = (seat.runtime(), Ordering::Relaxed);
-        let claimed = entry.runtime.compare_exchange(0, runtime, relaxed, relaxed);
+        let (name, relaxed) = (seat.name(), Ordering::Relaxed);
+        let claimed = entry.seat.compare_exchange(0, name, relaxed, relaxed);
         assert!(
-            claimed.is_ok() || claimed == Err(runtime),
+            claimed.is_ok() || claimed == Err(name),
             "the seat of processor {} was used with a policy that serves another runtime: \
              accepted are the seats of one runtime",
             seat.index()

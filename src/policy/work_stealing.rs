@@ -150,6 +150,22 @@ impl WorkStealing {
         self
     }
 
+    /// The seat's holder has not been here before.
+    #[cold]
+    #[inline(never)]
+    fn ready_at_first(&self, thread: Ready, how: Readied, seat: &Seat) -> bool {
+        self.locals.of(seat);
+        self.ready(thread, how, Some(seat))
+    }
+
+    /// As above.
+    #[cold]
+    #[inline(never)]
+    fn next_at_first(&self, seat: &Seat, share: bool) -> Option<Next> {
+        self.locals.of(seat);
+        self.next(seat, share)
+    }
+
     fn take_global(&self, local: &Local) -> Option<Ready> {
         let processors = self.locals.len();
         let room = local.queue.room();
@@ -284,8 +300,15 @@ impl Local {
 impl Policy for WorkStealing {
     #[inline]
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        let local = match seat {
+            None => None,
+            Some(seat) => match self.locals.known(seat) {
+                None => return self.ready_at_first(thread, how, seat),
+                known => known,
+            },
+        };
         // SAFETY, of the calls below: who has the seat holds it.
-        match (seat.map(|seat| self.locals.of(seat)), how) {
+        match (local, how) {
             (Some(local), Readied::Yielded) if local.mixes_now(self.locals.len()) => {
                 self.global.push(thread.into_green(), how);
                 false
@@ -323,7 +346,9 @@ impl Policy for WorkStealing {
 
     #[inline]
     fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-        let local = self.locals.of(seat);
+        let Some(local) = self.locals.known(seat) else {
+            return self.next_at_first(seat, share);
+        };
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
         if local.was_preempted.replace(false)

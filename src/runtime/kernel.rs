@@ -1,9 +1,15 @@
 //! Kernel-thread mode: no scheduler, only a count of threads.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::wait::Waiter;
+
+thread_local! {
+    /// Whose thread this is. It has no destructor: those of others may ask.
+    static OWNER: Cell<Option<&'static KernelBackend>> = const { Cell::new(None) };
+}
 
 static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
 
@@ -42,6 +48,15 @@ impl KernelBackend {
             Some(backend) => backend,
             None => crate::sys::die("a child was forked from a process without a runtime"),
         }
+    }
+
+    /// This kernel thread is one of the runtime's.
+    pub(crate) fn own_this_thread(&'static self) {
+        OWNER.set(Some(self));
+    }
+
+    pub(crate) fn owns_this_thread(&self) -> bool {
+        OWNER.get().is_some_and(|owner| core::ptr::eq(owner, self))
     }
 
     /// A thread is about to start.

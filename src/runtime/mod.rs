@@ -253,15 +253,18 @@ impl Runtime {
     /// # Panics
     /// If it is called on a thread of this runtime, which would wait for itself.
     pub fn shutdown(self) {
-        match self.backend {
+        let inside = match self.backend {
             Backend::Green(cluster) => {
-                let inside = current::green().is_some_and(|g| core::ptr::eq(g.cluster(), cluster));
-                assert!(
-                    !inside,
-                    "Runtime::shutdown was called on one of the runtime's own threads"
-                );
-                cluster.close();
+                current::green().is_some_and(|green| core::ptr::eq(green.cluster(), cluster))
             }
+            Backend::Kernel(backend) => backend.owns_this_thread(),
+        };
+        assert!(
+            !inside,
+            "Runtime::shutdown was called on one of the runtime's own threads"
+        );
+        match self.backend {
+            Backend::Green(cluster) => cluster.close(),
             Backend::Kernel(backend) => backend.close(),
         }
     }

@@ -143,19 +143,22 @@ mod tests {
 
     #[test]
     fn many_grow_it_at_once() {
-        for round in 0..200 {
+        const LEN: usize = 1000;
+        for _ in 0..30 {
             let (made, table) = (Arc::new(()), Table::new());
+            let begin = std::sync::Barrier::new(3);
             std::thread::scope(|scope| {
-                for grower in 0..4 {
-                    let (made, table) = (&made, &table);
-                    scope.spawn(move || {
-                        let len = 100 + (round + grower) % 4;
-                        table.grow_to(len, |index| (index, made.clone()));
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        begin.wait();
+                        for len in 1..=LEN {
+                            table.grow_to(len, |index| (index, made.clone()));
+                        }
                         assert!(table.iter().enumerate().all(|(at, entry)| at == entry.0));
                     });
                 }
             });
-            assert_eq!((table.len(), Arc::strong_count(&made)), (103, 104));
+            assert_eq!((table.len(), Arc::strong_count(&made)), (LEN, LEN + 1));
         }
     }
 

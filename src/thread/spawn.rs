@@ -282,6 +282,7 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
         if let (true, Some(name)) = (forked, shared.name()) {
             bare::set_name(name);
         }
+        backend.own_this_thread();
         let thread = Thread::new(shared);
         LAST.set(Some(Last(backend, thread.clone())));
         handle::set_kernel_thread(thread);
