@@ -57,9 +57,11 @@ static PLAYED: AtomicU64 = AtomicU64::new(0);
 
 /// Past the test harness, which would keep it to itself, or lose it in a crash.
 fn say(text: &str) {
-    let perturbed = std::env::var("GREENTHREAD_PERTURB_SEED").unwrap_or("as printed".into());
-    let seed = SEED.load(Relaxed);
-    let text = format!("torture: {text}; GT_SEED={seed} GREENTHREAD_PERTURB_SEED={perturbed}\n");
+    let mut text = format!("torture: {text}; GT_SEED={}", SEED.load(Relaxed));
+    if let Ok(seed) = std::env::var("GREENTHREAD_PERTURB_SEED") {
+        text += &format!(" GREENTHREAD_PERTURB_SEED={seed}");
+    }
+    text += "\n";
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
