@@ -100,7 +100,7 @@ fn who_has_searched_often_sees_what_comes() {
 /// down, which gives back everybody's.
 #[test]
 fn one_party_gives_back_what_a_retired_processor_has() {
-    const ROUNDS: usize = 600;
+    const ROUNDS: usize = 2500;
     const THREADS: usize = 1200;
     let _w = watchdog("one_party_gives_back_what_a_retired_processor_has");
     let ran = Arc::new(AtomicUsize::new(0));
@@ -127,4 +127,33 @@ fn one_party_gives_back_what_a_retired_processor_has() {
         rounds += 1;
         assert_eq!(ran.load(Relaxed), rounds * THREADS);
     }
+}
+
+/// More threads are locked to kernel threads than there may be kernel threads, and all of them wait.
+#[test]
+fn locked_threads_leave_kernel_threads_for_others() {
+    const LOCKED: usize = 8;
+    const ROUNDS: usize = 20;
+    let _w = watchdog("locked_threads_leave_kernel_threads_for_others");
+    let builder = Runtime::builder().processors(1).max_kernel_threads(2);
+    let runtime = builder.build().unwrap();
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let threads = [(); LOCKED].map(|()| {
+        let rounds = rounds.clone();
+        runtime.spawn(move || {
+            let _lock = thread::lock_kernel_thread();
+            let me = gettid();
+            for _ in 0..ROUNDS {
+                thread::sleep(Duration::from_micros(100));
+                assert_eq!(gettid(), me);
+                rounds.fetch_add(1, Relaxed);
+            }
+        })
+    });
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    assert_eq!(rounds.load(Relaxed), LOCKED * ROUNDS);
+    assert_eq!(runtime.spawn(|| 7).join().unwrap(), 7);
+    runtime.shutdown();
 }

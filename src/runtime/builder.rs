@@ -86,7 +86,8 @@ impl Builder {
     }
 
     /// How many kernel threads there may be, blocked ones included: at least one more than
-    /// `processors`. Default: 10,000.
+    /// `processors`. Default: 10,000. Those that wait for a thread that is locked to them
+    /// ([`lock_kernel_thread`](crate::lock_kernel_thread)) come on top.
     pub fn max_kernel_threads(mut self, count: usize) -> Builder {
         self.max_kernel_threads = Some(count);
         self

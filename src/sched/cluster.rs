@@ -86,6 +86,8 @@ pub(crate) struct Cluster {
     /// The cluster is being taken down: machines end.
     pub(crate) stopping: AtomicBool,
     pub(crate) machines: AtomicUsize,
+    /// How many of them wait for the threads that are locked to them, and run no others.
+    pub(crate) bound: AtomicUsize,
     pub(crate) spawned_outside: Counter,
     pub(crate) ended_outside: Counter,
     pub(crate) hand_offs: Counter,
@@ -124,6 +126,7 @@ impl Cluster {
             emptied: Waiter::new(),
             stopping: AtomicBool::new(false),
             machines: AtomicUsize::new(0),
+            bound: AtomicUsize::new(0),
             spawned_outside: Counter::new(),
             ended_outside: Counter::new(),
             hand_offs: Counter::new(),

@@ -9,6 +9,7 @@ use super::{
     Action, Machine, Next, Processor, Readied, Ready, Rested, complete, current, outbox,
     ready_again,
 };
+use crate::atomic::Ordering;
 use crate::green::Green;
 use crate::sys::perturb;
 
@@ -57,6 +58,8 @@ pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Act
     let cluster = machine.cluster();
     machine.come_home();
     current::set_scheduling(false);
+    // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
+    cluster.bound.fetch_add(1, Ordering::Relaxed);
     // First of all: what is reclaimed may wait for a thread that needs this processor.
     if let Some(processor) = machine.processor.surrender() {
         // SAFETY: processors are never freed, and nobody owns this one now.
@@ -69,6 +72,7 @@ pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Act
     cluster.monitor.kick_if_asleep();
     perturb::point("locked: staying");
     machine.sleep_until_woken();
+    cluster.bound.fetch_sub(1, Ordering::Relaxed);
     current::set_scheduling(true);
     Rested::Working { searching: false }
 }

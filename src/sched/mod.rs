@@ -29,6 +29,18 @@
 //! 3. The fast path (next slot or local queue, switch, back to the queue) touches no thread-local:
 //!    the thread pointer is the last green thread's. Whatever may touch one comes after
 //!    [`Machine::come_home`].
+//!
+//! What is bounded, and what happens when it is used up:
+//!
+//! | bound | then |
+//! |---|---|
+//! | steals between two rests | the searcher rests, and begins anew (`machine`, `idle.md`) |
+//! | slots of a local queue | half of it goes to the global queue, which has no bound |
+//! | rooms at hand | a machine without a processor makes one (`start`) |
+//! | spare machines | the processor sleeps on; the recruiter makes one, which looks for work first of all |
+//! | kernel threads | the recruiter asks again; who comes back from the kernel takes an idle processor |
+//! | the turn at events | who does not get it sleeps on its futex (`io`) |
+//! | places in an outbox | it is sent before the next thread runs (`outbox`) |
 
 pub(crate) mod cluster;
 pub(crate) mod fork;

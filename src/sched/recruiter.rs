@@ -104,7 +104,9 @@ fn work(cluster: &'static Cluster) {
 
 /// Makes one machine.
 pub(crate) fn recruit(cluster: &'static Cluster) -> io::Result<()> {
-    let limit = cluster.config.max_kernel_threads;
+    // Those that are bound come on top: were they all that there may be, nobody would run anything.
+    let bound = cluster.bound.load(Ordering::Relaxed);
+    let limit = cluster.config.max_kernel_threads + bound;
     let counted = cluster
         .machines
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {

@@ -41,6 +41,8 @@ pub(super) struct Mutant {
 pub(super) const RACE: &str = "Causality violation";
 pub(super) const LOST: &str = "lost or doubled";
 pub(super) const WAITS: &str = "a job waits while a processor sleeps";
+/// Somebody goes on without coming to an end.
+pub(super) const FOR_EVER: &str = "Model exceeded maximum number of branches";
 /// A turn has come without its message.
 pub(super) const SILENT: &str = "without a word";
 
@@ -134,9 +136,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(MODEL, "            fence(SeqCst); // partner: in `claim_wake`\n", "")] },
     Mutant { protocol: "idle", name: "gets_up_as_no_searcher", model: "one_readier", fails: WAITS,
         edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "self.word.fetch_update(Relaxed, Relaxed, |w| (sleeping(w) > 0).then(|| w - SLEEPER + AWAKE)).is_ok()"),
-                 (MODEL, "                searcher = true;\n                continue;\n", "                if self.take() { return; }\n                searcher = false;\n                continue;\n")] },
+                 (MODEL, "                searcher = true;\n                continue;\n", "                if self.take(0) || self.take(1) { return; }\n                searcher = false;\n                continue;\n")] },
     Mutant { protocol: "idle", name: "cancel_is_never_refused", model: "one_readier", fails: "a claim without a sleeper",
         edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "{ self.word.fetch_add(SEARCHER + AWAKE - SLEEPER, Relaxed); true }")] },
+
+    Mutant { protocol: "idle", name: "searches_on_though_it_may_not_steal", model: "one_readier", fails: FOR_EVER,
+        edits: &[(MODEL, "            if !self.may_steal(me) {\n                return false;\n            }\n", "")] },
+    Mutant { protocol: "idle", name: "rests_and_still_may_not_steal", model: "one_readier", fails: FOR_EVER,
+        edits: &[(MODEL, "            self.steals_left[me].store(STEALS, Relaxed);\n", "")] },
+    Mutant { protocol: "idle", name: "sleeps_when_it_may_not_steal", model: "one_readier", fails: WAITS,
+        edits: &[(MODEL, "self.is_work() && self.get_up(me)", "self.may_steal(me) && self.is_work() && self.get_up(me)"),
+                 (MODEL, "            self.steals_left[me].store(STEALS, Relaxed);\n", "")] },
 
     Mutant { protocol: "idle", name: "no_look_when_retiring", model: "one_retires", fails: WAITS,
         edits: &[(MODEL, "                drop(sleepers);\n                self.look_for_others();\n", "                drop(sleepers);\n")] },
