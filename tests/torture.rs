@@ -55,24 +55,25 @@ static AT: Mutex<[Option<(&str, Instant)>; LANES]> = Mutex::new([None; LANES]);
 static SEED: AtomicU64 = AtomicU64::new(0);
 static PLAYED: AtomicU64 = AtomicU64::new(0);
 
+/// Past the test harness, which would keep it to itself, or lose it in a crash.
+fn say(text: &str) {
+    let mut text = format!("torture: {text}; GT_SEED={}", SEED.load(Relaxed));
+    if let Ok(seed) = std::env::var("GREENTHREAD_PERTURB_SEED") {
+        text += &format!(" GREENTHREAD_PERTURB_SEED={seed}");
+    }
+    text += "\n";
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 fn fail(what: &str) -> ! {
-    let perturbed = std::env::var("GREENTHREAD_PERTURB_SEED").unwrap_or("as printed".into());
-    let mut text = format!(
-        "torture: {what}; GT_SEED={} GREENTHREAD_PERTURB_SEED={perturbed}\n",
-        SEED.load(Relaxed)
-    );
-    for (lane, at) in AT
-        .lock()
-        .unwrap_or_else(|e| e.into_inner())
-        .iter()
-        .enumerate()
-    {
+    let at = *AT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut text = what.to_string();
+    for (lane, at) in at.iter().enumerate() {
         if let Some((scene, since)) = at {
-            text += &format!("lane {lane}: {scene}, for {:.1?}\n", since.elapsed());
+            text += &format!("; lane {lane}: {scene}, for {:.1?}", since.elapsed());
         }
     }
-    // Past the test harness, which would keep it to itself.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    say(&text);
     while std::env::var_os("GT_STRESS_HANG").is_some() {
         std::thread::sleep(PATIENCE); // for a debugger
     }
@@ -281,6 +282,7 @@ fn shut_down_when_many_end(rng: &mut Rng) {
 fn torture() {
     let (mut rng, seed) = Rng::from_env_with_seed();
     SEED.store(seed, Relaxed);
+    say("begins");
     let seconds =
         std::env::var("GT_TORTURE_SECS").map_or(3, |s| s.parse().expect("GT_TORTURE_SECS"));
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -293,5 +295,5 @@ fn torture() {
             round(&mut rng, time);
         }
     }
-    eprintln!("torture: {} scenes", PLAYED.load(Relaxed));
+    say(&format!("{} scenes are well", PLAYED.load(Relaxed)));
 }
