@@ -1,16 +1,18 @@
-//! Says whether green threads can be compiled for the target: `cfg(green)`. Elsewhere every thread is
-//! a kernel thread, on std alone (`src/elsewhere`); `--cfg greenthread_elsewhere` asks for that.
+//! Says whether the target can have green threads: `cfg(green)`. Elsewhere every thread is a kernel
+//! thread, on std alone (`src/elsewhere`). With GREENTHREAD_ELSEWHERE in the environment that is so
+//! on any target: to test it, and to see how much a program owes to green threads.
 
-use std::env::var;
+use std::env::{var, var_os};
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(green)");
     println!("cargo::rerun-if-changed=arch/build.rs");
+    println!("cargo::rerun-if-env-changed=GREENTHREAD_ELSEWHERE");
     let is = |key: &str, value: &str| var(key).is_ok_and(|found| found == value);
     let has_green_threads = is("CARGO_CFG_TARGET_OS", "linux")
         && is("CARGO_CFG_TARGET_ARCH", "x86_64")
         && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
-        && var("CARGO_CFG_GREENTHREAD_ELSEWHERE").is_err();
+        && var_os("GREENTHREAD_ELSEWHERE").is_none();
     if has_green_threads {
         println!("cargo::rustc-cfg=green");
     }

@@ -8,7 +8,8 @@
 //!
 //! What is never reached is not written: it takes a [`green::Green`] or a [`sched::Cluster`].
 //!
-//! `--cfg greenthread_elsewhere` asks for this on any platform, so that it can be tested there.
+//! GREENTHREAD_ELSEWHERE in the environment of the build asks for this on any platform, so that it can
+//! be tested there.
 
 pub(crate) mod current;
 pub(crate) mod green;
