@@ -76,7 +76,7 @@ fn scoped_builders() {
             assert_eq!(handle.thread().name(), Some("scoped"));
             assert_eq!(handle.join().unwrap(), (4, Some("scoped".into())));
             let error = Builder::new()
-                .stack_size(1)
+                .stack_size(usize::MAX)
                 .spawn_scoped(s, || text.len())
                 .map(|_| ())
                 .unwrap_err();
