@@ -10,94 +10,19 @@
 
 #[path = "support/safe.rs"]
 mod safe;
+#[macro_use]
+#[path = "support/safe_policies.rs"]
+mod safe_policies;
 
 use greenthread::policy::*;
 use greenthread::runtime::{Mode, Runtime};
 use safe::{Rng, aborts, case, is_green, watchdog};
+use safe_policies::{Shared, runtime, traffic};
 use std::io::ErrorKind;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::Duration;
-
-/// A policy that somebody else can reach, too.
-struct Shared<P>(Arc<P>);
-
-impl<P: Policy> Policy for Shared<P> {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
-        self.0.ready(thread, how, seat)
-    }
-    fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-        self.0.next(seat, share)
-    }
-    fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
-        self.0.steal(seat, victims)
-    }
-    fn leave(&self, seat: &Seat) {
-        self.0.leave(seat);
-    }
-    fn resize(&self, processors: usize) {
-        self.0.resize(processors);
-    }
-    fn len(&self, processor: Option<usize>) -> usize {
-        self.0.len(processor)
-    }
-    fn out_of_reach(&self, processor: usize) -> usize {
-        self.0.out_of_reach(processor)
-    }
-    fn has_work_for_others(&self) -> bool {
-        self.0.has_work_for_others()
-    }
-}
-
-fn runtime(processors: usize, policy: impl Policy) -> Runtime {
-    let builder = Runtime::builder().processors(processors).policy(policy);
-    builder
-        .time_slice(Duration::from_micros(200))
-        .build()
-        .unwrap()
-}
-
-/// Threads that give way, wait, and wake each other; all must end.
-fn traffic(runtime: &Runtime, threads: usize) {
-    let main = runtime.spawn(move || {
-        let ended = Arc::new(AtomicUsize::new(0));
-        let threads: Vec<_> = (0..threads)
-            .map(|i| {
-                let ended = ended.clone();
-                greenthread::spawn(move || {
-                    (0..i % 7).for_each(|_| greenthread::yield_now());
-                    if i % 5 == 0 {
-                        greenthread::sleep(Duration::from_micros(i as u64));
-                    }
-                    ended.fetch_add(1, SeqCst);
-                })
-            })
-            .collect();
-        let count = threads.len();
-        threads.into_iter().for_each(|t| t.join().unwrap());
-        assert_eq!(ended.load(SeqCst), count);
-    });
-    main.join().unwrap();
-}
-
-/// Calls `$body` with each policy that comes with the crate.
-macro_rules! each_policy {
-    (|$policy:ident| $body:expr) => {{
-        let $policy = || WorkStealing::new();
-        $body;
-        let $policy = || WorkStealing::new().stealing(false);
-        $body;
-        let $policy = RelaxedFifo::new;
-        $body;
-        let $policy = LeastLoaded::new;
-        $body;
-        let $policy = Priorities::new;
-        $body;
-        let $policy = GlobalQueue::new;
-        $body;
-    }};
-}
 
 #[test]
 fn anybody_tells_a_policy_of_processors_at_any_time() {
@@ -534,7 +459,6 @@ fn a_forgotten_guard_concerns_no_other_thread() {
         let forget = || {
             let lock = Lock::new(());
             mem::forget(lock.lock());
-            mem::forget(lock);
         };
         for _ in 0..3 {
             let forgetful: Vec<_> = (0..THREADS).map(|_| greenthread::spawn(forget)).collect();
