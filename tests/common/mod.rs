@@ -24,6 +24,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+/// How many seconds a test may take; a perturbed build is slower.
+const PATIENCE: u64 = if cfg!(greenthread_perturb) { 600 } else { 60 };
+
 /// Aborts when it has not been dropped after a minute. Lives on a kernel thread, so that no bug of
 /// the runtime stops it.
 pub struct Watchdog(#[allow(dead_code)] Sender<()>);
@@ -31,7 +34,7 @@ pub struct Watchdog(#[allow(dead_code)] Sender<()>);
 pub fn watchdog(test: &'static str) -> Watchdog {
     let (alive, over) = channel();
     let dog = move || {
-        if over.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+        if over.recv_timeout(Duration::from_secs(PATIENCE)) == Err(RecvTimeoutError::Timeout) {
             // Past the test's capture, which is lost when the process aborts.
             let said = format!("watchdog: test {test} hangs, aborting\n");
             let _ = std::io::stderr().write_all(said.as_bytes());
