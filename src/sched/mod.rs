@@ -17,7 +17,7 @@
 //! | `io` | who collects the driver's events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
-//! | `recruiter` | makes kernel threads ahead of need |
+//! | `recruiter`, `shortage` | makes kernel threads ahead of need; what is done when there can be none |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
 //!
 //! Invariants:
@@ -47,6 +47,7 @@ mod processor;
 mod recruiter;
 pub(crate) mod resize;
 pub(crate) mod setxid;
+mod shortage;
 pub(crate) mod start;
 mod switch;
 mod sysmon;

@@ -1,6 +1,52 @@
 //! Facts about kernel threads: who they are, what they have used, and whether they are blocked.
 
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use std::io::Write;
+
 use super::call;
+use super::mm::PAGE;
+
+/// Starts a detached kernel thread that calls `main(argument)`, with libc's means alone. A thread of
+/// std's allocates and takes locks of std's at its start, before any code of ours runs: one that is
+/// made so that a preempted holder of the allocator's lock can go on would wait for that holder.
+///
+/// # Safety
+/// `main` may be called so, on a thread of its own, and does not unwind.
+pub(crate) unsafe fn start(
+    stack_size: usize,
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> Result<(), i32> {
+    let mut attributes = MaybeUninit::uninit();
+    let mut thread = MaybeUninit::uninit();
+    // SAFETY: the attributes are initialised first and destroyed last; the caller's promise.
+    unsafe {
+        let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
+        libc::pthread_attr_init(attributes);
+        libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(PAGE));
+        let error = libc::pthread_create(thread.as_mut_ptr(), attributes, main, argument);
+        libc::pthread_attr_destroy(attributes);
+        match error {
+            0 => Ok(()),
+            error => Err(error),
+        }
+    }
+}
+
+/// Names the calling kernel thread: `kind`, and a number. Of that the system keeps 15 bytes.
+pub(crate) fn set_name(kind: &str, number: u32) {
+    let mut name = [0u8; 32];
+    let _ = write!(&mut name[..31], "{kind}-{number}");
+    // SAFETY: the name is NUL-terminated; nothing else is touched.
+    let _ = unsafe {
+        call(
+            libc::SYS_prctl,
+            &[libc::PR_SET_NAME as usize, name.as_ptr() as usize],
+        )
+    };
+}
 
 /// The calling kernel thread's id.
 pub(crate) fn id() -> i32 {
@@ -61,6 +107,53 @@ fn write_path(path: &mut [u8; 48], id: i32) {
         }
         at += part.len();
     }
+}
+
+/// A system call that a kernel thread is blocked in.
+pub(crate) struct SystemCall {
+    pub(crate) number: i64,
+    arguments: [u64; 4],
+}
+
+impl SystemCall {
+    /// Whether it waits on a futex, for as long as it takes. Interrupted by a signal it begins anew,
+    /// with its word looked at again.
+    pub(crate) fn waits_on_futex(&self) -> bool {
+        let [_, operation, _, timeout] = self.arguments;
+        self.number == libc::SYS_futex
+            && matches!(
+                operation as i32 & libc::FUTEX_CMD_MASK,
+                libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET
+            )
+            && timeout == 0
+    }
+}
+
+/// What kernel thread `id` of this process is blocked in, if it is, and if that can be told.
+pub(crate) fn blocked_in(id: i32) -> Option<SystemCall> {
+    let mut path = [0u8; 48];
+    write_path(&mut path, id);
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let mut text = [0u8; 192];
+    // SAFETY: as in `is_blocked`.
+    let length = unsafe {
+        let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags];
+        let descriptor = call(libc::SYS_openat, &arguments).ok()?;
+        let arguments = [descriptor, text.as_mut_ptr() as usize, text.len()];
+        let read = call(libc::SYS_read, &arguments);
+        let _ = call(libc::SYS_close, &[descriptor]);
+        read.ok()?
+    };
+    parse(core::str::from_utf8(&text[..length]).ok()?)
+}
+
+/// `number argument argument …`, the arguments in hexadecimal; or `running`, or `-1 …`.
+fn parse(text: &str) -> Option<SystemCall> {
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
+    let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let arguments = [argument()?, argument()?, argument()?, argument()?];
+    Some(SystemCall { number, arguments })
 }
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.

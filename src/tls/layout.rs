@@ -109,6 +109,11 @@ pub(super) fn init() -> Result<(), String> {
     Ok(())
 }
 
+/// Bytes of a thread's static block, which lies on its stack; 0 where it is not known.
+pub(crate) fn static_size() -> usize {
+    LAYOUT.get().map_or(0, |layout| layout.static_size)
+}
+
 /// From the thread pointer to malloc's `tcache` word, where one was recognised.
 pub(crate) fn tcache_offset() -> Option<isize> {
     layout().probe.tcache

@@ -63,7 +63,7 @@ mod selftest;
 mod tests;
 
 pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
-pub(crate) use layout::tcache_offset;
+pub(crate) use layout::{static_size, tcache_offset};
 
 use std::sync::OnceLock;
 
