@@ -56,6 +56,8 @@ pub(crate) struct Green {
     pub(crate) took_last: Cell<bool>,
     /// It has announced that it blocks; the monitor reads it.
     pub(crate) announced: AtomicBool,
+    /// A digest of what it waited for when it was last evicted (`sched::shortage`); the monitor's.
+    pub(crate) evicted_from: Cell<u8>,
     /// How many times it is locked to a kernel thread.
     pub(crate) locks: Cell<u32>,
     pub(crate) context: Context,
@@ -165,6 +167,7 @@ impl Green {
             mask: Cell::new(0),
             announced: AtomicBool::new(false),
             locked_to: Cell::new(None),
+            evicted_from: Cell::new(0),
             locks: Cell::new(0),
             room: Cell::new(None),
             main: Cell::new(None),

@@ -40,7 +40,7 @@ use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
 use crate::green::{Green, Oddities};
 use crate::sched::{Machine, interpose, machine};
-use crate::sys::kernel_thread;
+use crate::sys::kernel_thread::{self, SystemCall};
 use crate::sys::signal::{self, Payload};
 
 /// A range of addresses.
@@ -85,11 +85,14 @@ pub(crate) fn send(machine: &Machine, green: &Green, signal: i32) -> bool {
 }
 
 /// Sends it to a machine whose thread waits on a futex in the kernel: the thread is suspended before
-/// that call, and makes it again when it goes on.
-pub(crate) fn evict(machine: &Machine, green: &Green, signal: i32) -> bool {
-    send_if(machine, green, signal, |thread| {
-        kernel_thread::blocked_in(thread).is_some_and(|call| call.waits_on_futex())
-    })
+/// that call, and makes it again when it goes on. Returns what it waits for.
+pub(crate) fn evict(machine: &Machine, green: &Green, signal: i32) -> Option<SystemCall> {
+    let mut call = None;
+    let is_sent = send_if(machine, green, signal, |thread| {
+        call = kernel_thread::blocked_in(thread).filter(SystemCall::waits_on_futex);
+        call.is_some()
+    });
+    call.filter(|_| is_sent)
 }
 
 fn send_if(

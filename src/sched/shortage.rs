@@ -16,9 +16,9 @@
 //! anything else keep their kernel thread; when one returns, it takes an idle processor and goes on
 //! (`current::recover`), and its machine runs others afterwards.
 //!
-//! *How often.* At once for each idle processor, until every ready thread has had its turn; then, if
-//! nothing has come of it, half as often each round: a program all of whose threads wait for ever
-//! costs next to nothing.
+//! *How often.* At once for each idle processor, as long as something comes of it. If every ready
+//! thread has had its turn, and all that are evicted are back at the wait that they were evicted from
+//! before, half as often each round: a program all of whose threads wait for ever costs little.
 //!
 //! All state is the monitor's, but for the report, which is the recruiter's.
 
@@ -26,7 +26,7 @@ use core::fmt;
 use std::io::Write;
 
 use crate::atomic::Ordering;
-use crate::green::Oddities;
+use crate::green::{Green, Oddities};
 use crate::sched::recruiter::Refusal;
 use crate::sched::sysmon::running;
 use crate::sched::{Cluster, Machine, machine, preempt, timers};
@@ -36,7 +36,7 @@ use crate::sys::{self, kernel_thread};
 /// So long the recruiter, called, is waited for.
 const PATIENCE: u64 = 10_000_000;
 const SHORTEST_PAUSE: u64 = 50_000;
-const LONGEST_PAUSE: u64 = 10_000_000;
+const LONGEST_PAUSE: u64 = 2_000_000;
 /// So many blocked machines are looked at to find one to evict.
 const PROBES: usize = 64;
 
@@ -58,8 +58,8 @@ pub(super) struct Shortage {
     pause: u64,
     /// Preemptions of threads without a processor when all that were asked to go have gone.
     awaited: u64,
-    /// How many were evicted in this round.
-    evicted: usize,
+    /// How many were evicted in this round, none of which has got any further since the last time.
+    in_vain: usize,
     /// The most that [`progress`] has been.
     progress: u64,
     /// The machine to look at next.
@@ -73,7 +73,7 @@ impl Shortage {
             next: 0,
             pause: SHORTEST_PAUSE,
             awaited: 0,
-            evicted: 0,
+            in_vain: 0,
             progress: 0,
             turn: 0,
         }
@@ -96,27 +96,35 @@ impl Shortage {
         let progress = progress(cluster);
         if progress > self.progress {
             self.progress = progress;
-            (self.pause, self.evicted, self.next) = (SHORTEST_PAUSE, 0, now);
+            self.hurry();
         }
         let gone = cluster.detached_preemptions.get();
         let on_their_way = gone < self.awaited && now < self.next + PATIENCE;
         if now >= self.next && !on_their_way {
             self.awaited = gone;
             for _ in 0..cluster.idle.sleeping() {
-                let evicted = self.evict_one(cluster);
-                self.evicted += usize::from(evicted);
-                self.awaited += u64::from(evicted);
+                match self.evict_one(cluster) {
+                    Some(Evicted::Again) => self.in_vain += 1,
+                    Some(Evicted::Elsewhere) => self.hurry(),
+                    None => break,
+                }
+                self.awaited += 1;
             }
-            if self.evicted > ready(cluster) {
-                (self.pause, self.evicted) = ((self.pause * 2).min(LONGEST_PAUSE), 0);
+            if self.in_vain > ready(cluster) {
+                (self.pause, self.in_vain) = ((self.pause * 2).min(LONGEST_PAUSE), 0);
             }
             self.next = now + self.pause;
         }
         Some(self.next.max(now + SHORTEST_PAUSE))
     }
 
+    /// Something has come of it.
+    fn hurry(&mut self) {
+        (self.pause, self.in_vain) = (SHORTEST_PAUSE, 0);
+    }
+
     /// Asks the next machine whose thread waits on a futex to give it up.
-    fn evict_one(&mut self, cluster: &'static Cluster) -> bool {
+    fn evict_one(&mut self, cluster: &'static Cluster) -> Option<Evicted> {
         let count = machine::count();
         let mut probes = 0;
         for _ in 0..count {
@@ -127,20 +135,32 @@ impl Shortage {
             let Some(green) = stray(machine) else {
                 continue;
             };
-            if preempt::evict(machine, green, cluster.config.signal) {
-                return true;
+            if let Some(call) = preempt::evict(machine, green, cluster.config.signal) {
+                let before = green.evicted_from.replace(call.digest());
+                return Some(match before == call.digest() {
+                    true => Evicted::Again,
+                    false => Evicted::Elsewhere,
+                });
             }
             probes += 1;
             if probes == PROBES {
                 break;
             }
         }
-        false
+        None
     }
 }
 
+/// Where a thread waited that was evicted.
+enum Evicted {
+    /// Where it was evicted from the last time.
+    Again,
+    /// It has got on, or is evicted for the first time.
+    Elsewhere,
+}
+
 /// The thread on `machine`, if it has no processor and can leave its machine to others.
-fn stray(machine: &'static Machine) -> Option<&'static crate::green::Green> {
+fn stray(machine: &'static Machine) -> Option<&'static Green> {
     let green = running(machine)?;
     let stays = machine.processor.get().is_some() || green.oddities.has(Oddities::LOCKED);
     (!stays).then_some(green)

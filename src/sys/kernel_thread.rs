@@ -112,20 +112,30 @@ fn write_path(path: &mut [u8; 48], id: i32) {
 /// A system call that a kernel thread is blocked in.
 pub(crate) struct SystemCall {
     pub(crate) number: i64,
-    arguments: [u64; 4],
+    arguments: [u64; 6],
+    stack_pointer: u64,
 }
 
 impl SystemCall {
     /// Whether it waits on a futex, for as long as it takes. Interrupted by a signal it begins anew,
     /// with its word looked at again.
     pub(crate) fn waits_on_futex(&self) -> bool {
-        let [_, operation, _, timeout] = self.arguments;
+        let [_, operation, _, timeout, ..] = self.arguments;
         self.number == libc::SYS_futex
             && matches!(
                 operation as i32 & libc::FUTEX_CMD_MASK,
                 libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET
             )
             && timeout == 0
+    }
+
+    /// A number that another wait of the same thread is unlikely to have: it tells them apart by
+    /// the word, its expected value and the stack pointer, most of the time.
+    pub(crate) fn digest(&self) -> u8 {
+        let [word, _, expected, ..] = self.arguments;
+        let parts = [word, expected, self.stack_pointer];
+        let mix = |sum: u64, part: u64| (sum ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (parts.into_iter().fold(1, mix) >> 56) as u8
     }
 }
 
@@ -147,13 +157,21 @@ pub(crate) fn blocked_in(id: i32) -> Option<SystemCall> {
     parse(core::str::from_utf8(&text[..length]).ok()?)
 }
 
-/// `number argument argument …`, the arguments in hexadecimal; or `running`, or `-1 …`.
+/// The number, six arguments, the stack pointer and the program counter, all but the first in
+/// hexadecimal; or `running`, or `-1` and the latter two.
 fn parse(text: &str) -> Option<SystemCall> {
     let mut words = text.split_ascii_whitespace();
     let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
-    let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-    let arguments = [argument()?, argument()?, argument()?, argument()?];
-    Some(SystemCall { number, arguments })
+    let mut values = [0; 7];
+    for value in &mut values {
+        *value = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    let [arguments @ .., stack_pointer] = values;
+    Some(SystemCall {
+        number,
+        arguments,
+        stack_pointer,
+    })
 }
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
@@ -192,6 +210,33 @@ mod tests {
         let mut path = [0; 48];
         super::write_path(&mut path, 1_204_560);
         assert!(path.starts_with(b"/proc/self/task/1204560/syscall\0"));
+    }
+
+    #[test]
+    fn a_system_call_is_read() {
+        let wait = "202 0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n";
+        let call = super::parse(wait).unwrap();
+        assert!(call.waits_on_futex() && call.number == 202);
+        for (other, waits) in [
+            (wait.replace("0x80 ", "0x189 "), true), // FUTEX_WAIT_BITSET by the real clock
+            (wait.replace("0x80 ", "0x81 "), false), // FUTEX_WAKE
+            (wait.replace("0x80 ", "0x86 "), false), // FUTEX_LOCK_PI
+            (wait.replace("0x0 ", "0x7ffd "), false), // until then
+            (wait.replace("202 ", "0 "), false),
+        ] {
+            assert_eq!(
+                super::parse(&other).unwrap().waits_on_futex(),
+                waits,
+                "{other}"
+            );
+        }
+        for other in [("0x7f01", "0x7f05"), ("0x2", "0x3"), ("0x7ffe", "0x7ff0")] {
+            let other = super::parse(&wait.replace(other.0, other.1)).unwrap();
+            assert_ne!(other.digest(), call.digest());
+        }
+        for nothing in ["running\n", "-1 0x7ffe 0x55\n", "202 0x1 0x80\n", ""] {
+            assert!(super::parse(nothing).is_none(), "{nothing}");
+        }
     }
 
     #[test]
