@@ -253,6 +253,22 @@ impl<'a> Frame<'a> {
         unsafe { self.call_here(go_on_trampoline) };
     }
 
+    /// Whether the thread is about to wait on a futex, for as long as it takes. So is one that a
+    /// signal has interrupted in that: the kernel makes it call again, and looks at the word again.
+    ///
+    /// # Safety
+    /// The frame is of code that ran, so the instruction at its program counter can be read.
+    pub(crate) unsafe fn is_about_to_wait(&self) -> bool {
+        let register = |name: i32| self.0.uc_mcontext.gregs[name as usize];
+        let operation = register(libc::REG_RSI) as i32 & libc::FUTEX_CMD_MASK;
+        let code = self.pc() as *const u8;
+        register(libc::REG_RAX) == libc::SYS_futex
+            && matches!(operation, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET)
+            && register(libc::REG_R10) == 0
+            // SAFETY: the caller's promise; no instruction is this first byte alone.
+            && unsafe { *code == 0x0f && *code.add(1) == 0x05 }
+    }
+
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer.
     pub(crate) fn room_needed() -> usize {
         RED_ZONE + TRAMPOLINE_FRAMES + greenthread_xsave_bytes.load(Ordering::Relaxed)

@@ -256,20 +256,6 @@ fn without_address_space_a_spawn_fails_and_the_others_go_on() {
     runners.into_iter().for_each(|r| r.join().unwrap());
 }
 
-/// Becomes a user whose number of kernel threads can be limited. Root's is not.
-fn become_nobody() {
-    // SAFETY: plain system calls; this process has one purpose.
-    unsafe {
-        if libc::geteuid() == 0 && libc::setresuid(65534, 65534, 65534) != 0 {
-            return println!(
-                "skipped: cannot leave root: {}",
-                std::io::Error::last_os_error()
-            );
-        }
-        libc::prctl(libc::PR_SET_DUMPABLE, 1); // keeps /proc/self readable
-    }
-}
-
 fn no_kernel_thread_to_be_had() -> bool {
     set_limit(libc::RLIMIT_NPROC, 1);
     let enforced = std::thread::Builder::new().spawn(|| ()).is_err();

@@ -58,8 +58,10 @@ pub(crate) struct Green {
     pub(crate) announced: AtomicBool,
     /// It is in a call that may block (`thread::may_block`); the monitor does not signal it.
     pub(crate) in_call: AtomicBool,
+    /// A digest of what it waited for when it was last evicted (`sched::shortage`); the monitor's.
+    pub(crate) evicted_from: Cell<u8>,
     /// How many times it is locked to a kernel thread.
-    pub(crate) locks: Cell<u32>,
+    pub(crate) locks: Cell<u16>,
     pub(crate) context: Context,
 
     // What waiting and the edges touch.
@@ -188,6 +190,7 @@ impl Green {
             announced: AtomicBool::new(false),
             in_call: AtomicBool::new(false),
             locked_to: Cell::new(None),
+            evicted_from: Cell::new(0),
             locks: Cell::new(0),
             room: Cell::new(None),
             main: Cell::new(None),

@@ -105,6 +105,8 @@ impl Cluster {
                 self.lie_down(&mut idlers, processor, true);
                 drop(idlers);
                 self.recruiter.call();
+                // It watches over the shortage.
+                self.monitor.kick_if_asleep();
             }
         }
     }

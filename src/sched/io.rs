@@ -7,7 +7,7 @@
 //! | a machine that goes to sleep | nobody has it, and a processor sleeps | until something comes: instead of the futex |
 //! | a processor that has run dry | nobody has it | a look; while events come quickly, [`SPIN`] |
 //! | a busy processor | every [`INTERVAL`] switches, or when the monitor says so | a look |
-//! | the monitor | nobody has looked for [`STALE`], and all processors are busy | a look |
+//! | the monitor | nobody has looked for [`STALE`]: all processors are busy, or lack machines | a look |
 //!
 //! Whoever has the turn and gets up gives it back and does not wake another for it: what came is
 //! run first, and then the next look finds what came meanwhile, all at once. Only if that takes
@@ -194,7 +194,9 @@ impl Cluster {
             }
             if self.idle.sleeping() != 0 {
                 self.send_to_watch();
-            } else if unseen >= STALE
+            }
+            // Nobody does, or there is no machine to be sent.
+            if unseen >= STALE
                 && let Some(turn) = readiness.turn()
             {
                 pass_on(turn.collect(Some(0)));

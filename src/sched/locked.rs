@@ -19,7 +19,7 @@ use crate::sys::perturb;
 pub(crate) fn lock() {
     if let Some(entered) = current::enter() {
         let green = entered.green();
-        green.locks.set(green.locks.get() + 1);
+        green.locks.set(green.locks.get().saturating_add(1));
         green.locked_to.set(Some(entered.machine()));
         green.oddities.add(Oddities::LOCKED);
     }
@@ -29,7 +29,10 @@ pub(crate) fn lock() {
 pub(crate) fn unlock() {
     if let Some(entered) = current::enter() {
         let green = entered.green();
-        green.locks.set(green.locks.get() - 1);
+        // Who has forgotten as many as can be counted stays locked.
+        if green.locks.get() != u16::MAX {
+            green.locks.set(green.locks.get() - 1);
+        }
         if green.locks.get() == 0 {
             green.oddities.remove(Oddities::LOCKED);
         }

@@ -9,13 +9,14 @@
 //!
 //! Records are registered in a table under an index, which travels with the preemption signal, and
 //! are never freed: a late signal or a monitor's glance finds a record, and `tick` tells that it is
-//! too late. The record of a kernel thread that has ended serves the next one.
+//! too late. The record of a kernel thread that has ended serves the next one. They lie in mapped
+//! memory, some in each piece: whoever needs a machine may be waiting for the allocator.
 
 use core::cell::Cell;
 use std::io;
 
 use crate::arch::{self, FloatControl};
-use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::driver::epoll::Turn;
 use crate::green::Green;
 use crate::policy::fifo::Fifo;
@@ -25,6 +26,7 @@ use crate::sched::wake::{Slept, WakeWord};
 use crate::sched::{Cluster, Processor};
 use crate::sys::kernel_thread;
 use crate::sys::lock::Lock;
+use crate::sys::mm;
 use crate::sys::signal::{self, Mask};
 use crate::tls;
 
@@ -34,11 +36,15 @@ const PINS_BETWEEN_COLLECTIONS: u32 = 128;
 
 /// How many machines a process can have at once.
 pub(crate) const MAX: usize = 1 << 16;
+/// Records in a piece of memory.
+const PER_PIECE: usize = 32;
 
 static TABLE: [AtomicPtr<Machine>; MAX] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Records whose kernel thread has ended.
-static RETIRED: Lock<Lifo<Machine>> = Lock::new(Lifo::new());
+/// Records whose kernel thread has ended, or that have had none.
+static UNUSED: Lock<Lifo<Machine>> = Lock::new(Lifo::new());
+/// Somebody allows memory to be reclaimed.
+static RECLAIMING: AtomicBool = AtomicBool::new(false);
 
 #[repr(align(128))]
 pub(crate) struct Machine {
@@ -101,21 +107,26 @@ pub(crate) fn get(index: usize) -> Option<&'static Machine> {
     unsafe { TABLE.get(index)?.load(Ordering::Acquire).as_ref() }
 }
 
+/// One more than the highest index that there ever was.
+pub(crate) fn count() -> usize {
+    COUNT.load(Ordering::Acquire)
+}
+
 /// Every machine of the process, those that have ended included.
 pub(crate) fn all() -> impl Iterator<Item = &'static Machine> {
-    (0..COUNT.load(Ordering::Acquire)).filter_map(get)
+    (0..count()).filter_map(get)
 }
 
 impl Machine {
-    /// A record for the kernel thread that is about to start. Allocates.
-    pub(crate) fn new(cluster: &'static Cluster) -> io::Result<&'static Machine> {
-        let retired = {
+    /// A record for the kernel thread that is about to start; or the number of an error.
+    pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Machine, i32> {
+        let machine = {
             let _off = crate::current::preemption_off();
-            RETIRED.lock().pop()
-        };
-        let machine = match retired {
-            Some(machine) => machine,
-            None => Machine::register()?,
+            let unused = UNUSED.lock().pop();
+            match unused {
+                Some(machine) => machine,
+                None => Machine::register_some()?,
+            }
         };
         machine
             .cluster
@@ -127,14 +138,39 @@ impl Machine {
         Ok(machine)
     }
 
-    fn register() -> io::Result<&'static Machine> {
-        let index = COUNT.load(Ordering::Relaxed);
-        let index = COUNT
+    /// Makes a piece of memory full of records; all but the one returned are unused.
+    fn register_some() -> Result<&'static Machine, i32> {
+        let size = (PER_PIECE * size_of::<Machine>()).next_multiple_of(mm::PAGE);
+        let piece = mm::map(size).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+        let first = COUNT
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {
-                (n < MAX).then_some(n + 1)
+                (n < MAX).then_some(n + PER_PIECE)
             })
-            .map_err(|_| io::Error::other(format!("{index} kernel threads are the limit")))?;
-        let machine = Box::leak(Box::new(Machine {
+            .map_err(|_| {
+                // SAFETY: nobody knows of it.
+                let _ = unsafe { mm::unmap(piece, size) };
+                libc::EAGAIN
+            })?;
+        let register = |i: usize| {
+            let place = (piece as *mut Machine).wrapping_add(i);
+            // SAFETY: within the piece, which is never unmapped and is large enough; pages are
+            // aligned more strictly than records.
+            let machine: &'static Machine = unsafe {
+                place.write(Machine::unused((first + i) as u32));
+                &*place
+            };
+            // Release: pairs with the Acquire in `get`.
+            TABLE[first + i].store(place, Ordering::Release);
+            machine
+        };
+        for i in (1..PER_PIECE).rev() {
+            UNUSED.lock().push(register(i));
+        }
+        Ok(register(0))
+    }
+
+    fn unused(index: u32) -> Machine {
+        Machine {
             processor: Ownership::new(),
             current: AtomicPtr::new(core::ptr::null_mut()),
             tick: AtomicU32::new(1),
@@ -144,7 +180,7 @@ impl Machine {
             own_thread_pointer: Cell::new(core::ptr::null_mut()),
             at_home: Cell::new(true),
             base_mask: Cell::new(0),
-            index: index as u32,
+            index,
             kernel_thread: AtomicU32::new(0),
             signalled: AtomicU32::new(0),
             wake: WakeWord::new(),
@@ -156,10 +192,7 @@ impl Machine {
             steals_left: Cell::new(0),
             seen_cpu: Cell::new(0),
             cluster: AtomicPtr::new(core::ptr::null_mut()),
-        }));
-        // Release: pairs with the Acquire in `get`.
-        TABLE[index].store(machine, Ordering::Release);
-        Ok(machine)
+        }
     }
 
     /// The kernel thread introduces itself: the first thing it does.
@@ -181,7 +214,7 @@ impl Machine {
     /// The kernel thread ends; its record can serve another.
     pub(crate) fn end(&'static self) {
         self.kernel_thread.store(0, Ordering::Relaxed);
-        RETIRED.lock().push(self);
+        UNUSED.lock().push(self);
     }
 
     #[inline(always)]
@@ -278,16 +311,27 @@ impl Machine {
 
     /// Lets memory be reclaimed, if little is left of what may be stolen before that. The machine owns
     /// no processor, and is at home.
+    ///
+    /// That frees, and a machine's first pin allocates: it may wait for a holder of the allocator's
+    /// lock, which is preempted and waits for a machine. So one does this at a time: the others go
+    /// on, and until it is their turn they do not look into others' queues.
     #[inline(never)]
     pub(crate) fn allow_reclamation(&self) {
         let left = self.steals_left.get();
-        if left < PINS_BETWEEN_COLLECTIONS / 2 {
+        if left >= PINS_BETWEEN_COLLECTIONS / 2 {
+            return;
+        }
+        // Acquire, Release: they order nothing but this; one at a time is all.
+        if RECLAIMING.swap(true, Ordering::Acquire) {
+            kernel_thread::give_way();
+        } else {
             // Other crates' destructors may run here, and panic.
             let collect = || (0..=left).for_each(|_| drop(crossbeam_epoch::pin()));
             if std::panic::catch_unwind(collect).is_err() {
                 crate::sys::die("a deferred destructor panicked");
             }
             self.steals_left.set(PINS_BETWEEN_COLLECTIONS - 1);
+            RECLAIMING.store(false, Ordering::Release);
         }
     }
 

@@ -18,7 +18,7 @@
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `interrupted` | system calls that a preemption signal cuts short |
-//! | `recruiter` | makes kernel threads ahead of need |
+//! | `recruiter`, `shortage` | makes kernel threads ahead of need; what is done when there can be none |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
 //! | `unload` | `dlclose` waits for green threads, too |
 //!
@@ -62,6 +62,7 @@ mod processor;
 mod recruiter;
 pub(crate) mod resize;
 pub(crate) mod setxid;
+mod shortage;
 pub(crate) mod start;
 mod switch;
 mod sysmon;

@@ -14,7 +14,9 @@
 //!    move to another kernel thread, or a thread with a mask of its own: that is noted, and its
 //!    mask travels with it from now on.
 //! 5. The instruction is not in libc or the loader, but for leaf functions called from outside: a
-//!    thread suspended in libc may hold a lock of libc's that others need soon.
+//!    thread suspended in libc may hold a lock of libc's that others need soon. So it is with an
+//!    allocator of the program's own that is a library. But whoever is about to wait on a futex can
+//!    be suspended anywhere: it does nothing for others now.
 //!
 //! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a
 //! call while the signal is under way, and some calls then fail with EINTR for no reason that the
@@ -39,6 +41,7 @@ use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
 use crate::green::{Green, Oddities};
 use crate::sched::{Machine, interpose, interrupted, machine};
+use crate::sys::kernel_thread::{self, SystemCall};
 use crate::sys::observer::Observer;
 use crate::sys::signal::{self, Payload};
 
@@ -57,6 +60,7 @@ impl Range {
 
 /// Where not to preempt, and the exceptions to it.
 struct Text {
+    /// Of libc, the loader, and the allocator if it is another library.
     libc: Vec<Range>,
     leaves: Vec<Range>,
 }
@@ -78,14 +82,36 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
 
 /// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless
 /// `green` is blocked in the kernel, or in a call that may block, or the last signal has not come
-/// yet: then false. `has_moved`:
-/// whether its CPU clock has, since the last look, for when that cannot be told.
+/// yet: then false. `has_moved`: whether its CPU clock has, since the last look, for when that cannot
+/// be told.
 pub(crate) fn send(
     machine: &Machine,
     green: &Green,
     signal: i32,
     has_moved: bool,
     observer: &mut Observer,
+) -> bool {
+    send_if(machine, green, signal, |thread| {
+        !green.in_call.load(Ordering::Relaxed) && !observer.is_blocked(thread).unwrap_or(!has_moved)
+    })
+}
+
+/// Sends it to a machine whose thread waits on a futex in the kernel: the thread is suspended before
+/// that call, and makes it again when it goes on. Returns what it waits for.
+pub(crate) fn evict(machine: &Machine, green: &Green, signal: i32) -> Option<SystemCall> {
+    let mut call = None;
+    let is_sent = send_if(machine, green, signal, |thread| {
+        call = kernel_thread::blocked_in(thread).filter(SystemCall::waits_on_futex);
+        call.is_some()
+    });
+    call.filter(|_| is_sent)
+}
+
+fn send_if(
+    machine: &Machine,
+    green: &Green,
+    signal: i32,
+    is_ripe: impl FnOnce(i32) -> bool,
 ) -> bool {
     let tick = machine.tick.load(Ordering::Acquire);
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
@@ -97,8 +123,7 @@ pub(crate) fn send(
     thread != 0
         && is_current()
         && green.off.load(Ordering::Relaxed) == 0
-        && !green.in_call.load(Ordering::Relaxed)
-        && !observer.is_blocked(thread).unwrap_or(!has_moved)
+        && is_ripe(thread)
         // Asking took a while: is it still the same thread?
         && machine.tick.load(Ordering::Relaxed) == tick
         && machine.expect_signal(thread, || {
@@ -144,8 +169,12 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
         green.oddities.add(Oddities::MASK);
         return;
     }
-    // SAFETY: the stack pointer lies in the green stack, which is mapped.
-    if !may_interrupt(frame.pc(), unsafe { *(frame.sp() as *const usize) }) {
+    // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter is
+    // that of code which runs.
+    let may = unsafe {
+        may_interrupt(frame.pc(), *(frame.sp() as *const usize)) || frame.is_about_to_wait()
+    };
+    if !may {
         return;
     }
     green.off.store(1, Ordering::Relaxed);
@@ -173,39 +202,51 @@ pub(crate) unsafe extern "C" fn preempted() {
     unsafe { current::suspend_preempted() }
 }
 
-/// The executable segments of libc and of the loader.
+/// The executable segments of libc and of the loader, and of the library that `malloc` is found in.
 fn libc_text() -> Vec<Range> {
+    struct Search {
+        malloc: usize,
+        found: Vec<Range>,
+    }
     unsafe extern "C" fn visit(
         info: *mut libc::dl_phdr_info,
         _: usize,
-        ranges: *mut libc::c_void,
+        search: *mut libc::c_void,
     ) -> i32 {
         const PARTS: [&str; 4] = ["/libc.so", "/ld-linux", "/libpthread.so", "/libc-2"];
-        // SAFETY: the loader's arguments; `ranges` is the vector below.
+        // SAFETY: the loader's arguments; `search` is the one below.
         unsafe {
-            let (info, ranges) = (&*info, &mut *ranges.cast::<Vec<Range>>());
+            let (info, search) = (&*info, &mut *search.cast::<Search>());
             let name = CStr::from_ptr(info.dlpi_name).to_string_lossy();
-            if !PARTS.iter().any(|part| name.contains(part)) {
-                return 0;
-            }
             let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
             let code = headers.iter().filter(|header| {
                 header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
             });
-            ranges.extend(code.map(|header| {
+            let code = code.map(|header| {
                 let start = info.dlpi_addr as usize + header.p_vaddr as usize;
                 Range {
                     start,
                     end: start + header.p_memsz as usize,
                 }
-            }));
+            });
+            let code: Vec<Range> = code.collect();
+            // The program itself has no name: it computes, too.
+            let allocates = || code.iter().any(|range| range.holds(search.malloc));
+            if PARTS.iter().any(|part| name.contains(part)) || !name.is_empty() && allocates() {
+                search.found.extend(code);
+            }
         }
         0
     }
-    let mut ranges = Vec::<Range>::new();
-    // SAFETY: `visit` has the right type and its argument is a vector.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut ranges).cast()) };
-    ranges
+    // SAFETY: a valid name.
+    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) } as usize;
+    let mut search = Search {
+        malloc,
+        found: Vec::new(),
+    };
+    // SAFETY: `visit` has the right type and its argument is a search.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    search.found
 }
 
 /// Functions of libc that call nothing and hold nothing: a thread can be suspended in them.

@@ -1,19 +1,26 @@
 //! The recruiter: a kernel thread that makes machines ahead of need, and changes the number of
 //! processors (`resize`).
 //!
-//! Making a kernel thread, or a processor, allocates and takes libc's locks, which a preempted green thread may
-//! hold; so neither the scheduler nor the monitor ever does it. They call the recruiter, who is an
-//! ordinary thread.
+//! Making a processor allocates, and making a kernel thread takes libc's locks, which a green thread without
+//! a processor may hold; so neither the scheduler nor the monitor ever does it. They call the
+//! recruiter, who is an ordinary thread.
+//!
+//! A machine is made without the program's allocator, and comes to its first thread without it:
+//! when many threads wait for the allocator, its holders are preempted ones in a queue, and a new
+//! machine is what they wait for. Its record is mapped (`machine`), and its kernel thread is
+//! libc's, not std's. (libc has a vector from `calloc` for each thread: where that is the program's
+//! own, and elsewhere when the recruiter is held up or is refused, there is `shortage`.)
 //!
 //! One call brings one machine; calls that follow each other closely, as when many threads block at
 //! once, bring twice as many each time.
 
+use core::ffi::c_void;
 use std::io;
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sched::shortage::Report;
 use crate::sched::{Cluster, Machine, switch};
-use crate::sys::perturb;
-use crate::sys::{clock, futex, signal};
+use crate::sys::{clock, futex, kernel_thread, perturb, signal};
 use crate::tls;
 
 const STACK_SIZE: usize = 256 << 10;
@@ -28,6 +35,30 @@ pub(crate) struct Office {
     /// Calls for a machine.
     calls: AtomicU32,
     left: AtomicBool,
+    /// There could be no machine when one was last needed, and none has been made since.
+    refused: AtomicBool,
+    /// Of the calls, those that were seen to.
+    answered: AtomicU32,
+}
+
+/// Why there can be no machine.
+#[derive(Clone, Copy)]
+pub(crate) enum Refusal {
+    /// There are as many as there may be.
+    Limit(usize),
+    /// The system says so, by this error number.
+    System(i32),
+}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> io::Error {
+        match refusal {
+            Refusal::Limit(limit) => {
+                io::Error::other(format!("the limit of {limit} kernel threads is reached"))
+            }
+            Refusal::System(number) => io::Error::from_raw_os_error(number),
+        }
+    }
 }
 
 impl Office {
@@ -36,7 +67,19 @@ impl Office {
             bell: AtomicU32::new(0),
             calls: AtomicU32::new(0),
             left: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
+            answered: AtomicU32::new(0),
         }
+    }
+
+    /// Whether there can be no more machines, as far as is known.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has calls to answer.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.answered.load(Ordering::Relaxed) != self.calls.load(Ordering::Relaxed)
     }
 
     /// A machine is needed.
@@ -72,6 +115,7 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
+    let mut report = Report::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
         let again = refused.then(|| clock::now() + ASK_AGAIN);
         let office = &cluster.recruiter;
@@ -85,6 +129,8 @@ fn work(cluster: &'static Cluster) {
         if (calls == seen && !refused) || !needed {
             seen = calls;
             refused = false;
+            office.refused.store(false, Ordering::Relaxed);
+            office.answered.store(seen, Ordering::Relaxed);
             continue;
         }
         seen = calls;
@@ -95,7 +141,13 @@ fn work(cluster: &'static Cluster) {
             1
         };
         last = now;
-        refused = (0..batch).try_for_each(|_| recruit(cluster)).is_err();
+        let refusal = (0..batch).try_for_each(|_| recruit(cluster)).err();
+        if let (Some(refusal), true) = (refusal, refused) {
+            report.make(cluster, refusal);
+        }
+        refused = refusal.is_some();
+        office.refused.store(refused, Ordering::Relaxed);
+        office.answered.store(seen, Ordering::Relaxed);
     }
     // Release: what it did to processors that have retired; pairs with the Acquire in `has_left`.
     cluster.recruiter.left.store(true, Ordering::Release);
@@ -103,8 +155,8 @@ fn work(cluster: &'static Cluster) {
     cluster.emptied.wake();
 }
 
-/// Makes one machine.
-pub(crate) fn recruit(cluster: &'static Cluster) -> io::Result<()> {
+/// Makes one machine, without the program's allocator.
+pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
     // Those that are bound come on top: were they all that there may be, nobody would run anything.
     let bound = cluster.bound.load(Ordering::Relaxed);
     let limit = cluster.config.max_kernel_threads + bound;
@@ -114,27 +166,28 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> io::Result<()> {
             (n < limit).then_some(n + 1)
         });
     if counted.is_err() {
-        return Err(io::Error::other(format!(
-            "the limit of {limit} kernel threads is reached"
-        )));
+        return Err(Refusal::Limit(limit));
     }
     let made = Machine::new(cluster).and_then(|machine| {
-        std::thread::Builder::new()
-            .name(format!("gt-machine-{}", machine.index))
-            .stack_size(tls::with_thread_locals(STACK_SIZE))
-            .spawn(move || live(machine))
-            .inspect_err(|_| machine.end())
-            .map(drop)
+        let size = tls::with_thread_locals(STACK_SIZE);
+        let argument = core::ptr::from_ref(machine).cast_mut().cast();
+        // SAFETY: `live` expects a machine's record, which is never freed, and aborts rather than
+        // unwinds.
+        unsafe { kernel_thread::start(size, live, argument) }.inspect_err(|_| machine.end())
     });
-    made.inspect_err(|_| {
+    made.map_err(|number| {
         cluster.machines.fetch_sub(1, Ordering::Relaxed);
+        Refusal::System(number)
     })
 }
 
 /// The whole life of a machine's kernel thread.
-fn live(machine: &'static Machine) {
+extern "C" fn live(machine: *mut c_void) -> *mut c_void {
+    // SAFETY: the record that `recruit` gave, which is never freed.
+    let machine: &'static Machine = unsafe { &*machine.cast::<Machine>() };
     perturb::point("machine: begins");
     let cluster = machine.cluster();
+    kernel_thread::set_name("gt-machine", machine.index);
     if machine.begin().is_ok() {
         super::run(machine);
         machine.come_home();
@@ -153,4 +206,5 @@ fn live(machine: &'static Machine) {
     {
         cluster.emptied.wake();
     }
+    core::ptr::null_mut()
 }

@@ -19,6 +19,8 @@
 //! At a machine without a processor that burns CPU time: sends the signal, so that the thread
 //! queues for a processor.
 //!
+//! When no machine is left for a processor: `shortage`.
+//!
 //! Taking a processor: `ownership`. What is taken is laid to rest, and a sleeper woken for what
 //! waits in it.
 //!
@@ -29,7 +31,8 @@ use std::io;
 use crate::atomic::{AtomicU32, Ordering, fence};
 use crate::driver::epoll::readiness;
 use crate::green::Green;
-use crate::sched::{Cluster, Machine, Processor, preempt};
+use crate::sched::shortage::Shortage;
+use crate::sched::{Cluster, Machine, Processor, machine, preempt};
 use crate::sys::clock::NEVER;
 use crate::sys::observer::Observer;
 use crate::sys::perturb;
@@ -60,8 +63,10 @@ const OVERTIME: u64 = 1_000_000;
 const EVENTS: u64 = 1_000_000;
 /// How often the quota of CPU time is read again, while anything runs.
 const QUOTA: u64 = 1_000_000_000;
-/// How often machines without a processor are looked at.
+/// How often machines without a processor are looked at, and how many at once: of ten thousand, one
+/// look at each takes as long as a time slice.
 const STRAYS: u64 = 5_000_000;
+const STRAYS_AT_ONCE: usize = 256;
 const STACK_SIZE: usize = 256 << 10;
 
 /// Where the monitor sleeps.
@@ -174,6 +179,8 @@ fn watch(cluster: &'static Cluster) {
     let mut switched_before = 0;
     let mut observer = Observer::new();
     let mut quota_at = clock::now() + QUOTA;
+    let mut first_stray = 0;
+    let mut shortage = Shortage::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
         let now = clock::now();
         let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
@@ -199,11 +206,14 @@ fn watch(cluster: &'static Cluster) {
             quota_at = now + QUOTA;
         }
         if now >= strays_at {
-            look.at_strays();
+            first_stray = look.at_strays(first_stray);
             strays_at = now + STRAYS;
         }
         if look.stuck && cluster.idle.sleeping() != 0 {
             cluster.notify();
+        }
+        if let Some(next) = shortage.relieve(cluster, now) {
+            look.next = look.next.min(next);
         }
         if cluster.see_to_events(now) {
             look.next = look.next.min(now + EVENTS);
@@ -219,6 +229,7 @@ fn watch(cluster: &'static Cluster) {
             cluster.idle.awake() == 0
                 && !cluster.stopping.load(Ordering::SeqCst)
                 && !readiness().is_unwatched()
+                && !cluster.is_short()
         };
         // Not at once: those that sleep for moments only would have to kick it each time.
         let at_rest = tick == LONGEST
@@ -421,9 +432,12 @@ impl Look<'_> {
         }
     }
 
-    /// Threads that lost their processor and use the CPU without one are sent to the queue.
-    fn at_strays(&mut self) {
-        for machine in self.cluster.machines() {
+    /// Threads that lost their processor and use the CPU without one are sent to the queue. Some
+    /// machines, from index `first` on; returns which is the next one.
+    fn at_strays(&mut self, first: usize) -> usize {
+        let next = first + STRAYS_AT_ONCE;
+        let some = (first..next).map_while(machine::get);
+        for machine in some.filter(|machine| machine.is_of(self.cluster)) {
             let Some(green) = running(machine) else {
                 continue;
             };
@@ -437,10 +451,12 @@ impl Look<'_> {
                 self.event = true;
             }
         }
+        if next < machine::count() { next } else { 0 }
     }
 }
 
-fn running(machine: &Machine) -> Option<&'static Green> {
+/// The green thread that `machine` runs.
+pub(super) fn running(machine: &Machine) -> Option<&'static Green> {
     // Acquire: pairs with the Release in `switch`. SAFETY: null or a record, which is never freed.
     unsafe { machine.current.load(Ordering::Acquire).as_ref() }
 }

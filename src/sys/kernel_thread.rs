@@ -1,6 +1,52 @@
 //! Facts about kernel threads: who they are, and what they have used. Whether they are blocked: [`observer`](super::observer).
 
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use std::io::Write;
+
 use super::call;
+use super::mm::PAGE;
+
+/// Starts a detached kernel thread that calls `main(argument)`, with libc's means alone. A thread of
+/// std's allocates and takes locks of std's at its start, before any code of ours runs: one that is
+/// made so that a preempted holder of the allocator's lock can go on would wait for that holder.
+///
+/// # Safety
+/// `main` may be called so, on a thread of its own, and does not unwind.
+pub(crate) unsafe fn start(
+    stack_size: usize,
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> Result<(), i32> {
+    let mut attributes = MaybeUninit::uninit();
+    let mut thread = MaybeUninit::uninit();
+    // SAFETY: the attributes are initialised first and destroyed last; the caller's promise.
+    unsafe {
+        let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
+        libc::pthread_attr_init(attributes);
+        libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(PAGE));
+        let error = libc::pthread_create(thread.as_mut_ptr(), attributes, main, argument);
+        libc::pthread_attr_destroy(attributes);
+        match error {
+            0 => Ok(()),
+            error => Err(error),
+        }
+    }
+}
+
+/// Names the calling kernel thread: `kind`, and a number. Of that the system keeps 15 bytes.
+pub(crate) fn set_name(kind: &str, number: u32) {
+    let mut name = [0u8; 32];
+    let _ = write!(&mut name[..31], "{kind}-{number}");
+    // SAFETY: the name is NUL-terminated; nothing else is touched.
+    let _ = unsafe {
+        call(
+            libc::SYS_prctl,
+            &[libc::PR_SET_NAME as usize, name.as_ptr() as usize],
+        )
+    };
+}
 
 /// The calling kernel thread's id.
 pub(crate) fn id() -> i32 {
@@ -14,6 +60,92 @@ pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
     const PER_THREAD: i32 = 4;
     const SCHEDULER: i32 = 2;
     (!id << 3) | PER_THREAD | SCHEDULER
+}
+
+/// Writes `/proc/self/task/<id>/syscall` and a NUL without allocating.
+fn write_path(path: &mut [u8; 48], id: i32) {
+    let mut digits = [0u8; 10];
+    let (mut rest, mut count) = (id.unsigned_abs(), 0);
+    while rest > 0 || count == 0 {
+        digits[count] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        count += 1;
+    }
+    let parts: [&[u8]; 3] = [b"/proc/self/task/", &digits[..count], b"/syscall\0"];
+    let mut at = 0;
+    for (i, part) in parts.iter().enumerate() {
+        path[at..at + part.len()].copy_from_slice(part);
+        if i == 1 {
+            path[at..at + part.len()].reverse();
+        }
+        at += part.len();
+    }
+}
+
+/// A system call that a kernel thread is blocked in.
+pub(crate) struct SystemCall {
+    pub(crate) number: i64,
+    arguments: [u64; 6],
+    stack_pointer: u64,
+}
+
+impl SystemCall {
+    /// Whether it waits on a futex, for as long as it takes. Interrupted by a signal it begins anew,
+    /// with its word looked at again.
+    pub(crate) fn waits_on_futex(&self) -> bool {
+        let [_, operation, _, timeout, ..] = self.arguments;
+        self.number == libc::SYS_futex
+            && matches!(
+                operation as i32 & libc::FUTEX_CMD_MASK,
+                libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET
+            )
+            && timeout == 0
+    }
+
+    /// A number that another wait of the same thread is unlikely to have: it tells them apart by
+    /// the word, its expected value and the stack pointer, most of the time.
+    pub(crate) fn digest(&self) -> u8 {
+        let [word, _, expected, ..] = self.arguments;
+        let parts = [word, expected, self.stack_pointer];
+        let mix = |sum: u64, part: u64| (sum ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (parts.into_iter().fold(1, mix) >> 56) as u8
+    }
+}
+
+/// What kernel thread `id` of this process is blocked in, if it is, and if that can be told.
+pub(crate) fn blocked_in(id: i32) -> Option<SystemCall> {
+    let mut path = [0u8; 48];
+    write_path(&mut path, id);
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let mut text = [0u8; 192];
+    // SAFETY: the path is NUL-terminated, the buffer is valid for its length, and the descriptor is
+    // ours.
+    let length = unsafe {
+        let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags];
+        let descriptor = call(libc::SYS_openat, &arguments).ok()?;
+        let arguments = [descriptor, text.as_mut_ptr() as usize, text.len()];
+        let read = call(libc::SYS_read, &arguments);
+        let _ = call(libc::SYS_close, &[descriptor]);
+        read.ok()?
+    };
+    parse(core::str::from_utf8(&text[..length]).ok()?)
+}
+
+/// The number, six arguments, the stack pointer and the program counter, all but the first in
+/// hexadecimal; or `running`, or `-1` and the latter two.
+fn parse(text: &str) -> Option<SystemCall> {
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
+    let mut values = [0; 7];
+    for value in &mut values {
+        *value = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    let [arguments @ .., stack_pointer] = values;
+    Some(SystemCall {
+        number,
+        arguments,
+        stack_pointer,
+    })
 }
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
@@ -42,5 +174,42 @@ pub(crate) fn barrier() {
     // SAFETY: has no memory effects beyond the documented ones.
     if unsafe { call(libc::SYS_membarrier, &[PRIVATE_EXPEDITED, 0, 0]) }.is_err() {
         super::die("membarrier failed after it was registered");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_path_is_spelled() {
+        let mut path = [0; 48];
+        super::write_path(&mut path, 1_204_560);
+        assert!(path.starts_with(b"/proc/self/task/1204560/syscall\0"));
+    }
+
+    #[test]
+    fn a_system_call_is_read() {
+        let wait = "202 0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n";
+        let call = super::parse(wait).unwrap();
+        assert!(call.waits_on_futex() && call.number == 202);
+        for (other, waits) in [
+            (wait.replace("0x80 ", "0x189 "), true), // FUTEX_WAIT_BITSET by the real clock
+            (wait.replace("0x80 ", "0x81 "), false), // FUTEX_WAKE
+            (wait.replace("0x80 ", "0x86 "), false), // FUTEX_LOCK_PI
+            (wait.replace("0x0 ", "0x7ffd "), false), // until then
+            (wait.replace("202 ", "0 "), false),
+        ] {
+            assert_eq!(
+                super::parse(&other).unwrap().waits_on_futex(),
+                waits,
+                "{other}"
+            );
+        }
+        for other in [("0x7f01", "0x7f05"), ("0x2", "0x3"), ("0x7ffe", "0x7ff0")] {
+            let other = super::parse(&wait.replace(other.0, other.1)).unwrap();
+            assert_ne!(other.digest(), call.digest());
+        }
+        for nothing in ["running\n", "-1 0x7ffe 0x55\n", "202 0x1 0x80\n", ""] {
+            assert!(super::parse(nothing).is_none(), "{nothing}");
+        }
     }
 }

@@ -89,6 +89,20 @@ pub fn set_limit(which: libc::__rlimit_resource_t, soft: u64) {
     }
 }
 
+/// Becomes a user whose number of kernel threads can be limited. Root's is not.
+pub fn become_nobody() {
+    // SAFETY: plain system calls; this process has one purpose.
+    unsafe {
+        if libc::geteuid() == 0 && libc::setresuid(65534, 65534, 65534) != 0 {
+            return println!(
+                "skipped: cannot leave root: {}",
+                std::io::Error::last_os_error()
+            );
+        }
+        libc::prctl(libc::PR_SET_DUMPABLE, 1); // keeps /proc/self readable
+    }
+}
+
 /// Bytes of address space that this process has.
 pub fn address_space() -> u64 {
     statm(0)

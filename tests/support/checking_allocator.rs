@@ -1,8 +1,11 @@
 //! The allocator of every integration test: the system's, but it aborts when it is called with
 //! preemption off. Then a preempted thread may hold malloc's lock, and the scheduler would wait for
-//! a thread that it is to run itself.
+//! a thread that it is to run itself. `--cfg greenthread_allocator="jemalloc"` puts another one in
+//! the system's place (`.ci/allocators`).
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[cfg(not(greenthread_allocator))]
+use std::alloc::System as BENEATH;
+use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
 /// A release of so many bytes waits for as long as this says so: for a test that needs somebody to
@@ -10,6 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 pub static HELD_SIZE: AtomicUsize = AtomicUsize::new(0);
 /// Whether somebody is held.
 pub static HOLDS: AtomicBool = AtomicBool::new(false);
+
+#[cfg(greenthread_allocator = "jemalloc")]
+static BENEATH: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+#[cfg(greenthread_allocator = "mimalloc")]
+static BENEATH: mimalloc::MiMalloc = mimalloc::MiMalloc;
+#[cfg(greenthread_allocator = "snmalloc")]
+static BENEATH: snmalloc_rs::SnMalloc = snmalloc_rs::SnMalloc;
 
 struct Checking;
 
@@ -23,12 +33,12 @@ fn check(what: &str) {
     }
 }
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: the allocator beneath does the work.
 unsafe impl GlobalAlloc for Checking {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         check("allocation");
         // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
+        unsafe { BENEATH.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -39,13 +49,13 @@ unsafe impl GlobalAlloc for Checking {
             unsafe { libc::sched_yield() };
         }
         // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
+        unsafe { BENEATH.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         check("reallocation");
         // SAFETY: the caller's promise.
-        unsafe { System.realloc(pointer, layout, size) }
+        unsafe { BENEATH.realloc(pointer, layout, size) }
     }
 }
 

@@ -1,0 +1,318 @@
+//! A shortage of kernel threads: threads are ready, a processor is idle, and there is no machine to
+//! bring the two together, because all of them are blocked, and there can be no more: there are as
+//! many as there may be, the system refuses, or the recruiter is blocked itself.
+//!
+//! It would not end by itself: who holds the lock that the others wait for in the kernel may be
+//! among the ready ones, preempted, or come back from a wait of our own. So the way out needs no
+//! new kernel thread. The monitor signals a machine whose thread waits on a futex, for as long as
+//! it takes. The handler (`preempt`) suspends the thread before that system call, as if it had been
+//! preempted there: it goes to the global queue, behind all that are ready now, and the machine runs
+//! the first of those. When it is the thread's turn it makes its call again, and the kernel compares
+//! the word again. For the program it was slow to come to its call, which it may be at any time; a
+//! wake-up that it was given is not lost, since then the call has returned.
+//!
+//! So each ready thread gets a machine, one after another, as long as any thread waits on a futex
+//! (a lock, a condition variable, a barrier: std's, parking_lot's and libc's). Those blocked in
+//! anything else keep their kernel thread; when one returns, it takes an idle processor and goes on
+//! (`current::recover`), and its machine runs others afterwards.
+//!
+//! *How often.* At once for each idle processor, as long as something comes of it. If every ready
+//! thread has had its turn, and all that are evicted are back at the wait that they were evicted from
+//! before, half as often each round: a program all of whose threads wait for ever costs little.
+//!
+//! All state is the monitor's, but for the report, which is the recruiter's.
+
+use core::fmt;
+use std::io::Write;
+
+use crate::atomic::Ordering;
+use crate::green::{Green, Oddities};
+use crate::sched::recruiter::Refusal;
+use crate::sched::sysmon::running;
+use crate::sched::{Cluster, Machine, machine, preempt, timers};
+use crate::sys::clock::NEVER;
+use crate::sys::{self, kernel_thread};
+
+/// So long the recruiter, called, is waited for.
+const PATIENCE: u64 = 10_000_000;
+const SHORTEST_PAUSE: u64 = 50_000;
+const LONGEST_PAUSE: u64 = 2_000_000;
+/// So many blocked machines are looked at to find one to evict.
+const PROBES: usize = 64;
+
+impl Cluster {
+    /// Whether anything could run that has a processor and no machine.
+    pub(super) fn is_short(&self) -> bool {
+        self.idle.sleeping() != 0
+            && (self.has_work() || timers::any_due(self))
+            && self.spare_count() == 0
+    }
+}
+
+/// What the monitor remembers of it.
+pub(super) struct Shortage {
+    /// Since when the recruiter has been behind.
+    behind_since: u64,
+    /// Not to evict anybody before.
+    next: u64,
+    pause: u64,
+    /// Preemptions of threads without a processor when all that were asked to go have gone.
+    awaited: u64,
+    /// How many were evicted in this round, none of which has got any further since the last time.
+    in_vain: usize,
+    /// The most that [`progress`] has been.
+    progress: u64,
+    /// The machine to look at next.
+    turn: usize,
+}
+
+impl Shortage {
+    pub(super) const fn new() -> Shortage {
+        Shortage {
+            behind_since: NEVER,
+            next: 0,
+            pause: SHORTEST_PAUSE,
+            awaited: 0,
+            in_vain: 0,
+            progress: 0,
+            turn: 0,
+        }
+    }
+
+    /// The monitor's look; says when the next one must be.
+    pub(super) fn relieve(&mut self, cluster: &'static Cluster, now: u64) -> Option<u64> {
+        let recruiter = &cluster.recruiter;
+        self.behind_since = match recruiter.is_behind() {
+            true => self.behind_since.min(now),
+            false => NEVER,
+        };
+        if !cluster.is_short() {
+            return None;
+        }
+        let is_held_up = self.behind_since != NEVER && now - self.behind_since >= PATIENCE;
+        if !recruiter.is_refused() && !is_held_up {
+            return Some(now + PATIENCE);
+        }
+        let progress = progress(cluster);
+        if progress > self.progress {
+            self.progress = progress;
+            self.hurry();
+        }
+        let gone = cluster.detached_preemptions.get();
+        let on_their_way = gone < self.awaited && now < self.next + PATIENCE;
+        if now >= self.next && !on_their_way {
+            self.awaited = gone;
+            for _ in 0..cluster.idle.sleeping() {
+                match self.evict_one(cluster) {
+                    Some(Evicted::Again) => self.in_vain += 1,
+                    Some(Evicted::Elsewhere) => self.hurry(),
+                    None => break,
+                }
+                self.awaited += 1;
+            }
+            if self.in_vain > ready(cluster) {
+                (self.pause, self.in_vain) = ((self.pause * 2).min(LONGEST_PAUSE), 0);
+            }
+            self.next = now + self.pause;
+        }
+        Some(self.next.max(now + SHORTEST_PAUSE))
+    }
+
+    /// Something has come of it.
+    fn hurry(&mut self) {
+        (self.pause, self.in_vain) = (SHORTEST_PAUSE, 0);
+    }
+
+    /// Asks the next machine whose thread waits on a futex to give it up.
+    fn evict_one(&mut self, cluster: &'static Cluster) -> Option<Evicted> {
+        let count = machine::count();
+        let mut probes = 0;
+        for _ in 0..count {
+            self.turn = (self.turn + 1) % count;
+            let Some(machine) = machine::get(self.turn).filter(|m| m.is_of(cluster)) else {
+                continue;
+            };
+            let Some(green) = stray(machine) else {
+                continue;
+            };
+            if let Some(call) = preempt::evict(machine, green, cluster.config.signal) {
+                let before = green.evicted_from.replace(call.digest());
+                return Some(match before == call.digest() {
+                    true => Evicted::Again,
+                    false => Evicted::Elsewhere,
+                });
+            }
+            probes += 1;
+            if probes == PROBES {
+                break;
+            }
+        }
+        None
+    }
+}
+
+/// Where a thread waited that was evicted.
+enum Evicted {
+    /// Where it was evicted from the last time.
+    Again,
+    /// It has got on, or is evicted for the first time.
+    Elsewhere,
+}
+
+/// The thread on `machine`, if it has no processor and can leave its machine to others.
+fn stray(machine: &'static Machine) -> Option<&'static Green> {
+    let green = running(machine)?;
+    let stays = machine.processor.get().is_some() || green.oddities.has(Oddities::LOCKED);
+    (!stays).then_some(green)
+}
+
+/// How many threads are ready and not running.
+fn ready(cluster: &Cluster) -> usize {
+    let at_processors = cluster
+        .processors()
+        .filter(|processor| !processor.is_retired())
+        .map(|processor| cluster.policy.len(Some(processor.index)));
+    cluster.policy.len(None) + at_processors.sum::<usize>()
+}
+
+/// What comes of it that others run: who is evicted in vain leaves its stack by that alone. An
+/// eviction under way makes it one less, not one more: it counts as a preemption first.
+fn progress(cluster: &Cluster) -> u64 {
+    let switches: u64 = cluster.processors().map(|p| p.switches.get()).sum();
+    let all = switches + cluster.detached_switches.get();
+    all.saturating_sub(cluster.detached_preemptions.get())
+}
+
+/// What the recruiter says on stderr, once: what blocks there, and what to do.
+pub(super) struct Report {
+    is_made: bool,
+}
+
+impl Report {
+    pub(super) const fn new() -> Report {
+        Report { is_made: false }
+    }
+
+    /// There has been a shortage for a while, for this reason.
+    pub(super) fn make(&mut self, cluster: &'static Cluster, why: Refusal) {
+        if self.is_made || !cluster.is_short() || !is_read(libc::STDERR_FILENO) {
+            return;
+        }
+        self.is_made = true;
+        let mut text = [0u8; 640];
+        let mut rest = &mut text[..];
+        let blocked = Blocked::of(cluster);
+        let total = cluster.machines.load(Ordering::Relaxed);
+        let _ = match why {
+            Refusal::Limit(_) => write!(
+                rest,
+                "greenthread: all {total} kernel threads that there may be are in use"
+            ),
+            Refusal::System(number) => write!(
+                rest,
+                "greenthread: the system refuses more than {total} kernel threads (error {number})"
+            ),
+        };
+        let _ = write!(rest, ", {blocked}, while other threads are ready: ");
+        let _ = writeln!(
+            rest,
+            "those that wait on a futex (std's locks, and other libraries') take turns from now on, \
+             and all is slower. What waits in greenthread's own locks, channels, files and sockets \
+             needs no kernel thread; {} raises the limit",
+            match why {
+                Refusal::Limit(_) => "Builder::max_kernel_threads",
+                Refusal::System(_) => "ulimit -u, or the cgroup's pids.max,",
+            }
+        );
+        let unused = rest.len();
+        let length = text.len() - unused;
+        // SAFETY: writes a valid buffer; a failure cannot be reported anywhere.
+        let _ = unsafe { sys::call(libc::SYS_write, &[2, text.as_ptr() as usize, length]) };
+    }
+}
+
+/// Whether writing to `descriptor` blocks nobody.
+fn is_read(descriptor: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one valid entry, and no waiting.
+    let ready = unsafe { sys::call(libc::SYS_poll, &[&raw mut poll as usize, 1, 0]) };
+    ready == Ok(1) && poll.revents & libc::POLLOUT != 0
+}
+
+/// How many machines are blocked in which system call.
+struct Blocked {
+    calls: [(i64, usize); Blocked::KINDS],
+    others: usize,
+}
+
+impl Blocked {
+    /// So many system calls are told apart.
+    const KINDS: usize = 4;
+
+    fn of(cluster: &'static Cluster) -> Blocked {
+        let mut blocked = Blocked {
+            calls: [(0, 0); Blocked::KINDS],
+            others: 0,
+        };
+        for machine in cluster.machines().filter(|m| running(m).is_some()) {
+            let id = machine.kernel_thread.load(Ordering::Relaxed) as i32;
+            if let Some(call) = kernel_thread::blocked_in(id) {
+                blocked.add(call.number);
+            }
+        }
+        blocked
+    }
+
+    fn add(&mut self, number: i64) {
+        let kind = |(kind, count): &&mut (i64, usize)| *count == 0 || *kind == number;
+        match self.calls.iter_mut().find(kind) {
+            Some((kind, count)) => (*kind, *count) = (number, *count + 1),
+            None => self.others += 1,
+        }
+    }
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (number, count) in self.calls.iter().filter(|(_, count)| *count != 0) {
+            write!(f, "{separator}{count} of them blocked in {}", Name(*number))?;
+            separator = ", ";
+        }
+        match self.others {
+            0 => Ok(()),
+            others => write!(f, "{separator}{others} in other system calls"),
+        }
+    }
+}
+
+/// A system call's name, of those that block.
+struct Name(i64);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.0 {
+            libc::SYS_futex => "futex",
+            libc::SYS_read => "read",
+            libc::SYS_write => "write",
+            libc::SYS_readv => "readv",
+            libc::SYS_writev => "writev",
+            libc::SYS_recvfrom => "recvfrom",
+            libc::SYS_sendto => "sendto",
+            libc::SYS_accept | libc::SYS_accept4 => "accept",
+            libc::SYS_connect => "connect",
+            libc::SYS_poll | libc::SYS_ppoll => "poll",
+            libc::SYS_epoll_wait | libc::SYS_epoll_pwait => "epoll_wait",
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => "nanosleep",
+            libc::SYS_wait4 | libc::SYS_waitid => "wait",
+            libc::SYS_flock => "flock",
+            libc::SYS_fsync | libc::SYS_fdatasync => "fsync",
+            number => return write!(f, "system call {number}"),
+        };
+        f.write_str(name)
+    }
+}
