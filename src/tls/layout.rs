@@ -116,9 +116,10 @@ pub(super) fn init() -> Result<(), String> {
 }
 
 /// A kernel thread's stack in bytes, if code is to have `size` of it: libc puts the thread-locals on it
-/// as well, and those of a program may be large.
+/// as well, and those of a program may be large. (Where they were not looked at, as in kernel-thread mode, libc
+/// has to have enough.)
 pub(crate) fn with_thread_locals(size: usize) -> usize {
-    size + layout().static_size
+    size + LAYOUT.get().map_or(0, |layout| layout.static_size)
 }
 
 /// From the thread pointer to malloc's `tcache` word, where one was recognised.
