@@ -18,6 +18,10 @@ pub(super) trait Handle {
     /// The operation, which was selected, is not completed.
     fn give_back(&self, right: Right);
 
+    /// Whether it can be given back as if it had never been had: a place in a buffer can. A message
+    /// that was promised cannot, where its sender has seen it received; nor can a peer, who waits.
+    fn leaves_no_trace(&self, right: &Right) -> bool;
+
     /// Whether the operation would not block.
     fn is_ready(&self) -> bool;
 

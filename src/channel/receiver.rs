@@ -354,6 +354,10 @@ impl<T> Handle for Receiver<T> {
         }
     }
 
+    fn leaves_no_trace(&self, _: &Right) -> bool {
+        false
+    }
+
     fn is_ready(&self) -> bool {
         match self.view() {
             View::Shared(shared) => shared.look(|state| state.can_receive(core::ptr::null())),

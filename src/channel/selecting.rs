@@ -12,10 +12,10 @@
 //!    blocked at one moment, which the looks of step 1 cannot tell.
 //! 4. Take all nodes out of their queues. If one was taken with something, that is selected; else
 //!    go round again.
-//! 5. Look at the operations before the one that was served, in the order of this select. Another
-//!    that would not block now is selected instead, and the first one is given back. For two that
-//!    wait for each other on several channels may serve each other by the same ones, in turn, for
-//!    ever, and never meet at another.
+//! 5. If it is a place in a buffer that was given, look at the operations before that one, in the
+//!    order of this select. Another that would not block now is selected instead, and the place is
+//!    given back. For of two that choose, one may give the other a place in the same buffer whenever
+//!    it takes a message out, for ever, and they never meet at another channel.
 //!
 //! | in step 2 an operation | and the own wait | then |
 //! |---|---|---|
@@ -166,6 +166,10 @@ fn reconsider<'a>(
     operations: InTurn<'_, 'a>,
     mut served: SelectedOperation<'a>,
 ) -> SelectedOperation<'a> {
+    let can_be_exchanged = |right: &Right| served.handle.leaves_no_trace(right);
+    if !served.right.as_ref().is_some_and(can_be_exchanged) {
+        return served;
+    }
     for operation in operations {
         if operation.index == served.index {
             break;

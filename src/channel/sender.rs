@@ -256,6 +256,10 @@ impl<T> Handle for Sender<T> {
         self.shared().give_back_send(right);
     }
 
+    fn leaves_no_trace(&self, right: &Right) -> bool {
+        matches!(right, Right::Counted(_))
+    }
+
     fn is_ready(&self) -> bool {
         self.shared()
             .look(|state| state.can_send(core::ptr::null()))
