@@ -118,7 +118,10 @@ fn a_flood_of_arrivals_starves_no_hog() {
     const TURNS: u64 = 10;
     let _alone = alone();
     let dog = Watchdog::new("a flood of arrivals");
-    let (runtime, _) = runtime(2);
+    let (runtime, green) = runtime(2);
+    if !green {
+        return; // the system's scheduler is not ours to test, least of all with so many
+    }
     let hogs = Hogs::start(&runtime, HOGS, |_| compute);
     let (stop, waiting) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
     std::thread::scope(|scope| {
