@@ -1,6 +1,9 @@
 //! Says whether the target can have green threads: `cfg(green)`. Elsewhere every thread is a kernel
 //! thread, on std alone (`src/elsewhere`). With GREENTHREAD_ELSEWHERE in the environment that is so
 //! on any target: to test it, and to see how much a program owes to green threads.
+//!
+//! With GREENTHREAD_PERTURB it is a perturbed build (`src/sys/perturb.rs`), as with
+//! `--cfg greenthread_perturb`, but nothing that the crate depends on is compiled again.
 
 use std::env::{var, var_os};
 
@@ -15,5 +18,9 @@ fn main() {
         && var_os("GREENTHREAD_ELSEWHERE").is_none();
     if has_green_threads {
         println!("cargo::rustc-cfg=green");
+    }
+    println!("cargo::rerun-if-env-changed=GREENTHREAD_PERTURB");
+    if var_os("GREENTHREAD_PERTURB").is_some() {
+        println!("cargo::rustc-cfg=greenthread_perturb");
     }
 }

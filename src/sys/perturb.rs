@@ -1,8 +1,8 @@
 //! Perturbation: named points at which a kernel thread stops for a moment, now and then, so that
 //! what comes between two steps once in a million runs comes in every run.
 //!
-//! They are there in a build with `RUSTFLAGS="--cfg greenthread_perturb"`; in any other [`point`] is
-//! nothing. A point stands where others could come between and matter: between a push and the look
+//! They are there in a build with GREENTHREAD_PERTURB in its environment, or with
+//! `--cfg greenthread_perturb`; in any other [`point`] is nothing. A point stands where others could come between and matter: between a push and the look
 //! for sleepers, an announcement and the look after it, a claim and what follows from it, a word and
 //! its futex, before what is there is drained.
 //!
