@@ -2,24 +2,11 @@
 
 use std::io;
 use std::sync::OnceLock;
-use std::time::Duration;
 
+use super::builder::Wishes;
 use super::{Backend, Driver, Metrics};
 use crate::policy::Policy;
-use crate::sched::{Cluster, Ideas};
-
-/// What a cluster would be like.
-#[allow(dead_code, reason = "nobody makes one of it")]
-pub(super) struct Wishes {
-    pub(super) processors: usize,
-    pub(super) follows_quota: bool,
-    pub(super) stack_size: usize,
-    pub(super) time_slice: Duration,
-    pub(super) signal: Option<i32>,
-    pub(super) max_kernel_threads: usize,
-    pub(super) driver: Option<Driver>,
-    pub(super) ideas: Ideas,
-}
+use crate::sched::Cluster;
 
 /// Why there are no green threads.
 pub(super) fn prepare(_: usize) -> io::Result<&'static Result<(), String>> {

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::choice::{Asked, Choice};
 use super::config::{self, invalid};
-use super::green::{self, Wishes};
-use super::{Backend, Driver, KernelBackend, Mode, Runtime};
+use super::{Backend, Driver, KernelBackend, Mode, Runtime, green};
 use crate::policy::Policy;
 use crate::sched::{Ideas, fork, machine, resize};
 use crate::stack;
@@ -16,6 +15,19 @@ const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
 const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
 const LONGEST_TIME_SLICE: Duration = Duration::from_secs(3600);
 const DEFAULT_KERNEL_THREADS: usize = 10_000;
+
+/// What a cluster is to be like.
+pub(super) struct Wishes {
+    pub(super) processors: usize,
+    pub(super) follows_quota: bool,
+    pub(super) stack_size: usize,
+    pub(super) time_slice: Duration,
+    /// `None`: a free one.
+    pub(super) signal: Option<i32>,
+    pub(super) max_kernel_threads: usize,
+    pub(super) driver: Option<Driver>,
+    pub(super) ideas: Ideas,
+}
 
 /// Configures a [`Runtime`]. What is not set here comes from the environment (`GREENTHREAD_PROCS`,
 /// `_STACK_SIZE`,

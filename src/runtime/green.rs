@@ -3,30 +3,17 @@
 
 use std::io;
 use std::sync::OnceLock;
-use std::time::Duration;
 
+use super::builder::Wishes;
 use super::config::{invalid, read};
 use super::{Backend, Driver, Metrics, ProcessorMetrics};
 use crate::atomic::Ordering;
 use crate::driver;
 use crate::green::room;
 use crate::policy::Policy;
-use crate::sched::{Cluster, Config, Counter, Ideas, Processor, interpose, preempt, setxid};
+use crate::sched::{Cluster, Config, Counter, Processor, interpose, preempt, setxid};
 use crate::sys::signal;
 use crate::{stack, thread, tls};
-
-/// What a cluster is to be like.
-pub(super) struct Wishes {
-    pub(super) processors: usize,
-    pub(super) follows_quota: bool,
-    pub(super) stack_size: usize,
-    pub(super) time_slice: Duration,
-    /// `None`: a free one.
-    pub(super) signal: Option<i32>,
-    pub(super) max_kernel_threads: usize,
-    pub(super) driver: Option<Driver>,
-    pub(super) ideas: Ideas,
-}
 
 /// Starts a cluster.
 pub(super) fn start(
