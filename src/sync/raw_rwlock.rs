@@ -123,7 +123,7 @@ impl State {
     #[cold]
     #[inline(never)]
     fn may_overtake_waiters(self) -> bool {
-        self.has(WOKEN) || !is_late((self.0 / SINCE) as u32)
+        self.has(WOKEN) || !is_late((self.0 / SINCE) as u32, now())
     }
 
     #[inline(always)]
@@ -172,8 +172,8 @@ fn now() -> u32 {
     (clock::now() >> TICK_SHIFT) as u32 & TICKS
 }
 
-fn is_late(since: u32) -> bool {
-    now().wrapping_sub(since) & TICKS >= PATIENCE
+fn is_late(since: u32, now: u32) -> bool {
+    now.wrapping_sub(since) & TICKS >= PATIENCE
 }
 
 impl RawRwLock {
@@ -390,7 +390,9 @@ impl RawRwLock {
             let free = state.is_free() && !state.has(WOKEN);
             let (hold, outcome) = match first {
                 Some(first) if !first.to_write && (free || state.has(READERS)) => (READER, HANDED),
-                Some(first) if first.to_write && free && is_late(first.since) => (WRITER, HANDED),
+                Some(first) if first.to_write && free && is_late(first.since, now()) => {
+                    (WRITER, HANDED)
+                }
                 Some(first) if first.to_write && free => (WOKEN, TRY_AGAIN),
                 _ => {
                     let to = match first {
@@ -473,17 +475,41 @@ mod tests {
     fn nobody_overtakes_who_has_waited_long() {
         let long_ago = now().wrapping_sub(PATIENCE) & TICKS;
         for readers in [0, READER] {
-            let fresh = State(readers).queued(now());
-            assert!(fresh.may_read());
-            assert_eq!(fresh.may_write(), readers == 0);
+            // Asked once more if the clock went on meanwhile.
+            let (may_read, may_write) = loop {
+                let since = now();
+                let fresh = State(readers).queued(since);
+                let answers = (fresh.may_read(), fresh.may_write());
+                if !is_late(since, now()) {
+                    break answers;
+                }
+            };
+            assert!(may_read);
+            assert_eq!(may_write, readers == 0);
             let late = State(readers).queued(long_ago);
             assert!(!late.may_read() && !late.may_write());
             let woken = State(late.0 | WOKEN);
             assert!(woken.may_read());
         }
-        // The clock's upper half wraps; the distance does not mind.
-        assert!(is_late(now().wrapping_sub(u32::MAX / 2)));
         assert!(State(0).queued(TICKS).has(QUEUED));
         assert!(!State(0).queued(TICKS).has(WRITER | READERS | WOKEN));
+    }
+
+    #[test]
+    fn the_clock_wraps() {
+        for since in [0, 1, TICKS - PATIENCE, TICKS - 1, TICKS] {
+            for (passed, late) in [
+                (0, false),
+                (PATIENCE - 1, false),
+                (PATIENCE, true),
+                (TICKS, true),
+            ] {
+                assert_eq!(
+                    is_late(since, since.wrapping_add(passed) & TICKS),
+                    late,
+                    "{since} {passed}"
+                );
+            }
+        }
     }
 }
