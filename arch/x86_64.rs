@@ -124,7 +124,7 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// How far before its end the number is looked for.
 const CALL_PRELUDE: usize = 32;
 
-/// The number in the last `mov eax, number` of `code`, if that is plain to see.
+/// The number in the last `mov eax, number` of `code` (`xor eax, eax` for 0), if that is plain to see.
 fn number_in(code: &[u8]) -> Option<i64> {
     (1..code.len()).rev().find_map(|at| match code[at - 1..] {
         // A prefix would make it a move of another size or to another register.
@@ -132,6 +132,7 @@ fn number_in(code: &[u8]) -> Option<i64> {
         [_, 0xb8, low, high @ 0..=1, 0, 0, ref rest @ ..] if leaves_eax(rest) => {
             Some(i64::from(u16::from_le_bytes([low, high])))
         }
+        [_, 0x31 | 0x33, 0xc0, ref rest @ ..] if leaves_eax(rest) => Some(0),
         _ => None,
     })
 }
@@ -224,7 +225,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The number of that call, which the kernel has overwritten, if it is plain to see before the
-    /// instruction: `mov eax, number`, and nothing after it but moves to other registers.
+    /// instruction: `mov eax, number` or `xor eax, eax`, and nothing after it that writes eax.
     ///
     /// # Safety
     /// So many bytes before the program counter as [`CALL_PRELUDE`] says can be read.
@@ -384,6 +385,8 @@ macro_rules! trampoline {
             "2:",
             "xsave64 [rsp]",
             "3:",
+            // XSAVE copies: who runs next would find the x87 stack as full as it was here.
+            "fninit",
             "call {function}",
             "mov eax, -1",
             "mov edx, -1",
@@ -511,7 +514,10 @@ mod tests {
         assert_eq!(number(&[&mov_eax]), Some(0x10f));
         assert_eq!(number(&[&mov_eax, &mov_r8d]), Some(0x10f));
         assert_eq!(number(&[&mov_r8d, &mov_eax]), Some(0x10f));
-        assert_eq!(number(&[&mov_eax, &xor_eax]), None);
+        assert_eq!(number(&[&mov_eax, &xor_eax]), Some(0));
+        assert_eq!(number(&[&xor_eax, &mov_r8d]), None); // an operand's prefix may stand before it
+        assert_eq!(number(&[&[0x90], &xor_eax, &mov_r8d]), Some(0));
+        assert_eq!(number(&[&[0x48], &xor_eax]), None);
         assert_eq!(number(&[&mov_eax, &mov_ax]), None);
         assert_eq!(number(&[&mov_r8d]), None);
         assert_eq!(number(&[&[0x90; 30]]), None);

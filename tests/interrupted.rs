@@ -61,15 +61,15 @@ fn error() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Makes the `n`th call: one that waits a little for nothing. Returns errno, or 0.
-fn wait(n: usize, epoll: i32) -> i32 {
+/// Makes the `n`th call: one that waits a little for nothing; `quiet` has a time-out. Returns errno, or 0.
+fn wait(n: usize, epoll: i32, quiet: &UnixStream) -> i32 {
     let pause = libc::timespec {
         tv_sec: 0,
         tv_nsec: 20_000,
     };
     // SAFETY: no descriptors but our own, valid places and times.
     let result = unsafe {
-        match n % 6 {
+        match n % 7 {
             0 => libc::poll(null_mut(), 0, 1),
             1 => {
                 let mut time = libc::timeval {
@@ -81,6 +81,16 @@ fn wait(n: usize, epoll: i32) -> i32 {
             2 => libc::nanosleep(&pause, null_mut()),
             3 => libc::epoll_wait(epoll, &mut zeroed(), 1, 1),
             4 => libc::ppoll(null_mut(), 0, &pause, std::ptr::null()),
+            5 => {
+                assert_eq!(
+                    libc::read(quiet.as_raw_fd(), [0_u8].as_mut_ptr().cast(), 1),
+                    -1
+                );
+                match error() {
+                    libc::EAGAIN => 0, // in time
+                    error => error,
+                }
+            }
             _ => libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &pause, null_mut()),
         }
     };
@@ -107,16 +117,19 @@ fn calls_that_wait_do_not_fail() {
             // SAFETY: no preconditions.
             let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
             assert!(epoll >= 0);
+            let (quiet, _open) = UnixStream::pair().unwrap();
+            let timeout = Some(Duration::from_millis(1));
+            quiet.set_read_timeout(timeout).unwrap();
             let mut n = i;
             while left
                 .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
                 .is_ok()
             {
                 compute(n % 97 * 2_000);
-                match wait(n, epoll) {
+                match wait(n, epoll, &quiet) {
                     0 => {}
                     libc::EINTR => drop(failed.fetch_add(1, Relaxed)),
-                    error => panic!("call {} failed: {error}", n % 6),
+                    error => panic!("call {} failed: {error}", n % 7),
                 }
                 n += 1;
             }

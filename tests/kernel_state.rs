@@ -159,6 +159,61 @@ fn rounding_survives_preemption() {
     runtime.shutdown();
 }
 
+/// Who is preempted with numbers on the x87's stack of eight leaves it empty for others, and finds its
+/// own again.
+#[test]
+fn the_x87_stack_is_its_threads_own() {
+    let _w = watchdog("the_x87_stack_is_its_threads_own");
+    let runtime = Runtime::builder()
+        .processors(1)
+        .time_slice(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let hog = {
+        let stop = stop.clone();
+        move || {
+            let mut sum = 0_f64;
+            // SAFETY: puts six numbers on the empty stack, and takes them off once it may stop.
+            unsafe {
+                asm!(
+                    "fld1", "fld1", "fld1", "fld1", "fld1", "fld1",
+                    "2:", "pause", "cmp byte ptr [{stop}], 0", "je 2b",
+                    "faddp", "faddp", "faddp", "faddp", "faddp", "fstp qword ptr [{sum}]",
+                    stop = in(reg) stop.as_ptr(), sum = in(reg) &raw mut sum,
+                );
+            }
+            sum
+        }
+    };
+    let adder = {
+        let stop = stop.clone();
+        move || {
+            let mut wrong = 0;
+            while !stop.load(Relaxed) {
+                let mut sum = 0_f64;
+                // SAFETY: leaves the stack as empty as it was.
+                unsafe {
+                    asm!(
+                        "fld1", "fld1", "fld1", "fld1",
+                        "faddp", "faddp", "faddp", "fstp qword ptr [{sum}]",
+                        sum = in(reg) &raw mut sum,
+                    );
+                }
+                wrong += usize::from(sum != 4.0);
+                thread::yield_now();
+            }
+            wrong
+        }
+    };
+    let (hog, adder) = (runtime.spawn(hog), runtime.spawn(adder));
+    let green = runtime.mode() == Mode::Green;
+    wait_until(|| runtime.metrics().preemptions >= 20 || !green);
+    stop.store(true, Relaxed);
+    assert_eq!((hog.join().unwrap(), adder.join().unwrap()), (6.0, 0));
+    runtime.shutdown();
+}
+
 const NAME: &std::ffi::CStr = c"tainted";
 
 /// The calling kernel thread's name, and how many CPUs it may use.
@@ -244,6 +299,36 @@ fn many_end_locked() {
     let sum: usize = threads.into_iter().map(|t| t.join().unwrap()).sum();
     assert_eq!(sum, 199 * 200 / 2);
     assert_eq!(runtime.spawn(|| 1).join().unwrap(), 1);
+    runtime.shutdown();
+}
+
+/// The kernel threads that have gone are not made up for by more than there may be.
+#[test]
+fn who_ends_locked_leaves_the_limit_alone() {
+    let _w = watchdog("who_ends_locked_leaves_the_limit_alone");
+    const LIMIT: usize = 4;
+    let builder = Runtime::builder().processors(2);
+    let runtime = builder.max_kernel_threads(LIMIT).build().unwrap();
+    for _ in 0..20 {
+        let ends_locked = || std::mem::forget(thread::lock_kernel_thread());
+        runtime.spawn(ends_locked).join().unwrap();
+    }
+    let barrier = Arc::new(std::sync::Barrier::new(30));
+    let waiters: Vec<_> = (0..30)
+        .map(|_| {
+            let barrier = barrier.clone();
+            runtime.spawn(move || drop(barrier.wait()))
+        })
+        .collect();
+    let mut most = 0;
+    wait_until(|| {
+        most = most.max(runtime.metrics().kernel_threads);
+        waiters.iter().all(|waiter| waiter.is_finished())
+    });
+    waiters.into_iter().for_each(|t| t.join().unwrap());
+    if runtime.mode() == Mode::Green {
+        assert!(most <= LIMIT, "{most} kernel threads");
+    }
     runtime.shutdown();
 }
 

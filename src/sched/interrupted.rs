@@ -15,7 +15,7 @@
 //! its own signal caused.
 //!
 //! *Its number.* The kernel has overwritten it. Up to glibc 2.40 it is in an instruction before the
-//! call, `mov eax, number`. Since then calls that are cancellation points are made in one place,
+//! call, `mov eax, number` or `xor eax, eax`. Since then calls that are cancellation points are made in one place,
 //! whose callers pass the number on the stack. Where it lies there is [`learn`]ed at start, from a
 //! few calls of known numbers that are interrupted on purpose; and these are then made again, to see
 //! that it is right. A call from elsewhere (`syscall(2)`, a program's own assembly) is left alone.
@@ -331,6 +331,8 @@ pub(super) fn learn(signal: i32) {
         let has_learnt = pupil.look_at_calls() && pupil.are_calls_mended();
         signal::set_mask(mask);
         if !has_learnt {
+            // What was not seen to be right is not used: a wrong number would make another call.
+            PLACES.iter().for_each(|place| place.pc.store(0, Relaxed));
             eprintln!(
                 "greenthread: this libc makes system calls in a way that is not known: \
                  calls that block can fail with EINTR when a thread is preempted"

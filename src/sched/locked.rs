@@ -96,6 +96,7 @@ pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Act
     machine.allow_reclamation();
     complete(machine, None, green, action);
     if has_ended {
+        cluster.bound.fetch_sub(1, Ordering::Relaxed);
         return Rested::Dismissed;
     }
     cluster.detached_switches.add_shared(1);
