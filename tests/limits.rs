@@ -144,7 +144,10 @@ fn a_good_environment_is_heeded() {
         ("signal", "GREENTHREAD_SIGNAL", "45"),
     ];
     for (case, variable, value) in good {
-        assert_code(&child_with(NAME, case, &[(variable, value)]), 0);
+        // An order, which fails where they cannot be had, as with an old libc.
+        let in_vain = case == "green" && Runtime::builder().mode(Mode::Green).build().is_err();
+        let code = if in_vain { 101 } else { 0 };
+        assert_code(&child_with(NAME, case, &[(variable, value)]), code);
     }
 }
 
