@@ -5,9 +5,13 @@ mod common;
 
 use common::directory::Directory;
 use common::*;
-use greenthread::fs::{self, File, OpenOptions, TryLockError};
-use greenthread::runtime::{Builder, Runtime};
+use greenthread::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use greenthread::os::unix::fs as unix;
+use greenthread::runtime::{Builder, Mode, Runtime};
+use std::cell::Cell;
 use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::Duration;
@@ -155,4 +159,86 @@ fn locks_are_stds() {
         drop(clone);
         assert!(!is_locked(theirs.try_lock()));
     });
+}
+
+/// Somebody's own type, whose conversion computes until it has been preempted.
+struct Computes<'a, T> {
+    runtime: &'a Runtime,
+    to: T,
+    was_preempted: Cell<bool>,
+}
+
+impl<T> Computes<'_, T> {
+    fn compute(&self) -> &T {
+        let preemptions = || self.runtime.metrics().preemptions;
+        // The runtime has one processor. Without a preemption others run only if it is taken.
+        for _ in 0..20 {
+            let has_run = Arc::new(AtomicBool::new(false));
+            let other = has_run.clone();
+            self.runtime.spawn(move || other.store(true, Relaxed));
+            let before = preemptions();
+            while !has_run.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+            self.was_preempted.set(preemptions() > before);
+            if self.was_preempted.get() {
+                break;
+            }
+        }
+        &self.to
+    }
+}
+
+impl AsRef<Path> for Computes<'_, &str> {
+    fn as_ref(&self) -> &Path {
+        Path::new(self.compute())
+    }
+}
+
+impl AsFd for Computes<'_, std::fs::File> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.compute().as_fd()
+    }
+}
+
+/// What users' types do is no part of the call.
+#[test]
+fn conversions_of_arguments_are_preempted() {
+    let _w = watchdog("conversions_of_arguments_are_preempted");
+    let builder = Runtime::builder().time_slice(Duration::from_micros(200));
+    let runtime = Arc::new(builder.processors(1).build().unwrap());
+    if runtime.mode() == Mode::Kernel {
+        return;
+    }
+    let inner = runtime.clone();
+    let converted = runtime.spawn(move || {
+        fn computes<T>(runtime: &Runtime, to: T) -> Computes<'_, T> {
+            let was_preempted = Cell::new(false);
+            Computes {
+                runtime,
+                to,
+                was_preempted,
+            }
+        }
+        type Call = fn(&Computes<'_, &str>) -> bool;
+        let calls: [(&str, Call); 8] = [
+            ("open", |path| File::open(path).is_ok()),
+            ("create", |path| DirBuilder::new().create(path).is_ok()),
+            ("chown", |path| unix::chown(path, None, None).is_ok()),
+            ("lchown", |path| unix::lchown(path, None, None).is_ok()),
+            ("chroot", |path| unix::chroot(path).is_ok()),
+            ("symlink", |path| unix::symlink(path, "/nowhere/to").is_ok()),
+            ("symlink at", |path| unix::symlink("to", path).is_ok()),
+            ("metadata", |path| fs::metadata(path).is_ok()),
+        ];
+        for (name, call) in calls {
+            let path = computes(&inner, "/nowhere/at all");
+            assert!(!call(&path));
+            assert!(path.was_preempted.get(), "{name}");
+        }
+        let file = computes(&inner, std::fs::File::open("/").unwrap());
+        unix::fchown(&file, None, None).unwrap();
+        assert!(file.was_preempted.get(), "fchown");
+    });
+    converted.join().unwrap();
 }

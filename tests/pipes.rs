@@ -329,3 +329,18 @@ fn what_is_no_pipe() {
         assert_eq!(late.join().unwrap(), "socket");
     });
 }
+
+/// It is empty, and then full: who wants nothing need not wait.
+#[test]
+fn no_bytes_wait_for_nobody() {
+    with_and_without("no_bytes_wait_for_nobody", || {
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        assert_eq!(reader.read(&mut []).unwrap(), 0);
+        assert_eq!(reader.read_vectored(&mut []).unwrap(), 0);
+        // SAFETY: asks.
+        let room = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETPIPE_SZ) };
+        writer.write_all(&vec![5; room as usize]).unwrap();
+        assert_eq!(writer.write(&[]).unwrap(), 0);
+        assert_eq!(writer.write_vectored(&[IoSlice::new(&[])]).unwrap(), 0);
+    });
+}

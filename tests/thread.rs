@@ -155,6 +155,16 @@ fn a_panic_message_names_the_thread() {
     line_with(&out, &["number seven"]);
     line_with(&out, &["thread '<unnamed>'", "panicked"]);
     line_with(&out, &["thread 'kernel-9'", "panicked"]);
+    // As std's, but for the number, if std prints one.
+    let form = |name| {
+        let said = said(&out);
+        let line = said.lines().find(|line| line.contains(name)).unwrap();
+        let (before, _) = line.split_once(" panicked").unwrap();
+        let mut form = before.replace(name, "");
+        form.retain(|c| !c.is_ascii_digit());
+        form
+    };
+    assert_eq!(form("worker-7"), form("kernel-9"));
 }
 
 #[test]

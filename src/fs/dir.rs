@@ -101,6 +101,7 @@ impl DirBuilder {
     /// # Errors
     /// Those of `mkdir(2)`.
     pub fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        let path = path.as_ref();
         may_block(|| self.0.create(path))
     }
 }

@@ -66,6 +66,7 @@ impl OpenOptions {
     /// Those of `open(2)`. `InvalidInput` if the options contradict each other, or a byte of `path`
     /// is 0.
     pub fn open<P: AsRef<Path>>(&self, path: P) -> io::Result<File> {
+        let path = path.as_ref();
         may_block(|| self.0.open(path)).map(File::from)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | caller | reads | writes |
 //! |---|---|---|
-//! | a kernel thread | the system call | the system call |
+//! | a kernel thread; anybody, for no bytes | the system call | the system call |
 //! | a green thread | `RWF_NOWAIT`; waits while there is nothing | the same, while there is no room, until all is written |
 //! | … where that flag is refused (before Linux 6.4; not a pipe) | `poll(2)`, then the system call | `poll(2)`, then the system call, of [`ATOMIC`] bytes at most: for those there is room |
 //!
@@ -62,7 +62,9 @@ impl End {
         let count = count(buffers.len());
         // SAFETY: `IoSliceMut` has the layout of an `iovec`; the buffers are borrowed.
         let blocking = || answer(unsafe { libc::readv(fd, vectors, count) });
-        if current::green().is_none() {
+        // For no bytes the kernel waits for nobody; `poll(2)` would.
+        let mut known = buffers.iter().take(count as usize);
+        if current::green().is_none() || known.all(|buffer| buffer.is_empty()) {
             return blocking();
         }
         self.run(
@@ -78,13 +80,18 @@ impl End {
             return self.write_blocking(buffers);
         }
         let buffers = &buffers[..count(buffers.len()) as usize];
-        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        if wanted == 0 {
+            return self.write_blocking(buffers); // as in `read`
+        }
         let mut done = self.write_some(buffers, wanted)?;
         if done < wanted {
             let mut copy = buffers.to_vec();
             let mut rest = &mut copy[..];
             IoSlice::advance_slices(&mut rest, done);
-            while let Ok(more @ 1..) = self.write_some(rest, wanted - done) {
+            while done < wanted
+                && let Ok(more @ 1..) = self.write_some(rest, wanted - done)
+            {
                 done += more;
                 IoSlice::advance_slices(&mut rest, more);
             }

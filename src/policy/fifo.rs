@@ -58,4 +58,18 @@ impl Fifo {
             (mine, theirs) => mine.or(theirs),
         };
     }
+
+    /// Moves all of `other` into this list: both are in the order of their stamps, and so is this then.
+    pub(crate) fn merge(&mut self, mut other: Fifo) {
+        let mut mine = core::mem::take(self);
+        while let (Some(first), Some(others)) = (mine.first(), other.first()) {
+            let from = match first.heap.stamp() <= others.heap.stamp() {
+                true => &mut mine,
+                false => &mut other,
+            };
+            from.pop().into_iter().for_each(|green| self.push(green));
+        }
+        self.append(mine);
+        self.append(other);
+    }
 }

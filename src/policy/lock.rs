@@ -20,8 +20,8 @@ pub struct Lock<T>(lock::Lock<T>);
 
 /// The holder's access to what a [`Lock`] protects. Dropping it unlocks. It stays with its thread.
 ///
-/// If it is forgotten, the lock is held for ever, and the thread that took it is not preempted until
-/// it ends; no other thread is concerned.
+/// If it is forgotten, the lock is held for ever, and until the thread that took it ends, it is not
+/// preempted, and keeps its processor even while it is blocked in the kernel.
 #[must_use = "unlocked at once if it is not kept"]
 pub struct Guard<'a, T> {
     // In this order: unlocked, then preemptible.

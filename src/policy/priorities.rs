@@ -28,7 +28,8 @@
 //! 1. A worker's `rank` and `len` are written under its lock.
 //! 2. The array changes under the lock in `readers` only, so nobody is given a thread who is not
 //!    there any more.
-//! 3. Nobody holds two workers' locks, but for the writer, who is alone.
+//! 3. A level's threads stand in the order of their stamps: who has waited longest is first.
+//! 4. Nobody holds two workers' locks, but for the writer, who is alone.
 
 use super::aging::is_preempted;
 use super::fifo::Fifo;
@@ -266,7 +267,7 @@ impl Policy for Priorities {
         self.workers.resize(processors, Worker::new, |old, new| {
             let (mut from, mut to) = (old.queues.lock(), new.queues.lock());
             for (from, to) in from.levels.iter_mut().zip(&mut to.levels) {
-                to.append(core::mem::take(from));
+                to.merge(core::mem::take(from));
             }
             new.publish(&to);
         });
@@ -400,5 +401,23 @@ mod tests {
         let rest: Vec<_> = core::iter::from_fn(|| next(&policy, &seats[0])).collect();
         assert_eq!(rest.len(), 10);
         dismiss(rest.into_iter().map(|(_, thread)| thread));
+    }
+
+    #[test]
+    fn who_has_waited_longer_stays_before_when_there_are_fewer() {
+        let policy = Priorities::new();
+        policy.resize(3);
+        let seats = seats(3);
+        let mut threads = stand_ins(15).into_iter();
+        // The others are all low.
+        dismiss(threads.by_ref().take(3));
+        for (thread, seat) in threads.zip(seats.iter().rev().cycle()) {
+            policy.ready(thread, Readied::Woken, Some(seat));
+        }
+        policy.resize(1);
+        let rest: Vec<_> = core::iter::from_fn(|| next(&policy, &seats[0])).collect();
+        let order: Vec<_> = rest.iter().map(|rest| rest.0).collect();
+        dismiss(rest.into_iter().map(|(_, thread)| thread));
+        assert!(order.is_sorted(), "{order:?}");
     }
 }

@@ -6,17 +6,18 @@
 //! writes, and waits until every flag is down. (The Cforall proposal in the seeds has such a lock
 //! around its ready queue.)
 //!
-//! | reader | writer |
-//! |---|---|
-//! | flag up (or count + 1) | `writing` = true |
-//! | compiler fence | barrier on all CPUs |
-//! | `writing`? then flag down, wait, again | wait until all flags are down and the count is 0 |
-//! | read; flag down | change; `writing` = false |
+//! | reader at a seat | reader without | writer |
+//! |---|---|---|
+//! | flag up | count + 1 | `writing` = true |
+//! | compiler fence | fence | barrier on all CPUs; where there is none, a fence |
+//! | `writing`? then flag down, wait, again | `writing`? then count - 1, wait, again | wait until all flags are down and the count is 0 |
+//! | read; flag down | read; count - 1 | change; `writing` = false |
 //!
 //! Invariants:
 //! 1. Either the writer sees a reader's flag, or the reader sees that there is a writer (Dekker's
 //!    pattern; the barrier makes the reader's compiler fence a full one at the only moment that
-//!    matters). So nobody reads while it is changed.
+//!    matters). So nobody reads while it is changed. Where there is no barrier there are no green
+//!    threads, and no seats; but anybody may ask a policy without one, so those fence for themselves.
 //! 2. Readers are not preempted, and read for moments: the writer waits only for what runs.
 //! 3. Readers that wait for the writer keep their processors. So what the writer does while it
 //!    writes waits for no green thread: it takes no lock that one can hold, malloc's neither.
@@ -32,7 +33,7 @@ use core::cell::UnsafeCell;
 
 use super::Seat;
 use super::seats::Seats;
-use crate::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+use crate::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::current;
 use crate::sys::lock::Lock;
 use crate::sys::{Patience, kernel_thread};
@@ -70,7 +71,12 @@ impl<T> Readers<T> {
             Some(seat) => {
                 let flag = &self.seats.of(seat).0;
                 let down = || flag.store(false, Ordering::Release);
-                self.announce(|| flag.store(true, Ordering::Relaxed), down);
+                let up = || {
+                    flag.store(true, Ordering::Relaxed);
+                    // Partner: the barrier in `write`.
+                    compiler_fence(Ordering::SeqCst);
+                };
+                self.announce(up, down);
                 let _reading = Reading(down);
                 // SAFETY: no writer writes before this reader's flag is down.
                 look(unsafe { &*self.value.get() })
@@ -83,19 +89,22 @@ impl<T> Readers<T> {
     fn read_without_seat<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let _off = current::preemption_off();
         let down = || _ = self.others.fetch_sub(1, Ordering::Release);
-        let up = || _ = self.others.fetch_add(1, Ordering::Relaxed);
+        let up = || {
+            self.others.fetch_add(1, Ordering::Relaxed);
+            // Partner: the barrier in `write`, or the fence.
+            fence(Ordering::SeqCst);
+        };
         self.announce(up, down);
         let _reading = Reading(down);
         // SAFETY: no writer writes before this reader's count is taken back.
         look(unsafe { &*self.value.get() })
     }
 
+    /// `up` ends with a fence.
     #[inline(always)]
     fn announce(&self, up: impl Fn(), down: impl Fn()) {
         loop {
             up();
-            // Partner: the barrier in `write`.
-            compiler_fence(Ordering::SeqCst);
             // Acquire: pairs with the Release at the end of `write`.
             if !self.writing.load(Ordering::Acquire) {
                 return;
@@ -118,13 +127,14 @@ impl<T> Readers<T> {
     /// `change` see invariant 3.
     pub(crate) fn write<R>(&self, seats: usize, change: impl FnOnce(&mut T) -> R) -> R {
         self.seats.grow_to(seats, |_| Flag(AtomicBool::new(false)));
-        // Where there is no barrier there are no green threads, and nobody else has the policy.
         let barrier = kernel_thread::register_barrier();
         let _off = current::preemption_off();
         let _turn = self.turn.lock();
         self.writing.store(true, Ordering::Relaxed);
-        if barrier {
-            kernel_thread::barrier();
+        // Partners: the fences of readers. Where there is no barrier nobody has a seat.
+        match barrier {
+            true => kernel_thread::barrier(),
+            false => fence(Ordering::SeqCst),
         }
         let mut patience = Patience::new();
         // Acquire: pairs with the Release of those that put their flags down.

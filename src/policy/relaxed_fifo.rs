@@ -280,26 +280,10 @@ impl Lanes {
         for (index, lane) in old.lanes.iter().enumerate() {
             let index = index % self.lanes.len();
             let mut list = self.lanes[index].list.lock();
-            let mine = core::mem::take(&mut *list);
-            *list = merge(mine, core::mem::take(&mut *lane.list.lock()));
+            list.merge(core::mem::take(&mut *lane.list.lock()));
             self.publish(index, &list);
         }
     }
-}
-
-/// Both lists in the order of their stamps.
-fn merge(mut one: Fifo, mut other: Fifo) -> Fifo {
-    let mut merged = Fifo::new();
-    while let (Some(first), Some(others)) = (one.first(), other.first()) {
-        let from = match first.heap.stamp() <= others.heap.stamp() {
-            true => &mut one,
-            false => &mut other,
-        };
-        from.pop().into_iter().for_each(|green| merged.push(green));
-    }
-    merged.append(one);
-    merged.append(other);
-    merged
 }
 
 impl RelaxedFifo {

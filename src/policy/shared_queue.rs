@@ -7,7 +7,7 @@ use super::fifo::Fifo;
 use crate::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::green::Green;
 use crate::sys::clock;
-use crate::sys::lock::{Guard, Lock};
+use crate::sys::lock::Lock;
 
 /// Two lists under a lock, and their lengths beside it for those who only look.
 pub(crate) struct SharedQueue {
@@ -71,6 +71,15 @@ impl SharedQueue {
         self.take_with_others(|_| 0).map(|(first, _)| first)
     }
 
+    /// Whose turn it is, if a fresh one waits.
+    #[inline]
+    pub(crate) fn take_if_fresh(&self) -> Option<&'static Green> {
+        match self.fresh.load(Relaxed) {
+            0 => None,
+            _ => self.take(),
+        }
+    }
+
     /// Whose turn it is; and if that one is fresh, as many fresh ones more as `share` says, whose
     /// argument is how many there are.
     pub(crate) fn take_with_others(
@@ -91,24 +100,6 @@ impl SharedQueue {
                 return Some((first, Fifo::new()));
             }
         }
-        self.take_fresh_from(lists, share)
-    }
-
-    /// A fresh one, even if it is not its turn.
-    #[inline]
-    pub(crate) fn take_fresh(&self) -> Option<&'static Green> {
-        if self.fresh.load(Relaxed) == 0 {
-            return None;
-        }
-        self.take_fresh_from(self.lists.lock(), |_| 0)
-            .map(|(first, _)| first)
-    }
-
-    fn take_fresh_from(
-        &self,
-        mut lists: Guard<'_, Lists>,
-        share: impl FnOnce(usize) -> usize,
-    ) -> Option<(&'static Green, Fifo)> {
         let first = lists.fresh.pop()?;
         let mut batch = Fifo::new();
         for _ in 0..share(lists.fresh.len()) {
@@ -188,9 +179,9 @@ mod tests {
     #[test]
     fn others_come_with_a_fresh_one_only() {
         let Some(queue) = queue(5, 2) else { return };
-        let (_, others) = queue.take_with_others(|left| left - 1).unwrap();
-        assert_eq!((others.len(), queue.len()), (3, 3));
-        assert!(queue.take_fresh().is_some() && queue.take_fresh().is_none());
+        let (_, others) = queue.take_with_others(|left| left).unwrap();
+        assert_eq!((others.len(), queue.len()), (4, 2));
+        assert!(queue.take_if_fresh().is_none());
         let (_, others) = queue.take_with_others(|_| 1).unwrap();
         assert_eq!((others.len(), queue.len()), (0, 1));
     }

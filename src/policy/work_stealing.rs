@@ -14,12 +14,14 @@
 //! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own: no
 //!   atomic instruction, which would be a third of the cost of a switch. While anybody has nothing
 //!   to do, the round is moved to the local queue at every turn, where it can be stolen. Every
-//!   [`ROUND_TURNS`]th turn is the local queue's. Who is preempted before a round joins it. Now and
-//!   then one goes by way of the global queue: so threads change processors, and none has more turns
+//!   [`ROUND_TURNS`]th turn is the local queue's. Who is preempted before a round joins it; but a
+//!   round in which nobody has come by himself for a whole turn is none: its threads compute, and go where
+//!   those do. Now and then one goes by way of the global queue: so threads change processors, and none has more turns
 //!   for long because fewer others yield where it is.
 //! - *Preempted* threads wait in the global queue, behind those that are fresh (`aging`). The
-//!   processor that has just given one a whole time slice looks first for a fresh thread there: who
-//!   comes from outside waits for one slice, not for the slices of all in a local queue.
+//!   processor that has just given one a whole time slice looks there first if a fresh one waits: who
+//!   comes from outside waits for one slice, not for the slices of all in a local queue. (If it is the turn
+//!   of one that was preempted, for that one's too.)
 //! - *Stealing.* Half of a victim's queue; its next slot only on the last pass, for its owner is
 //!   about to run it.
 //!
@@ -86,6 +88,8 @@ struct Local {
     yields_to_mixing: Cell<u32>,
     /// Who ran last was, and is in the global queue.
     was_preempted: Cell<bool>,
+    /// So many were, since one came into the round by himself.
+    preempted_in_a_row: Cell<usize>,
 }
 
 // SAFETY: the cells are used only by the holder of the processor's `Seat`, of which there is one at
@@ -251,6 +255,7 @@ impl Local {
             next_in_a_row: Cell::new(0),
             yields_to_mixing: Cell::new(MIXING_INTERVAL),
             was_preempted: Cell::new(false),
+            preempted_in_a_row: Cell::new(0),
         }
     }
 
@@ -264,6 +269,14 @@ impl Local {
             false => left,
         });
         mixes
+    }
+
+    /// Counts a preemption. True: there is a round, and not all in it compute, as far as is known. The
+    /// seat's holder's question.
+    fn preempted_joins_round(&self) -> bool {
+        let in_a_row = self.preempted_in_a_row.get();
+        self.preempted_in_a_row.set(in_a_row.saturating_add(1));
+        in_a_row < self.round_len.load(Ordering::Relaxed)
     }
 
     /// # Safety
@@ -314,13 +327,14 @@ impl Policy for WorkStealing {
                 false
             }
             (Some(local), Readied::Yielded | Readied::Arrived) => {
+                local.preempted_in_a_row.set(0);
                 // SAFETY: see above; the round is the seat's holder's.
                 unsafe { local.with_round(|round| round.push(thread.into_green())) };
                 false
             }
             // Behind all that waited while it went on: from the global queue it could come back before
             // them.
-            (Some(local), Readied::Preempted) if local.round_len.load(Ordering::Relaxed) != 0 => {
+            (Some(local), Readied::Preempted) if local.preempted_joins_round() => {
                 // SAFETY: see above; the round is the seat's holder's.
                 unsafe { local.with_round(|round| round.push(thread.into_green())) };
                 false
@@ -352,7 +366,7 @@ impl Policy for WorkStealing {
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
         if local.was_preempted.replace(false)
-            && let Some(green) = self.global.take_fresh()
+            && let Some(green) = self.global.take_if_fresh()
         {
             return Some(Ready::new(green).into());
         }

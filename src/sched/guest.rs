@@ -9,6 +9,7 @@
 //! | the run loop, with a seat | perhaps that of the green thread before | [`Machine::come_home`] |
 //! | a green thread, with or without a seat | its own | the kernel thread's meanwhile |
 //! | anybody else | its own | nothing |
+//! | for `resize`: who builds the runtime, later the recruiter | its own | nothing |
 //!
 //! Invariant: who calls without a seat is at home, or a green thread with preemption off. Whether a
 //! thread is current at the machine tells the first two apart.

@@ -13,6 +13,7 @@
 //! Orderings: taking it is Acquire and pairs with the Release of the unlock before.
 
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use super::{futex, perturb};
@@ -52,7 +53,7 @@ impl<T> Lock<T> {
         {
             self.lock_contended();
         }
-        Guard { lock: self }
+        Guard::new(self)
     }
 
     /// Takes it if nobody holds it.
@@ -61,7 +62,7 @@ impl<T> Lock<T> {
         // Acquire: as in `lock`.
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
         let word = self.word.compare_exchange(FREE, HELD, success, failure);
-        word.is_ok().then(|| Guard { lock: self })
+        word.is_ok().then(|| Guard::new(self))
     }
 
     #[cold]
@@ -92,8 +93,23 @@ impl<T: Default> Default for Lock<T> {
     }
 }
 
+/// It stays with its thread, whose preemption is off.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
+    not_send: PhantomData<*mut ()>,
+}
+
+// SAFETY: a shared guard gives shared references to the value, and nothing else.
+unsafe impl<T: Sync> Sync for Guard<'_, T> {}
+
+impl<'a, T> Guard<'a, T> {
+    /// For whoever has just taken the lock.
+    fn new(lock: &'a Lock<T>) -> Guard<'a, T> {
+        Guard {
+            lock,
+            not_send: PhantomData,
+        }
+    }
 }
 
 impl<T> Deref for Guard<'_, T> {

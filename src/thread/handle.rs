@@ -21,7 +21,7 @@ use crate::wait::Waiter;
 /// assert_ne!(id, greenthread::current().id());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ThreadId(NonZeroU64);
+pub struct ThreadId(pub(super) NonZeroU64);
 
 /// What the handles of one thread share.
 pub(crate) struct Shared {

@@ -2,7 +2,8 @@
 //! threads, nor of those of a forked child.
 //!
 //! So if the program has std's own hook when the runtime starts, a hook takes its place that prints
-//! the same message with the green thread's name, and leaves everything else to std's. A program's
+//! the same message with the green thread's name and the number of its `ThreadId` (std's hook prints the
+//! kernel thread's), and leaves everything else to std's. A program's
 //! own hook is left alone.
 //!
 //! std tells nobody else how it prints a backtrace in short form, nor is there a way for others to
@@ -59,7 +60,8 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
         .location()
         .map_or_else(String::new, |place| format!(" at {place}"));
     let payload = text_of(info.payload());
-    let text = format!("\nthread '{name}' panicked{place}:\n{payload}\n{}", trace());
+    let (id, trace) = (thread.id().0, trace());
+    let text = format!("\nthread '{name}' ({id}) panicked{place}:\n{payload}\n{trace}");
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 

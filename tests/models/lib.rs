@@ -145,7 +145,7 @@ models! {
         behind_who_gives_up behind_who_downgrades;
     condvar: one_waits two_wait all_are_notified one_gives_up;
     lock: three_lock;
-    readers: reads_while_written;
+    readers: reads_while_written reads_without_barrier;
     inbox: two_ask asks_again roused_by_itself time_is_up;
     dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;

@@ -390,9 +390,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- readers ----
     Mutant { protocol: "readers", name: "the_reader_does_not_fence", model: "reads_while_written", fails: RACE,
-        edits: &[(READERS, "            compiler_fence(Ordering::SeqCst);\n", "")] },
+        edits: &[(READERS, "                    compiler_fence(Ordering::SeqCst);\n", "")] },
+    Mutant { protocol: "readers", name: "the_reader_outside_does_not_fence", model: "reads_without_barrier", fails: RACE,
+        edits: &[(READERS, "            fence(Ordering::SeqCst);\n", "")] },
+    Mutant { protocol: "readers", name: "the_writer_has_no_fence", model: "reads_without_barrier", fails: RACE,
+        edits: &[(READERS, "            false => fence(Ordering::SeqCst),\n", "            false => (),\n")] },
     Mutant { protocol: "readers", name: "the_writer_has_no_barrier", model: "reads_while_written", fails: RACE,
-        edits: &[(READERS, "            kernel_thread::barrier();\n", "")] },
+        edits: &[(READERS, "            true => kernel_thread::barrier(),\n", "            true => (),\n")] },
     Mutant { protocol: "readers", name: "a_reader_does_not_look", model: "reads_while_written", fails: RACE,
         edits: &[(READERS, "if !self.writing.load(Ordering::Acquire)", "if true || !self.writing.load(Ordering::Acquire)")] },
     Mutant { protocol: "readers", name: "the_writer_waits_for_no_seat", model: "reads_while_written", fails: RACE,

@@ -42,6 +42,7 @@ use crate::thread::may_block;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
+    let (original, link) = (original.as_ref(), link.as_ref());
     may_block(|| fs::symlink(original, link))
 }
 
@@ -50,6 +51,7 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
 /// # Errors
 /// Those of `chown(2)`.
 pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    let path = path.as_ref();
     may_block(|| fs::chown(path, user, group))
 }
 
@@ -58,6 +60,7 @@ pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> 
 /// # Errors
 /// Those of `fchown(2)`.
 pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    let file = file.as_fd();
     may_block(|| fs::fchown(file, user, group))
 }
 
@@ -66,6 +69,7 @@ pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Re
 /// # Errors
 /// Those of `lchown(2)`.
 pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    let path = path.as_ref();
     may_block(|| fs::lchown(path, user, group))
 }
 
@@ -74,5 +78,6 @@ pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) ->
 /// # Errors
 /// Those of `chroot(2)`.
 pub fn chroot<P: AsRef<Path>>(directory: P) -> io::Result<()> {
+    let directory = directory.as_ref();
     may_block(|| fs::chroot(directory))
 }

@@ -1,6 +1,8 @@
-//! The round: who is in it, and that nobody has more turns because fewer are.
+//! The round: who is in it, and that nobody has more turns because fewer are. And that those preempted
+//! go on.
 
 use super::*;
+use crate::policy::aging::AGING;
 use crate::policy::stand_ins::{dismiss, next, seats, stand_ins};
 
 #[test]
@@ -86,4 +88,81 @@ fn who_is_preempted_before_a_round_joins_it_out_of_reach() {
     assert_eq!(no_round, [0, 0, 1]);
     assert_eq!(round, [2, 2, 1]);
     assert_eq!(published, [0, 1, 1]);
+}
+
+/// Three have slept and come back, all at one processor, and compute from then on as the others do.
+#[test]
+fn a_round_in_which_all_compute_dissolves() {
+    const THREADS: u64 = 16;
+    /// Of a whole time slice, in twentieths.
+    const WHOLE: u64 = 20;
+    let (policy, seats) = (WorkStealing::new(), seats(2));
+    policy.resize(2);
+    let mut threads = stand_ins(THREADS).into_iter();
+    if threads.len() == 0 {
+        return;
+    }
+    for thread in threads.by_ref().take(3) {
+        policy.ready(thread, Readied::Arrived, Some(&seats[1]));
+    }
+    for thread in threads {
+        policy.ready(thread, Readied::Preempted, None);
+    }
+    let mut had = [0; THREADS as usize];
+    let mut running = [0, 1].map(|processor| next(&policy, &seats[processor]).unwrap());
+    let mut times = [0, 0];
+    while times[0] < 2_000 * WHOLE {
+        let at = usize::from(times[1] < times[0]);
+        let seat = &seats[at];
+        let slice = match policy.out_of_reach(at) {
+            0 => WHOLE,
+            _ => 1,
+        };
+        times[at] += slice;
+        had[running[at].0 as usize] += slice;
+        let goes_on = |(_, thread)| {
+            policy.ready(thread, Readied::Preempted, Some(seat));
+            next(&policy, seat).unwrap()
+        };
+        running = match (running, at) {
+            ([this, other], 0) => [goes_on(this), other],
+            ([other, this], _) => [other, goes_on(this)],
+        };
+    }
+    let round = policy.out_of_reach(1);
+    seats.iter().for_each(|seat| policy.leave(seat));
+    let rest = core::iter::from_fn(|| next(&policy, &seats[0]));
+    dismiss(running.into_iter().chain(rest).map(|(_, thread)| thread));
+    eprintln!("time: {had:?}");
+    assert_eq!(round, 0, "out of reach");
+    let (least, most) = (had.iter().min().unwrap(), had.iter().max().unwrap());
+    assert!(most * 4 < least * 5, "some had more: {had:?}");
+}
+
+/// Beside a flood of fresh threads that use up their slices: every other turn is that of one who
+/// was preempted.
+#[test]
+fn who_computes_goes_on_beside_fresh_ones_that_compute() {
+    let (policy, seat) = (WorkStealing::new(), &seats(1)[0]);
+    policy.resize(1);
+    let mut threads = stand_ins(8).into_iter();
+    if threads.len() == 0 {
+        return;
+    }
+    for thread in threads.by_ref().take(2) {
+        policy.ready(thread, Readied::Preempted, Some(seat));
+    }
+    for thread in threads {
+        policy.ready(thread, Readied::Spawned, None);
+    }
+    let mut order = Vec::new();
+    for _ in 0..6 {
+        let (index, thread) = next(&policy, seat).unwrap();
+        order.push(index);
+        // A time slice.
+        std::thread::sleep(std::time::Duration::from_nanos(AGING));
+        policy.ready(thread, Readied::Preempted, Some(seat));
+    }
+    dismiss(core::iter::from_fn(|| next(&policy, seat)).map(|(_, thread)| thread));
+    assert_eq!(order, [2, 0, 3, 1, 4, 2]);
 }

@@ -18,6 +18,7 @@ pub(crate) fn begin() {
     PAUSED.set(0);
     clock::each_look_takes(0);
     futex::begin();
+    kernel_thread::has_barrier(true);
 }
 
 /// Lets the checker run another thread.
@@ -157,8 +158,19 @@ pub(crate) mod table {
 }
 
 pub(crate) mod kernel_thread {
+    use std::cell::Cell;
+
+    std::thread_local! {
+        static HAS_BARRIER: Cell<bool> = const { Cell::new(true) };
+    }
+
+    /// Whether there is one in this execution; if nothing is said, there is.
+    pub(crate) fn has_barrier(has: bool) {
+        HAS_BARRIER.set(has);
+    }
+
     pub(crate) fn register_barrier() -> bool {
-        true
+        HAS_BARRIER.get()
     }
 
     pub(crate) fn barrier() {
