@@ -143,9 +143,12 @@ impl Cluster {
             guest.move_in(cluster);
         }
         cluster.resize(cluster.config.processors)?;
-        recruiter::recruit(cluster)?;
-        recruiter::open(cluster)?;
-        sysmon::post(cluster)?;
+        let staffed = recruiter::recruit(cluster)
+            .map_err(io::Error::from)
+            .and_then(|()| recruiter::open(cluster))
+            .and_then(|()| sysmon::post(cluster));
+        // Nobody would ever end those that have started.
+        staffed.inspect_err(|_| cluster.end())?;
         Ok(cluster)
     }
 
