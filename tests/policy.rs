@@ -9,8 +9,10 @@ use common::*;
 use greenthread::policy::*;
 use greenthread::runtime::{Mode, Runtime};
 use greenthread::sync::mpsc;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Who has the smallest key runs first.
 #[derive(Default)]
@@ -247,6 +249,62 @@ fn a_policy_keeps_runtimes_apart() {
     if is_green() {
         line_with(&child(TEST, ""), &["a thread of another runtime"]);
     }
+}
+
+/// The monitor, which takes the processor of a blocked thread, calls it too, and may do so last.
+#[test]
+fn shutdown_waits_for_who_calls_a_policy() {
+    #[derive(Default)]
+    struct Calls {
+        begun: AtomicBool,
+        done: AtomicBool,
+        shut_down: AtomicBool,
+    }
+    struct Slow(Smallest, Arc<Calls>);
+    impl Policy for Slow {
+        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+            self.0.ready(thread, how, seat)
+        }
+        fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
+            self.0.next(seat, share)
+        }
+        fn resize(&self, processors: usize) {
+            self.0.resize(processors);
+        }
+        fn len(&self, processor: Option<usize>) -> usize {
+            self.0.len(processor)
+        }
+        /// Until `shutdown` has returned, if it does not wait.
+        fn leave(&self, _: &Seat) {
+            let calls = &self.1;
+            if std::thread::current().name() == Some("gt-monitor") {
+                calls.begun.store(true, SeqCst);
+                let start = Instant::now();
+                while !calls.shut_down.load(SeqCst) && start.elapsed() < Duration::from_secs(1) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                calls.done.store(true, SeqCst);
+            }
+        }
+    }
+    let _w = watchdog("shutdown_waits_for_who_calls_a_policy");
+    if !is_green() {
+        return;
+    }
+    let calls = Arc::new(Calls::default());
+    let runtime = Runtime::builder()
+        .processors(1)
+        .policy(Slow(Smallest::default(), calls.clone()))
+        .build()
+        .unwrap();
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    drop(runtime.spawn(move || reader.read_exact(&mut [0]).unwrap()));
+    wait_until(|| calls.begun.load(SeqCst));
+    writer.write_all(&[0]).unwrap();
+    runtime.shutdown();
+    let is_done = calls.done.load(SeqCst);
+    calls.shut_down.store(true, SeqCst);
+    assert!(is_done, "shut down while the policy is being called");
 }
 
 #[test]

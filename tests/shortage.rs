@@ -1,5 +1,6 @@
 //! More threads block in the kernel than there can be kernel threads. All go on: those that wait on
-//! a futex make room for those that are ready; and what blocks there is said, once.
+//! a futex make room for those that are ready; and what blocks there is said, once. And a runtime that
+//! cannot have the first ones leaves none behind.
 //!
 //! Each case runs in a process of its own: stderr and the limits are the whole process's.
 
@@ -7,6 +8,7 @@ mod common;
 
 use common::*;
 use greenthread::runtime::{Mode, Runtime};
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::process::Output;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -247,4 +249,61 @@ fn the_system_refuses_for_a_while() {
     if let Some(out) = out.filter(|out| !String::from_utf8_lossy(&out.stdout).contains("skipped")) {
         assert_reported(&out, "the system refuses");
     }
+}
+
+thread_local! {
+    /// Of the kernel threads that this one makes, the one that is refused; 0: none.
+    static REFUSED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Takes the place of libc's, as jemalloc does.
+#[cfg(all(target_env = "gnu", not(greenthread_allocator = "jemalloc")))]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    main: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void,
+    argument: *mut libc::c_void,
+) -> libc::c_int {
+    let refused = REFUSED.get();
+    REFUSED.set(refused.saturating_sub(1));
+    if refused == 1 {
+        return libc::EAGAIN;
+    }
+    // SAFETY: libc's function of that name has this type; the arguments are the caller's.
+    unsafe {
+        let real = libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr());
+        type Create = unsafe extern "C" fn(
+            *mut libc::pthread_t,
+            *const libc::pthread_attr_t,
+            extern "C" fn(*mut libc::c_void) -> *mut libc::c_void,
+            *mut libc::c_void,
+        ) -> libc::c_int;
+        std::mem::transmute::<*mut libc::c_void, Create>(real)(thread, attributes, main, argument)
+    }
+}
+
+#[test]
+fn what_does_not_start_leaves_nothing_behind() {
+    run("what_does_not_start_leaves_nothing_behind", || {
+        let kernel_threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let before = kernel_threads();
+        // The first one prepares the process.
+        Runtime::new().unwrap().shutdown();
+        let mut refused = 0;
+        loop {
+            REFUSED.set(refused + 1);
+            let runtime = Runtime::new();
+            REFUSED.set(0);
+            match runtime {
+                Ok(runtime) => break runtime.shutdown(),
+                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EAGAIN)),
+            }
+            refused += 1;
+            // They end without anybody who waits for the last of it.
+            wait_until(|| kernel_threads() <= before);
+        }
+        println!("each of {refused} was refused once");
+        assert!(refused >= 3 || !green() || cfg!(greenthread_allocator = "jemalloc"));
+    });
 }

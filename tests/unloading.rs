@@ -4,6 +4,9 @@
 //! time. Green threads call functions for the first time, which the loader must look up. The names
 //! all have the same hash value, and so have thousands of names in that library: a look-up is in it
 //! nearly always, and finds itself in unmapped memory if nobody waits for it.
+//!
+//! And whoever waits may hold the loader's lock, which it does in constructors and destructors: who
+//! helps it must not need that lock, nor keep a CPU busy for as long as a destructor takes.
 
 mod common;
 
@@ -62,7 +65,7 @@ fn compile_all() {
 
 fn open(what: &str, flags: i32) -> *mut c_void {
     let object = CString::new(path(what) + ".so").unwrap();
-    // SAFETY: the libraries above have no constructors.
+    // SAFETY: the constructors of these libraries may run anywhere.
     let handle = unsafe { libc::dlopen(object.as_ptr(), libc::RTLD_LAZY | flags) };
     // SAFETY: the message is there, since the call failed.
     assert!(!handle.is_null(), "{:?}", unsafe {
@@ -115,4 +118,89 @@ fn who_resolves_symbols_is_waited_for() {
     let resolved = resolved.load(Relaxed);
     println!("{unloaded} times unloaded, {resolved} symbols resolved");
     assert!(unloaded > 0 && resolved > 0);
+}
+
+/// Runs `case` in a process of its own, after a green thread has run there.
+fn run(name: &'static str, case: fn()) {
+    let _w = watchdog(name);
+    if child_case(name).is_some() {
+        thread::spawn(|| ()).join().unwrap();
+        return case();
+    }
+    let out = child(name, "");
+    println!("{}", said(&out));
+    assert_code(&out, 0);
+}
+
+#[test]
+fn constructors_and_destructors_unload() {
+    run("constructors_and_destructors_unload", || {
+        compile("inner", "", &[]);
+        let object = path("inner") + ".so";
+        let inner = format!("dlopen(\"{object}\", RTLD_LAZY)");
+        let first = "__attribute__((constructor)) void first(void)";
+        let last = "__attribute__((destructor)) void last(void)";
+        let texts = [
+            (
+                "keeps",
+                format!("void *l; {first} {{ l = {inner}; }} {last} {{ dlclose(l); }}"),
+            ),
+            ("closes", format!("{first} {{ dlclose({inner}); }}")),
+            ("ends", format!("{last} {{ dlclose({inner}); }}")),
+        ];
+        for (what, text) in texts {
+            compile(what, &format!("#include <dlfcn.h>\n{text}\n"), &["-ldl"]);
+        }
+        both(|| {
+            for what in ["keeps", "closes", "ends"] {
+                close(open(what, libc::RTLD_LOCAL));
+            }
+        });
+    });
+}
+
+/// The kernel threads of this process that stand in for green ones.
+fn proxies() -> impl Iterator<Item = String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let read = |task: &std::path::Path, what| std::fs::read_to_string(task.join(what));
+    tasks.filter_map(move |task| {
+        let task = task.unwrap().path();
+        let is_proxy = read(&task, "comm").is_ok_and(|name| name.starts_with("gt-unload"));
+        is_proxy.then(|| read(&task, "status").ok())?
+    })
+}
+
+/// How long a destructor takes, in milliseconds, and how often the proxy has slept since it began.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static SLEPT: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn take_long() {
+    let sleeps = || {
+        let count = |status: String| -> usize {
+            let line = status.lines().find(|line| line.starts_with("voluntary"));
+            line.unwrap().rsplit('\t').next().unwrap().parse().unwrap()
+        };
+        proxies().map(count).sum::<usize>()
+    };
+    let (start, before) = (Instant::now(), sleeps());
+    std::thread::sleep(Duration::from_millis(300));
+    SLEPT.store(sleeps() - before, Relaxed);
+    TAKEN.store(start.elapsed().as_millis() as usize, Relaxed);
+}
+
+/// It waits ever longer, up to a millisecond.
+#[test]
+fn a_long_destructor_is_waited_for_quietly() {
+    run("a_long_destructor_is_waited_for_quietly", || {
+        let text = "void (*last)(void); __attribute__((destructor)) void out(void) { last(); }";
+        compile("long", text, &[]);
+        let library = open("long", libc::RTLD_LOCAL);
+        // SAFETY: the variable's type is that in `text`.
+        unsafe { *libc::dlsym(library, c"last".as_ptr()).cast() = take_long as extern "C" fn() };
+        close(library);
+        let (taken, slept) = (TAKEN.load(Relaxed), SLEPT.load(Relaxed));
+        println!("{taken} ms, in which the proxy slept {slept} times");
+        assert!(taken > 0 && (slept > 0 || !green()));
+        assert!(slept <= taken + 10, "{slept} times in {taken} ms");
+    });
 }

@@ -19,6 +19,7 @@ use crate::sys::lock::Lock;
 use crate::sys::perturb;
 use crate::sys::signal::{self, Mask};
 use crate::sys::table::Table;
+use crate::tls;
 use crate::wait::Waiter;
 
 /// What a cluster is made with; checked by `runtime::Builder`.
@@ -81,10 +82,12 @@ pub(crate) struct Cluster {
     /// Somebody waits for the last green thread to end.
     pub(crate) closing: AtomicBool,
     pub(crate) drained: Waiter,
-    /// The recruiter or the last machine has ended.
+    /// The recruiter, the monitor or the last machine has ended.
     pub(crate) emptied: Waiter,
-    /// The cluster is being taken down: machines end.
+    /// The cluster is being taken down: its kernel threads end.
     pub(crate) stopping: AtomicBool,
+    /// Of recruiter and monitor, how many there are.
+    staff: AtomicUsize,
     pub(crate) machines: AtomicUsize,
     /// How many of them wait for the threads that are locked to them, and run no others.
     pub(crate) bound: AtomicUsize,
@@ -125,6 +128,7 @@ impl Cluster {
             drained: Waiter::new(),
             emptied: Waiter::new(),
             stopping: AtomicBool::new(false),
+            staff: AtomicUsize::new(0),
             machines: AtomicUsize::new(0),
             bound: AtomicUsize::new(0),
             spawned_outside: Counter::new(),
@@ -139,10 +143,38 @@ impl Cluster {
             guest.move_in(cluster);
         }
         cluster.resize(cluster.config.processors)?;
-        recruiter::recruit(cluster)?;
-        recruiter::open(cluster)?;
-        sysmon::post(cluster)?;
+        let staffed = recruiter::recruit(cluster)
+            .map_err(io::Error::from)
+            .and_then(|()| recruiter::open(cluster))
+            .and_then(|()| sysmon::post(cluster));
+        // Nobody would ever end those that have started.
+        staffed.inspect_err(|_| cluster.end())?;
         Ok(cluster)
+    }
+
+    /// Starts a kernel thread that does `work` until the cluster stops, and that is waited for then.
+    pub(super) fn employ(
+        &'static self,
+        name: &str,
+        stack_size: usize,
+        work: fn(&'static Cluster),
+    ) -> io::Result<()> {
+        self.staff.fetch_add(1, Ordering::Relaxed);
+        let life = move || {
+            work(self);
+            // Release: what it did to processors; pairs with the Acquire in `end`.
+            self.staff.fetch_sub(1, Ordering::Release);
+            perturb::point("close: one has left");
+            self.emptied.wake();
+        };
+        std::thread::Builder::new()
+            .name(name.into())
+            .stack_size(tls::with_thread_locals(stack_size))
+            .spawn(life)
+            .map(drop)
+            .inspect_err(|_| {
+                self.staff.fetch_sub(1, Ordering::Relaxed);
+            })
     }
 
     /// Every processor that there has been, the active ones first.
@@ -204,7 +236,7 @@ impl Cluster {
         self.live() == 0
     }
 
-    /// Waits until every green thread has ended, then ends the machines.
+    /// Waits until every green thread has ended, then ends the kernel threads.
     pub(crate) fn close(&'static self) {
         self.closing.store(true, Ordering::SeqCst);
         perturb::point("close: closing");
@@ -213,20 +245,27 @@ impl Cluster {
             self.drained.wait(None);
         }
         perturb::point("close: drained");
+        self.end();
+    }
+
+    /// Ends the kernel threads, and waits for that. The recruiter owns the processors that have
+    /// retired; the monitor may have one in hand, taken from a machine that has ended since. There is
+    /// no green thread.
+    fn end(&'static self) {
         self.stopping.store(true, Ordering::SeqCst);
         perturb::point("close: stopping");
-        self.monitor.kick();
+        self.monitor.stop();
         self.recruiter.call();
         {
             let _off = crate::current::preemption_off();
             self.dismiss_spares();
         }
-        // The recruiter first: it makes machines, and owns the processors that have retired.
-        while !self.recruiter.has_left() || self.machines.load(Ordering::SeqCst) != 0 {
+        // Acquire: pairs with the Release in `employ`. The staff first: of it, the recruiter makes machines.
+        while self.staff.load(Ordering::Acquire) != 0 || self.machines.load(Ordering::SeqCst) != 0 {
             self.emptied.wait(None);
         }
         for processor in self.processors() {
-            // SAFETY: nobody is left that could own it.
+            // SAFETY: nobody is left that could own it, or have it in hand.
             unsafe { processor.outbox.close() };
         }
         perturb::point("close: emptied");
@@ -234,7 +273,7 @@ impl Cluster {
         // If it watched for events, somebody else must.
         crate::sched::machine::all().for_each(Machine::kick_monitor);
         for processor in self.processors() {
-            // SAFETY: nobody is left that could own it.
+            // SAFETY: as above.
             unsafe {
                 processor.stacks().drain();
                 perturb::point("close: stacks drained");

@@ -22,7 +22,10 @@
 //!
 //! *What is given up.* A connection that breaks while a thread goes on with the rest: the error is
 //! taken by that, and the next call finds the connection closed. (If it is broken before, the rest is
-//! left.) Descriptors with a time-out of their own are left alone.
+//! left.) Descriptors with a time-out of their own are left alone. A call under way keeps its file;
+//! going on, the thread names it anew, by its number: if another thread has closed that meanwhile and
+//! the number is used again, the rest goes to another file. And between the parts the thread can be
+//! preempted, while it holds what its caller holds: stdio's lock on the stream.
 
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;

@@ -34,7 +34,6 @@ pub(crate) struct Office {
     bell: AtomicU32,
     /// Calls for a machine.
     calls: AtomicU32,
-    left: AtomicBool,
     /// There could be no machine when one was last needed, and none has been made since.
     refused: AtomicBool,
     /// Of the calls, those that were seen to.
@@ -66,7 +65,6 @@ impl Office {
         Office {
             bell: AtomicU32::new(0),
             calls: AtomicU32::new(0),
-            left: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             answered: AtomicU32::new(0),
         }
@@ -94,24 +92,14 @@ impl Office {
         self.bell.fetch_add(1, Ordering::Release);
         futex::wake(&self.bell, 1);
     }
-
-    /// Whether the recruiter of a stopping cluster has done its last: it makes no more machines, and
-    /// the processors that have retired are no longer its own.
-    pub(crate) fn has_left(&self) -> bool {
-        // Acquire: pairs with the Release in `work`.
-        self.left.load(Ordering::Acquire)
-    }
 }
 
 /// Starts the recruiter.
 pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
-    std::thread::Builder::new()
-        .name("gt-recruiter".into())
-        .stack_size(tls::with_thread_locals(STACK_SIZE))
-        .spawn(move || work(cluster))
-        .map(drop)
+    cluster.employ("gt-recruiter", STACK_SIZE, work)
 }
 
+/// When it returns it makes no more machines, and the processors that have retired are no longer its own.
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
@@ -149,10 +137,6 @@ fn work(cluster: &'static Cluster) {
         office.refused.store(refused, Ordering::Relaxed);
         office.answered.store(seen, Ordering::Relaxed);
     }
-    // Release: what it did to processors that have retired; pairs with the Acquire in `has_left`.
-    cluster.recruiter.left.store(true, Ordering::Release);
-    perturb::point("recruiter: left");
-    cluster.emptied.wake();
 }
 
 /// Makes one machine, without the program's allocator.
@@ -200,7 +184,7 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
     }
     machine.end();
     perturb::point("machine: ended");
-    // SeqCst: pairs with `close`, which stores `stopping` before it loads the count.
+    // SeqCst: pairs with `Cluster::end`, which stores `stopping` before it loads the count.
     if cluster.machines.fetch_sub(1, Ordering::SeqCst) == 1
         && cluster.stopping.load(Ordering::SeqCst)
     {

@@ -35,8 +35,8 @@
 //! 4. The policy has room for every processor that is not retired: it hears of more before they are
 //!    there and of fewer after they have gone.
 //! 5. A retired processor is the recruiter's, its cells too. `retired` is stored with Release and
-//!    loaded with Acquire for that. When the recruiter of a stopping cluster has left, and all
-//!    machines have ended, every processor is the one's that closes the cluster.
+//!    loaded with Acquire for that. When the recruiter and the monitor of a stopping cluster have
+//!    left, and all machines have ended, every processor is the one's that closes the cluster.
 //! 6. A policy that panics when it hears of more processors is not told of them again by the same
 //!    wish: there are as many as before, and who wished for more gets an error. Of fewer it hears
 //!    when nobody waits any more, so a panic then aborts the process.

@@ -37,7 +37,6 @@ use crate::sys::clock::NEVER;
 use crate::sys::observer::Observer;
 use crate::sys::perturb;
 use crate::sys::{clock, futex, kernel_thread, signal};
-use crate::tls;
 
 const SHORTEST: u64 = 20_000;
 const LONGEST: u64 = 10_000_000;
@@ -98,6 +97,16 @@ impl Post {
         }
     }
 
+    /// The cluster stops, after which the caller comes here: the monitor sleeps no more.
+    pub(crate) fn stop(&self) {
+        // SeqCst: partner of the fence in `sleep`: the monitor sees that the cluster stops, or we are
+        // the last to change the word.
+        fence(Ordering::SeqCst);
+        self.0.store(AWAKE, Ordering::Relaxed);
+        // Even if it was awake: it may wait for its next look.
+        futex::wake(&self.0, 1);
+    }
+
     /// Sleeps until it is kicked: true. Or until a deadline that no sleeping machine watches.
     fn sleep(
         &self,
@@ -128,11 +137,7 @@ impl Post {
 
 /// Starts the monitor.
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
-    std::thread::Builder::new()
-        .name("gt-monitor".into())
-        .stack_size(tls::with_thread_locals(STACK_SIZE))
-        .spawn(move || watch(cluster))
-        .map(drop)
+    cluster.employ("gt-monitor", STACK_SIZE, watch)
 }
 
 /// What was seen of a processor at the last look.
@@ -242,7 +247,7 @@ fn watch(cluster: &'static Cluster) {
         } else {
             let until = look.next.min(now + tick).max(now + SHORTEST);
             while clock::now() < until && !cluster.stopping.load(Ordering::SeqCst) {
-                // Nobody wakes this word: it is a plain sleep that a stop can cut short.
+                // A plain sleep, which a stop cuts short.
                 futex::wait(&cluster.monitor.0, AWAKE, Some(until));
             }
         }

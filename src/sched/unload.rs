@@ -23,8 +23,15 @@
 //! a fence between the two: either the proxy sees the flag, or the thread sees the new lists. Acquire
 //! of a flag that is down: with glibc's release of it, after its last look at the library.
 //!
+//! `dlclose` may be called by a constructor or a destructor, with the loader's lock held; and then it
+//! waits for the proxy. Invariant: until its own flag is down the proxy needs nobody who may wait for
+//! that lock. So it is a kernel thread by libc's means alone (std's registers a destructor of a
+//! thread-local, which takes the lock), and neither allocates nor frees.
+//!
 //! Limits: libraries that libc unloads by itself (character sets) do not come this way.
 
+use core::ffi::c_void;
+use core::ptr;
 use std::sync::Arc;
 
 use crate::arch;
@@ -44,9 +51,18 @@ const STARTING: u32 = 0;
 const READY: u32 = 1;
 const OVER: u32 = 2;
 
-/// How often the proxy looks whether it is waited for, in nanoseconds.
-const TICK: u64 = 20_000;
+/// How often the proxy looks whether it is waited for, in nanoseconds: ever less often, since
+/// destructors may take long.
+const SHORTEST: u64 = 20_000;
+const LONGEST: u64 = 1_000_000;
 const STACK_SIZE: usize = 64 << 10;
+
+/// What the proxy and who calls `dlclose` share.
+struct Shared {
+    word: AtomicU32,
+    /// The caller's control block.
+    caller: usize,
+}
 
 /// Calls `close`, which unloads a library, so that it waits for green threads. `None`: that cannot be
 /// had now, and the library must stay.
@@ -54,47 +70,60 @@ pub(super) fn waiting<T>(close: impl FnOnce() -> T) -> Option<T> {
     if fork::is_child() {
         return Some(close()); // alone
     }
-    let word = Arc::new(AtomicU32::new(STARTING));
-    let caller = arch::thread_pointer() as usize;
-    let theirs = word.clone();
-    std::thread::Builder::new()
-        .name("gt-unload".into())
-        .stack_size(tls::with_thread_locals(STACK_SIZE))
-        .spawn(move || stand_in(&theirs, caller))
-        .ok()?;
+    let shared = Arc::new(Shared {
+        word: AtomicU32::new(STARTING),
+        caller: arch::thread_pointer() as usize,
+    });
+    let theirs = Arc::into_raw(shared.clone());
+    let size = tls::with_thread_locals(STACK_SIZE);
+    // SAFETY: `stand_in` expects a share that is its own; nothing in it unwinds.
+    if unsafe { kernel_thread::start(size, stand_in, theirs.cast_mut().cast()) }.is_err() {
+        // SAFETY: nobody has taken it.
+        drop(unsafe { Arc::from_raw(theirs) });
+        return None;
+    }
+    let word = &shared.word;
     // Acquire: pairs with the Release in `stand_in`: its flag is up.
     while word.load(Ordering::Acquire) == STARTING {
-        futex::wait(&word, STARTING, None);
+        futex::wait(word, STARTING, None);
     }
     let result = close();
     word.store(OVER, Ordering::Relaxed);
-    futex::wake(&*word, 1);
+    futex::wake(word, 1);
     Some(result)
 }
 
-/// The proxy, as long as `word` is not `OVER`.
-fn stand_in(word: &AtomicU32, caller: usize) {
+/// The proxy, as long as the word is not `OVER`.
+extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
     signal::set_mask(signal::ALL);
+    kernel_thread::set_name("gt-unload", 0);
+    // SAFETY: the share that `waiting` gave. It is freed in the end, when nobody waits for this thread.
+    let shared = unsafe { Arc::from_raw(shared.cast_const().cast::<Shared>()) };
+    let word = &shared.word;
     // SAFETY: this thread's own control block.
     let flag = unsafe { tls::look_up_flag(arch::thread_pointer()) };
     flag.store(USED, Ordering::Relaxed);
     // Release: pairs with the Acquire in `waiting`.
     word.store(READY, Ordering::Release);
     futex::wake(word, 1);
+    let mut tick = SHORTEST;
     while word.load(Ordering::Relaxed) != OVER {
         // Acquire: pairs with glibc's change of it, after the library is out of the lists.
         if flag.load(Ordering::Acquire) == WAITED_FOR {
             kernel_thread::barrier();
-            wait_for_green_threads(caller);
+            wait_for_green_threads(shared.caller);
             flag.store(USED, Ordering::Release);
             futex::wake(flag, 1);
+            tick = SHORTEST;
         }
-        futex::wait(word, READY, Some(clock::now() + TICK));
+        futex::wait(word, READY, Some(clock::now() + tick));
+        tick = (tick * 2).min(LONGEST);
     }
     // Another `dlclose` has a proxy of its own.
     if flag.swap(UNUSED, Ordering::Release) == WAITED_FOR {
         futex::wake(flag, 1);
     }
+    ptr::null_mut()
 }
 
 /// Waits until each, but for the one whose control block is at `caller`, was seen to look nothing up.
