@@ -40,9 +40,8 @@ use crate::arch::Frame;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
 use crate::green::{Green, Oddities};
-use crate::sched::{Machine, interpose, interrupted, machine};
-use crate::sys::kernel_thread::{self, SystemCall};
-use crate::sys::observer::Observer;
+use crate::sched::{Machine, interpose, interrupted, machine, sysmon};
+use crate::sys::observer::{Doing, Observer};
 use crate::sys::signal::{self, Payload};
 
 /// A range of addresses.
@@ -96,15 +95,27 @@ pub(crate) fn send(
     })
 }
 
-/// Sends it to a machine whose thread waits on a futex in the kernel: the thread is suspended before
-/// that call, and makes it again when it goes on. Returns what it waits for.
-pub(crate) fn evict(machine: &Machine, green: &Green, signal: i32) -> Option<SystemCall> {
-    let mut call = None;
+/// Sends it to a machine whose thread waits on a futex in the kernel, or may: the thread is suspended
+/// before that call, and makes it again when it goes on. Returns what it does, if it was sent.
+pub(crate) fn evict(
+    machine: &Machine,
+    green: &Green,
+    signal: i32,
+    now: u64,
+    observer: &mut Observer,
+) -> Option<Doing> {
+    let mut doing = Doing::Other;
     let is_sent = send_if(machine, green, signal, |thread| {
-        call = kernel_thread::blocked_in(thread).filter(SystemCall::waits_on_futex);
-        call.is_some()
+        doing = observer.doing(thread);
+        let is_doubtful = match &doing {
+            Doing::Call(call) if call.waits_on_futex() => green.oddities.has(Oddities::MASK),
+            Doing::Untold if !green.in_call.load(Ordering::Relaxed) => true,
+            _ => return false,
+        };
+        let tick = machine.tick.load(Ordering::Relaxed);
+        !is_doubtful || machine.doubt.is_due(now, tick, sysmon::cpu_time(machine))
     });
-    call.filter(|_| is_sent)
+    is_sent.then_some(doing)
 }
 
 fn send_if(
