@@ -282,6 +282,39 @@ fn standard_descriptors_stay_free() {
     runtime.shutdown();
 }
 
+/// The system queues no more signals for this user: threads that compute share the CPUs as kernel
+/// threads do, and it is said. When it does again, they are preempted.
+#[test]
+fn no_signal_can_be_sent_for_a_while() {
+    const NAME: &str = "no_signal_can_be_sent_for_a_while";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        let out = child(NAME, "only");
+        assert_code(&out, 0);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        let expected = usize::from(green());
+        assert_eq!(
+            stderr.matches("RLIMIT_SIGPENDING").count(),
+            expected,
+            "{stderr}"
+        );
+        assert_eq!(
+            stderr.matches("greenthread: ").count(),
+            expected,
+            "{stderr}"
+        );
+        return;
+    }
+    set_limit(libc::RLIMIT_SIGPENDING, 0);
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let hogs = Hogs::start(&runtime, 6);
+    assert_eq!(runtime.metrics().preemptions, 0);
+    set_limit(libc::RLIMIT_SIGPENDING, u64::MAX);
+    wait_until(|| runtime.metrics().preemptions != 0 || runtime.mode() == Mode::Kernel);
+    hogs.end();
+    runtime.shutdown();
+}
+
 /// The calling thread's mask becomes all signals, or what it was.
 fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
     let mut old = MaybeUninit::uninit();

@@ -29,12 +29,12 @@
 //! before, half as often each round: a program all of whose threads wait for ever costs little. So it is
 //! if there is nobody to be evicted, though others get on.
 //!
-//! All state is the monitor's, but for the report, which is the recruiter's.
+//! All state is the monitor's, but for the reports, which are the recruiter's.
 
 use core::fmt;
 use std::io::Write;
 
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::green::{Green, Oddities};
 use crate::sched::recruiter::Refusal;
 use crate::sched::sysmon::{self, running};
@@ -312,6 +312,18 @@ impl Report {
         let unused = rest.len();
         let length = text.len() - unused;
         say(&text[..length]);
+    }
+}
+
+/// Says, once, that no preemption signals can be sent.
+pub(super) fn report_signals() {
+    static IS_MADE: AtomicBool = AtomicBool::new(false);
+    if is_read(libc::STDERR_FILENO) && !IS_MADE.swap(true, Ordering::Relaxed) {
+        say(
+            b"greenthread: too many signals wait for this user's processes (RLIMIT_SIGPENDING, \
+              ulimit -i): while that is so, threads that compute are not preempted, and each keeps \
+              a kernel thread to itself\n",
+        );
     }
 }
 
