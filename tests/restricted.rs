@@ -184,6 +184,137 @@ fn blocked_threads_hand_off_without_proc() {
     runtime.shutdown();
 }
 
+/// A thread that sleeps without a processor is not signalled again and again for the CPU time that the
+/// handler takes: its sleep, which begins anew each time, would not end.
+#[test]
+fn sleepers_wake_up_without_proc() {
+    const NAME: &str = "sleepers_wake_up_without_proc";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, "only"), 0);
+    }
+    if !lose_proc() {
+        return eprintln!("skipped, it takes root");
+    }
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let hogs = Hogs::start(&runtime, 2);
+    let sleeps = |_| {
+        runtime.spawn(|| {
+            // SAFETY: no preconditions.
+            assert_eq!(unsafe { libc::usleep(200_000) }, 0);
+        })
+    };
+    let sleepers: Vec<_> = (0..8).map(sleeps).collect();
+    sleepers.into_iter().for_each(|s| s.join().unwrap());
+    hogs.end();
+    runtime.shutdown();
+}
+
+/// How long eight threads take, on one processor, that block unannounced ten times each.
+fn time_of_blocking(runtime: &Runtime) -> Duration {
+    let begun = Instant::now();
+    let sleeps = |_| {
+        runtime.spawn(|| {
+            // SAFETY: no preconditions.
+            (0..10).for_each(|_| assert_eq!(unsafe { libc::usleep(10_000) }, 0));
+        })
+    };
+    let threads: Vec<_> = (0..8).map(sleeps).collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    begun.elapsed()
+}
+
+/// The open descriptors by which the runtime asks in /proc.
+fn descriptors_of_tasks() -> Vec<i32> {
+    let all = std::fs::read_dir("/proc/self/fd").unwrap();
+    let is_its = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path())
+            .is_ok_and(|to| to.to_str().is_some_and(|to| to.contains("/task")))
+    };
+    all.map(Result::unwrap)
+        .filter(is_its)
+        .map(|entry| entry.file_name().to_str().unwrap().parse().unwrap())
+        .collect()
+}
+
+/// A program may close descriptors that it does not know of: the next ones are opened.
+#[test]
+fn closed_descriptors_are_opened_again() {
+    const NAME: &str = "closed_descriptors_are_opened_again";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        let out = child(NAME, "only");
+        println!("{}", said(&out));
+        return assert_code(&out, 0);
+    }
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    time_of_blocking(&runtime);
+    let before = time_of_blocking(&runtime);
+    let closed = descriptors_of_tasks();
+    assert!(!closed.is_empty() || runtime.mode() == Mode::Kernel);
+    // SAFETY: this process has nothing else to lose.
+    closed
+        .iter()
+        .for_each(|&fd| assert_eq!(unsafe { libc::close(fd) }, 0));
+    let after = time_of_blocking(&runtime);
+    println!(
+        "{before:?}, with {} descriptors closed {after:?}",
+        closed.len()
+    );
+    assert!(after < 4 * before);
+    runtime.shutdown();
+}
+
+/// Who closes 0 to have the next file there has it there.
+#[test]
+fn standard_descriptors_stay_free() {
+    const NAME: &str = "standard_descriptors_stay_free";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, "only"), 0);
+    }
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    // SAFETY: standard input, which nobody reads.
+    unsafe { libc::close(0) };
+    time_of_blocking(&runtime);
+    let used = descriptors_of_tasks();
+    assert!(used.iter().all(|&fd| fd > 2), "{used:?}");
+    runtime.shutdown();
+}
+
+/// The system queues no more signals for this user: threads that compute share the CPUs as kernel
+/// threads do, and it is said. When it does again, they are preempted.
+#[test]
+fn no_signal_can_be_sent_for_a_while() {
+    const NAME: &str = "no_signal_can_be_sent_for_a_while";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        let out = child(NAME, "only");
+        assert_code(&out, 0);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        let expected = usize::from(green());
+        assert_eq!(
+            stderr.matches("RLIMIT_SIGPENDING").count(),
+            expected,
+            "{stderr}"
+        );
+        assert_eq!(
+            stderr.matches("greenthread: ").count(),
+            expected,
+            "{stderr}"
+        );
+        return;
+    }
+    set_limit(libc::RLIMIT_SIGPENDING, 0);
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let hogs = Hogs::start(&runtime, 6);
+    assert_eq!(runtime.metrics().preemptions, 0);
+    set_limit(libc::RLIMIT_SIGPENDING, u64::MAX);
+    wait_until(|| runtime.metrics().preemptions != 0 || runtime.mode() == Mode::Kernel);
+    hogs.end();
+    runtime.shutdown();
+}
+
 /// The calling thread's mask becomes all signals, or what it was.
 fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
     let mut old = MaybeUninit::uninit();

@@ -41,17 +41,9 @@ fn run(name: &'static str, case: impl FnOnce()) -> Option<Output> {
 }
 
 /// The report, which comes once, names `why` and what blocks there.
-fn assert_reported(out: &Output, why: &str) {
+fn assert_reported(out: &Output, why: &str, what: &str) {
     if green() {
-        line_with(
-            out,
-            &[
-                "greenthread: ",
-                why,
-                " blocked in futex",
-                "raises the limit",
-            ],
-        );
+        line_with(out, &["greenthread: ", why, what, "raises the limit"]);
         let stderr = String::from_utf8_lossy(&out.stderr);
         assert_eq!(stderr.matches("kernel threads").count(), 1, "{stderr}");
     }
@@ -66,22 +58,26 @@ fn join_all<T>(threads: impl IntoIterator<Item = greenthread::JoinHandle<T>>) {
 }
 
 /// The last to come wakes the others: each must get that far.
+fn come_to_a_barrier(runtime: Runtime, first: impl Fn(usize) + Send + Sync + 'static) {
+    let (barrier, first) = (Arc::new(Barrier::new(THREADS)), Arc::new(first));
+    let leaders = Arc::new(AtomicUsize::new(0));
+    join_all((0..THREADS).map(|i| {
+        let (barrier, leaders, first) = (barrier.clone(), leaders.clone(), first.clone());
+        runtime.spawn(move || {
+            first(i);
+            for _ in 0..3 {
+                leaders.fetch_add(usize::from(barrier.wait().is_leader()), Relaxed);
+            }
+        })
+    }));
+    assert_eq!(leaders.load(Relaxed), 3);
+    runtime.shutdown();
+}
+
 #[test]
 fn all_come_to_a_barrier() {
     run("all_come_to_a_barrier", || {
-        let runtime = limited();
-        let barrier = Arc::new(Barrier::new(THREADS));
-        let leaders = Arc::new(AtomicUsize::new(0));
-        join_all((0..THREADS).map(|_| {
-            let (barrier, leaders) = (barrier.clone(), leaders.clone());
-            runtime.spawn(move || {
-                for _ in 0..3 {
-                    leaders.fetch_add(usize::from(barrier.wait().is_leader()), Relaxed);
-                }
-            })
-        }));
-        assert_eq!(leaders.load(Relaxed), 3);
-        runtime.shutdown();
+        come_to_a_barrier(limited(), |_| {})
     });
 }
 
@@ -123,56 +119,152 @@ fn no_turn_is_lost() {
 
 /// Who holds what all others wait for waits in the runtime, and comes back when there is no kernel
 /// thread left. Those that are locked to theirs keep it; those that wait until a deadline do so no longer.
+fn holder_comes_back() {
+    const LONG: Duration = Duration::from_millis(700);
+    let runtime = limited();
+    let held = Arc::new((Mutex::new(0), Condvar::new()));
+    let holder = held.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    let holder = runtime.spawn(move || {
+        let mut count = holder.0.lock().unwrap();
+        tell.send(()).unwrap();
+        greenthread::sleep(LONG);
+        *count += 1;
+    });
+    told.recv().unwrap();
+    let start = Instant::now();
+    let others: Vec<_> = (0..THREADS)
+        .map(|i| {
+            let held = held.clone();
+            runtime.spawn(move || match i % 25 {
+                0 => {
+                    let locked = greenthread::lock_kernel_thread();
+                    let before = gettid();
+                    *held.0.lock().unwrap() += 1;
+                    assert_eq!(gettid(), before);
+                    drop(locked);
+                }
+                1 => {
+                    let own = Mutex::new(());
+                    let (wait, timeout) = (Condvar::new(), LONG / 10);
+                    let guard = own.lock().unwrap();
+                    let waited = wait.wait_timeout_while(guard, timeout, |()| true).unwrap();
+                    assert!(waited.1.timed_out() && start.elapsed() >= timeout);
+                    drop(waited);
+                    *held.0.lock().unwrap() += 1;
+                }
+                _ => *held.0.lock().unwrap() += 1,
+            })
+        })
+        .collect();
+    holder.join().unwrap();
+    join_all(others);
+    assert_eq!(*held.0.lock().unwrap(), THREADS + 1);
+    runtime.shutdown();
+}
+
 #[test]
 fn the_holder_comes_back() {
-    let out = run("the_holder_comes_back", || {
-        const LONG: Duration = Duration::from_millis(700);
-        let runtime = limited();
-        let held = Arc::new((Mutex::new(0), Condvar::new()));
-        let holder = held.clone();
-        let (tell, told) = std::sync::mpsc::channel();
-        let holder = runtime.spawn(move || {
-            let mut count = holder.0.lock().unwrap();
-            tell.send(()).unwrap();
-            greenthread::sleep(LONG);
-            *count += 1;
-        });
-        told.recv().unwrap();
-        let start = Instant::now();
-        let others: Vec<_> = (0..THREADS)
-            .map(|i| {
-                let held = held.clone();
-                runtime.spawn(move || match i % 25 {
-                    0 => {
-                        let locked = greenthread::lock_kernel_thread();
-                        let before = gettid();
-                        *held.0.lock().unwrap() += 1;
-                        assert_eq!(gettid(), before);
-                        drop(locked);
-                    }
-                    1 => {
-                        let own = Mutex::new(());
-                        let (wait, timeout) = (Condvar::new(), LONG / 10);
-                        let guard = own.lock().unwrap();
-                        let waited = wait.wait_timeout_while(guard, timeout, |()| true).unwrap();
-                        assert!(waited.1.timed_out() && start.elapsed() >= timeout);
-                        drop(waited);
-                        *held.0.lock().unwrap() += 1;
-                    }
-                    _ => *held.0.lock().unwrap() += 1,
-                })
-            })
-            .collect();
-        holder.join().unwrap();
-        join_all(others);
-        assert_eq!(*held.0.lock().unwrap(), THREADS + 1);
-        runtime.shutdown();
-    });
+    let out = run("the_holder_comes_back", holder_comes_back);
     if let Some(out) = out {
         assert_reported(
             &out,
             &format!("all {LIMIT} kernel threads that there may be"),
+            " blocked in futex",
         );
+    }
+}
+
+/// The same where the kernel does not say what a thread is blocked in.
+#[test]
+fn the_holder_comes_back_untold() {
+    let out = run("the_holder_comes_back_untold", || {
+        become_another();
+        holder_comes_back();
+    });
+    if let Some(out) = out.filter(|out| !was_skipped(out)) {
+        assert_reported(
+            &out,
+            &format!("all {LIMIT} kernel threads that there may be"),
+            ", and it cannot be told what they are blocked in, while",
+        );
+    }
+}
+
+#[test]
+fn all_come_to_a_barrier_of_another_user() {
+    run("all_come_to_a_barrier_of_another_user", || {
+        become_another();
+        come_to_a_barrier(limited(), |_| {});
+    });
+}
+
+/// Where nobody knows who is blocked, some are asked to leave that only sleep. They wake up all the
+/// same, even from a sleep that begins anew each time.
+#[test]
+fn all_come_to_a_barrier_without_descriptors() {
+    run("all_come_to_a_barrier_without_descriptors", || {
+        let first = |i| {
+            // SAFETY: no preconditions.
+            unsafe { libc::usleep(i as u32 % 5 * 20_000) };
+        };
+        let usual = limited();
+        let usual = time(|| come_to_a_barrier(usual, first));
+        let runtime = limited();
+        join_all((0..8).map(|i| runtime.spawn(move || first(i))));
+        set_limit(libc::RLIMIT_NOFILE, 64);
+        let open = || std::fs::File::open("/dev/null").ok();
+        let _taken: Vec<_> = std::iter::from_fn(open).collect();
+        let without = time(|| come_to_a_barrier(runtime, first));
+        println!("{usual:?}, without descriptors {without:?}");
+        assert!(without < 10 * usual);
+    });
+}
+
+fn time(body: impl FnOnce()) -> Duration {
+    let begun = Instant::now();
+    body();
+    begun.elapsed()
+}
+
+/// Threads with a signal mask of their own cannot be asked to leave. They hold up nobody else.
+#[test]
+fn who_has_a_mask_is_passed_over() {
+    run("who_has_a_mask_is_passed_over", || {
+        let usual = time(|| come_to_a_barrier(limited(), |_| {}));
+        let some_block = |i| {
+            if i < LIMIT - 2 {
+                block_a_signal();
+            }
+        };
+        let blocked = time(|| come_to_a_barrier(limited(), some_block));
+        println!("{usual:?}, beside those with a mask of their own {blocked:?}");
+        assert!(blocked < 12 * usual);
+    });
+}
+
+/// Becomes a user to whom this process's files in /proc do not belong.
+fn become_another() {
+    // SAFETY: plain system calls; this process has one purpose.
+    unsafe {
+        if libc::setresuid(65534, 65534, 65534) != 0 {
+            println!("skipped: cannot leave root");
+        }
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+    }
+}
+
+fn was_skipped(out: &Output) -> bool {
+    String::from_utf8_lossy(&out.stdout).contains("skipped")
+}
+
+fn block_a_signal() {
+    // SAFETY: the set is filled in before it is used.
+    unsafe {
+        let mut one = std::mem::zeroed();
+        libc::sigemptyset(&mut one);
+        libc::sigaddset(&mut one, libc::SIGUSR1);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &one, std::ptr::null_mut());
     }
 }
 
@@ -205,6 +297,54 @@ fn who_returns_goes_on() {
             .for_each(|thread| assert_eq!(thread.join().unwrap(), 7));
         runtime.shutdown();
     });
+}
+
+/// If nobody can be asked to leave, the monitor does not look for one all the time.
+#[test]
+fn a_search_in_vain_costs_little() {
+    run("a_search_in_vain_costs_little", || {
+        let runtime = limited();
+        if runtime.mode() == Mode::Kernel {
+            return;
+        }
+        let (readers, writers): (Vec<_>, Vec<_>) =
+            (0..THREADS).map(|_| std::io::pipe().unwrap()).unzip();
+        let read = |mut reader: std::io::PipeReader| {
+            runtime.spawn(move || reader.read_to_end(&mut Vec::new()).unwrap())
+        };
+        let threads: Vec<_> = readers.into_iter().map(read).collect();
+        wait_until(|| runtime.metrics().kernel_threads == LIMIT);
+        let before = monitors_time();
+        let time = time(|| std::thread::sleep(Duration::from_secs(1)));
+        let used = monitors_time() - before;
+        println!("{used:?} in {time:?}");
+        assert!(used < time / 8);
+        drop(writers);
+        join_all(threads);
+        runtime.shutdown();
+    });
+}
+
+/// CPU time that monitors have used.
+fn monitors_time() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let paths = tasks.map(|task| task.unwrap().path());
+    let is_monitor = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "gt-monitor\n")
+    };
+    paths
+        .filter(is_monitor)
+        .map(|path| {
+            let id: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            // SAFETY: zeroes are a time, which the call fills in. The kernel's encoding of a thread's clock.
+            let time = unsafe {
+                let mut time: libc::timespec = std::mem::zeroed();
+                assert_eq!(libc::clock_gettime(!id << 3 | 6, &mut time), 0);
+                time
+            };
+            Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        })
+        .sum()
 }
 
 /// The system makes no more kernel threads: the same. When it does again, it is asked again.
@@ -246,8 +386,8 @@ fn the_system_refuses_for_a_while() {
         assert_eq!(started.load(Relaxed), 0);
         runtime.shutdown();
     });
-    if let Some(out) = out.filter(|out| !String::from_utf8_lossy(&out.stdout).contains("skipped")) {
-        assert_reported(&out, "the system refuses");
+    if let Some(out) = out.filter(|out| !was_skipped(out)) {
+        assert_reported(&out, "the system refuses", " blocked in futex");
     }
 }
 

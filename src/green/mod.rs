@@ -29,7 +29,7 @@ use core::cell::{Cell, UnsafeCell};
 
 pub(crate) use self::room::Room;
 use crate::arch::{self, FloatControl};
-use crate::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::context::{Bounds, Context};
 use crate::driver::timer;
 use crate::policy::{Links, Priority};
@@ -58,8 +58,9 @@ pub(crate) struct Green {
     pub(crate) announced: AtomicBool,
     /// It is in a call that may block (`thread::may_block`); the monitor does not signal it.
     pub(crate) in_call: AtomicBool,
-    /// A digest of what it waited for when it was last evicted (`sched::shortage`); the monitor's.
-    pub(crate) evicted_from: Cell<u8>,
+    /// A digest of what it waited for when it was last evicted (`sched::shortage`). Monitors write it:
+    /// the record may be another cluster's as soon as the signal is sent.
+    pub(crate) evicted_from: AtomicU8,
     /// How many times it is locked to a kernel thread.
     pub(crate) locks: Cell<u16>,
     pub(crate) context: Context,
@@ -190,7 +191,7 @@ impl Green {
             announced: AtomicBool::new(false),
             in_call: AtomicBool::new(false),
             locked_to: Cell::new(None),
-            evicted_from: Cell::new(0),
+            evicted_from: AtomicU8::new(0),
             locks: Cell::new(0),
             room: Cell::new(None),
             main: Cell::new(None),

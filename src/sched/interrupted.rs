@@ -32,7 +32,7 @@ use core::ptr::null_mut;
 use std::sync::Once;
 
 use crate::arch::{Frame, SavedRegisters};
-use crate::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::sched::interpose;
 use crate::sys::signal::{self, Payload};
 use crate::sys::{call, kernel_thread};
@@ -288,6 +288,17 @@ pub(super) const TO_LEARN: u32 = u32::MAX;
 /// Whom, if the call is to be mended.
 pub(super) const TO_TRY: u32 = u32::MAX - 1;
 
+/// Whom the signal is for that the pupil sends to itself, and which kernel thread that is; 0: none.
+static LESSON: AtomicU32 = AtomicU32::new(0);
+static PUPIL: AtomicU32 = AtomicU32::new(0);
+
+/// What a signal that has no payload is for, if the pupil has sent it. Called in the handler.
+pub(super) fn lesson() -> Option<Payload> {
+    let who = LESSON.load(Relaxed);
+    let is_ours = who != 0 && PUPIL.load(Relaxed) == kernel_thread::id() as u32;
+    is_ours.then_some(Payload { who, tick: 0 })
+}
+
 /// How many words above the stack pointer are looked at.
 const WORDS: usize = 24;
 
@@ -331,16 +342,21 @@ pub(super) fn learn(signal: i32) {
         let mask = signal::mask();
         signal::set_mask(mask | signal::bit(signal));
         let pupil = Pupil { signal, mask };
-        let has_learnt = pupil.look_at_calls() && pupil.are_calls_mended();
+        let has_learnt = pupil
+            .look_at_calls()
+            .and_then(|has_seen| Ok(has_seen && pupil.are_calls_mended()?));
         signal::set_mask(mask);
-        if !has_learnt {
-            // What was not seen to be right is not used: a wrong number would make another call.
-            PLACES.iter().for_each(|place| place.pc.store(0, Relaxed));
-            eprintln!(
-                "greenthread: this libc makes system calls in a way that is not known: \
-                 calls that block can fail with EINTR when a thread is preempted"
-            );
-        }
+        let why = match has_learnt {
+            Ok(true) => return,
+            Ok(false) => "this libc makes system calls in a way that is not known",
+            Err(NotSent) => "no signal can be sent to learn how this libc makes system calls",
+        };
+        // What was not seen to be right is not used: a wrong number would make another call.
+        PLACES.iter().for_each(|place| place.pc.store(0, Relaxed));
+        eprintln!(
+            "greenthread: {why}: \
+             calls that block can fail with EINTR when a thread is preempted"
+        );
     });
 }
 
@@ -351,22 +367,23 @@ struct Pupil {
     mask: signal::Mask,
 }
 
+/// The system sends no signal, whatever the reason.
+struct NotSent;
+
 impl Pupil {
-    fn look_at_calls(&self) -> bool {
+    fn look_at_calls(&self) -> Result<bool, NotSent> {
         let mut candidates = [!0; PLACES.len()];
         for state in [CANCEL_DISABLE, CANCEL_ENABLE] {
             for called in [POLL, SELECT, SUSPEND] {
                 SEEN_PC.store(0, Relaxed);
-                if self.interrupt(called, TO_LEARN, state).is_none() {
-                    return false;
-                }
+                self.interrupt(called, TO_LEARN, state)?;
                 let pc = SEEN_PC.load(Relaxed);
                 if pc == 0 {
                     continue; // it is before the call
                 }
                 let is_its = |place: &Place| [0, pc].contains(&place.pc.load(Relaxed));
                 let Some(i) = PLACES.iter().position(is_its) else {
-                    return false;
+                    return Ok(false);
                 };
                 PLACES[i].pc.store(pc, Relaxed);
                 candidates[i] &= SEEN_WORDS.load(Relaxed);
@@ -377,31 +394,35 @@ impl Pupil {
             place.number.store(number, Relaxed);
             if words == 0 {
                 place.pc.store(0, Relaxed);
-                return false;
+                return Ok(false);
             }
         }
-        true
+        Ok(true)
     }
 
-    fn are_calls_mended(&self) -> bool {
-        [CANCEL_DISABLE, CANCEL_ENABLE].into_iter().all(|state| {
-            let mut calls = [POLL, SELECT].into_iter();
-            calls.all(|called| self.interrupt(called, TO_TRY, state) == Some(0))
-        })
+    fn are_calls_mended(&self) -> Result<bool, NotSent> {
+        for state in [CANCEL_DISABLE, CANCEL_ENABLE] {
+            for called in [POLL, SELECT] {
+                if self.interrupt(called, TO_TRY, state)? != 0 {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Makes libc call `called`, with the thread's cancellation in `state`, and lets a signal for
     /// `who` in meanwhile. Returns what it does.
-    fn interrupt(&self, called: usize, who: u32, state: i32) -> Option<i32> {
+    fn interrupt(&self, called: usize, who: u32, state: i32) -> Result<i32, NotSent> {
         CALLED.store(called, Relaxed);
         let at_once = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let (process, thread) = (std::process::id() as i32, kernel_thread::id());
-        if !signal::queue(process, thread, self.signal, Payload { who, tick: 0 }) {
-            return None; // nor would `sigsuspend` come back
-        }
+        PUPIL.store(kernel_thread::id() as u32, Relaxed);
+        // Not sent, `sigsuspend` would not come back. It comes below at the earliest.
+        signal::send_to_self(self.signal).map_err(|_| NotSent)?;
+        LESSON.store(who, Relaxed);
         let mut old_state = 0;
         // SAFETY: a zeroed set is valid, and begins with the kernel's mask; valid places. The thread's
         // state is put back.
@@ -418,7 +439,8 @@ impl Pupil {
                 _ => libc::sigsuspend(&set),
             };
             pthread_setcancelstate(old_state, null_mut());
-            Some(result)
+            LESSON.store(0, Relaxed);
+            Ok(result)
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::green::Green;
 use crate::policy::fifo::Fifo;
 use crate::sched::lifo::{Lifo, Linked};
 use crate::sched::ownership::Ownership;
+use crate::sched::shortage::Doubt;
 use crate::sched::wake::{Slept, WakeWord};
 use crate::sched::{Cluster, Processor};
 use crate::sys::kernel_thread;
@@ -85,6 +86,8 @@ pub(crate) struct Machine {
     steals_left: Cell<u32>,
     /// CPU time at the monitor's last look at it as a stray; the monitor's.
     pub(crate) seen_cpu: Cell<u64>,
+    /// Whether its thread could give it up.
+    pub(crate) doubt: Doubt,
     cluster: AtomicPtr<Cluster>,
 }
 
@@ -191,6 +194,7 @@ impl Machine {
             events_after: Cell::new(u64::MAX),
             steals_left: Cell::new(0),
             seen_cpu: Cell::new(0),
+            doubt: Doubt::default(),
             cluster: AtomicPtr::new(core::ptr::null_mut()),
         }
     }

@@ -26,6 +26,11 @@
 //! all signals while it computes would have one more every 50 µs. So a machine remembers that one is on
 //! its way (`Machine::expect_signal`), and gets no other until that has come.
 //!
+//! *None at all* can be sent while RLIMIT_SIGPENDING is used up, which counts what waits for all processes
+//! of a user: a real-time signal is not sent without its payload. (One of the others would be, but those
+//! belong to the program.) Then processors are taken, the recruiter says so, once, and each look
+//! tries again.
+//!
 //! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`,
 //! invariant 1.
 //!
@@ -40,9 +45,8 @@ use crate::arch::Frame;
 use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
 use crate::green::{Green, Oddities};
-use crate::sched::{Machine, interpose, interrupted, machine};
-use crate::sys::kernel_thread::{self, SystemCall};
-use crate::sys::observer::Observer;
+use crate::sched::{Machine, interpose, interrupted, machine, sysmon};
+use crate::sys::observer::{Doing, Observer};
 use crate::sys::signal::{self, Payload};
 
 /// A range of addresses.
@@ -96,15 +100,27 @@ pub(crate) fn send(
     })
 }
 
-/// Sends it to a machine whose thread waits on a futex in the kernel: the thread is suspended before
-/// that call, and makes it again when it goes on. Returns what it waits for.
-pub(crate) fn evict(machine: &Machine, green: &Green, signal: i32) -> Option<SystemCall> {
-    let mut call = None;
+/// Sends it to a machine whose thread waits on a futex in the kernel, or may: the thread is suspended
+/// before that call, and makes it again when it goes on. Returns what it does, if it was sent.
+pub(crate) fn evict(
+    machine: &Machine,
+    green: &Green,
+    signal: i32,
+    now: u64,
+    observer: &mut Observer,
+) -> Option<Doing> {
+    let mut doing = Doing::Other;
     let is_sent = send_if(machine, green, signal, |thread| {
-        call = kernel_thread::blocked_in(thread).filter(SystemCall::waits_on_futex);
-        call.is_some()
+        doing = observer.doing(thread);
+        let is_doubtful = match &doing {
+            Doing::Call(call) if call.waits_on_futex() => green.oddities.has(Oddities::MASK),
+            Doing::Untold if !green.in_call.load(Ordering::Relaxed) => true,
+            _ => return false,
+        };
+        let tick = machine.tick.load(Ordering::Relaxed);
+        !is_doubtful || machine.doubt.is_due(now, tick, sysmon::cpu_time(machine))
     });
-    call.filter(|_| is_sent)
+    is_sent.then_some(doing)
 }
 
 fn send_if(
@@ -127,14 +143,21 @@ fn send_if(
         // Asking took a while: is it still the same thread?
         && machine.tick.load(Ordering::Relaxed) == tick
         && machine.expect_signal(thread, || {
-            signal::queue(PROCESS.load(Ordering::Relaxed) as i32, thread, signal, payload)
+            let process = PROCESS.load(Ordering::Relaxed) as i32;
+            let sent = signal::queue(process, thread, signal, payload);
+            if sent == Err(libc::EAGAIN) {
+                machine.cluster().recruiter.tell_of_signals();
+            }
+            sent.is_ok()
         })
 }
 
 unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: both are this handler's arguments.
     let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
-    let Some(payload) = payload else { return };
+    let Some(payload) = payload.or_else(interrupted::lesson) else {
+        return;
+    };
     if payload.who == interrupted::TO_LEARN && in_libc(frame.pc()) {
         // SAFETY: libc's code is readable, and does not begin with a system call.
         return unsafe { interrupted::note(&frame) };

@@ -18,7 +18,7 @@ use core::ffi::c_void;
 use std::io;
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::sched::shortage::Report;
+use crate::sched::shortage::{self, Report};
 use crate::sched::{Cluster, Machine, switch};
 use crate::sys::{clock, futex, kernel_thread, perturb, signal};
 use crate::tls;
@@ -38,6 +38,8 @@ pub(crate) struct Office {
     refused: AtomicBool,
     /// Of the calls, those that were seen to.
     answered: AtomicU32,
+    /// No preemption signal could be sent.
+    no_signals: AtomicBool,
 }
 
 /// Why there can be no machine.
@@ -67,6 +69,7 @@ impl Office {
             calls: AtomicU32::new(0),
             refused: AtomicBool::new(false),
             answered: AtomicU32::new(0),
+            no_signals: AtomicBool::new(false),
         }
     }
 
@@ -84,6 +87,13 @@ impl Office {
     pub(crate) fn call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.ring();
+    }
+
+    /// No preemption signal can be sent now: the recruiter says so.
+    pub(crate) fn tell_of_signals(&self) {
+        if !self.no_signals.swap(true, Ordering::Relaxed) {
+            self.ring();
+        }
     }
 
     /// The recruiter is to look what there is to do.
@@ -112,6 +122,9 @@ fn work(cluster: &'static Cluster) {
         heard = office.bell.load(Ordering::Acquire);
         perturb::point("recruiter: heard");
         cluster.see_to_size();
+        if office.no_signals.load(Ordering::Relaxed) {
+            shortage::report_signals();
+        }
         let calls = office.calls.load(Ordering::Relaxed);
         let needed = cluster.spare_count() == 0;
         if (calls == seen && !refused) || !needed {

@@ -16,27 +16,45 @@
 //! anything else keep their kernel thread; when one returns, it takes an idle processor and goes on
 //! (`current::recover`), and its machine runs others afterwards.
 //!
+//! *Doubts.* Where the kernel does not say what a thread is blocked in (`observer`), whoever stands still is
+//! asked: the handler sees where it is, and suspends it only before a wait on a futex. Any other call
+//! has been interrupted then: it goes on, or is made again (`interrupted`), if that could be learnt. A sleep
+//! can begin anew, so each thread is asked four times as late each time, as long as it gets no further: a
+//! sleep takes 7/3 of its time at most. So is one that has changed its signal mask and may decline. What
+//! is given up: to evict a thread that does have another mask, or another of those soon, if it got on
+//! unseen. Nobody waits for these to go.
+//!
 //! *How often.* At once for each idle processor, as long as something comes of it. If every ready
 //! thread has had its turn, and all that are evicted are back at the wait that they were evicted from
-//! before, half as often each round: a program all of whose threads wait for ever costs little.
+//! before, half as often each round: a program all of whose threads wait for ever costs little. So it is
+//! if there is nobody to be evicted, though others get on.
 //!
-//! All state is the monitor's, but for the report, which is the recruiter's.
+//! All state is the monitor's, but for the reports, which are the recruiter's.
 
 use core::fmt;
 use std::io::Write;
 
-use crate::atomic::Ordering;
+use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::green::{Green, Oddities};
 use crate::sched::recruiter::Refusal;
-use crate::sched::sysmon::running;
+use crate::sched::sysmon::{self, running};
 use crate::sched::{Cluster, Machine, machine, preempt, timers};
+use crate::sys;
 use crate::sys::clock::NEVER;
-use crate::sys::{self, kernel_thread};
+use crate::sys::observer::{Doing, Observer};
 
 /// So long the recruiter, called, is waited for.
 const PATIENCE: u64 = 10_000_000;
 const SHORTEST_PAUSE: u64 = 50_000;
 const LONGEST_PAUSE: u64 = 2_000_000;
+/// While there is nobody to be evicted.
+const LONGEST_SEARCH: u64 = 10_000_000;
+/// Who uses next to no CPU time for so long stands still.
+const STANDS_STILL: u64 = 500_000;
+/// How soon a thread is asked again that may not have been able to go, at first, and how much later
+/// each time.
+const ASK_AGAIN: u64 = 10_000_000;
+const LATER: u64 = 4;
 /// So many blocked machines are looked at to find one to evict.
 const PROBES: usize = 64;
 
@@ -60,6 +78,8 @@ pub(super) struct Shortage {
     awaited: u64,
     /// How many were evicted in this round, none of which has got any further since the last time.
     in_vain: usize,
+    /// Somebody could be evicted the last time.
+    found: bool,
     /// The most that [`progress`] has been.
     progress: u64,
     /// The machine to look at next.
@@ -74,13 +94,19 @@ impl Shortage {
             pause: SHORTEST_PAUSE,
             awaited: 0,
             in_vain: 0,
+            found: true,
             progress: 0,
             turn: 0,
         }
     }
 
     /// The monitor's look; says when the next one must be.
-    pub(super) fn relieve(&mut self, cluster: &'static Cluster, now: u64) -> Option<u64> {
+    pub(super) fn relieve(
+        &mut self,
+        cluster: &'static Cluster,
+        now: u64,
+        observer: &mut Observer,
+    ) -> Option<u64> {
         let recruiter = &cluster.recruiter;
         self.behind_since = match recruiter.is_behind() {
             true => self.behind_since.min(now),
@@ -96,21 +122,33 @@ impl Shortage {
         let progress = progress(cluster);
         if progress > self.progress {
             self.progress = progress;
-            self.hurry();
+            if self.found {
+                self.hurry();
+            }
         }
         let gone = cluster.detached_preemptions.get();
         let on_their_way = gone < self.awaited && now < self.next + PATIENCE;
         if now >= self.next && !on_their_way {
             self.awaited = gone;
+            let mut found = false;
             for _ in 0..cluster.idle.sleeping() {
-                match self.evict_one(cluster) {
-                    Some(Evicted::Again) => self.in_vain += 1,
-                    Some(Evicted::Elsewhere) => self.hurry(),
-                    None => break,
+                let Some(evicted) = self.evict_one(cluster, now, observer) else {
+                    break;
+                };
+                if !self.found {
+                    self.hurry();
                 }
-                self.awaited += 1;
+                (self.found, found) = (true, true);
+                match evicted {
+                    Evicted::Again | Evicted::Perhaps => self.in_vain += 1,
+                    Evicted::Elsewhere => self.hurry(),
+                }
+                self.awaited += u64::from(!matches!(evicted, Evicted::Perhaps));
             }
-            if self.in_vain > ready(cluster) {
+            self.found = found;
+            if !found {
+                self.pause = (self.pause * 2).min(LONGEST_SEARCH);
+            } else if self.in_vain > ready(cluster) {
                 (self.pause, self.in_vain) = ((self.pause * 2).min(LONGEST_PAUSE), 0);
             }
             self.next = now + self.pause;
@@ -123,8 +161,13 @@ impl Shortage {
         (self.pause, self.in_vain) = (SHORTEST_PAUSE, 0);
     }
 
-    /// Asks the next machine whose thread waits on a futex to give it up.
-    fn evict_one(&mut self, cluster: &'static Cluster) -> Option<Evicted> {
+    /// Asks the next machine whose thread waits on a futex, or may, to give it up.
+    fn evict_one(
+        &mut self,
+        cluster: &'static Cluster,
+        now: u64,
+        observer: &mut Observer,
+    ) -> Option<Evicted> {
         let count = machine::count();
         let mut probes = 0;
         for _ in 0..count {
@@ -135,11 +178,17 @@ impl Shortage {
             let Some(green) = stray(machine) else {
                 continue;
             };
-            if let Some(call) = preempt::evict(machine, green, cluster.config.signal) {
-                let before = green.evicted_from.replace(call.digest());
-                return Some(match before == call.digest() {
-                    true => Evicted::Again,
-                    false => Evicted::Elsewhere,
+            let signal = cluster.config.signal;
+            if let Some(doing) = preempt::evict(machine, green, signal, now, observer) {
+                return Some(match doing {
+                    Doing::Call(call) if !green.oddities.has(Oddities::MASK) => {
+                        let digest = call.digest();
+                        match green.evicted_from.swap(digest, Ordering::Relaxed) == digest {
+                            true => Evicted::Again,
+                            false => Evicted::Elsewhere,
+                        }
+                    }
+                    _ => Evicted::Perhaps,
                 });
             }
             probes += 1;
@@ -157,6 +206,42 @@ enum Evicted {
     Again,
     /// It has got on, or is evicted for the first time.
     Elsewhere,
+    /// Nobody knows where, or whether it can go.
+    Perhaps,
+}
+
+/// What is remembered of a machine whose thread may not be able to go. Monitors write it.
+#[derive(Default)]
+pub(crate) struct Doubt {
+    /// Whom it is about: the switch, and the CPU time when it was last asked or seen to get on.
+    tick: AtomicU32,
+    cpu: AtomicU64,
+    /// When to ask, and how long after that.
+    next: AtomicU64,
+    pause: AtomicU64,
+}
+
+impl Doubt {
+    /// Whether to ask the machine's thread now, which is in switch `tick` and has used so much CPU time.
+    pub(super) fn is_due(&self, now: u64, tick: u32, cpu: u64) -> bool {
+        let used = cpu.wrapping_sub(self.cpu.load(Ordering::Relaxed));
+        if self.tick.swap(tick, Ordering::Relaxed) != tick || used >= sysmon::HANDLING {
+            self.cpu.store(cpu, Ordering::Relaxed);
+            self.next.store(now + STANDS_STILL, Ordering::Relaxed);
+            self.pause.store(ASK_AGAIN, Ordering::Relaxed);
+            return false;
+        }
+        let is_due = now >= self.next.load(Ordering::Relaxed);
+        if is_due {
+            let pause = self.pause.load(Ordering::Relaxed);
+            self.cpu.store(cpu, Ordering::Relaxed);
+            self.next
+                .store(now.saturating_add(pause), Ordering::Relaxed);
+            self.pause
+                .store(pause.saturating_mul(LATER), Ordering::Relaxed);
+        }
+        is_due
+    }
 }
 
 /// The thread on `machine`, if it has no processor and can leave its machine to others.
@@ -199,7 +284,7 @@ impl Report {
             return;
         }
         self.is_made = true;
-        let mut text = [0u8; 640];
+        let mut text = [0u8; 704];
         let mut rest = &mut text[..];
         let blocked = Blocked::of(cluster);
         let total = cluster.machines.load(Ordering::Relaxed);
@@ -213,7 +298,7 @@ impl Report {
                 "greenthread: the system refuses more than {total} kernel threads (error {number})"
             ),
         };
-        let _ = write!(rest, ", {blocked}, while other threads are ready: ");
+        let _ = write!(rest, "{blocked}, while other threads are ready: ");
         let _ = writeln!(
             rest,
             "those that wait on a futex (std's locks, and other libraries') take turns from now on, \
@@ -226,9 +311,27 @@ impl Report {
         );
         let unused = rest.len();
         let length = text.len() - unused;
-        // SAFETY: writes a valid buffer; a failure cannot be reported anywhere.
-        let _ = unsafe { sys::call(libc::SYS_write, &[2, text.as_ptr() as usize, length]) };
+        say(&text[..length]);
     }
+}
+
+/// Says, once, that no preemption signals can be sent.
+pub(super) fn report_signals() {
+    static IS_MADE: AtomicBool = AtomicBool::new(false);
+    if is_read(libc::STDERR_FILENO) && !IS_MADE.swap(true, Ordering::Relaxed) {
+        say(
+            b"greenthread: too many signals wait for this user's processes (RLIMIT_SIGPENDING, \
+              ulimit -i): while that is so, threads that compute are not preempted, and each keeps \
+              a kernel thread to itself\n",
+        );
+    }
+}
+
+/// Without std's lock, which a preempted thread may hold.
+fn say(text: &[u8]) {
+    let arguments = [2, text.as_ptr() as usize, text.len()];
+    // SAFETY: writes a valid buffer; a failure cannot be reported anywhere.
+    let _ = unsafe { sys::call(libc::SYS_write, &arguments) };
 }
 
 /// Whether writing to `descriptor` blocks nobody.
@@ -247,6 +350,8 @@ fn is_read(descriptor: i32) -> bool {
 struct Blocked {
     calls: [(i64, usize); Blocked::KINDS],
     others: usize,
+    /// In what cannot be told.
+    untold: usize,
 }
 
 impl Blocked {
@@ -257,11 +362,15 @@ impl Blocked {
         let mut blocked = Blocked {
             calls: [(0, 0); Blocked::KINDS],
             others: 0,
+            untold: 0,
         };
+        let mut observer = Observer::new();
         for machine in cluster.machines().filter(|m| running(m).is_some()) {
             let id = machine.kernel_thread.load(Ordering::Relaxed) as i32;
-            if let Some(call) = kernel_thread::blocked_in(id) {
-                blocked.add(call.number);
+            match observer.doing(id) {
+                Doing::Call(call) => blocked.add(call.number),
+                Doing::Other => {}
+                Doing::Untold => blocked.untold += 1,
             }
         }
         blocked
@@ -278,14 +387,19 @@ impl Blocked {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (number, count) in self.calls.iter().filter(|(_, count)| *count != 0) {
-            write!(f, "{separator}{count} of them blocked in {}", Name(*number))?;
-            separator = ", ";
+        let told = self.calls.iter().filter(|(_, count)| *count != 0);
+        for (number, count) in told.clone() {
+            write!(f, ", {count} of them blocked in {}", Name(*number))?;
         }
-        match self.others {
+        if self.others != 0 {
+            write!(f, ", {} in other system calls", self.others)?;
+        }
+        match self.untold {
             0 => Ok(()),
-            others => write!(f, "{separator}{others} in other system calls"),
+            _ if told.count() == 0 => {
+                f.write_str(", and it cannot be told what they are blocked in")
+            }
+            untold => write!(f, ", {untold} in what cannot be told"),
         }
     }
 }
@@ -314,5 +428,29 @@ impl fmt::Display for Name {
             number => return write!(f, "system call {number}"),
         };
         f.write_str(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_be_able_to_go_is_asked_ever_later() {
+        let doubt = Doubt::default();
+        let asked = |range: core::ops::Range<u64>, tick, cpu| {
+            let times = range.map(|i| i * STANDS_STILL);
+            times.filter(|&now| doubt.is_due(now, tick, cpu)).count()
+        };
+        // Each look is half a millisecond; first it must stand still for one.
+        assert_eq!(asked(0..2, 1, 0), 1);
+        assert_eq!(asked(2..20, 1, 0), 0);
+        assert_eq!(asked(20..100, 1, 0), 1);
+        assert_eq!(asked(100..100_000, 1, sysmon::HANDLING - 1), 5);
+        // It has got on; or it is another; or another kernel thread.
+        let now = 100_000;
+        assert_eq!(asked(now..now + 2, 1, 3 * sysmon::HANDLING), 1);
+        assert_eq!(asked(now + 2..now + 4, 2, 3 * sysmon::HANDLING), 1);
+        assert_eq!(asked(now + 4..now + 6, 2, 0), 1);
     }
 }

@@ -66,6 +66,8 @@ const QUOTA: u64 = 1_000_000_000;
 /// look at each takes as long as a time slice.
 const STRAYS: u64 = 5_000_000;
 const STRAYS_AT_ONCE: usize = 256;
+/// A signal that is declined takes less CPU time than this.
+pub(super) const HANDLING: u64 = 100_000;
 const STACK_SIZE: usize = 256 << 10;
 
 /// Where the monitor sleeps.
@@ -217,7 +219,7 @@ fn watch(cluster: &'static Cluster) {
         if look.stuck && cluster.idle.sleeping() != 0 {
             cluster.notify();
         }
-        if let Some(next) = shortage.relieve(cluster, now) {
+        if let Some(next) = shortage.relieve(cluster, now, look.observer) {
             look.next = look.next.min(next);
         }
         if cluster.see_to_events(now) {
@@ -450,9 +452,11 @@ impl Look<'_> {
                 continue;
             }
             let cpu = cpu_time(machine);
-            let busy = machine.seen_cpu.replace(cpu) != cpu;
+            let used = cpu.wrapping_sub(machine.seen_cpu.replace(cpu));
             let signal = self.cluster.config.signal;
-            if busy && preempt::send(machine, green, signal, busy, self.observer) {
+            // What the handler has used is no reason for another signal.
+            let has_moved = used >= HANDLING;
+            if used != 0 && preempt::send(machine, green, signal, has_moved, self.observer) {
                 self.event = true;
             }
         }
@@ -466,7 +470,7 @@ pub(super) fn running(machine: &Machine) -> Option<&'static Green> {
     unsafe { machine.current.load(Ordering::Acquire).as_ref() }
 }
 
-fn cpu_time(machine: &Machine) -> u64 {
+pub(super) fn cpu_time(machine: &Machine) -> u64 {
     clock::cpu_time(kernel_thread::cpu_clock(
         machine.kernel_thread.load(Ordering::Relaxed) as i32,
     ))

@@ -62,26 +62,6 @@ pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
     (!id << 3) | PER_THREAD | SCHEDULER
 }
 
-/// Writes `/proc/self/task/<id>/syscall` and a NUL without allocating.
-fn write_path(path: &mut [u8; 48], id: i32) {
-    let mut digits = [0u8; 10];
-    let (mut rest, mut count) = (id.unsigned_abs(), 0);
-    while rest > 0 || count == 0 {
-        digits[count] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        count += 1;
-    }
-    let parts: [&[u8]; 3] = [b"/proc/self/task/", &digits[..count], b"/syscall\0"];
-    let mut at = 0;
-    for (i, part) in parts.iter().enumerate() {
-        path[at..at + part.len()].copy_from_slice(part);
-        if i == 1 {
-            path[at..at + part.len()].reverse();
-        }
-        at += part.len();
-    }
-}
-
 /// A system call that a kernel thread is blocked in.
 pub(crate) struct SystemCall {
     pub(crate) number: i64,
@@ -90,6 +70,23 @@ pub(crate) struct SystemCall {
 }
 
 impl SystemCall {
+    /// From what `/proc` says: the number, six arguments, the stack pointer and the program counter,
+    /// all but the first in hexadecimal. Not from `running`, nor from `-1` and the latter two.
+    pub(crate) fn parse(text: &[u8]) -> Option<SystemCall> {
+        let mut words = core::str::from_utf8(text).ok()?.split_ascii_whitespace();
+        let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
+        let mut values = [0; 7];
+        for value in &mut values {
+            *value = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        }
+        let [arguments @ .., stack_pointer] = values;
+        Some(SystemCall {
+            number,
+            arguments,
+            stack_pointer,
+        })
+    }
+
     /// Whether it waits on a futex, for as long as it takes. Interrupted by a signal it begins anew,
     /// with its word looked at again.
     pub(crate) fn waits_on_futex(&self) -> bool {
@@ -110,42 +107,6 @@ impl SystemCall {
         let mix = |sum: u64, part: u64| (sum ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (parts.into_iter().fold(1, mix) >> 56) as u8
     }
-}
-
-/// What kernel thread `id` of this process is blocked in, if it is, and if that can be told.
-pub(crate) fn blocked_in(id: i32) -> Option<SystemCall> {
-    let mut path = [0u8; 48];
-    write_path(&mut path, id);
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-    let mut text = [0u8; 192];
-    // SAFETY: the path is NUL-terminated, the buffer is valid for its length, and the descriptor is
-    // ours.
-    let length = unsafe {
-        let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags];
-        let descriptor = call(libc::SYS_openat, &arguments).ok()?;
-        let arguments = [descriptor, text.as_mut_ptr() as usize, text.len()];
-        let read = call(libc::SYS_read, &arguments);
-        let _ = call(libc::SYS_close, &[descriptor]);
-        read.ok()?
-    };
-    parse(core::str::from_utf8(&text[..length]).ok()?)
-}
-
-/// The number, six arguments, the stack pointer and the program counter, all but the first in
-/// hexadecimal; or `running`, or `-1` and the latter two.
-fn parse(text: &str) -> Option<SystemCall> {
-    let mut words = text.split_ascii_whitespace();
-    let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
-    let mut values = [0; 7];
-    for value in &mut values {
-        *value = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-    }
-    let [arguments @ .., stack_pointer] = values;
-    Some(SystemCall {
-        number,
-        arguments,
-        stack_pointer,
-    })
 }
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
@@ -179,17 +140,16 @@ pub(crate) fn barrier() {
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn a_path_is_spelled() {
-        let mut path = [0; 48];
-        super::write_path(&mut path, 1_204_560);
-        assert!(path.starts_with(b"/proc/self/task/1204560/syscall\0"));
+    use super::SystemCall;
+
+    fn parse(text: &str) -> Option<SystemCall> {
+        SystemCall::parse(text.as_bytes())
     }
 
     #[test]
     fn a_system_call_is_read() {
         let wait = "202 0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n";
-        let call = super::parse(wait).unwrap();
+        let call = parse(wait).unwrap();
         assert!(call.waits_on_futex() && call.number == 202);
         for (other, waits) in [
             (wait.replace("0x80 ", "0x189 "), true), // FUTEX_WAIT_BITSET by the real clock
@@ -198,18 +158,14 @@ mod tests {
             (wait.replace("0x0 ", "0x7ffd "), false), // until then
             (wait.replace("202 ", "0 "), false),
         ] {
-            assert_eq!(
-                super::parse(&other).unwrap().waits_on_futex(),
-                waits,
-                "{other}"
-            );
+            assert_eq!(parse(&other).unwrap().waits_on_futex(), waits, "{other}");
         }
         for other in [("0x7f01", "0x7f05"), ("0x2", "0x3"), ("0x7ffe", "0x7ff0")] {
-            let other = super::parse(&wait.replace(other.0, other.1)).unwrap();
+            let other = parse(&wait.replace(other.0, other.1)).unwrap();
             assert_ne!(other.digest(), call.digest());
         }
         for nothing in ["running\n", "-1 0x7ffe 0x55\n", "202 0x1 0x80\n", ""] {
-            assert!(super::parse(nothing).is_none(), "{nothing}");
+            assert!(parse(nothing).is_none(), "{nothing}");
         }
     }
 }

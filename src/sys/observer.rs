@@ -1,4 +1,4 @@
-//! Whether other kernel threads of this process are blocked, as the kernel says in `/proc`.
+//! Whether other kernel threads of this process are blocked, and in what, as the kernel says in `/proc`.
 //!
 //! A CPU clock that stands still cannot tell a thread that is blocked from one that the system does not
 //! run just now; `/proc` can:
@@ -10,7 +10,8 @@
 //!
 //! Neither can where `/proc` is not mounted, or all descriptors are in use. So an observer keeps the
 //! directory, which outlives a `chroot`, and the descriptors of the threads it was last asked about: a
-//! question is one system call then, and asks for nothing that could run out.
+//! question is one system call then, and asks for nothing that could run out. One it has from the start, to
+//! give it up for another when there is no other. If the program has closed them, they are opened again.
 //!
 //! # Invariants
 //! 1. Between two questions an observer has [`KEPT`] descriptors and the directory's at most, and keeps
@@ -19,14 +20,17 @@
 //! 2. A descriptor is closed, and an answer believed, only if what is read tells that it is ours: the
 //!    program may have closed all that it does not know, and have another file under that number. It is
 //!    read by `pread`, which takes nothing out of a pipe or a socket.
-//! 3. Nothing allocates.
+//! 3. None is kept at 0, 1 or 2: who closes those means the next file to be there.
+//! 4. Nothing allocates.
 
-use super::{call, kernel_thread};
+use super::call;
+use super::kernel_thread::{self, SystemCall};
 
 /// So many threads' descriptors are kept.
 const KEPT: usize = 8;
-/// As much of an answer as tells the state: of `stat`, the id, the name, and one letter.
-const ANSWER: usize = 96;
+/// As much of an answer as tells all: of `syscall`, a number and eight words; of `stat`, the id, the name,
+/// and one letter.
+const ANSWER: usize = 192;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -44,9 +48,17 @@ struct File {
     read_at: u64,
 }
 
+/// What a kernel thread does, as far as can be told.
+pub(crate) enum Doing {
+    Call(SystemCall),
+    /// It runs, or is blocked elsewhere: in a page fault.
+    Other,
+    Untold,
+}
+
 /// What reading a file came to.
-enum Answer {
-    IsBlocked(bool),
+enum Answer<T> {
+    Is(T),
     /// The thread has ended.
     Ended,
     /// It is not that file, not any more.
@@ -62,26 +74,52 @@ pub(crate) struct Observer {
 
 impl Observer {
     pub(crate) fn new() -> Observer {
-        let directory = c"/proc/self/task".to_bytes_with_nul();
-        Observer {
-            tasks: open(libc::AT_FDCWD as usize, directory, libc::O_DIRECTORY).ok(),
+        let mut observer = Observer {
+            tasks: open_tasks(),
             kept: [None; KEPT],
             questions: 0,
-        }
+        };
+        observer.reserve();
+        observer
     }
 
     /// Whether kernel thread `id` of this process is blocked in the kernel, rather than running or
     /// waiting for a CPU. `None`: it cannot be told.
     pub(crate) fn is_blocked(&mut self, id: i32) -> Option<bool> {
+        self.ask(id, true, File::is_blocked)
+    }
+
+    /// What kernel thread `id` of this process does. So many are asked about that their descriptors are
+    /// not worth keeping.
+    pub(crate) fn doing(&mut self, id: i32) -> Doing {
+        let doing = self.ask(id, false, File::doing);
+        doing.unwrap_or(Doing::Untold)
+    }
+
+    /// Keeps one descriptor at least.
+    fn reserve(&mut self) {
+        if self.kept.iter().all(Option::is_none)
+            && let Some(file) = self.open(kernel_thread::id())
+        {
+            self.keep(file);
+        }
+    }
+
+    fn ask<T>(
+        &mut self,
+        id: i32,
+        keep: bool,
+        understand: impl Fn(&File, &[u8]) -> Option<T>,
+    ) -> Option<T> {
         self.questions += 1;
         let is_of = |file: &Option<File>| file.is_some_and(|file| file.thread == id);
         if let Some(place) = self.kept.iter_mut().find(|file| is_of(file))
             && let Some(file) = place
         {
-            match file.read() {
-                Answer::IsBlocked(is) => {
+            match file.read(&understand) {
+                Answer::Is(answer) => {
                     file.read_at = self.questions;
-                    return Some(is);
+                    return Some(answer);
                 }
                 Answer::Ended => close(file.descriptor),
                 Answer::Foreign => {}
@@ -90,22 +128,21 @@ impl Observer {
             *place = None;
         }
         let file = self.open(id)?;
-        match file.read() {
-            Answer::IsBlocked(is) => {
-                self.keep(file);
-                Some(is)
-            }
-            Answer::Ended | Answer::Foreign => {
-                close(file.descriptor);
-                None
-            }
+        let answer = match file.read(&understand) {
+            Answer::Is(answer) => Some(answer),
+            Answer::Ended | Answer::Foreign => None,
+        };
+        match keep && answer.is_some() {
+            true => self.keep(file),
+            false => close(file.descriptor),
         }
+        self.reserve();
+        answer
     }
 
     fn open(&mut self, id: i32) -> Option<File> {
-        let tasks = self.tasks?;
         let read_at = self.questions;
-        let try_to = |kind| {
+        let try_to = |tasks, kind| {
             open(tasks, &path(id, kind), 0).map(|descriptor| File {
                 thread: id,
                 kind,
@@ -113,11 +150,22 @@ impl Observer {
                 read_at,
             })
         };
-        match try_to(Kind::Call) {
+        let mut tasks = self.tasks.or_else(open_tasks)?;
+        self.tasks = Some(tasks);
+        let mut tried = try_to(tasks, Kind::Call);
+        if let Err(libc::EBADF | libc::ENOTDIR | libc::ENOENT) = tried
+            && !are_tasks(tasks)
+        {
+            // The program has closed it: what is there now is not ours.
+            self.tasks = open_tasks();
+            tasks = self.tasks?;
+            tried = try_to(tasks, Kind::Call);
+        }
+        match tried {
             Ok(file) => Some(file),
             // No descriptor is left, but perhaps one of ours.
-            Err(libc::EMFILE) if self.make_room(1) => try_to(Kind::Call).ok(),
-            Err(_) => try_to(Kind::Stat).ok(),
+            Err(libc::EMFILE) if self.make_room(1) => try_to(tasks, Kind::Call).ok(),
+            Err(_) => try_to(tasks, Kind::Stat).ok(),
         }
     }
 
@@ -155,18 +203,14 @@ impl Drop for Observer {
                 file.end();
             }
         });
-        // Only ours has such an entry.
-        if let Some(tasks) = self.tasks
-            && let Ok(own) = open(tasks, &path(kernel_thread::id(), Kind::Stat), 0)
-        {
-            close(own);
+        if let Some(tasks) = self.tasks.filter(|&tasks| are_tasks(tasks)) {
             close(tasks);
         }
     }
 }
 
 impl File {
-    fn read(&self) -> Answer {
+    fn read<T>(&self, understand: impl Fn(&File, &[u8]) -> Option<T>) -> Answer<T> {
         let mut text = [0; ANSWER];
         let arguments = [
             self.descriptor,
@@ -176,23 +220,31 @@ impl File {
         ];
         // SAFETY: the buffer is valid for its length.
         match unsafe { call(libc::SYS_pread64, &arguments) } {
-            Ok(length) => self.understand(&text[..length]),
+            Ok(length) => understand(self, &text[..length]).map_or(Answer::Foreign, Answer::Is),
             Err(libc::ESRCH) => Answer::Ended,
             Err(_) => Answer::Foreign,
         }
     }
 
-    fn understand(&self, text: &[u8]) -> Answer {
-        let is_blocked = match self.kind {
+    fn is_blocked(&self, text: &[u8]) -> Option<bool> {
+        match self.kind {
             Kind::Call => call_in(text),
             Kind::Stat => stat_in(text, self.thread),
-        };
-        is_blocked.map_or(Answer::Foreign, Answer::IsBlocked)
+        }
+    }
+
+    fn doing(&self, text: &[u8]) -> Option<Doing> {
+        let is_blocked = self.is_blocked(text)?;
+        Some(match (is_blocked, self.kind) {
+            (false, _) => Doing::Other,
+            (true, Kind::Call) => SystemCall::parse(text).map_or(Doing::Other, Doing::Call),
+            (true, Kind::Stat) => Doing::Untold,
+        })
     }
 
     /// Closes the descriptor, if it is ours still.
     fn end(self) {
-        if !matches!(self.read(), Answer::Foreign) {
+        if !matches!(self.read(File::is_blocked), Answer::Foreign) {
             close(self.descriptor);
         }
     }
@@ -231,16 +283,36 @@ fn descriptors() -> usize {
     asked.map_or(0, |_| usize::try_from(limit[0]).unwrap_or(usize::MAX))
 }
 
+fn open_tasks() -> Option<usize> {
+    let directory = c"/proc/self/task".to_bytes_with_nul();
+    open(libc::AT_FDCWD as usize, directory, libc::O_DIRECTORY).ok()
+}
+
+/// Whether that is our directory, still: `/proc` has the asking thread's entry, too, but none above it.
+fn are_tasks(descriptor: usize) -> bool {
+    let has = |path: &[u8]| {
+        let arguments = [descriptor, path.as_ptr() as usize, libc::F_OK as usize];
+        // SAFETY: the path ends with a NUL.
+        unsafe { call(libc::SYS_faccessat, &arguments) }.is_ok()
+    };
+    has(&path(kernel_thread::id(), Kind::Stat)) && has(b"../task\0")
+}
+
 fn open(directory: usize, path: &[u8], flags: i32) -> Result<usize, i32> {
     debug_assert_eq!(path.last(), Some(&0));
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC | flags) as usize;
+    let arguments = [directory, path.as_ptr() as usize, flags];
     // SAFETY: the path ends with a NUL.
-    unsafe {
-        call(
-            libc::SYS_openat,
-            &[directory, path.as_ptr() as usize, flags],
-        )
+    let descriptor = unsafe { call(libc::SYS_openat, &arguments) }?;
+    if descriptor > libc::STDERR_FILENO as usize {
+        return Ok(descriptor);
     }
+    let above = libc::STDERR_FILENO as usize + 1;
+    let arguments = [descriptor, libc::F_DUPFD_CLOEXEC as usize, above];
+    // SAFETY: only makes a descriptor.
+    let moved = unsafe { call(libc::SYS_fcntl, &arguments) };
+    close(descriptor);
+    moved
 }
 
 fn close(descriptor: usize) {
@@ -361,22 +433,44 @@ mod tests {
             while observer.is_blocked(subject.id) != Some(true) {
                 std::thread::yield_now();
             }
-            assert_eq!(observer.kept.iter().flatten().count(), 1);
+            let is_its = |place: &&Option<File>| place.is_some_and(|f| f.thread == subject.id);
+            assert_eq!(observer.kept.iter().filter(is_its).count(), 1);
             subject.pipe.write_all(b".").unwrap();
             subject.thread.join().unwrap();
             // It may be a moment until the kernel has forgotten it.
             while observer.is_blocked(subject.id).is_some() {
                 std::thread::yield_now();
             }
-            assert!(observer.kept.iter().all(Option::is_none));
+            assert_eq!(observer.kept.iter().filter(is_its).count(), 0);
         }
     }
 
     #[test]
-    fn without_proc_nothing_is_told() {
+    fn of_nobody_nothing_is_told() {
+        // No directory has such a name, and none is put in its place: it is the right one.
         let mut observer = Observer::new();
-        close(observer.tasks.take().unwrap());
-        assert_eq!(observer.is_blocked(kernel_thread::id()), None);
+        assert_eq!(observer.is_blocked(i32::MAX), None);
+        assert!(matches!(observer.doing(i32::MAX), Doing::Untold));
+    }
+
+    #[test]
+    fn the_directory_is_opened_again() {
+        let mut observer = Observer::new();
+        let main = std::process::id() as i32;
+        let first = observer.tasks.unwrap();
+        let other = std::fs::File::open("/").unwrap();
+        // SAFETY: the observer's directory, in whose place another comes.
+        let replaced = unsafe { libc::dup2(other.as_raw_fd(), first as i32) };
+        assert_eq!(replaced, first as i32);
+        assert!(observer.is_blocked(main).is_some());
+        assert_ne!(observer.tasks, Some(first));
+        for other in ["/proc", "/proc/self", "/proc/self/fd"] {
+            let other = std::fs::File::open(other).unwrap();
+            assert!(!are_tasks(other.as_raw_fd() as usize));
+        }
+        // SAFETY: only asks.
+        assert_ne!(unsafe { libc::fcntl(first as i32, libc::F_GETFD) }, -1);
+        close(first);
     }
 
     #[test]

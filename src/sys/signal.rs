@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::call;
+use super::{call, kernel_thread};
 
 /// A signal mask, as the kernel has it: bit `n - 1` for signal `n`.
 pub(crate) type Mask = u64;
@@ -87,12 +87,30 @@ struct QueuedInfo {
     rest: [u64; 12],
 }
 
-/// Sends `signal` with `payload` to kernel thread `thread` of this process.
-pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) -> bool {
+/// Sends `signal` with `payload` to kernel thread `thread` of this process. EAGAIN: too many wait for
+/// this user's processes.
+pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) -> Result<(), i32> {
+    send(process, thread, signal, libc::SI_QUEUE, payload)
+}
+
+/// Sends `signal` to the calling kernel thread, however many wait: as if by `kill`, which the kernel holds
+/// back for nobody, and which it may forget everything about but the number.
+pub(crate) fn send_to_self(signal: i32) -> Result<(), i32> {
+    let (process, thread) = (std::process::id() as i32, kernel_thread::id());
+    send(
+        process,
+        thread,
+        signal,
+        libc::SI_USER,
+        Payload { who: 0, tick: 0 },
+    )
+}
+
+fn send(process: i32, thread: i32, signal: i32, code: i32, payload: Payload) -> Result<(), i32> {
     let info = QueuedInfo {
         signal,
         errno: 0,
-        code: libc::SI_QUEUE,
+        code,
         padding: 0,
         process,
         user: 0,
@@ -102,7 +120,7 @@ pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) ->
     let info = &raw const info as usize;
     let arguments = [process as usize, thread as usize, signal as usize, info];
     // SAFETY: `info` has the kernel's layout and is valid for the call.
-    unsafe { call(libc::SYS_rt_tgsigqueueinfo, &arguments) }.is_ok()
+    unsafe { call(libc::SYS_rt_tgsigqueueinfo, &arguments) }.map(drop)
 }
 
 /// The payload of a signal that [`queue`] sent, or `None` for one from elsewhere.
