@@ -254,20 +254,24 @@ impl<'a> Frame<'a> {
         unsafe { self.call_here(go_on_trampoline) };
     }
 
-    /// Whether the thread is about to wait on a futex, for as long as it takes. So is one that a
-    /// signal has interrupted in that: the kernel makes it call again, and looks at the word again.
+    /// The system call that the thread is about to make: its number and arguments. So is one that a
+    /// signal has interrupted, if the kernel makes it begin anew.
     ///
     /// # Safety
     /// The frame is of code that ran, so the instruction at its program counter can be read.
-    pub(crate) unsafe fn is_about_to_wait(&self) -> bool {
+    pub(crate) unsafe fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
+        use libc::{REG_R8, REG_R9, REG_R10, REG_RAX, REG_RDI, REG_RDX, REG_RSI};
         let register = |name: i32| self.0.uc_mcontext.gregs[name as usize];
-        let operation = register(libc::REG_RSI) as i32 & libc::FUTEX_CMD_MASK;
         let code = self.pc() as *const u8;
-        register(libc::REG_RAX) == libc::SYS_futex
-            && matches!(operation, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET)
-            && register(libc::REG_R10) == 0
-            // SAFETY: the caller's promise; no instruction is this first byte alone.
-            && unsafe { *code == 0x0f && *code.add(1) == 0x05 }
+        // SAFETY: the caller's promise; no instruction is this first byte alone.
+        let is_call = unsafe { *code == SYSCALL[0] && *code.add(1) == SYSCALL[1] };
+        let arguments = [REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R8, REG_R9];
+        is_call.then(|| {
+            (
+                register(REG_RAX),
+                arguments.map(|name| register(name) as u64),
+            )
+        })
     }
 
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer.

@@ -227,6 +227,43 @@ fn time(body: impl FnOnce()) -> Duration {
     begun.elapsed()
 }
 
+/// Who has a file locked waits for a timer while others wait for the file on all kernel threads.
+#[test]
+fn who_has_a_file_locked_comes_back() {
+    let out = run("who_has_a_file_locked_comes_back", || {
+        let path = std::env::temp_dir().join(format!("greenthread-locked-{}", std::process::id()));
+        let file = greenthread::fs::File::create(&path).unwrap();
+        file.lock().unwrap();
+        let runtime = limited();
+        let waiters: Vec<_> = (0..THREADS)
+            .map(|i| {
+                let file = greenthread::fs::File::open(&path).unwrap();
+                runtime.spawn(move || {
+                    match i % 2 {
+                        0 => file.lock().unwrap(),
+                        _ => file.lock_shared().unwrap(),
+                    }
+                    greenthread::yield_now();
+                    file.unlock().unwrap();
+                })
+            })
+            .collect();
+        wait_until(|| runtime.metrics().kernel_threads >= LIMIT || !green());
+        let sleeps = runtime.spawn(move || {
+            greenthread::sleep(Duration::from_millis(1));
+            file.unlock().unwrap();
+        });
+        join_all(waiters.into_iter().chain([sleeps]));
+        std::fs::remove_file(&path).unwrap();
+    });
+    if let (Some(out), true) = (out, green()) {
+        line_with(
+            &out,
+            &["greenthread: ", "blocked in flock", "raises the limit"],
+        );
+    }
+}
+
 /// Threads with a signal mask of their own cannot be asked to leave. They hold up nobody else.
 #[test]
 fn who_has_a_mask_is_passed_over() {

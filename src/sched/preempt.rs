@@ -15,8 +15,8 @@
 //!    mask travels with it from now on.
 //! 5. The instruction is not in libc or the loader, but for leaf functions called from outside: a
 //!    thread suspended in libc may hold a lock of libc's that others need soon. So it is with an
-//!    allocator of the program's own that is a library. But whoever is about to wait on a futex can
-//!    be suspended anywhere: it does nothing for others now.
+//!    allocator of the program's own that is a library. But whoever is about to wait in
+//!    a call that begins anew can be suspended anywhere: it does nothing for others now.
 //!
 //! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a
 //! call while the signal is under way, and some calls then fail with EINTR for no reason that the
@@ -46,6 +46,7 @@ use crate::atomic::{AtomicUsize, Ordering};
 use crate::current;
 use crate::green::{Green, Oddities};
 use crate::sched::{Machine, interpose, interrupted, machine, sysmon};
+use crate::sys::kernel_thread::SystemCall;
 use crate::sys::observer::{Doing, Observer};
 use crate::sys::signal::{self, Payload};
 
@@ -100,7 +101,7 @@ pub(crate) fn send(
     })
 }
 
-/// Sends it to a machine whose thread waits on a futex in the kernel, or may: the thread is suspended
+/// Sends it to a machine whose thread waits in a call that begins anew, or may: the thread is suspended
 /// before that call, and makes it again when it goes on. Returns what it does, if it was sent.
 pub(crate) fn evict(
     machine: &Machine,
@@ -113,7 +114,7 @@ pub(crate) fn evict(
     let is_sent = send_if(machine, green, signal, |thread| {
         doing = observer.doing(thread);
         let is_doubtful = match &doing {
-            Doing::Call(call) if call.waits_on_futex() => green.oddities.has(Oddities::MASK),
+            Doing::Call(call) if call.begins_anew() => green.oddities.has(Oddities::MASK),
             Doing::Untold if !green.in_call.load(Ordering::Relaxed) => true,
             _ => return false,
         };
@@ -195,7 +196,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter is
     // that of code which runs.
     let may = unsafe {
-        may_interrupt(frame.pc(), *(frame.sp() as *const usize)) || frame.is_about_to_wait()
+        may_interrupt(frame.pc(), *(frame.sp() as *const usize)) || is_about_to_wait(&frame)
     };
     if !may {
         return;
@@ -212,6 +213,16 @@ fn may_interrupt(pc: usize, top_of_stack: usize) -> bool {
     let Some(text) = TEXT.get() else { return false };
     let in_leaf = |address| text.leaves.iter().any(|range| range.holds(address));
     !in_libc(pc) || (in_leaf(pc) && !in_libc(top_of_stack))
+}
+
+/// Whether the thread is about to make a call that begins anew whenever it is interrupted.
+///
+/// # Safety
+/// That of [`Frame::call_ahead`].
+unsafe fn is_about_to_wait(frame: &Frame<'_>) -> bool {
+    // SAFETY: the caller's promise.
+    let call = unsafe { frame.call_ahead() };
+    call.is_some_and(|(number, arguments)| SystemCall::new(number, arguments).begins_anew())
 }
 
 fn in_libc(address: usize) -> bool {

@@ -4,20 +4,20 @@
 //!
 //! It would not end by itself: who holds the lock that the others wait for in the kernel may be
 //! among the ready ones, preempted, or come back from a wait of our own. So the way out needs no
-//! new kernel thread. The monitor signals a machine whose thread waits on a futex, for as long as
-//! it takes. The handler (`preempt`) suspends the thread before that system call, as if it had been
+//! new kernel thread. The monitor signals a machine whose thread waits in a system call that begins
+//! anew when it is interrupted (`SystemCall::begins_anew`), most of all on a futex. The handler (`preempt`) suspends the thread before that system call, as if it had been
 //! preempted there: it goes to the global queue, behind all that are ready now, and the machine runs
-//! the first of those. When it is the thread's turn it makes its call again, and the kernel compares
-//! the word again. For the program it was slow to come to its call, which it may be at any time; a
+//! the first of those. When it is the thread's turn it makes its call again, and the kernel looks
+//! again (at the futex's word, say). For the program it was slow to come to its call, which it may be at any time; a
 //! wake-up that it was given is not lost, since then the call has returned.
 //!
 //! So each ready thread gets a machine, one after another, as long as any thread waits on a futex
-//! (a lock, a condition variable, a barrier: std's, parking_lot's and libc's). Those blocked in
-//! anything else keep their kernel thread; when one returns, it takes an idle processor and goes on
+//! (a lock, a condition variable, a barrier: std's, parking_lot's and libc's), for a lock on a file,
+//! for the other end of a FIFO or for a child. Those blocked in anything else keep their kernel thread; when one returns, it takes an idle processor and goes on
 //! (`current::recover`), and its machine runs others afterwards.
 //!
 //! *Doubts.* Where the kernel does not say what a thread is blocked in (`observer`), whoever stands still is
-//! asked: the handler sees where it is, and suspends it only before a wait on a futex. Any other call
+//! asked: the handler sees where it is, and suspends it only before such a call. Any other
 //! has been interrupted then: it goes on, or is made again (`interrupted`), if that could be learnt. A sleep
 //! can begin anew, so each thread is asked four times as late each time, as long as it gets no further: a
 //! sleep takes 7/3 of its time at most. So is one that has changed its signal mask and may decline. What
@@ -161,7 +161,7 @@ impl Shortage {
         (self.pause, self.in_vain) = (SHORTEST_PAUSE, 0);
     }
 
-    /// Asks the next machine whose thread waits on a futex, or may, to give it up.
+    /// Asks the next machine whose thread waits in such a call, or may, to give it up.
     fn evict_one(
         &mut self,
         cluster: &'static Cluster,
@@ -301,9 +301,9 @@ impl Report {
         let _ = write!(rest, "{blocked}, while other threads are ready: ");
         let _ = writeln!(
             rest,
-            "those that wait on a futex (std's locks, and other libraries') take turns from now on, \
-             and all is slower. What waits in greenthread's own locks, channels, files and sockets \
-             needs no kernel thread; {} raises the limit",
+            "those that wait on a futex (std's locks, and other libraries'), a file's lock or a child \
+             take turns from now on, and all is slower. What waits in greenthread's own locks, \
+             channels and sockets needs no kernel thread; {} raises the limit",
             match why {
                 Refusal::Limit(_) => "Builder::max_kernel_threads",
                 Refusal::System(_) => "ulimit -u, or the cgroup's pids.max,",

@@ -87,16 +87,31 @@ impl SystemCall {
         })
     }
 
-    /// Whether it waits on a futex, for as long as it takes. Interrupted by a signal it begins anew,
-    /// with its word looked at again.
-    pub(crate) fn waits_on_futex(&self) -> bool {
+    /// One that is about to be made.
+    pub(crate) fn new(number: i64, arguments: [u64; 6]) -> SystemCall {
+        SystemCall {
+            number,
+            arguments,
+            stack_pointer: 0,
+        }
+    }
+
+    /// Whether it waits for as long as it takes, on a futex, for a lock on a file, for the other end of
+    /// a FIFO or for a child, and begins anew if a signal interrupts it: nothing has come of it then.
+    /// (What transfers data begins anew, too; but its descriptor may have a time-out, which would.)
+    pub(crate) fn begins_anew(&self) -> bool {
         let [_, operation, _, timeout, ..] = self.arguments;
-        self.number == libc::SYS_futex
-            && matches!(
-                operation as i32 & libc::FUTEX_CMD_MASK,
-                libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET
-            )
-            && timeout == 0
+        match self.number {
+            libc::SYS_futex => {
+                let operation = operation as i32 & libc::FUTEX_CMD_MASK;
+                matches!(operation, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET) && timeout == 0
+            }
+            libc::SYS_fcntl => {
+                matches!(operation as i32, libc::F_SETLKW | libc::F_OFD_SETLKW)
+            }
+            libc::SYS_flock | libc::SYS_openat | libc::SYS_wait4 | libc::SYS_waitid => true,
+            _ => false,
+        }
     }
 
     /// A number that another wait of the same thread is unlikely to have: it tells them apart by
@@ -150,15 +165,18 @@ mod tests {
     fn a_system_call_is_read() {
         let wait = "202 0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n";
         let call = parse(wait).unwrap();
-        assert!(call.waits_on_futex() && call.number == 202);
+        assert!(call.begins_anew() && call.number == 202);
         for (other, waits) in [
             (wait.replace("0x80 ", "0x189 "), true), // FUTEX_WAIT_BITSET by the real clock
             (wait.replace("0x80 ", "0x81 "), false), // FUTEX_WAKE
             (wait.replace("0x80 ", "0x86 "), false), // FUTEX_LOCK_PI
             (wait.replace("0x0 ", "0x7ffd "), false), // until then
             (wait.replace("202 ", "0 "), false),
+            (wait.replace("202 ", "73 "), true),  // flock
+            (wait.replace("202 ", "72 "), false), // fcntl, but not this one
+            (wait.replace("202 ", "72 ").replace("0x80 ", "0x7 "), true), // F_SETLKW
         ] {
-            assert_eq!(parse(&other).unwrap().waits_on_futex(), waits, "{other}");
+            assert_eq!(parse(&other).unwrap().begins_anew(), waits, "{other}");
         }
         for other in [("0x7f01", "0x7f05"), ("0x2", "0x3"), ("0x7ffe", "0x7ff0")] {
             let other = parse(&wait.replace(other.0, other.1)).unwrap();
