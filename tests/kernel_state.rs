@@ -317,7 +317,7 @@ fn who_ends_locked_leaves_the_limit_alone() {
     let waiters: Vec<_> = (0..30)
         .map(|_| {
             let barrier = barrier.clone();
-            runtime.spawn(move || drop(barrier.wait()))
+            runtime.spawn(move || barrier.wait().is_leader())
         })
         .collect();
     let mut most = 0;
@@ -325,7 +325,8 @@ fn who_ends_locked_leaves_the_limit_alone() {
         most = most.max(runtime.metrics().kernel_threads);
         waiters.iter().all(|waiter| waiter.is_finished())
     });
-    waiters.into_iter().for_each(|t| t.join().unwrap());
+    let leaders = waiters.into_iter().map(|t| t.join().unwrap());
+    assert_eq!(leaders.filter(|&leads| leads).count(), 1);
     if runtime.mode() == Mode::Green {
         // The last to end may be on its way out.
         assert!(most <= LIMIT + 1, "{most} kernel threads");
