@@ -53,6 +53,9 @@ const QUIET: u64 = 10_000_000;
 const DEADLINE_TICK: u64 = 500_000;
 /// Who has run out of threads so often since the last look keeps up.
 const SEVERAL: u64 = 3;
+/// While work waits, a slice that is seen for the first time is looked at again after this part of it: a
+/// short one is over by then, and the next would be counted from its own end, a whole slice later.
+const SETTLING_PART: u64 = 8;
 /// Who has others behind it whom no other processor can take has this part of a time slice: those
 /// that yield would wait as long as the busiest of them likes.
 const CROWDED_PART: u64 = 20;
@@ -312,6 +315,11 @@ impl Look<'_> {
                 over: None,
             };
             self.at_slice_end(processor, seen);
+            if self.waiting {
+                // It may be a short one: who comes next would have been seen late, and given more.
+                let settled = self.now + self.slice(processor) / SETTLING_PART;
+                self.next = self.next.min(settled);
+            }
             return;
         }
         let is_surplus = processor.is_surplus();
