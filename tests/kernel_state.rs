@@ -48,6 +48,13 @@ fn computed() -> (u64, u64) {
     ((one / three).to_bits(), tiny.to_bits())
 }
 
+/// Where threads that compute take each other's place often.
+fn preempting() -> Runtime {
+    let builder = Runtime::builder().processors(1);
+    let builder = builder.time_slice(Duration::from_millis(1));
+    builder.build().unwrap()
+}
+
 fn give_way(i: usize) {
     match i % 5 {
         0 => thread::sleep(Duration::from_micros(50)),
@@ -130,11 +137,7 @@ fn a_runtime_inherits_no_rounding() {
 #[test]
 fn rounding_survives_preemption() {
     let _w = watchdog("rounding_survives_preemption");
-    let runtime = Runtime::builder()
-        .processors(1)
-        .time_slice(Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let runtime = preempting();
     let stop = Arc::new(AtomicBool::new(false));
     let wrong = Arc::new(AtomicUsize::new(0));
     let hog = |i: usize| {
@@ -164,11 +167,7 @@ fn rounding_survives_preemption() {
 #[test]
 fn the_x87_stack_is_its_threads_own() {
     let _w = watchdog("the_x87_stack_is_its_threads_own");
-    let runtime = Runtime::builder()
-        .processors(1)
-        .time_slice(Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let runtime = preempting();
     let stop = Arc::new(AtomicBool::new(false));
     let hog = {
         let stop = stop.clone();

@@ -1,7 +1,8 @@
 //! The monitor: a kernel thread without a processor that looks after those that have one.
 //!
 //! It looks every tick: 20 µs after a hand-off, backing off to 10 ms while there is none,
-//! but never past the end of a time slice or a deadline. When every processor sleeps it sleeps too,
+//! but never past the end of a time slice or a deadline. It counts a slice from the look that first saw it;
+//! while work waits it looks once more soon after, lest that was a short one. When every processor sleeps it sleeps too,
 //! until it is kicked.
 //!
 //! What it does at a processor whose thread has not left it since the last look:
