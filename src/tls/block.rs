@@ -11,6 +11,9 @@
 //! 3. libc's own thread-locals are not reset: malloc's arena and buffers are worth keeping. What a
 //!    new thread can tell apart (locale, errno, dlerror, the resolver) is put right in `enter` and
 //!    `exit`.
+//! 4. After the last destructor of a pthread key nothing allocates: an allocator may know a thread
+//!    by its key alone, would take this one for new, and keep it in its lists when the block is
+//!    recycled (jemalloc does).
 
 use super::layout::layout;
 use super::{keys, modules};
@@ -127,20 +130,20 @@ pub(crate) unsafe fn exit() {
     // SAFETY: as libc does when a kernel thread ends, in this order.
     unsafe {
         (layout.call_destructors)();
-        if keys::used() {
-            for _ in 0..ITERATIONS {
-                if !keys::run_destructors() {
-                    break;
-                }
-                (layout.call_destructors)();
+        for round in 0.. {
+            modules::refresh(); // invariant 4
+            if round == ITERATIONS || !keys::used() || !keys::run_destructors() {
+                break;
             }
+            (layout.call_destructors)();
+        }
+        if keys::used() {
             keys::clear();
         }
         while !libc::dlerror().is_null() {}
         libc::uselocale(GLOBAL_LOCALE);
         close_resolver(layout.resolver(thread_pointer()));
     }
-    modules::refresh();
 }
 
 /// Lets go of what the resolver keeps for this thread, if it was used.
