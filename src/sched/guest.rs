@@ -61,7 +61,9 @@ impl Guest {
         }
     }
 
-    /// The same without a seat.
+    /// The same without a seat. Never inlined, so that the disassembly's reader finds it by name: it
+    /// asks a thread-local who is current, which nobody with a seat may.
+    #[inline(never)]
     fn without_seat<R>(&self, call: impl FnOnce(&dyn Policy) -> R) -> R {
         let _off = current::preemption_off();
         match current::green() {
