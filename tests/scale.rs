@@ -20,7 +20,7 @@ const GUARD: usize = 64 << 10;
 /// 8.8 KiB: what a parked thread may take of resident memory, handles and all.
 const PER_THREAD: usize = 8 * 1024 + 819;
 /// What it may take beside an allocator that is not libc's (`.ci/allocators`).
-const PER_THREAD_ELSEWHERE: usize = 16 * 1024;
+const PER_THREAD_ELSEWHERE: usize = 20 * 1024;
 const MAPPINGS: usize = 200;
 /// What it may take of page tables: a page of entries is for 2 MiB, and so are the stacks.
 const TABLES_PER_THREAD: usize = PAGE + PAGE / 8;
