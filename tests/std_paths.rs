@@ -132,6 +132,7 @@ macro_rules! program {
                     .wait_while(total.lock().unwrap(), |sum| *sum < 28)
                     .unwrap();
                 assert_eq!(*sum, 28);
+                drop(sum); // worker 0, which adds nothing, may not have locked yet
                 let mut names: Vec<_> = receiver.iter().flatten().collect();
                 names.sort();
                 assert_eq!((names.len(), &*names[7]), (8, "worker 7"));
