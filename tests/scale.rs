@@ -55,9 +55,12 @@ impl Crowd {
             wake,
             places,
         };
-        for place in crowd.places.iter() {
+        for (i, place) in crowd.places.iter().enumerate() {
             while place.load(Acquire) == 0 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            if i % 10_000 == 0 {
+                dog.progress();
             }
         }
         crowd
