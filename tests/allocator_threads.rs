@@ -63,10 +63,8 @@ fn no_thread_is_listed_after_its_end() {
     const LIVES: usize = 500;
     let mut key = 0;
     // SAFETY: a destructor of the right type.
-    assert_eq!(
-        unsafe { libc::pthread_key_create(&mut key, Some(strike_off)) },
-        0
-    );
+    let made = unsafe { libc::pthread_key_create(&mut key, Some(strike_off)) };
+    assert_eq!(made, 0);
     KEY.set(key).expect("once");
     for i in 0..LIVES {
         static RUNNING: AtomicUsize = AtomicUsize::new(0);
