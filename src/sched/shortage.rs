@@ -33,6 +33,7 @@
 
 use core::fmt;
 use std::io::Write;
+use std::time::Duration;
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::green::{Green, Oddities};
@@ -286,7 +287,7 @@ impl Report {
         self.is_made = true;
         let mut text = [0u8; 704];
         let mut rest = &mut text[..];
-        let blocked = Blocked::of(cluster);
+        let blocked = Blocked::seen(cluster);
         let total = cluster.machines.load(Ordering::Relaxed);
         let _ = match why {
             Refusal::Limit(_) => write!(
@@ -357,6 +358,19 @@ struct Blocked {
 impl Blocked {
     /// So many system calls are told apart.
     const KINDS: usize = 4;
+
+    /// All may be between two calls when one looks, so that there is nothing to tell: it looks again, for
+    /// a few milliseconds.
+    fn seen(cluster: &'static Cluster) -> Blocked {
+        for _ in 0..10 {
+            let blocked = Blocked::of(cluster);
+            if blocked.calls[0].1 + blocked.untold != 0 {
+                return blocked;
+            }
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        Blocked::of(cluster)
+    }
 
     fn of(cluster: &'static Cluster) -> Blocked {
         let mut blocked = Blocked {
