@@ -1,4 +1,4 @@
-//! A global allocator that keeps a list of its threads, as jemalloc's, mimalloc's and others do: it
+//! A global allocator that keeps a list of its threads, as jemalloc does: it
 //! enters a thread at the first allocation, and strikes it off in the destructor of a pthread key.
 //! A thread that is entered after its last destructor stays in the list for ever.
 
@@ -62,6 +62,8 @@ fn load_and_unload() {
 fn no_thread_is_listed_after_its_end() {
     const LIVES: usize = 500;
     let mut key = 0;
+    // SAFETY: the signal ends the process, unless it is cancelled in time.
+    unsafe { libc::alarm(120) };
     // SAFETY: a destructor of the right type.
     let made = unsafe { libc::pthread_key_create(&mut key, Some(strike_off)) };
     assert_eq!(made, 0);
@@ -92,4 +94,6 @@ fn no_thread_is_listed_after_its_end() {
         listed <= 2 * kernel_threads,
         "{listed} threads are listed after {LIVES} lives, with {kernel_threads} kernel threads"
     );
+    // SAFETY: as above.
+    unsafe { libc::alarm(0) };
 }

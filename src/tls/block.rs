@@ -13,7 +13,8 @@
 //!    `exit`.
 //! 4. After the last destructor of a pthread key nothing allocates: an allocator may know a thread
 //!    by its key alone, would take this one for new, and keep it in its lists when the block is
-//!    recycled (jemalloc does).
+//!    recycled (jemalloc does). The exception is a thread whose destructors set keys again in every
+//!    round, if a library is loaded meanwhile: what they set leaks with pthreads, too.
 
 use super::layout::layout;
 use super::{keys, modules};

@@ -17,7 +17,7 @@
 //!
 //! 1. When a thread ends, the snapshot in force holds every module that the thread can have
 //!    touched: `exit` compares the loader's count of loads (`loads`) and renews the snapshot. After
-//!    that the thread runs no code, so its vector stands still until its block is recycled.
+//!    that the thread runs libc's code only, so its vector stands still until its block is recycled.
 //!    (Unloading needs no renewal: the memory of a thread's thread-locals outlives the library.)
 //! 2. An entry of a vector is used only if the vector is at least as new as the module (its
 //!    *generation*). An older vector's entry belongs to a library that is gone, whose module id was
