@@ -1,8 +1,8 @@
 //! Says whether the target can have green threads: `cfg(green)`. Elsewhere every thread is a kernel
-//! thread, on std alone (`src/elsewhere`). With GREENTHREAD_ELSEWHERE in the environment that is so
+//! thread, on std alone (`src/engine/elsewhere`). With GREENTHREAD_ELSEWHERE in the environment that is so
 //! on any target: to test it, and to see how much a program owes to green threads.
 //!
-//! With GREENTHREAD_PERTURB it is a perturbed build (`src/sys/perturb.rs`), as with
+//! With GREENTHREAD_PERTURB it is a perturbed build (`src/engine/sys/perturb.rs`), as with
 //! `--cfg greenthread_perturb`, but nothing that the crate depends on is compiled again.
 
 use std::env::{var, var_os};

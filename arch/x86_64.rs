@@ -416,8 +416,11 @@ macro_rules! trampoline {
     };
 }
 
-trampoline!("preempt_trampoline", crate::sched::preempt::preempted);
-trampoline!("go_on_trampoline", crate::sched::interrupted::go_on);
+trampoline!(
+    "preempt_trampoline",
+    crate::engine::sched::preempt::preempted
+);
+trampoline!("go_on_trampoline", crate::engine::sched::interrupted::go_on);
 
 /// Asks for the cache line at `address`, which need not be valid.
 #[inline(always)]

@@ -42,12 +42,12 @@ pub use libc::{
     SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGWINCH,
 };
 
-use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
-use crate::sched::{fork, interpose};
+use crate::engine::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::engine::sched::{fork, interpose};
+use crate::engine::sys::futex;
+use crate::engine::sys::signal::{self as kernel, Mask, bit};
 use crate::sync::Mutex;
-use crate::sys::futex;
-use crate::sys::signal::{self as kernel, Mask, bit};
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
 const NUMBERS: core::ops::RangeInclusive<i32> = 1..=64;

@@ -10,7 +10,7 @@
 //! 4. Whoever fails ends the process, and says the seeds and what everybody was at.
 //!
 //! `GT_TORTURE_SECS` says for how long (3 seconds unless given), `GT_TORTURE_ROUND` with which rounds
-//! only (`mix`, `echo` or `shutdown`); `GT_SEED` repeats the choices. It is made for the perturbed build (`src/sys/perturb.rs`), and for an hour of that.
+//! only (`mix`, `echo` or `shutdown`); `GT_SEED` repeats the choices. It is made for the perturbed build (`src/engine/sys/perturb.rs`), and for an hour of that.
 
 mod support;
 

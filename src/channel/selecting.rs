@@ -49,9 +49,9 @@ use super::state::{DONE, GRANTED, OBSERVER, PAIRED, SELECT, TRY_AGAIN};
 use super::timer::sleep_until;
 use super::turn::{InTurn, in_turn};
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
-use crate::sys::clock;
-use crate::sys::perturb;
-use crate::wait::claim::{Claimed, Ended, Node, Wait};
+use crate::engine::sys::clock;
+use crate::engine::sys::perturb;
+use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
 
 /// An operation that may be selected.
 pub struct Operation<'a> {

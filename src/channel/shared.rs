@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 
 use super::buffer::Block;
 use super::state::{DONE, Offer, PAIRED, Spare, State, Take};
-use crate::atomic::Ordering::{AcqRel, Relaxed};
-use crate::atomic::{AtomicBool, AtomicUsize};
-use crate::current::{self, PreemptionOff};
-use crate::sys::clock;
-use crate::sys::lock::{Guard, Lock};
-use crate::sys::perturb;
-use crate::wait::claim::{Ended, Node, Wait};
-use crate::wait::list::{Chain, Crowd};
+use crate::engine::atomic::Ordering::{AcqRel, Relaxed};
+use crate::engine::atomic::{AtomicBool, AtomicUsize};
+use crate::engine::current::{self, PreemptionOff};
+use crate::engine::sys::clock;
+use crate::engine::sys::lock::{Guard, Lock};
+use crate::engine::sys::perturb;
+use crate::engine::wait::claim::{Ended, Node, Wait};
+use crate::engine::wait::list::{Chain, Crowd};
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,

@@ -18,9 +18,9 @@
 use std::time::{Duration, Instant};
 
 use super::shared::Failed;
-use crate::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::sys::clock;
-use crate::wait::claim::Wait;
+use crate::engine::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::engine::sys::clock;
+use crate::engine::wait::claim::Wait;
 
 const NEVER: u64 = u64::MAX;
 

@@ -31,13 +31,13 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::atomic::Cell;
-use crate::context::Action;
-use crate::current;
-use crate::green::Green;
-use crate::sched;
-use crate::sys::perturb;
-use crate::wait::Waiter;
+use crate::engine::atomic::Cell;
+use crate::engine::context::Action;
+use crate::engine::current;
+use crate::engine::green::Green;
+use crate::engine::sched;
+use crate::engine::sys::perturb;
+use crate::engine::wait::Waiter;
 
 /// What the caller tells the coroutine.
 pub(crate) enum Order<Input> {
@@ -176,7 +176,7 @@ impl<Input, Yield> Caller<Input, Yield> {
     fn news(&mut self) -> News<Yield> {
         match self.0.news.take() {
             Some(news) => news,
-            None => crate::sys::die("a coroutine has given its turn back without a word"),
+            None => crate::engine::sys::die("a coroutine has given its turn back without a word"),
         }
     }
 }
@@ -196,7 +196,7 @@ impl<Input, Yield> Called<Input, Yield> {
         self.0.coroutine.hand_over_to(&self.0.caller);
         match self.0.order.take() {
             Some(order) => order,
-            None => crate::sys::die("a coroutine was resumed without a word"),
+            None => crate::engine::sys::die("a coroutine was resumed without a word"),
         }
     }
 }

@@ -24,11 +24,11 @@
 use core::marker::PhantomData;
 use core::ptr;
 
-use crate::atomic::{
+use crate::engine::atomic::{
     AtomicPtr, Cell,
     Ordering::{AcqRel, Acquire, Release},
 };
-use crate::sys::perturb;
+use crate::engine::sys::perturb;
 
 pub(crate) struct Dependents<D> {
     newest: AtomicPtr<Edge<D>>,

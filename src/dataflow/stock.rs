@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use super::task::Ready;
 use super::turn::Turn;
-use crate::sched::fork;
+use crate::engine::sched::fork;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::thread::Builder;
 

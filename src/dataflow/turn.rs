@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use crate::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::current;
+use crate::engine::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::engine::current;
 use crate::sync::{LazyLock, Semaphore, SemaphorePermit};
 use crate::thread::available_parallelism;
 

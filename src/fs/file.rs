@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use std::{fmt, fs};
 
 use super::OpenOptions;
-use crate::driver::file::{self, Nature};
+use crate::engine::driver::file::{self, Nature};
 use crate::io::macros::{read_by_reference, write_by_reference};
 use crate::thread::may_block;
 

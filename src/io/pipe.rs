@@ -24,10 +24,10 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::atomic::{AtomicBool, Ordering};
-use crate::current;
-use crate::driver::source::{answer, says_would_block};
-use crate::driver::{Direction, Limit, Source};
+use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::current;
+use crate::engine::driver::source::{answer, says_would_block};
+use crate::engine::driver::{Direction, Limit, Source};
 use crate::thread::may_block;
 
 /// The most that is written at once, and that there is room for when a pipe can be written to.

@@ -20,8 +20,8 @@ use std::sync::{Arc, PoisonError};
 use socket2::{SockAddr, SockAddrStorage};
 
 use super::socket::{AsStd, Socket};
-use crate::driver::source::{answer, uninterrupted};
-use crate::sched::fork;
+use crate::engine::driver::source::{answer, uninterrupted};
+use crate::engine::sched::fork;
 use crate::sync::Mutex;
 
 #[derive(Debug)]

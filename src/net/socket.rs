@@ -46,9 +46,9 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Type};
 
-use crate::driver::{Direction, Limit, Source, closed};
+use crate::engine::driver::{Direction, Limit, Source, closed};
+use crate::engine::sys::clock;
 use crate::sync::{Mutex, MutexGuard};
-use crate::sys::clock;
 
 /// The state of an open file description that calls depend on.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::choice::{Asked, Choice};
 use super::config::{self, invalid};
 use super::{Backend, Driver, KernelBackend, Mode, Runtime, green};
-use crate::policy::Policy;
-use crate::sched::{Ideas, fork, machine, resize};
-use crate::stack;
+use crate::engine::policy::Policy;
+use crate::engine::sched::{Ideas, fork, machine, resize};
+use crate::engine::stack;
 use crate::thread::builder::check_stack_size;
 
 const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
@@ -121,8 +121,8 @@ impl Builder {
         self
     }
 
-    /// Which ready thread runs next, and where: see [`policy`](crate::policy). Default:
-    /// [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime: of several that
+    /// Which ready thread runs next, and where: see [`policy`](crate::engine::policy). Default:
+    /// [`WorkStealing`](crate::engine::policy::WorkStealing). A policy serves one runtime: of several that
     /// are built from clones of this builder, the first gets it. In kernel-thread mode the system
     /// schedules, and no policy is asked.
     pub fn policy(mut self, policy: impl Policy) -> Builder {

@@ -6,8 +6,10 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::config::invalid;
-use crate::policy::{GlobalQueue, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing};
-use crate::sched::Ideas;
+use crate::engine::policy::{
+    GlobalQueue, LeastLoaded, Policy, Priorities, RelaxedFifo, WorkStealing,
+};
+use crate::engine::sched::Ideas;
 
 /// A policy to be had once. Clones of a builder share it.
 #[derive(Clone)]

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::{Driver, Mode, choice};
-use crate::sched::resize::MAX as MAX_PROCESSORS;
+use crate::engine::sched::resize::MAX as MAX_PROCESSORS;
 use crate::thread::builder::{check_stack_size, default_stack_size};
 
 /// The value of `variable`, read by `read`; an error names both and what is `accepted`.

@@ -7,13 +7,14 @@ use std::sync::OnceLock;
 use super::builder::Wishes;
 use super::config::{invalid, read};
 use super::{Backend, Driver, Metrics, ProcessorMetrics};
-use crate::atomic::Ordering;
-use crate::driver;
-use crate::green::room;
-use crate::policy::Policy;
-use crate::sched::{Cluster, Config, Counter, Processor, interpose, preempt, setxid};
-use crate::sys::signal;
-use crate::{stack, thread, tls};
+use crate::engine::atomic::Ordering;
+use crate::engine::driver;
+use crate::engine::green::room;
+use crate::engine::policy::Policy;
+use crate::engine::sched::{Cluster, Config, Counter, Processor, interpose, preempt, setxid};
+use crate::engine::sys::signal;
+use crate::engine::{stack, tls};
+use crate::thread;
 
 /// Starts a cluster.
 pub(super) fn start(
@@ -49,7 +50,7 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), St
     }
     Ok(PREPARED.get_or_init(|| {
         tls::init()?;
-        if !crate::sys::kernel_thread::register_barrier() {
+        if !crate::engine::sys::kernel_thread::register_barrier() {
             return Err("the kernel has no expedited membarrier".into());
         }
         stack::init(room::reserve(), default_stack).map_err(|error| error.to_string())?;
@@ -93,7 +94,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
         live_threads: cluster.live(),
         kernel_threads: cluster.machines.load(Ordering::Relaxed),
         parked_kernel_threads: {
-            let _off = crate::current::preemption_off();
+            let _off = crate::engine::current::preemption_off();
             cluster.spare_count()
         },
         global_queue_len: cluster.policy.len(None),

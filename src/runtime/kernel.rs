@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-use crate::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::wait::Waiter;
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::wait::Waiter;
 
 thread_local! {
     /// Whose thread this is. It has no destructor: those of others may ask.
@@ -46,7 +46,7 @@ impl KernelBackend {
     pub(crate) fn of_forked_child() -> &'static KernelBackend {
         match CHILD.get() {
             Some(backend) => backend,
-            None => crate::sys::die("a child was forked from a process without a runtime"),
+            None => crate::engine::sys::die("a child was forked from a process without a runtime"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a runtime has done so far.
 
 use super::KernelBackend;
-use crate::atomic::Ordering;
+use crate::engine::atomic::Ordering;
 
 /// Figures of a runtime: counts since its start, and what is so now.
 ///

@@ -7,7 +7,7 @@
 mod builder;
 mod choice;
 mod config;
-#[cfg_attr(not(green), path = "../elsewhere/runtime.rs")]
+#[cfg_attr(not(green), path = "../engine/elsewhere/runtime.rs")]
 mod green;
 mod kernel;
 mod metrics;
@@ -19,9 +19,9 @@ use std::sync::{Mutex, OnceLock};
 pub use self::builder::Builder;
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{Metrics, ProcessorMetrics};
-use crate::atomic::Ordering;
-use crate::current;
-use crate::sched::{self, Cluster, resize};
+use crate::engine::atomic::Ordering;
+use crate::engine::current;
+use crate::engine::sched::{self, Cluster, resize};
 use crate::thread::{self, JoinHandle};
 
 /// How a runtime's threads are run.
@@ -192,7 +192,7 @@ impl Runtime {
     ///
     /// # Errors
     /// `InvalidInput`, naming the number and what is accepted. Otherwise, the policy has panicked in
-    /// [`Policy::resize`](crate::policy::Policy::resize), and there are as many as before.
+    /// [`Policy::resize`](crate::engine::policy::Policy::resize), and there are as many as before.
     pub fn set_processors(&self, count: usize) -> io::Result<()> {
         match self.backend_or_child() {
             Backend::Green(cluster) => {

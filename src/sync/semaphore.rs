@@ -30,14 +30,14 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::atomic::{
+use crate::engine::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::sys::clock;
-use crate::sys::perturb;
-use crate::wait::list::Chain;
-use crate::wait::queue::{Position, WaitQueue, Waited};
+use crate::engine::sys::clock;
+use crate::engine::sys::perturb;
+use crate::engine::wait::list::Chain;
+use crate::engine::wait::queue::{Position, WaitQueue, Waited};
 
 const QUEUED: usize = 1;
 const PERMIT: usize = 2;

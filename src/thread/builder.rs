@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::handle::Thread;
 use super::scope::{Scope, ScopedJoinHandle};
 use super::spawn::{self, Joiner, Result, Wishes};
-use crate::policy::Priority;
+use crate::engine::policy::Priority;
+use crate::engine::stack;
+use crate::engine::sys::clock;
 use crate::runtime::{Backend, Runtime};
-use crate::stack;
-use crate::sys::clock;
 
 /// Configures a new thread, as [`std::thread::Builder`].
 ///
@@ -60,7 +60,7 @@ impl Builder {
 
     /// How the thread is ranked against others, if the runtime's policy asks for that. Default:
     /// [`Priority::NORMAL`]. A running thread changes its own with
-    /// [`policy::set_priority`](crate::policy::set_priority).
+    /// [`policy::set_priority`](crate::engine::policy::set_priority).
     pub fn priority(mut self, priority: Priority) -> Builder {
         self.priority = priority;
         self

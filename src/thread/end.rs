@@ -47,8 +47,8 @@ use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
 
-use crate::sys::perturb;
-use crate::wait::{Outcome, Waiter};
+use crate::engine::sys::perturb;
+use crate::engine::wait::{Outcome, Waiter};
 
 pub(super) struct End {
     token: Waiter,

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::end::End;
-use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::current as me;
-use crate::wait::Waiter;
+use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::engine::current as me;
+use crate::engine::wait::Waiter;
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
 ///
@@ -64,7 +64,7 @@ impl Shared {
                 .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
             match NonZeroU64::new(found.map_or_else(|first| first, |_| new)) {
                 Some(id) => id,
-                None => crate::sys::die("2^64 threads were asked for their number"),
+                None => crate::engine::sys::die("2^64 threads were asked for their number"),
             }
         }))
     }

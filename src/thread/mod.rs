@@ -22,7 +22,7 @@
 // A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
 // `spawn`.
 
-#[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
+#[cfg_attr(not(green), path = "../engine/elsewhere/bare.rs")]
 mod bare;
 pub(crate) mod builder;
 mod end;
@@ -46,14 +46,14 @@ pub(crate) use self::panic_hook::text_of;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::Result;
 
-use crate::atomic::{AtomicBool, Ordering};
-use crate::context::Action;
-use crate::current as me;
-use crate::green::Green;
+use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::context::Action;
+use crate::engine::current as me;
+use crate::engine::green::Green;
+use crate::engine::sched::locked;
+use crate::engine::sys::clock;
+use crate::engine::wait::Waiter;
 use crate::runtime::Runtime;
-use crate::sched::locked;
-use crate::sys::clock;
-use crate::wait::Waiter;
 
 /// Lets others run: the thread goes to the back of the queue. On a kernel thread,
 /// [`std::thread::yield_now`].

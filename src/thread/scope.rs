@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use super::builder::Builder;
 use super::handle::Thread;
 use super::spawn::{Joiner, Result};
-use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sys::clock;
-use crate::sys::perturb;
-use crate::wait::Waiter;
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::sys::clock;
+use crate::engine::sys::perturb;
+use crate::engine::wait::Waiter;
 
 /// What a scope and its threads share.
 pub(crate) struct ScopeData {
@@ -28,7 +28,7 @@ pub(crate) struct ScopeData {
 impl ScopeData {
     pub(super) fn enter(&self) {
         if self.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
-            crate::sys::die("too many threads in one scope");
+            crate::engine::sys::die("too many threads in one scope");
         }
     }
 

@@ -6,7 +6,7 @@
 //! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with
 //! preemption on, before it leaves its stack for the last time.
 
-#[cfg_attr(not(green), path = "../elsewhere/on_cluster.rs")]
+#[cfg_attr(not(green), path = "../engine/elsewhere/on_cluster.rs")]
 mod on_cluster;
 
 use core::cell::UnsafeCell;
@@ -20,9 +20,9 @@ use super::bare;
 use super::end::End;
 use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
-use crate::policy::Priority;
+use crate::engine::policy::Priority;
+use crate::engine::sched;
 use crate::runtime::{Backend, KernelBackend};
-use crate::sched;
 
 /// The result of a thread: what its closure returned, or what it panicked with.
 pub type Result<T> = std::thread::Result<T>;
@@ -52,7 +52,7 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
         let result = self.result.get_mut().take();
         let unhandled = matches!(result, Some(Err(_)));
         if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
-            crate::sys::die("a thread's result panicked while it was dropped");
+            crate::engine::sys::die("a thread's result panicked while it was dropped");
         }
         if let Some(scope) = &self.scope {
             scope.leave(unhandled);
@@ -132,7 +132,7 @@ impl<T> Joiner<T> {
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
-            None => crate::sys::die("a thread has ended without a result"),
+            None => crate::engine::sys::die("a thread has ended without a result"),
         }
     }
 }
@@ -262,7 +262,7 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
 ) -> io::Result<Kernel> {
     let stack_size = stack_size.or(backend.stack_size);
     if let Some(size) = stack_size {
-        crate::stack::check_size(size)?;
+        crate::engine::stack::check_size(size)?;
     }
     backend.enter();
     let (forked, named) = (sched::fork::is_child(), shared.clone());

@@ -97,7 +97,7 @@ fn main() {
         let mut root = String::new();
         let mut folders = BTreeMap::<_, String>::new();
         for file in *sources {
-            let Some((folder, _)) = file.split_once('/') else {
+            let Some(folder) = folder_of(file) else {
                 // The models' own, but not one of them.
                 root += &copy(file, format!("{here}/{file}"));
                 continue;
@@ -112,13 +112,26 @@ fn main() {
         }
         let model_file = copy(MODEL, format!("{here}/{protocol}.rs"));
         writeln!(index, "mod {name} {{ #![allow(unused, clippy::all, clippy::undocumented_unsafe_blocks)] use crate::*;").unwrap();
+        let mut engine = String::new();
         for (folder, files) in folders {
-            writeln!(
-                index,
-                "    pub(crate) mod {folder} {{ pub(crate) use crate::{folder}::*; {files} }}"
-            )
-            .unwrap();
+            let path = folder.replace('/', "::");
+            let name = folder.strip_prefix("engine/");
+            let module = |name| {
+                format!("pub(crate) mod {name} {{ pub(crate) use crate::{path}::*; {files} }}")
+            };
+            match name {
+                None => writeln!(index, "    {}", module(folder)).unwrap(),
+                Some(name) => {
+                    engine += &module(name);
+                    writeln!(index, "    pub(crate) use self::engine::{name};").unwrap();
+                }
+            }
         }
+        writeln!(
+            index,
+            "    pub(crate) mod engine {{ pub(crate) use crate::engine::*; {engine} }}"
+        )
+        .unwrap();
         writeln!(index, "    {root} {model_file}").unwrap();
         writeln!(
             index,
@@ -127,4 +140,16 @@ fn main() {
         .unwrap();
     }
     fs::write(Path::new(&out).join("mutants.rs"), index).unwrap();
+}
+
+/// The library's module that `file` belongs to; `None`: it is the models' own.
+fn folder_of(file: &str) -> Option<&str> {
+    const ENGINE: &str = "engine/";
+    let start = if file.starts_with(ENGINE) {
+        ENGINE.len()
+    } else {
+        0
+    };
+    let end = start + file[start..].find('/')?;
+    Some(&file[..end])
 }

@@ -41,33 +41,19 @@ use std::{
 };
 
 // The library's modules, as far as its protocol files name them.
-#[path = "library/atomic.rs"]
-mod atomic;
 #[allow(unused_imports)] // its public names
 #[path = "../../src/channel/mod.rs"]
 mod channel;
-#[path = "library/context.rs"]
-mod context;
 #[path = "library/coroutine.rs"]
 mod coroutine;
-#[path = "library/current.rs"]
-mod current;
 #[path = "library/dataflow.rs"]
 mod dataflow;
-#[path = "library/driver.rs"]
-mod driver;
-#[path = "library/green.rs"]
-mod green;
-#[path = "library/policy.rs"]
-mod policy;
-#[path = "library/sched.rs"]
-mod sched;
+#[path = "library/engine.rs"]
+mod engine;
 #[path = "library/sync.rs"]
 mod sync;
-#[path = "library/sys.rs"]
-mod sys;
-#[path = "library/wait.rs"]
-mod wait;
+
+use engine::{atomic, context, current, driver, green, policy, sched, sys, wait};
 
 // What several models have in common.
 mod letters;

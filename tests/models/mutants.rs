@@ -1,23 +1,23 @@
 //! The mutants: what is weakened in which source, which model must see it, and how.
 
-pub(super) const TICKET: &str = "wait/ticket.rs";
-pub(super) const OWNERSHIP: &str = "sched/ownership.rs";
-pub(super) const IDLE: &str = "sched/idle.rs";
-pub(super) const WAKE: &str = "sched/wake.rs";
+pub(super) const TICKET: &str = "engine/wait/ticket.rs";
+pub(super) const OWNERSHIP: &str = "engine/sched/ownership.rs";
+pub(super) const IDLE: &str = "engine/sched/idle.rs";
+pub(super) const WAKE: &str = "engine/sched/wake.rs";
 pub(super) const TURNS: &str = "coroutine/turns.rs";
-pub(super) const CLAIM: &str = "wait/claim.rs";
-pub(super) const LIST: &str = "wait/list.rs";
-pub(super) const QUEUE: &str = "wait/queue.rs";
+pub(super) const CLAIM: &str = "engine/wait/claim.rs";
+pub(super) const LIST: &str = "engine/wait/list.rs";
+pub(super) const QUEUE: &str = "engine/wait/queue.rs";
 pub(super) const RAW_MUTEX: &str = "sync/raw_mutex.rs";
 pub(super) const ONCE: &str = "sync/once.rs";
 pub(super) const RAW_RWLOCK: &str = "sync/raw_rwlock.rs";
 pub(super) const POISON: &str = "sync/poison.rs";
 pub(super) const MUTEX: &str = "sync/mutex.rs";
 pub(super) const CONDVAR: &str = "sync/condvar.rs";
-pub(super) const LOCK: &str = "sys/lock.rs";
-pub(super) const READERS: &str = "policy/readers.rs";
-pub(super) const READINESS: &str = "driver/readiness.rs";
-pub(super) const INBOX: &str = "driver/uring/inbox.rs";
+pub(super) const LOCK: &str = "engine/sys/lock.rs";
+pub(super) const READERS: &str = "engine/policy/readers.rs";
+pub(super) const READINESS: &str = "engine/driver/readiness.rs";
+pub(super) const INBOX: &str = "engine/driver/uring/inbox.rs";
 pub(super) const DEPENDENTS: &str = "dataflow/dependents.rs";
 pub(super) const RIGHTS: &str = "channel/rights.rs";
 pub(super) const SELECTING: &str = "channel/selecting.rs";
@@ -340,11 +340,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- once ----
     Mutant { protocol: "once", name: "completion_is_not_acquired", model: "runs_once", fails: RACE,
-        edits: &[(ONCE, "self.queue.state(Acquire).has(COMPLETE)", "self.queue.state(crate::atomic::Ordering::Relaxed).has(COMPLETE)")] },
+        edits: &[(ONCE, "self.queue.state(Acquire).has(COMPLETE)", "self.queue.state(crate::engine::atomic::Ordering::Relaxed).has(COMPLETE)")] },
     Mutant { protocol: "once", name: "poison_is_not_acquired", model: "panics_once", fails: RACE,
-        edits: &[(ONCE, "            let state = self.queue.state(Acquire);", "            let state = self.queue.state(crate::atomic::Ordering::Relaxed);"),
-                 (ONCE, "self.queue.change(state, running, Acquire)", "self.queue.change(state, running, crate::atomic::Ordering::Relaxed)"),
-                 (ONCE, "while unfinished(self.queue.state(Acquire))", "while unfinished(self.queue.state(crate::atomic::Ordering::Relaxed))")] },
+        edits: &[(ONCE, "            let state = self.queue.state(Acquire);", "            let state = self.queue.state(crate::engine::atomic::Ordering::Relaxed);"),
+                 (ONCE, "self.queue.change(state, running, Acquire)", "self.queue.change(state, running, crate::engine::atomic::Ordering::Relaxed)"),
+                 (ONCE, "while unfinished(self.queue.state(Acquire))", "while unfinished(self.queue.state(crate::engine::atomic::Ordering::Relaxed))")] },
     Mutant { protocol: "once", name: "runs_beside_another", model: "runs_once", fails: RACE,
         edits: &[(ONCE, "if !state.has(RUNNING) && self.queue.change(state, running, Acquire).is_ok() {", "self.queue.set(RUNNING, Acquire);\n            {")] },
     Mutant { protocol: "once", name: "waits_for_nobody", model: "runs_once", fails: "deadlock",
@@ -354,7 +354,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "once", name: "a_panic_completes", model: "panics_once", fails: LOST,
         edits: &[(ONCE, "leaves: POISONED,", "leaves: COMPLETE,")] },
     Mutant { protocol: "once", name: "poison_wakes_nobody", model: "panics_once", fails: "deadlock",
-        edits: &[(ONCE, "self.once.queue.lock().wake_all(done);", "if self.leaves == POISONED { self.once.queue.set(POISONED, Acquire); self.once.queue.clear(RUNNING, crate::atomic::Ordering::Release); } else { self.once.queue.lock().wake_all(done); }")] },
+        edits: &[(ONCE, "self.once.queue.lock().wake_all(done);", "if self.leaves == POISONED { self.once.queue.set(POISONED, Acquire); self.once.queue.clear(RUNNING, crate::engine::atomic::Ordering::Release); } else { self.once.queue.lock().wake_all(done); }")] },
 
     // ---- the scheduler's lock ----
     Mutant { protocol: "lock", name: "unlock_wakes_nobody", model: "three_lock", fails: "deadlock",

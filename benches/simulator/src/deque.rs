@@ -6,7 +6,7 @@ use core::cell::Cell;
 use std::sync::Arc;
 
 use crate::atomic::{AtomicIsize, Ordering::Relaxed, fence};
-use crate::engine::{self, Access};
+use crate::virtual_time::{self, Access};
 
 const SLOTS: usize = 64;
 
@@ -32,7 +32,7 @@ pub enum Steal<T> {
 impl<T: Copy> Inner<T> {
     fn slot(&self, index: isize, access: Access) -> &Cell<Option<T>> {
         let slot = &self.slots.0[index as usize % SLOTS];
-        engine::access(core::ptr::from_ref(slot).addr(), access);
+        virtual_time::access(core::ptr::from_ref(slot).addr(), access);
         slot
     }
 

@@ -3,7 +3,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `engine` | virtual time: a processor is a coroutine, an atomic operation an event |
+//! | `virtual_time` | virtual time: a processor is a coroutine, an atomic operation an event |
 //! | `cost` | what operations cost, as measured, and when |
 //! | `library/` | what the library's sources find where the library's modules would be |
 //! | `deque` | crossbeam's deque, as far as local queues use it |
@@ -12,9 +12,9 @@
 //! | `contenders` | the policies: a line each |
 //! | `plot` | the picture |
 //!
-//! Compiled from the library's own sources, and not from copies: all of `src/policy`, the lock and
+//! Compiled from the library's own sources, and not from copies: all of `src/engine/policy`, the lock and
 //! the table that policies build on, and the idle word. `machine` is written anew, after
-//! `src/sched/mod.rs`, and says what it leaves out.
+//! `src/engine/sched/mod.rs`, and says what it leaves out.
 //!
 //! `cargo run --release` prints the table and draws the picture; `cargo run --release --bin fit`
 //! measures the costs; `docs/scaling.md` says what came of it.
@@ -26,26 +26,17 @@
 extern crate self as crossbeam_deque;
 pub use deque::{Steal, Stealer, Worker};
 
-#[path = "library/arch.rs"]
-mod arch;
-#[path = "library/atomic.rs"]
-mod atomic;
-#[path = "library/current.rs"]
-mod current;
-#[path = "library/green.rs"]
-mod green;
-#[allow(clippy::all, reason = "it is checked where it lives")]
-#[path = "../../../src/policy/mod.rs"]
-pub mod policy;
-#[path = "library/sys.rs"]
-mod sys;
+#[path = "library/engine.rs"]
+mod engine;
+pub use engine::policy;
+use engine::{arch, atomic, current, green, sys};
 
 mod deque;
 
 pub mod contenders;
 pub mod cost;
-pub mod engine;
 pub mod machine;
 pub mod plot;
 
+pub mod virtual_time;
 pub mod workload;

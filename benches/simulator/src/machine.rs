@@ -1,4 +1,4 @@
-//! The scheduler around a policy: what `src/sched/mod.rs` and `src/sched/idlers.rs` do, as far as
+//! The scheduler around a policy: what `src/engine/sched/mod.rs` and `src/engine/sched/idlers.rs` do, as far as
 //! costs go. The idle word is theirs.
 //!
 //! The same: the order in which work is looked for, the passes of a thief and its pauses, how many may
@@ -13,14 +13,14 @@ use core::cell::{Cell, RefCell};
 
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::cost::Costs;
-use crate::engine;
 use crate::green::Green;
 use crate::policy::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::sys::futex;
 use crate::sys::lock::Lock;
+use crate::virtual_time;
 use crate::workload::Workload;
 
-#[path = "../../../src/sched/idle.rs"]
+#[path = "../../../src/engine/sched/idle.rs"]
 mod idle;
 
 const PASSES: u32 = 4;
@@ -132,7 +132,7 @@ pub fn simulate(
         done_at: Cell::new(None),
         ended_at: Cell::new(None),
     };
-    engine::run(processors, costs, |index| {
+    virtual_time::run(processors, costs, |index| {
         let world = &world;
         Processor { world, index }.run(first);
     });
@@ -194,7 +194,7 @@ impl Processor<'_> {
             let thread = next.thread.into_green();
             self.work(self.world.costs.switch);
             if thread.home.replace(self.index) != self.index {
-                engine::spend(self.world.costs.migration);
+                virtual_time::spend(self.world.costs.migration);
             }
             thread.ticket.store(RUNS, Relaxed);
             match self.world.workload.step(self, thread) {
@@ -234,7 +234,7 @@ impl Processor<'_> {
         world.machines[self.index].records.borrow_mut().push(thread);
         world.live.set(world.live.get() - 1);
         if world.live.get() == 0 {
-            world.ended_at.set(Some(engine::now()));
+            world.ended_at.set(Some(virtual_time::now()));
             // The simulation is over: nobody sleeps on.
             for machine in &world.machines {
                 machine.woken.store(1, Relaxed);
@@ -288,7 +288,7 @@ impl Processor<'_> {
 
     fn stop_searching(&self) {
         if self.world.idle.0.found() {
-            engine::fence();
+            virtual_time::fence();
             if self.world.policy.has_work_for_others() {
                 self.notify();
             }
@@ -300,7 +300,7 @@ impl Processor<'_> {
         let alone = self.world.idle.0.awake() <= 1;
         for pass in if alone { PASSES } else { 1 }..=PASSES {
             // The others' timers: nobody writes there.
-            engine::spend(self.world.costs.hit * count as f64);
+            virtual_time::spend(self.world.costs.hit * count as f64);
             if let Some(next) = self.own_queues() {
                 return Some(next);
             }
@@ -311,7 +311,7 @@ impl Processor<'_> {
                 return Some(thread.into());
             }
             if !alone {
-                engine::spend(self.world.costs.pause * f64::from(PAUSES));
+                virtual_time::spend(self.world.costs.pause * f64::from(PAUSES));
             }
         }
         None
@@ -383,7 +383,7 @@ impl Processor<'_> {
         self.work(self.world.costs.thread);
         let thread = self.new_thread();
         if thread.home.replace(self.index) != self.index {
-            engine::spend(self.world.costs.migration);
+            virtual_time::spend(self.world.costs.migration);
         }
         begin(thread);
         self.ready(thread, Readied::Spawned);
@@ -399,12 +399,12 @@ impl Processor<'_> {
     /// Takes about so long: a tenth more or less, so that processors do not keep step.
     pub(crate) fn work(&self, nanoseconds: f64) {
         let random = self.random() as f64 / u64::MAX as f64;
-        engine::spend(nanoseconds * (0.9 + 0.2 * random));
+        virtual_time::spend(nanoseconds * (0.9 + 0.2 * random));
     }
 
     /// What is counted is done; what comes is the end.
     pub(crate) fn is_done(&self) {
-        self.world.done_at.set(Some(engine::now()));
+        self.world.done_at.set(Some(virtual_time::now()));
     }
 
     /// A random number (xorshift; Marsaglia 2003).

@@ -2,8 +2,8 @@
 
 use greenthread_simulator::contenders::{self, Contender};
 use greenthread_simulator::cost::{Costs, FREE, MEASURED};
-use greenthread_simulator::engine;
 use greenthread_simulator::machine::{Outcome, simulate};
+use greenthread_simulator::virtual_time;
 use greenthread_simulator::workload::{Burst, Chains, Churn, Tree, Workload, Yields};
 
 const SEED: u64 = 1;
@@ -134,9 +134,9 @@ fn contention_queues_up() {
     };
     let time = |processors: usize, apart: usize| {
         let end = std::cell::Cell::new(0.0_f64);
-        engine::run(processors, &costs, |index| {
-            (0..TIMES).for_each(|_| engine::modify(&raw const lines[index * apart].0));
-            end.set(end.get().max(engine::now()));
+        virtual_time::run(processors, &costs, |index| {
+            (0..TIMES).for_each(|_| virtual_time::modify(&raw const lines[index * apart].0));
+            end.set(end.get().max(virtual_time::now()));
         });
         end.get()
     };

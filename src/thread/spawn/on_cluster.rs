@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Joiner, Kernel, Shared, Wishes, Work};
-use crate::arch::FloatControl;
-use crate::atomic::Ordering;
-use crate::current;
-use crate::green::{Green, Oddities, Room, records};
-use crate::policy::Readied;
-use crate::sched::start::stock_up;
-use crate::sched::{self, Cluster};
-use crate::sys::signal;
-use crate::tls;
+use crate::engine::arch::FloatControl;
+use crate::engine::atomic::Ordering;
+use crate::engine::current;
+use crate::engine::green::{Green, Oddities, Room, records};
+use crate::engine::policy::Readied;
+use crate::engine::sched::start::stock_up;
+use crate::engine::sched::{self, Cluster};
+use crate::engine::sys::signal;
+use crate::engine::tls;
 
 impl<T> Joiner<T> {
     /// What libc calls the thread. A green thread has that from its first run on: it is waited for.

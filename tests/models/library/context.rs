@@ -1,6 +1,6 @@
 //! Stands in for the library's `context`: what a green thread can ask for in the models.
 
-use crate::wait::Waiter;
+use crate::engine::wait::Waiter;
 
 pub(crate) enum Action {
     /// It waits here.

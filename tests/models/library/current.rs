@@ -3,8 +3,8 @@
 
 use std::cell::Cell;
 
-use crate::context::Action;
-use crate::green::Green;
+use crate::engine::context::Action;
+use crate::engine::green::Green;
 
 pub(crate) struct PreemptionOff(());
 

@@ -1,9 +1,9 @@
 //! Stands in for the library's `driver`: its protocol files, and the turn at collecting events with
 //! its bell.
 
-#[path = "../../../src/driver/uring/inbox.rs"]
+#[path = "../../../src/engine/driver/uring/inbox.rs"]
 pub(crate) mod inbox;
-#[path = "../../../src/driver/readiness.rs"]
+#[path = "../../../src/engine/driver/readiness.rs"]
 pub(crate) mod readiness;
 
 pub(crate) mod epoll {

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use loom::thread::{self, JoinHandle, Thread};
 
-use crate::atomic::Cell;
-use crate::current;
+use crate::engine::atomic::Cell;
+use crate::engine::current;
 
 pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,

@@ -2,7 +2,7 @@
 //! that is used.
 
 pub(crate) mod fifo {
-    use crate::green::Green;
+    use crate::engine::green::Green;
 
     pub(crate) struct Fifo(());
 
@@ -21,13 +21,13 @@ pub(crate) mod fifo {
     }
 }
 
-#[path = "../../../src/policy/readers.rs"]
+#[path = "../../../src/engine/policy/readers.rs"]
 pub(crate) mod readers;
 
 /// A model has one runtime.
 pub(crate) mod seats {
     use super::Seat;
-    use crate::sys::table::Table;
+    use crate::engine::sys::table::Table;
 
     pub(crate) struct Seats<T>(Table<T>);
 

@@ -49,7 +49,7 @@ pub(crate) fn die(message: &str) -> ! {
     panic!("{message}");
 }
 
-#[path = "../../../src/sys/lock.rs"]
+#[path = "../../../src/engine/sys/lock.rs"]
 pub(crate) mod lock;
 
 pub(crate) mod futex {
@@ -57,7 +57,7 @@ pub(crate) mod futex {
 
     use loom::thread::{self, Thread};
 
-    use crate::atomic::{AtomicU32, Ordering::Relaxed};
+    use crate::engine::atomic::{AtomicU32, Ordering::Relaxed};
 
     // In order; on a kernel thread that runs one model.
     std::thread_local! {
@@ -174,6 +174,6 @@ pub(crate) mod kernel_thread {
     }
 
     pub(crate) fn barrier() {
-        crate::atomic::fence(crate::atomic::Ordering::SeqCst);
+        crate::engine::atomic::fence(crate::engine::atomic::Ordering::SeqCst);
     }
 }

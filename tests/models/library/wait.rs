@@ -12,13 +12,13 @@ use loom::{
 
 use crate::{atomic::Ordering::Relaxed, context::Action, current, green::Green, sched, sys::clock};
 
-#[path = "../../../src/wait/claim.rs"]
+#[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;
-#[path = "../../../src/wait/list.rs"]
+#[path = "../../../src/engine/wait/list.rs"]
 pub(crate) mod list;
-#[path = "../../../src/wait/queue.rs"]
+#[path = "../../../src/engine/wait/queue.rs"]
 pub(crate) mod queue;
-#[path = "../../../src/wait/ticket.rs"]
+#[path = "../../../src/engine/wait/ticket.rs"]
 pub(crate) mod ticket;
 
 pub(crate) use self::ticket::Outcome;

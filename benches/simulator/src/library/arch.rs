@@ -1,5 +1,5 @@
 //! Stands in for the library's `arch`: the clock is the simulation's.
 
 pub(crate) fn ticks() -> u64 {
-    crate::engine::ticks()
+    crate::virtual_time::ticks()
 }

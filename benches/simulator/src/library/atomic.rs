@@ -6,7 +6,7 @@ pub(crate) use core::sync::atomic::{Ordering, compiler_fence};
 
 pub(crate) use core::cell::Cell;
 
-use crate::engine::{self, Access};
+use crate::virtual_time::{self, Access};
 
 macro_rules! const_fn {
     ($($function:tt)*) => { $($function)* };
@@ -14,7 +14,7 @@ macro_rules! const_fn {
 pub(crate) use const_fn;
 
 pub(crate) fn fence(_: Ordering) {
-    engine::fence();
+    virtual_time::fence();
 }
 
 macro_rules! charged {
@@ -28,7 +28,7 @@ macro_rules! charged {
             }
 
             fn after(&self, access: Access) -> &real::$name$(<$t>)? {
-                engine::access(core::ptr::from_ref(self).addr(), access);
+                virtual_time::access(core::ptr::from_ref(self).addr(), access);
                 &self.0
             }
 

@@ -4,8 +4,8 @@
 use core::cell::Cell;
 
 use crate::atomic::{AtomicU32, AtomicU64};
-use crate::engine::{self, Access};
 use crate::policy::{Links, Priority};
+use crate::virtual_time::{self, Access};
 
 #[repr(C, align(64))]
 pub struct Green {
@@ -47,7 +47,7 @@ pub(crate) struct ChargedCell<T>(Cell<T>);
 
 impl<T> ChargedCell<T> {
     fn after(&self, access: Access) -> &Cell<T> {
-        engine::access(core::ptr::from_ref(self).addr(), access);
+        virtual_time::access(core::ptr::from_ref(self).addr(), access);
         &self.0
     }
 

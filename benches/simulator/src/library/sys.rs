@@ -1,8 +1,8 @@
 //! Stands in for the library's `sys`: its lock and its table, and a futex in virtual time.
 
-#[path = "../../../../src/sys/lock.rs"]
+#[path = "../../../../src/engine/sys/lock.rs"]
 pub(crate) mod lock;
-#[path = "../../../../src/sys/table.rs"]
+#[path = "../../../../src/engine/sys/table.rs"]
 pub(crate) mod table;
 
 /// A flat machine: all processors are equally near.
@@ -12,7 +12,7 @@ pub(crate) mod topology {
 
 pub(crate) mod clock {
     pub(crate) fn now() -> u64 {
-        crate::engine::ticks()
+        crate::virtual_time::ticks()
     }
 }
 
@@ -34,7 +34,7 @@ impl Patience {
     }
 
     pub(crate) fn pause(&mut self) {
-        crate::engine::pause();
+        crate::virtual_time::pause();
     }
 }
 
@@ -49,16 +49,16 @@ pub(crate) fn die(message: &str) -> ! {
 
 pub(crate) mod futex {
     use crate::atomic::AtomicU32;
-    use crate::engine;
+    use crate::virtual_time;
 
     pub(crate) fn wait(word: &AtomicU32, expected: u32, _deadline: Option<u64>) {
         let address = core::ptr::from_ref(word).addr();
-        engine::futex_wait(address, || {
+        virtual_time::futex_wait(address, || {
             word.load(crate::atomic::Ordering::Relaxed) == expected
         });
     }
 
     pub(crate) fn wake(word: *const AtomicU32, count: u32) {
-        engine::futex_wake(word.addr(), count);
+        virtual_time::futex_wake(word.addr(), count);
     }
 }

@@ -11,7 +11,7 @@ use greenthread::runtime::Builder;
 use greenthread_simulator::cost::Costs;
 use greenthread_simulator::machine::simulate;
 use greenthread_simulator::workload::{Chains, Workload, Yields};
-use greenthread_simulator::{engine, policy};
+use greenthread_simulator::{policy, virtual_time};
 
 use crate::{Apart, LOCKINGS, typical};
 
@@ -120,11 +120,11 @@ fn yields(end: Arc<End>) {
 pub(crate) fn modified_in_virtual_time(costs: &Costs) -> f64 {
     let word = Apart(0_u64);
     let end = Cell::new(0.0_f64);
-    engine::run(2, costs, |_| {
+    virtual_time::run(2, costs, |_| {
         for _ in 0..LOCKINGS {
-            engine::modify(&raw const word.0);
+            virtual_time::modify(&raw const word.0);
         }
-        end.set(end.get().max(engine::now()));
+        end.set(end.get().max(virtual_time::now()));
     });
     end.get() / (2 * LOCKINGS) as f64
 }
@@ -132,11 +132,11 @@ pub(crate) fn modified_in_virtual_time(costs: &Costs) -> f64 {
 pub(crate) fn locked_in_virtual_time(processors: usize, costs: &Costs) -> f64 {
     let lock = Apart(policy::Lock::new(0_u64));
     let end = Cell::new(0.0_f64);
-    engine::run(processors, costs, |_| {
+    virtual_time::run(processors, costs, |_| {
         for _ in 0..LOCKINGS {
             *lock.0.lock() += 1;
         }
-        end.set(end.get().max(engine::now()));
+        end.set(end.get().max(virtual_time::now()));
     });
     end.get() / (LOCKINGS * processors as u64) as f64
 }

@@ -1,0 +1,15 @@
+//! Stands in for the library's `engine`: its policies, and what they need.
+
+#[path = "arch.rs"]
+pub(crate) mod arch;
+#[path = "atomic.rs"]
+pub(crate) mod atomic;
+#[path = "current.rs"]
+pub(crate) mod current;
+#[path = "green.rs"]
+pub(crate) mod green;
+#[allow(clippy::all, reason = "it is checked where it lives")]
+#[path = "../../../../src/engine/policy/mod.rs"]
+pub mod policy;
+#[path = "sys.rs"]
+pub(crate) mod sys;

@@ -1,0 +1,105 @@
+//! A ring for operations that do not wait: some at a time, by one system call, and all of them are
+//! done when it returns.
+//!
+//! The keeper's ring belongs to a kernel thread that does nothing else, for the sake of what is in
+//! flight (`keeper`). Here nothing is in flight outside [`Batch::perform`]: nobody's end cancels an
+//! operation, and no completion comes while its submitter is elsewhere. So a batch belongs to
+//! whoever has it, on whatever kernel thread, and the kernel touches nothing that an entry points
+//! to after `perform`.
+//!
+//! An operation that says that it does not wait (`MSG_DONTWAIT`) is done, or has failed with
+//! EAGAIN, by the time the kernel has taken it. Should one be late all the same, `perform` waits.
+//!
+//! # Invariants
+//! 1. Between two calls of `perform` both queues hold what was pushed since, and nothing else; or
+//!    the kernel has refused something, and the ring is never entered again.
+//! 2. At most [`SIZE`] are pushed for one `perform`; for their completions there is room twice.
+//! 3. `push` and `perform` run under any thread pointer, and allocate nothing.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use io_uring::{EnterFlags, IoUring, squeue};
+
+use crate::engine::sys;
+
+/// So many are performed by one system call. With 8 it was as good, with 24 and 32 the replies to
+/// a hundred connections came so late that their next requests did too.
+pub(crate) const SIZE: usize = 16;
+
+pub(crate) struct Batch {
+    ring: IoUring,
+    refused: bool,
+}
+
+impl Batch {
+    /// An error: there is no io_uring here, or an old one (before Linux 5.18). Allocates.
+    pub(crate) fn new() -> io::Result<Batch> {
+        let mut builder = IoUring::builder();
+        let ring = builder.dontfork().setup_submit_all().build(SIZE as u32)?;
+        Ok(Batch {
+            ring,
+            refused: false,
+        })
+    }
+
+    /// Whether the kernel has taken all that it was given.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.refused
+    }
+
+    /// Puts an operation into the batch.
+    ///
+    /// # Safety
+    /// What the entry points to stays valid until [`Batch::perform`] returns. It makes one
+    /// completion, and does not wait.
+    pub(crate) unsafe fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: the caller's promise.
+        if unsafe { self.ring.submission().push(entry) }.is_err() {
+            sys::die("a batch of operations is too long");
+        }
+    }
+
+    /// Performs what was pushed, and tells `done` the name and the result of each. What the kernel
+    /// refuses, for want of memory or because somebody forbids it now, is not told, and the batch
+    /// is not usable any more.
+    pub(crate) fn perform(&mut self, mut done: impl FnMut(u64, i32)) {
+        let mut open = self.ring.submission().len();
+        let mut refused = 0;
+        while open != refused {
+            let queued = self.ring.submission().len();
+            let is_late = queued == refused;
+            let entered = match is_late {
+                true => self.enter(0, 1, EnterFlags::GETEVENTS),
+                false => self.enter(queued, 0, EnterFlags::empty()),
+            };
+            for completion in self.ring.completion() {
+                done(completion.user_data(), completion.result());
+                open -= 1;
+            }
+            match entered {
+                Err(libc::EINTR) => {}
+                Ok(taken) if is_late || taken != 0 => {}
+                Err(libc::EBADF | libc::EOPNOTSUPP) if is_late => {
+                    sys::die("a ring is gone: who closed its descriptor?")
+                }
+                // Somebody forbids it now. What was taken completes without being asked for.
+                _ if is_late => sys::kernel_thread::give_way(),
+                _ => refused = queued,
+            }
+        }
+        self.refused = refused != 0;
+    }
+
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+
+    fn enter(&self, submit: usize, want: usize, flags: EnterFlags) -> Result<usize, i32> {
+        let flags = flags.bits() as usize;
+        let arguments = [self.descriptor() as usize, submit, want, flags, 0, 0];
+        // SAFETY: what the entries point to is valid, says `push`; after a refusal nothing is
+        // submitted.
+        unsafe { sys::call(libc::SYS_io_uring_enter, &arguments) }
+    }
+}

@@ -1,0 +1,167 @@
+//! The ring alone, without the network's types. Where there is no io_uring the tests pass by.
+//!
+//! Whatever concerns the whole process runs in one of its own (`alone`).
+
+mod batch;
+mod operations;
+mod process;
+mod races;
+
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use io_uring::{opcode, types};
+
+use super::keeper::Keeper;
+use super::*;
+use crate::engine::sys::clock;
+
+fn transfer(
+    fd: BorrowedFd<'_>,
+    mut transfer: Transfer<'_>,
+    flags: i32,
+    limit: Limit,
+) -> io::Result<usize> {
+    // SAFETY: what the entry points to is borrowed until this returns.
+    unsafe { perform(transfer.entry(fd.as_raw_fd(), flags), limit) }
+}
+
+fn recv(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [MaybeUninit<u8>],
+    flags: i32,
+    limit: Limit,
+) -> io::Result<usize> {
+    transfer(fd, Transfer::Recv(buffer), flags, limit)
+}
+
+fn send(fd: BorrowedFd<'_>, buffer: &[u8], flags: i32, limit: Limit) -> io::Result<usize> {
+    transfer(fd, Transfer::Send(buffer), flags, limit)
+}
+
+fn wait_ready(fd: BorrowedFd<'_>, direction: Direction, limit: Limit) -> io::Result<()> {
+    let source = Source::new(fd.try_clone_to_owned()?);
+    Uring.wait(&source, direction, limit)
+}
+
+/// Aborts if it is not dropped within a minute and a half.
+struct Watchdog(#[allow(dead_code)] mpsc::Sender<()>);
+
+fn watchdog(test: &'static str) -> Watchdog {
+    let (alive, over) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if over.recv_timeout(Duration::from_secs(90)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("watchdog: test {test} hangs, aborting");
+            std::process::abort();
+        }
+    });
+    Watchdog(alive)
+}
+
+/// SplitMix64.
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn new(test: &str) -> Random {
+        let seed = std::env::var("GT_SEED").ok().and_then(|s| s.parse().ok());
+        let seed = seed.unwrap_or(0x5eed);
+        println!("{test}: GT_SEED={seed}");
+        Random(seed)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    fn fork(&mut self) -> Random {
+        Random(self.below(u64::MAX))
+    }
+}
+
+/// Whether the test is worthwhile.
+fn ring() -> bool {
+    let there = available();
+    if !there {
+        println!("no io_uring here: nothing is tested");
+    }
+    there
+}
+
+/// The bodies on green threads, or on kernel threads; returns when all are over.
+fn run(green: bool, bodies: Vec<Box<dyn FnOnce() + Send>>) {
+    if green {
+        let all: Vec<_> = bodies.into_iter().map(crate::spawn).collect();
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+    } else {
+        let all: Vec<_> = bodies.into_iter().map(std::thread::spawn).collect();
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+fn bytes(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    // SAFETY: for these tests: only whole bytes are written to it.
+    unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
+}
+
+fn recv_into(socket: &UnixStream, buffer: &mut [u8], limit: Limit) -> io::Result<usize> {
+    recv(socket.as_fd(), bytes(buffer), 0, limit)
+}
+
+fn soon(micros: u64) -> Limit {
+    Limit::Until(clock::now() + micros * 1000)
+}
+
+fn expired<T>(answer: &io::Result<T>) -> bool {
+    matches!(answer, Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+/// A file of so many bytes, without a name; the byte at n is `(n / 4096 + n) as u8`.
+fn temporary_file(length: usize, flags: i32) -> (std::path::PathBuf, std::fs::File) {
+    use std::os::unix::fs::OpenOptionsExt;
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Relaxed);
+    let name = format!("greenthread-ring-{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let content: Vec<u8> = (0..length).map(byte_at).collect();
+    std::fs::write(&path, content).unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(flags);
+    let file = file.open(&path).unwrap();
+    (path, file)
+}
+
+fn byte_at(at: usize) -> u8 {
+    (at / 4096 + at) as u8
+}
+
+/// Runs a test again in a process of its own. There it says what case is asked for.
+fn alone(test: &str, case: &str) -> Option<String> {
+    if std::env::var("GT_CHILD").as_deref() == Ok(test) {
+        return std::env::var("GT_CASE").ok();
+    }
+    let name = format!("driver::uring::tests::process::{test}");
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &name, "--nocapture", "--test-threads=1"])
+        .env("GT_CHILD", test)
+        .env("GT_CASE", case)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{case}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    None
+}

@@ -1,0 +1,36 @@
+//! Stands in for `runtime::green`: there are no green threads here.
+
+use std::io;
+use std::sync::OnceLock;
+
+use super::builder::Wishes;
+use super::{Backend, Driver, Metrics};
+use crate::engine::policy::Policy;
+use crate::engine::sched::Cluster;
+
+/// Why there are no green threads.
+pub(super) fn prepare(_: usize) -> io::Result<&'static Result<(), String>> {
+    static REASON: OnceLock<Result<(), String>> = OnceLock::new();
+    Ok(REASON.get_or_init(|| Err("green threads need Linux on x86-64".into())))
+}
+
+pub(super) fn start(_: Wishes, _: Box<dyn Policy>, _: bool) -> io::Result<Backend> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn driver_of(cluster: &Cluster) -> Option<Driver> {
+    cluster.never()
+}
+
+pub(super) fn metrics_of(cluster: &Cluster) -> Metrics {
+    cluster.never()
+}
+
+/// Nobody is preempted by us, with whatever signal.
+pub(super) fn check_signal(_: i32) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
+    Ok(None)
+}

@@ -1,0 +1,65 @@
+//! Blocking a kernel thread on a word of memory, by std's means: words share condition variables.
+//!
+//! | waiter | waker |
+//! |---|---|
+//! | takes the lock of the word's bucket | changes the word |
+//! | looks at the word: another value? returns | takes the lock, and lets it go |
+//! | waits on the condition variable, which lets the lock go | notifies all |
+//!
+//! Invariant: no wake-up is lost. The waker takes the lock after its change of the word. If that is
+//! before the waiter takes it, the waiter sees the change; if after, the waiter waits already, and is
+//! notified.
+//!
+//! Whoever waits in a bucket is woken by all that is woken in it, and looks again: callers expect
+//! that of a futex.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::clock;
+use crate::engine::atomic::{AtomicU32, Ordering};
+
+const BUCKETS: usize = 256;
+
+struct Bucket {
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+static TABLE: [Bucket; BUCKETS] = [const {
+    Bucket {
+        lock: Mutex::new(()),
+        changed: Condvar::new(),
+    }
+}; BUCKETS];
+
+/// By the address, of which the lowest bits are the same for all.
+fn bucket(word: *const AtomicU32) -> &'static Bucket {
+    let hash = (word.addr() as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    &TABLE[(hash >> 56) as usize % BUCKETS]
+}
+
+/// Blocks while `word` holds `expected`, at most until `deadline` (nanoseconds of [`clock`]). May
+/// return early.
+pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+    let bucket = bucket(word);
+    let guard = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);
+    // Relaxed: the lock orders it after the waker's change, if that has come already.
+    if word.load(Ordering::Relaxed) != expected {
+        return;
+    }
+    match deadline.filter(|&deadline| deadline != clock::NEVER) {
+        None => drop(bucket.changed.wait(guard)),
+        Some(deadline) => {
+            let rest = Duration::from_nanos(deadline.saturating_sub(clock::now()));
+            drop(bucket.changed.wait_timeout(guard, rest));
+        }
+    }
+}
+
+/// Wakes those that wait on `word`, and maybe others. The word may be gone by now.
+pub(crate) fn wake(word: *const AtomicU32, _count: u32) {
+    let bucket = bucket(word);
+    drop(bucket.lock.lock().unwrap_or_else(PoisonError::into_inner));
+    bucket.changed.notify_all();
+}

@@ -1,0 +1,171 @@
+//! Where the records of threads come from, and where they go to be used again.
+//!
+//! A record outlives its thread: a late signal, the monitor, or a policy's link may still point to
+//! it. So records are never freed. They are made in batches, kept by each processor as they fall
+//! free, and handed in batches, by way of a common stack, from the processors where threads end to
+//! those where they are spawned.
+//!
+//! A processor has two batches, as the magazines of Bonwick and Adams ("Magazines and Vmem", 2001):
+//! it goes to the common stack only when both are full, or both empty, so one that spawns and ends
+//! threads in turn stays away.
+//!
+//! Invariant: a free record is in one batch, linked by `next`; a batch belongs to a processor or is
+//! in the stack, linked by its first record's `heap`.
+
+use std::io;
+
+use super::Green;
+use crate::engine::arch;
+use crate::engine::sys::lock::Lock;
+
+/// How many records a batch has at most.
+const BATCH: usize = 32;
+
+static FREE: Lock<Stack> = Lock::new(Stack { top: None });
+
+struct Stack {
+    top: Option<&'static Green>,
+}
+
+// SAFETY: the stack owns the records in it.
+unsafe impl Send for Stack {}
+
+impl Stack {
+    fn push(&mut self, batch: Batch) {
+        if let Some(first) = batch.first {
+            first.heap.set_link(self.top.replace(first));
+        }
+    }
+
+    fn pop(&mut self) -> Option<Batch> {
+        let first = self.top?;
+        self.top = first.heap.take_link();
+        Some(Batch { first: Some(first) })
+    }
+}
+
+struct Batch {
+    first: Option<&'static Green>,
+}
+
+impl Batch {
+    const EMPTY: Batch = Batch { first: None };
+
+    fn push(&mut self, green: &'static Green) {
+        green.next.set(self.first.replace(green));
+    }
+
+    fn pop(&mut self) -> Option<&'static Green> {
+        let green = self.first?;
+        self.first = green.next.take();
+        if let Some(next) = self.first {
+            arch::prefetch(core::ptr::from_ref(next).cast());
+        }
+        Some(green)
+    }
+}
+
+/// A processor's free records.
+pub(crate) struct Records {
+    batch: Batch,
+    /// How many `batch` has; fewer, if it was not full when it came.
+    len: usize,
+    /// Full or empty.
+    other: Batch,
+}
+
+impl Records {
+    pub(crate) const fn new() -> Records {
+        Records {
+            batch: Batch::EMPTY,
+            len: 0,
+            other: Batch::EMPTY,
+        }
+    }
+
+    /// A record for a new thread, if one is free.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<&'static Green> {
+        if self.batch.first.is_none() {
+            self.refill();
+        }
+        let green = self.batch.pop()?;
+        self.len -= 1;
+        Some(green)
+    }
+
+    /// Keeps the record of a thread that has ended.
+    #[inline]
+    pub(crate) fn push(&mut self, green: &'static Green) {
+        if self.len == BATCH {
+            self.make_room();
+        }
+        self.batch.push(green);
+        self.len += 1;
+    }
+
+    /// Gives all to the common stack.
+    pub(crate) fn drain(&mut self) {
+        let all = core::mem::replace(self, Records::new());
+        let mut free = FREE.lock();
+        free.push(all.batch);
+        free.push(all.other);
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        core::mem::swap(&mut self.batch, &mut self.other);
+        if self.batch.first.is_none() {
+            self.batch = FREE.lock().pop().unwrap_or(Batch::EMPTY);
+        }
+        // At most: one that comes from the stack may be smaller.
+        self.len = BATCH;
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        let full = core::mem::replace(&mut self.batch, Batch::EMPTY);
+        self.len = 0;
+        let given = core::mem::replace(&mut self.other, full);
+        FREE.lock().push(given);
+    }
+}
+
+/// A record for a new thread. Allocates when none is free: call it preemptible.
+pub(crate) fn create() -> io::Result<&'static Green> {
+    match pop_free() {
+        Some(green) => Ok(green),
+        None => make(),
+    }
+}
+
+fn pop_free() -> Option<&'static Green> {
+    let _off = crate::engine::current::preemption_off();
+    let mut free = FREE.lock();
+    let mut batch = free.pop()?;
+    let green = batch.pop();
+    free.push(batch);
+    green
+}
+
+/// Takes back a record that no processor keeps. The caller has preemption off.
+pub(crate) fn release(green: &'static Green) {
+    let mut single = Batch::EMPTY;
+    single.push(green);
+    FREE.lock().push(single);
+}
+
+fn make() -> io::Result<&'static Green> {
+    let mut made = Vec::new();
+    made.try_reserve_exact(BATCH)
+        .map_err(|_| io::ErrorKind::OutOfMemory)?;
+    made.extend((0..BATCH).map(|_| Green::new()));
+    let mut batch = Batch::EMPTY;
+    made.leak().iter().for_each(|green| batch.push(green));
+    let Some(green) = batch.pop() else {
+        crate::engine::sys::die("a batch of records is empty")
+    };
+    let _off = crate::engine::current::preemption_off();
+    FREE.lock().push(batch);
+    Ok(green)
+}

@@ -1,0 +1,149 @@
+//! Where a thread lives from its first instruction to its last: a stack and a thread-local block.
+//!
+//! ```text
+//!   slot:  | guard | stack ... | thread-local block | Room | Slot header |
+//! ```
+//!
+//! Slots are never unmapped, so a room is `&'static`; it is let to one thread after another. A
+//! thread moves in when it runs for the first time (`sched::start`), and its room is free again
+//! when it has ended.
+
+use core::sync::atomic::Ordering;
+use std::io;
+
+use super::Green;
+use crate::engine::atomic::AtomicPtr;
+use crate::engine::context::Bounds;
+use crate::engine::stack::{self, Slot};
+use crate::engine::tls;
+use crate::thread::handle::Shared;
+
+#[repr(align(64))]
+pub(crate) struct Room {
+    pub(crate) thread_pointer: *mut u8,
+    /// malloc's word for its per-thread cache, in this block; null where it was not found.
+    pub(crate) tcache: *mut usize,
+    pub(crate) stack: Bounds,
+    slot: &'static Slot,
+    /// Who lives here; for the fault handler.
+    tenant: AtomicPtr<Green>,
+}
+
+// SAFETY: all but the tenant is written once. Who may touch what the pointers lead to: whoever has
+// the room.
+unsafe impl Sync for Room {}
+// SAFETY: as above.
+unsafe impl Send for Room {}
+
+/// Rooms lie at as many different distances from their slots' tops, a cache line apart, and the
+/// blocks below them with them. All slots begin at the same place of a page, so without that the
+/// blocks of a thousand threads would share the few sets of the caches that such addresses map to.
+const COLOURS: usize = 16;
+const LINE: usize = 64;
+
+/// Bytes at the top of a slot that are not stack.
+pub(crate) fn reserve() -> usize {
+    const TOP: usize = 1 << 40;
+    TOP - tls::place(TOP - size_of::<Room>() - (COLOURS - 1) * LINE).stack_top
+}
+
+/// Where the room's record lies on `slot`.
+fn address_on(slot: &Slot) -> usize {
+    const SPREAD: usize = 0x9e37_79b9_7f4a_7c15;
+    let colour = (slot.top() / 4096).wrapping_mul(SPREAD) >> (usize::BITS - COLOURS.ilog2());
+    (slot.top() - size_of::<Room>() - colour * LINE) & !(align_of::<Room>() - 1)
+}
+
+impl Room {
+    /// A free room with at least `size` bytes of stack. Allocates when it is new: call it
+    /// preemptible.
+    pub(crate) fn find(size: usize) -> io::Result<&'static Room> {
+        let slot = {
+            // The list's lock is taken with preemption off.
+            let _off = crate::engine::current::preemption_off();
+            stack::acquire(size)?
+        };
+        // Relaxed: the slot came through a lock.
+        if slot.extra.load(Ordering::Relaxed) != 0 {
+            return Ok(Room::on(slot));
+        }
+        Room::furnish(slot).inspect_err(|_| {
+            let _off = crate::engine::current::preemption_off();
+            stack::release(slot);
+        })
+    }
+
+    /// The room on a slot that [`stack::Cache`] gave out, which holds furnished ones only.
+    #[inline(always)]
+    pub(crate) fn on(slot: &'static Slot) -> &'static Room {
+        // SAFETY: `extra` is the room that `furnish` put there. Relaxed: the slot is the caller's.
+        unsafe { &*(slot.extra.load(Ordering::Relaxed) as *const Room) }
+    }
+
+    fn furnish(slot: &'static Slot) -> io::Result<&'static Room> {
+        let at = address_on(slot);
+        let place = tls::place(at);
+        // SAFETY: the slot is fresh, hence zeroed and ours alone, and large enough: see `reserve`.
+        unsafe {
+            tls::create(&place, slot.bottom(), place.stack_top - slot.bottom())?;
+            let tcache = tls::tcache_offset().map_or(core::ptr::null_mut(), |offset| {
+                place.thread_pointer.offset(offset).cast()
+            });
+            let room = at as *mut Room;
+            room.write(Room {
+                thread_pointer: place.thread_pointer,
+                tcache,
+                stack: Bounds {
+                    bottom: slot.bottom(),
+                    top: place.stack_top,
+                },
+                slot,
+                tenant: AtomicPtr::new(core::ptr::null_mut()),
+            });
+            // Release: pairs with the Acquire in `name_of`, which a fault handler calls.
+            slot.extra.store(at, Ordering::Release);
+            Ok(&*room)
+        }
+    }
+
+    /// `green` lives here from now on.
+    #[inline(always)]
+    pub(super) fn let_to(&self, green: &'static Green) {
+        // Relaxed: the handler that asks runs on this stack.
+        let tenant = core::ptr::from_ref(green).cast_mut();
+        self.tenant.store(tenant, Ordering::Relaxed);
+    }
+
+    /// Its last tenant has left malloc's cache behind, because there was no room for it elsewhere
+    /// (`sched::switch`).
+    #[inline(always)]
+    pub(super) fn has_cache(&self) -> bool {
+        // SAFETY: a word of the block, which is the caller's while nobody lives here.
+        !self.tcache.is_null() && unsafe { self.tcache.read() != tls::no_cache() }
+    }
+
+    pub(crate) fn slot(&self) -> &'static Slot {
+        self.slot
+    }
+}
+
+/// Gives the name of the thread on `slot` to `print`; for the fault handler, so it takes no lock.
+pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
+    // Acquire: pairs with the Release in `furnish`.
+    let room = slot.extra.load(Ordering::Acquire) as *const Room;
+    // SAFETY: the handler runs on behalf of the thread that faulted: its records and its `Shared`
+    // are alive. (If a stray pointer led another one here, the last tenant may have gone.)
+    let shared = unsafe {
+        let tenant = room.as_ref().and_then(|room| {
+            let green = room.tenant.load(Ordering::Relaxed).as_ref();
+            green.filter(|green| green.lives_in(room))
+        });
+        tenant.and_then(|green| green.shared.load(Ordering::Relaxed).as_ref())
+    };
+    print(
+        shared
+            .and_then(Shared::name)
+            .unwrap_or("<unnamed>")
+            .as_bytes(),
+    );
+}

@@ -1,0 +1,75 @@
+//! An intrusive first-in-first-out list of green threads.
+//!
+//! A thread is in one list at most: its link belongs to whoever owns the list.
+
+use crate::engine::green::Green;
+
+/// A list, for whoever owns it.
+#[derive(Default)]
+pub(crate) struct Fifo {
+    ends: Option<(&'static Green, &'static Green)>,
+    len: usize,
+}
+
+impl Fifo {
+    pub(crate) const fn new() -> Fifo {
+        Fifo { ends: None, len: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, green: &'static Green) {
+        green.next.set(None);
+        self.ends = match self.ends {
+            None => Some((green, green)),
+            Some((first, last)) => {
+                last.next.set(Some(green));
+                Some((first, green))
+            }
+        };
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<&'static Green> {
+        let (first, last) = self.ends?;
+        self.ends = first.next.take().map(|second| (second, last));
+        self.len -= 1;
+        Some(first)
+    }
+
+    #[inline(always)]
+    pub(crate) fn first(&self) -> Option<&'static Green> {
+        self.ends.map(|(first, _)| first)
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Moves all of `other` behind this list.
+    pub(crate) fn append(&mut self, other: Fifo) {
+        self.len += other.len;
+        self.ends = match (self.ends, other.ends) {
+            (Some((first, last)), Some((other_first, other_last))) => {
+                last.next.set(Some(other_first));
+                Some((first, other_last))
+            }
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+
+    /// Moves all of `other` into this list: both are in the order of their stamps, and so is this then.
+    pub(crate) fn merge(&mut self, mut other: Fifo) {
+        let mut mine = core::mem::take(self);
+        while let (Some(first), Some(others)) = (mine.first(), other.first()) {
+            let from = match first.heap.stamp() <= others.heap.stamp() {
+                true => &mut mine,
+                false => &mut other,
+            };
+            from.pop().into_iter().for_each(|green| self.push(green));
+        }
+        self.append(mine);
+        self.append(other);
+    }
+}

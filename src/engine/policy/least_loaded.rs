@@ -1,0 +1,274 @@
+//! Least loaded: a new task goes to the processor of a rotating batch that has the fewest.
+//!
+//! The design is the coroutine runtime's in the seeds, which took it from Nio. Looking at all
+//! processors' queues for the shortest would make all of them read each other's all the time; so
+//! only a batch of them is looked at, and the next time the next batch. With 22 processors and
+//! batches of 8 these are 0–8, 8–16, 16–22, and again from the beginning ([`range`]). If there are
+//! at most as many as in a batch, it is always all of them.
+//!
+//! - A thread that is spawned or woken goes to the least loaded one; its load are the threads that
+//!   wait in its queue, and the one it runs. Among equals it is the first.
+//! - A thread that gives way stays with its processor, which takes turns among its own. So do
+//!   those whose timers or events a processor has looked after. One whose time slice is over goes
+//!   to the least loaded again, if others wait where it ran: else hogs would stay where they are,
+//!   and a processor that has more of them gives each less.
+//! - The seed's workers only take what they are given. Here a processor that has nothing takes the
+//!   oldest of another's queue. For a kernel thread may leave its processor, blocked in the kernel,
+//!   with threads in the queue; and those that sleep are woken in an order of their own: if a
+//!   thread is given to one, it may be another one that gets up. So all that is ready concerns all.
+//!   And one pick of [`INTERVAL`] is the oldest of another's queue, each of the others having a turn:
+//!   who was given to a processor that the system does not run is not left to wait for the system.
+//!
+//! Invariant: the queues change their number under the lock in `readers` only. So nobody gives a
+//! thread to a processor that is not there any more.
+
+use core::ops::Range;
+
+use super::readers::{Readers, entry_of};
+use super::shared_queue::SharedQueue;
+use super::{Next, Policy, Readied, Ready, Seat, Victims};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// The seed's example.
+const BATCH: usize = 8;
+/// As often as Go's scheduler looks at its global queue.
+const INTERVAL: usize = 61;
+
+/// A queue per processor; a thread goes to the processor that has the fewest, of a batch that
+/// changes each time.
+///
+/// So the work is spread when it comes, rather than by who looks for it; it moves only if a
+/// processor has nothing at all. The source is the coroutine runtime among the seeds.
+///
+/// ```
+/// use greenthread::{policy::LeastLoaded, runtime::Runtime};
+/// let runtime = Runtime::builder()
+///     .policy(LeastLoaded::new().batch(2))
+///     .build()?;
+/// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct LeastLoaded {
+    batch: usize,
+    /// How many batches have been looked at.
+    round: AtomicUsize,
+    workers: Readers<Box<[Worker]>>,
+}
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Worker {
+    queue: SharedQueue,
+    /// Whether it runs something.
+    busy: AtomicBool,
+    /// The seat's holder's count.
+    picks: AtomicUsize,
+}
+
+impl Worker {
+    fn load(&self) -> usize {
+        self.queue.len() + self.busy.load(Ordering::Relaxed) as usize
+    }
+
+    /// It runs `next`, if anything.
+    fn runs(&self, next: Option<Ready>) -> Option<Ready> {
+        if self.busy.load(Ordering::Relaxed) != next.is_some() {
+            self.busy.store(next.is_some(), Ordering::Relaxed);
+        }
+        next
+    }
+
+    fn take(&self) -> Option<Ready> {
+        self.queue.take().map(Ready::new)
+    }
+}
+
+/// The `round`th batch of so many workers.
+fn range(round: usize, workers: usize, batch: usize) -> Range<usize> {
+    if workers <= batch {
+        return 0..workers;
+    }
+    let start = round % workers.div_ceil(batch) * batch;
+    start..(start + batch).min(workers)
+}
+
+impl LeastLoaded {
+    /// With batches of 8.
+    pub fn new() -> LeastLoaded {
+        LeastLoaded {
+            batch: BATCH,
+            round: AtomicUsize::new(0),
+            workers: Readers::new(Box::new([Worker::default()])),
+        }
+    }
+
+    /// How many processors are looked at for the least loaded one.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn batch(mut self, processors: usize) -> LeastLoaded {
+        assert!(processors != 0, "a batch of no processors");
+        self.batch = processors;
+        self
+    }
+
+    fn least_loaded<'a>(&self, workers: &'a [Worker]) -> Option<&'a Worker> {
+        let round = match workers.len() <= self.batch {
+            true => 0,
+            false => self.round.fetch_add(1, Ordering::Relaxed),
+        };
+        let batch = &workers[range(round, workers.len(), self.batch)];
+        batch.iter().min_by_key(|worker| worker.load())
+    }
+}
+
+impl Default for LeastLoaded {
+    fn default() -> LeastLoaded {
+        LeastLoaded::new()
+    }
+}
+
+impl core::fmt::Debug for LeastLoaded {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("LeastLoaded")
+            .field("batch", &self.batch)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Policy for LeastLoaded {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        self.workers.read(seat, |workers| {
+            let own = seat.map(|seat| entry_of(seat, workers));
+            let own = own.filter(|own| match how {
+                Readied::Yielded | Readied::Arrived => true,
+                Readied::Preempted => own.queue.is_empty(),
+                Readied::Spawned | Readied::Woken => false,
+            });
+            match own.or_else(|| self.least_loaded(workers)) {
+                Some(worker) => worker.queue.push(thread.into_green(), how),
+                None => crate::engine::sys::die("a policy has no queue"),
+            }
+        });
+        // Who gives way takes one away in exchange: there is no more for others than before.
+        !(seat.is_some() && how == Readied::Yielded)
+    }
+
+    fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+        self.workers.read(Some(seat), |workers| {
+            let own = entry_of(seat, workers);
+            let picks = own.picks.load(Ordering::Relaxed).wrapping_add(1);
+            own.picks.store(picks, Ordering::Relaxed);
+            let others = picks.is_multiple_of(INTERVAL) && !own.queue.is_empty();
+            let other = &workers[(picks / INTERVAL) % workers.len()];
+            let thread = others.then(|| other.take()).flatten();
+            own.runs(thread.or_else(|| own.take())).map(Next::from)
+        })
+    }
+
+    fn steal(&self, seat: &Seat, mut victims: Victims<'_>) -> Option<Ready> {
+        self.workers.read(Some(seat), |workers| {
+            let own = entry_of(seat, workers);
+            own.runs(victims.find_map(|victim| workers.get(victim)?.take()))
+        })
+    }
+
+    fn leave(&self, seat: &Seat) {
+        self.workers
+            .read(Some(seat), |workers| entry_of(seat, workers).runs(None));
+    }
+
+    fn resize(&self, processors: usize) {
+        super::check(processors);
+        let make = |_| Worker::default();
+        self.workers.resize(processors, make, |old, new| {
+            let busy = old.busy.load(Ordering::Relaxed);
+            new.busy.fetch_or(busy, Ordering::Relaxed);
+            new.queue.append_all_of(&old.queue);
+        });
+    }
+
+    fn len(&self, processor: Option<usize>) -> usize {
+        let len = |index: usize| {
+            self.workers.read(None, |workers| {
+                workers.get(index).map_or(0, |w| w.queue.len())
+            })
+        };
+        processor.map_or(0, len)
+    }
+
+    fn has_work_for_others(&self) -> bool {
+        let has = |worker: &Worker| !worker.queue.is_empty();
+        self.workers.read(None, |workers| workers.iter().any(has))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
+
+    #[test]
+    fn ranges_are_the_seeds() {
+        let of_22: Vec<_> = (0..6).map(|round| range(round, 22, 8)).collect();
+        assert_eq!(of_22, [0..8, 8..16, 16..22, 0..8, 8..16, 16..22]);
+        let of_3: Vec<_> = (0..4).map(|round| range(round, 3, 2)).collect();
+        assert_eq!(of_3, [0..2, 2..3, 0..2, 2..3]);
+        assert_eq!([range(0, 16, 8), range(1, 16, 8)], [0..8, 8..16]);
+        for workers in 1..=8 {
+            assert!((0..10).all(|round| range(round, workers, 8) == (0..workers)));
+        }
+    }
+
+    fn lens(policy: &LeastLoaded, processors: usize) -> Vec<usize> {
+        (0..processors).map(|p| policy.len(Some(p))).collect()
+    }
+
+    #[test]
+    fn each_goes_to_the_least_loaded_of_the_next_batch() {
+        let policy = LeastLoaded::new();
+        policy.resize(22);
+        let seats = seats(22);
+        for thread in stand_ins(24) {
+            assert!(policy.ready(thread, Readied::Spawned, Some(&seats[5])));
+        }
+        if !policy.has_work_for_others() {
+            return;
+        }
+        // 24 tasks: 8 for each batch, of which the last has only 6 processors.
+        let mut expected = vec![1; 22];
+        (expected[16], expected[17]) = (2, 2);
+        assert_eq!(lens(&policy, 22), expected);
+
+        // What gives way stays; what it runs counts as load.
+        let (first, thread) = next(&policy, &seats[0]).unwrap();
+        assert_eq!(first, 0);
+        assert!(!policy.ready(thread, Readied::Yielded, Some(&seats[0])));
+        let (again, first) = next(&policy, &seats[0]).unwrap();
+        let (second, woken) = next(&policy, &seats[1]).unwrap();
+        assert_eq!((again, second), (0, 3));
+        assert!(next(&policy, &seats[1]).is_none());
+        assert!(policy.ready(woken, Readied::Woken, None));
+        assert_eq!(policy.len(Some(1)), 1);
+
+        // Nothing is lost when there are fewer, or more.
+        policy.resize(3);
+        assert_eq!(lens(&policy, 3).iter().sum::<usize>(), 23);
+        policy.resize(5);
+        assert_eq!(lens(&policy, 5).iter().sum::<usize>(), 23);
+
+        // A thief takes the oldest; in the end everything.
+        let (oldest, stolen) = {
+            let thread = policy
+                .steal(&seats[4], Victims::new(4, 5, 1, false))
+                .unwrap();
+            (thread.priority().get(), thread)
+        };
+        let rest: Vec<_> =
+            core::iter::from_fn(|| policy.steal(&seats[3], Victims::new(3, 5, 1, true))).collect();
+        assert_eq!(rest.len(), 22);
+        assert!(rest.iter().all(|thread| thread.priority().get() != oldest));
+        assert!(!policy.has_work_for_others());
+        dismiss(rest.into_iter().chain([stolen, first]));
+    }
+}

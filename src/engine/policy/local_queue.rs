@@ -1,0 +1,93 @@
+//! A processor's local run queue: crossbeam's deque, kept within its first 64 slots, where it never
+//! allocates.
+
+use core::ptr::NonNull;
+
+use crossbeam_deque::{Steal, Stealer, Worker};
+
+use super::Ready;
+use crate::engine::green::Green;
+
+/// What the deque holds before it allocates; one slot is spared, since a thief moves at most half of
+/// it at once.
+pub(crate) const CAPACITY: usize = 63;
+/// What a thief takes over at once at most.
+pub(crate) const BATCH: usize = 32;
+
+/// Its owner pushes and pops, which is for one at a time: the holder of the processor's seat.
+/// Others steal, and ask how long it is.
+pub(crate) struct LocalQueue {
+    worker: Worker<NonNull<Green>>,
+    stealer: Stealer<NonNull<Green>>,
+}
+
+// SAFETY: `worker` is used by the holder of the seat only, which the methods' contracts say, and
+// seats change hands with a Release and an Acquire (`sched::ownership`).
+unsafe impl Sync for LocalQueue {}
+// SAFETY: as above; the pointers are to `Green`, which is Sync.
+unsafe impl Send for LocalQueue {}
+
+fn ready(pointer: NonNull<Green>) -> Ready {
+    // SAFETY: queues hold records of green threads, which are never freed; each is in one once.
+    Ready::new(unsafe { pointer.as_ref() })
+}
+
+impl LocalQueue {
+    pub(crate) fn new(last_in_first_out: bool) -> LocalQueue {
+        let worker = match last_in_first_out {
+            true => Worker::new_lifo(),
+            false => Worker::new_fifo(),
+        };
+        let stealer = worker.stealer();
+        LocalQueue { worker, stealer }
+    }
+
+    /// # Safety
+    /// The caller holds the seat.
+    #[inline]
+    pub(crate) unsafe fn push(&self, thread: Ready) {
+        debug_assert!(self.worker.len() <= CAPACITY);
+        self.worker.push(NonNull::from(thread.into_green()));
+    }
+
+    /// # Safety
+    /// The caller holds the seat.
+    #[inline]
+    pub(crate) unsafe fn pop(&self) -> Option<Ready> {
+        self.worker.pop().map(ready)
+    }
+
+    /// How many more may be pushed now; the owner's question.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        CAPACITY.saturating_sub(self.worker.len())
+    }
+
+    /// Moves half of this queue to `thief`, but for one, which is returned. May touch thread-locals.
+    ///
+    /// # Safety
+    /// The caller holds the seat that `thief` belongs to, and `thief` is empty.
+    pub(crate) unsafe fn steal_half(&self, thief: &LocalQueue) -> Option<Ready> {
+        loop {
+            let stolen = self
+                .stealer
+                .steal_batch_with_limit_and_pop(&thief.worker, BATCH);
+            match stolen {
+                Steal::Success(pointer) => return Some(ready(pointer)),
+                Steal::Empty => return None,
+                Steal::Retry => core::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Anybody's question.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.stealer.len()
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stealer.is_empty()
+    }
+}

@@ -1,0 +1,423 @@
+//! Priorities: a queue for each level at each processor, and aging, so that nothing starves.
+//!
+//! The talk in the seeds names priorities among what Go's scheduler lacks, and the Cforall proposal
+//! says why they are dangerous: as long as threads of a higher priority want to run, others never do.
+//! Hence the aging.
+//!
+//! - *Levels.* [`HIGHEST`](super::Priority::HIGHEST) to [`LOW`](super::Priority::LOW); larger values
+//!   count as `LOW`. In each level: first in, first out, those that were preempted behind all
+//!   others: a level is two, a fresh one and the one after it.
+//! - *Order across processors.* Each says what its best thread is: the level, and since when it
+//!   has waited. Before it takes a thread of its own, a processor looks at what one other, chosen
+//!   at random, has, and takes that if the level is better, or if in the same level it has waited
+//!   longer by more than [`SLACK`]. So a thread that waits at a busy processor, or at one that
+//!   the system does not run, is found by the others within a few of their picks, and nobody has to
+//!   keep a common queue. Who has nothing at all takes from one that has the best.
+//! - *Where it waits.* At the processor that made it ready. What comes from outside, and whose time
+//!   slice is over, goes to the shorter of two queues: else hogs would stay where they are, and a
+//!   processor that has more of them gives each less.
+//! - *Aging.* Every [`AGING`]th pick of a processor takes the thread that has waited longest there,
+//!   whatever its level.
+//!
+//! Bound: a thread that waits at a processor together with n others runs after at most
+//! (n + 1) × AGING more picks of that processor. For nobody who comes later has waited longer, so
+//! every aging pick takes the thread or one of those n; and those it takes go, if they come back,
+//! behind it.
+//!
+//! Invariants:
+//! 1. A worker's `rank` and `len` are written under its lock.
+//! 2. The array changes under the lock in `readers` only, so nobody is given a thread who is not
+//!    there any more.
+//! 3. A level's threads stand in the order of their stamps: who has waited longest is first.
+//! 4. Nobody holds two workers' locks, but for the writer, who is alone.
+
+use super::aging::is_preempted;
+use super::fifo::Fifo;
+use super::readers::{Readers, entry_of};
+use super::{Next, Policy, Readied, Ready, Seat, Victims};
+use crate::engine::arch;
+use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::engine::green::Green;
+use crate::engine::sys::lock::{Guard, Lock};
+
+/// Two for each priority: see [`level`].
+const LEVELS: usize = 8;
+/// Above the stamp in a rank: the level.
+const SHIFT: u32 = 61;
+/// The rank of nobody.
+const NONE: u64 = u64::MAX;
+/// About a tenth of a millisecond, in ticks: for less it does not pay to move a thread.
+const SLACK: u64 = 1 << 18;
+/// One pick of so many takes the oldest thread.
+const AGING: u32 = 16;
+
+/// Threads of a higher priority first: see [`Builder::priority`](crate::Builder::priority).
+///
+/// There are four levels, [`HIGHEST`](super::Priority::HIGHEST) to [`LOW`](super::Priority::LOW);
+/// larger values count as `LOW`. A processor takes those that wait at it in this order, and looks
+/// now and then whether another one has better.
+///
+/// Nothing starves: each processor's every 16th pick takes the thread that has waited longest. Where
+/// n threads wait for a processor, each runs at least once in 16 × n picks, though all others have a
+/// higher priority.
+///
+/// ```
+/// use greenthread::policy::{Priorities, Priority};
+/// use greenthread::runtime::Runtime;
+/// let runtime = Runtime::builder().policy(Priorities::new()).build()?;
+/// let low = runtime.spawn(|| {
+///     let low = greenthread::Builder::new().priority(Priority::LOW);
+///     low.spawn(|| "ran, when nothing else wanted to").unwrap().join()
+/// });
+/// assert!(low.join().unwrap().is_ok());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Priorities {
+    workers: Readers<Box<[Worker]>>,
+    /// Whose turn it is to get a thread from outside.
+    turn: AtomicUsize,
+}
+
+#[repr(align(128))]
+struct Worker {
+    queues: Lock<Queues>,
+    /// That of its best thread: the smaller the better.
+    rank: AtomicU64,
+    len: AtomicUsize,
+}
+
+struct Queues {
+    levels: [Fifo; LEVELS],
+    picks: u32,
+    random: u32,
+}
+
+/// Where a thread stands that has become ready in this way.
+fn level(green: &Green, how: Readied) -> usize {
+    let priority = green.priority.load(Ordering::Relaxed);
+    let lowest = LEVELS / 2 - 1;
+    let priority = usize::try_from(priority).map_or(lowest, |priority| priority.min(lowest));
+    2 * priority + usize::from(is_preempted(how))
+}
+
+impl Queues {
+    /// The best level with something in it, and since when its first thread has waited.
+    fn best(&self) -> Option<(usize, u64)> {
+        (0..LEVELS).find_map(|level| self.first(level))
+    }
+
+    /// The level whose first thread has waited longest.
+    fn oldest(&self) -> Option<usize> {
+        let firsts = (0..LEVELS).filter_map(|level| self.first(level));
+        Some(firsts.min_by_key(|first| first.1)?.0)
+    }
+
+    fn first(&self, level: usize) -> Option<(usize, u64)> {
+        Some((level, self.levels[level].first()?.heap.stamp()))
+    }
+
+    fn rank(&self) -> u64 {
+        let rank = |(level, stamp)| (level as u64) << SHIFT | stamp & ((1 << SHIFT) - 1);
+        self.best().map_or(NONE, rank)
+    }
+
+    /// Counts a pick: is it one for the oldest?
+    fn is_for_the_oldest(&mut self) -> bool {
+        self.picks = self.picks.wrapping_add(1);
+        self.picks.is_multiple_of(AGING)
+    }
+
+    /// Below `bound` (xorshift; Marsaglia 2003).
+    fn random(&mut self, bound: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        ((self.random as u64 * bound as u64) >> 32) as usize
+    }
+}
+
+impl Worker {
+    fn new(index: usize) -> Worker {
+        Worker {
+            queues: Lock::new(Queues {
+                levels: [const { Fifo::new() }; LEVELS],
+                picks: 0,
+                // Anything but 0.
+                random: 0x9e37_79b9 ^ (index as u32 + 1),
+            }),
+            rank: AtomicU64::new(NONE),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    fn push(&self, green: &'static Green, how: Readied) {
+        let level = level(green, how);
+        let mut queues = self.queues.lock();
+        // Under the lock: so a level's stamps are in order.
+        green.heap.set_stamp(arch::ticks());
+        queues.levels[level].push(green);
+        self.publish(&queues);
+    }
+
+    fn take(&self, mut queues: Guard<'_, Queues>, level: usize) -> Option<Ready> {
+        let green = queues.levels[level].pop()?;
+        self.publish(&queues);
+        Some(Ready::new(green))
+    }
+
+    fn take_best(&self) -> Option<Ready> {
+        let queues = self.queues.lock();
+        let (level, _) = queues.best()?;
+        self.take(queues, level)
+    }
+
+    fn publish(&self, queues: &Queues) {
+        let len = queues.levels.iter().map(Fifo::len).sum();
+        self.rank.store(queues.rank(), Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+    }
+
+    fn rank(&self) -> u64 {
+        self.rank.load(Ordering::Relaxed)
+    }
+
+    fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+}
+
+impl Priorities {
+    /// Nobody waits.
+    pub fn new() -> Priorities {
+        Priorities {
+            workers: Readers::new(Box::new([Worker::new(0)])),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// The shorter of two queues, which change each time.
+    fn shorter<'a>(&self, workers: &'a [Worker]) -> &'a Worker {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let [one, other] = [turn, turn.wrapping_add(1)].map(|turn| &workers[turn % workers.len()]);
+        if other.len() < one.len() { other } else { one }
+    }
+}
+
+impl Default for Priorities {
+    fn default() -> Priorities {
+        Priorities::new()
+    }
+}
+
+impl core::fmt::Debug for Priorities {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Priorities").finish_non_exhaustive()
+    }
+}
+
+impl Policy for Priorities {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        let over = how == Readied::Preempted;
+        self.workers.read(seat, |workers| {
+            let own = seat.map(|seat| entry_of(seat, workers));
+            match own {
+                // Alone it may as well stay.
+                Some(own) if !over || own.len() == 0 => own.push(thread.into_green(), how),
+                _ => self.shorter(workers).push(thread.into_green(), how),
+            }
+        });
+        // Who gives way takes one away in exchange: there is no more for others than before.
+        !(seat.is_some() && how == Readied::Yielded)
+    }
+
+    fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+        let found = self.workers.read(Some(seat), |workers| {
+            let own = entry_of(seat, workers);
+            if own.len() == 0 {
+                return None;
+            }
+            let mut queues = own.queues.lock();
+            if queues.is_for_the_oldest() {
+                let level = queues.oldest()?;
+                return own.take(queues, level);
+            }
+            let (level, _) = queues.best()?;
+            let other = &workers[queues.random(workers.len())];
+            if other.rank().saturating_add(SLACK) >= queues.rank() {
+                return own.take(queues, level);
+            }
+            drop(queues);
+            other.take_best().or_else(|| own.take_best())
+        });
+        found.map(Next::from)
+    }
+
+    fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
+        self.workers.read(Some(seat), |workers| {
+            let victims = victims.filter_map(|index| workers.get(index));
+            // In a level the first of them, which is the nearest.
+            victims
+                .min_by_key(|victim| victim.rank() >> SHIFT)?
+                .take_best()
+        })
+    }
+
+    fn resize(&self, processors: usize) {
+        super::check(processors);
+        self.workers.resize(processors, Worker::new, |old, new| {
+            let (mut from, mut to) = (old.queues.lock(), new.queues.lock());
+            for (from, to) in from.levels.iter_mut().zip(&mut to.levels) {
+                to.merge(core::mem::take(from));
+            }
+            new.publish(&to);
+        });
+    }
+
+    fn len(&self, processor: Option<usize>) -> usize {
+        let len_at = |index: usize| {
+            self.workers
+                .read(None, |workers| workers.get(index).map_or(0, Worker::len))
+        };
+        processor.map_or(0, len_at)
+    }
+
+    fn has_work_for_others(&self) -> bool {
+        let has = |worker: &Worker| worker.rank() != NONE;
+        self.workers.read(None, |workers| workers.iter().any(has))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
+
+    /// One processor, and threads of these priorities that give way for ever.
+    fn picks(priorities: &[u64], picks: usize) -> Option<Vec<usize>> {
+        let policy = Priorities::new();
+        policy.resize(1);
+        let seat = &seats(1)[0];
+        let threads = stand_ins(priorities.len() as u64);
+        if threads.is_empty() {
+            return None;
+        }
+        let mut who = std::collections::HashMap::new();
+        for (index, thread) in threads.into_iter().enumerate() {
+            let green = thread.into_green();
+            who.insert(core::ptr::from_ref(green).addr(), index);
+            green.priority.store(priorities[index], Ordering::Relaxed);
+            policy.ready(Ready::new(green), Readied::Spawned, Some(seat));
+        }
+        let mut picked = Vec::new();
+        for _ in 0..picks {
+            let (_, thread) = next(&policy, seat).unwrap();
+            let green = thread.into_green();
+            picked.push(who[&core::ptr::from_ref(green).addr()]);
+            assert!(!policy.ready(Ready::new(green), Readied::Yielded, Some(seat)));
+        }
+        dismiss(core::iter::from_fn(|| {
+            policy.steal(seat, Victims::new(1, 2, 0, true))
+        }));
+        assert_eq!(policy.len(Some(0)), 0);
+        Some(picked)
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_stated() {
+        const PICKS: usize = 40_000;
+        for priorities in [
+            &[0, 3][..],
+            &[1, 1, 1, 1, 3, 3],
+            &[0, 1, 2, 3, u64::MAX],
+            &[2; 7],
+            &[
+                0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3,
+            ],
+        ] {
+            let Some(picked) = picks(priorities, PICKS) else {
+                return;
+            };
+            // All but one wait, and so does that one when it gives way.
+            let bound = AGING as usize * priorities.len();
+            for thread in 0..priorities.len() {
+                let turns = picked.iter().enumerate().filter(|turn| *turn.1 == thread);
+                let turns: Vec<_> = turns.map(|(at, _)| at).collect();
+                let longest = turns.windows(2).map(|two| two[1] - two[0]).max();
+                eprintln!(
+                    "{priorities:?}: {thread} {} times, {longest:?}",
+                    turns.len()
+                );
+                assert!(turns[0] < bound && longest.unwrap() <= bound);
+                assert!(turns.len() >= PICKS / bound);
+            }
+            // Otherwise the highest: all but one of 16.
+            let highest = picked.iter().filter(|&&i| priorities[i] == priorities[0]);
+            assert!(highest.count() >= PICKS - PICKS / AGING as usize);
+        }
+    }
+
+    #[test]
+    fn the_best_is_found_wherever_it_waits() {
+        let policy = Priorities::new();
+        policy.resize(4);
+        let seats = seats(4);
+        let threads = stand_ins(12);
+        if threads.is_empty() {
+            return;
+        }
+        // The stand-ins' indices are their priorities: 4 and more are low.
+        let mut threads = threads.into_iter();
+        let best: Vec<_> = threads.by_ref().take(2).collect();
+        for thread in threads {
+            policy.ready(thread, Readied::Woken, Some(&seats[0]));
+        }
+        for thread in best {
+            policy.ready(thread, Readied::Woken, Some(&seats[3]));
+        }
+        // A thief takes the best of all, and keeps the order of equals.
+        let steal = || {
+            policy
+                .steal(&seats[1], Victims::new(1, 4, 2, false))
+                .unwrap()
+        };
+        let (first, second) = (steal(), steal());
+        assert_eq!((first.priority().get(), second.priority().get()), (0, 1));
+        // Who has something itself finds better elsewhere, though not at once.
+        policy.ready(first, Readied::Woken, Some(&seats[3]));
+        let mut picks = 0;
+        loop {
+            let (priority, thread) = next(&policy, &seats[0]).unwrap();
+            if priority == 0 {
+                dismiss([thread, second]);
+                break;
+            }
+            policy.ready(thread, Readied::Yielded, Some(&seats[0]));
+            picks += 1;
+            assert!(picks < 200, "not found");
+        }
+        assert!(!policy.has_work_for_others() || policy.len(Some(3)) == 0);
+        // Nothing is lost when there are fewer.
+        policy.resize(1);
+        let rest: Vec<_> = core::iter::from_fn(|| next(&policy, &seats[0])).collect();
+        assert_eq!(rest.len(), 10);
+        dismiss(rest.into_iter().map(|(_, thread)| thread));
+    }
+
+    #[test]
+    fn who_has_waited_longer_stays_before_when_there_are_fewer() {
+        let policy = Priorities::new();
+        policy.resize(3);
+        let seats = seats(3);
+        let mut threads = stand_ins(15).into_iter();
+        // The others are all low.
+        dismiss(threads.by_ref().take(3));
+        for (thread, seat) in threads.zip(seats.iter().rev().cycle()) {
+            policy.ready(thread, Readied::Woken, Some(seat));
+        }
+        policy.resize(1);
+        let rest: Vec<_> = core::iter::from_fn(|| next(&policy, &seats[0])).collect();
+        let order: Vec<_> = rest.iter().map(|rest| rest.0).collect();
+        dismiss(rest.into_iter().map(|(_, thread)| thread));
+        assert!(order.is_sorted(), "{order:?}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Threads that nobody runs, to try policies with.
+
+use super::{Policy, Ready, Seat};
+use crate::engine::atomic::Ordering;
+use crate::engine::green::records;
+use crate::runtime::{Mode, Runtime};
+
+/// So many, whose priorities are their indices; none where there are no green threads.
+pub(super) fn stand_ins(count: u64) -> Vec<Ready> {
+    // Prepares the process.
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    if runtime.mode() == Mode::Kernel {
+        return Vec::new();
+    }
+    let stand_in = |index| {
+        let green = records::create().unwrap();
+        green.priority.store(index, Ordering::Relaxed);
+        Ready::new(green)
+    };
+    (0..count).map(stand_in).collect()
+}
+
+/// The seats of processors that there are not.
+pub(super) fn seats(count: usize) -> Vec<Seat> {
+    seats_of(1, count)
+}
+
+/// The same of a runtime with this name, which there is not either.
+pub(super) fn seats_of(runtime: usize, count: usize) -> Vec<Seat> {
+    // SAFETY: the test has the policy alone.
+    (0..count)
+        .map(|index| unsafe { Seat::new(index, runtime) })
+        .collect()
+}
+
+/// What the processor of `seat` runs next: its index.
+pub(super) fn next(policy: &impl Policy, seat: &Seat) -> Option<(u64, Ready)> {
+    let next = policy.next(seat, false)?;
+    Some((next.thread.priority().get(), next.thread))
+}
+
+/// What is left is not run.
+pub(super) fn dismiss(threads: impl IntoIterator<Item = Ready>) {
+    threads
+        .into_iter()
+        .for_each(|thread| _ = thread.into_green());
+}

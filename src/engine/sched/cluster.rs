@@ -1,0 +1,286 @@
+//! A cluster: processors, a policy, machines, a monitor. What a `Runtime` is a handle to.
+//!
+//! Its control block (a few KiB) is never freed: a green thread, a late signal or a waker may hold
+//! a reference without counting it. Starting one allocates; nothing after that does, but for what
+//! the recruiter makes: machines, and records of more processors (`resize`).
+
+use std::io;
+use std::time::Duration;
+
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use crate::engine::driver::{self, Driver};
+use crate::engine::policy::Policy;
+use crate::engine::sched::idle::IdleWord;
+use crate::engine::sched::resize::Size;
+use crate::engine::sched::start::Homeless;
+use crate::engine::sched::{
+    Counter, Machine, Processor, guest::Guest, idlers::Idlers, recruiter, sysmon,
+};
+use crate::engine::sys::kernel_thread;
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::perturb;
+use crate::engine::sys::signal::{self, Mask};
+use crate::engine::sys::table::Table;
+use crate::engine::tls;
+use crate::engine::wait::Waiter;
+
+/// What a cluster is made with; checked by `runtime::Builder`.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) processors: usize,
+    /// Their number follows the CPUs that the process may use.
+    pub(crate) follows_quota: bool,
+    pub(crate) stack_size: usize,
+    pub(crate) time_slice: Duration,
+    pub(crate) signal: i32,
+    pub(crate) max_kernel_threads: usize,
+    pub(crate) driver: Option<driver::Kind>,
+    pub(crate) ideas: Ideas,
+}
+
+impl Config {
+    /// Whether io_uring may be used, for what it does better.
+    pub(crate) fn allows_rings(&self) -> bool {
+        self.driver != Some(driver::Kind::Epoll)
+    }
+}
+
+/// What the scheduler does besides its policy, each of which can be switched off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ideas {
+    pub(crate) spinning: bool,
+    pub(crate) hand_off: bool,
+    pub(crate) preemption: bool,
+}
+
+impl Ideas {
+    pub(crate) const ALL: Ideas = Ideas {
+        spinning: true,
+        hand_off: true,
+        preemption: true,
+    };
+}
+
+pub(crate) struct Cluster {
+    pub(crate) config: Config,
+    pub(crate) policy: &'static dyn Policy,
+    pub(crate) driver: &'static dyn Driver,
+    pub(super) table: Table<Processor>,
+    pub(super) size: Size,
+    /// How many processors sleep, are awake, and search.
+    pub(crate) idle: IdleWord,
+    /// Which processors sleep, and which machines have none.
+    pub(crate) idlers: Lock<Idlers>,
+    /// The mask that machines run with: that of the thread that started the cluster, without our
+    /// signal.
+    pub(crate) base_mask: Mask,
+    pub(crate) recruiter: recruiter::Office,
+    pub(crate) monitor: sysmon::Post,
+    /// The deadline that some sleeping machine watches (`idlers`).
+    pub(crate) watched: AtomicU64,
+
+    /// Threads that have no stack yet, and wait for one.
+    pub(super) homeless: Homeless,
+    /// Somebody waits for the last green thread to end.
+    pub(crate) closing: AtomicBool,
+    pub(crate) drained: Waiter,
+    /// The recruiter, the monitor or the last machine has ended.
+    pub(crate) emptied: Waiter,
+    /// The cluster is being taken down: its kernel threads end.
+    pub(crate) stopping: AtomicBool,
+    /// Of recruiter and monitor, how many there are.
+    staff: AtomicUsize,
+    pub(crate) machines: AtomicUsize,
+    /// How many of them wait for the threads that are locked to them, and run no others.
+    pub(crate) bound: AtomicUsize,
+    pub(crate) spawned_outside: Counter,
+    pub(crate) ended_outside: Counter,
+    pub(crate) hand_offs: Counter,
+    pub(crate) wake_ups: Counter,
+    pub(crate) detached_preemptions: Counter,
+    pub(crate) detached_switches: Counter,
+}
+
+impl Cluster {
+    /// Starts a cluster: its monitor, its recruiter and its first machine run when this returns.
+    /// `is_guest`: the policy may not know what code in the scheduler must not do.
+    pub(crate) fn start(
+        config: Config,
+        policy: Box<dyn Policy>,
+        is_guest: bool,
+    ) -> io::Result<&'static Cluster> {
+        crate::engine::sys::topology::discover();
+        let policy: &'static dyn Policy = Box::leak(policy);
+        let guest: Option<&'static Guest> =
+            is_guest.then(|| &*Box::leak(Box::new(Guest::new(policy))));
+        let policy = guest.map_or(policy, |guest| guest);
+        let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
+            policy,
+            driver: driver::choose(config.driver),
+            table: Table::new(),
+            size: Size::new(config.follows_quota),
+            idle: IdleWord::new(0),
+            idlers: Lock::new(Idlers::new()),
+            base_mask: signal::mask() & !signal::bit(config.signal),
+            recruiter: recruiter::Office::new(),
+            monitor: sysmon::Post::new(),
+            watched: AtomicU64::new(crate::engine::sys::clock::NEVER),
+            homeless: Homeless::new(),
+            closing: AtomicBool::new(false),
+            drained: Waiter::new(),
+            emptied: Waiter::new(),
+            stopping: AtomicBool::new(false),
+            staff: AtomicUsize::new(0),
+            machines: AtomicUsize::new(0),
+            bound: AtomicUsize::new(0),
+            spawned_outside: Counter::new(),
+            ended_outside: Counter::new(),
+            hand_offs: Counter::new(),
+            wake_ups: Counter::new(),
+            detached_preemptions: Counter::new(),
+            detached_switches: Counter::new(),
+            config,
+        }));
+        if let Some(guest) = guest {
+            guest.move_in(cluster);
+        }
+        cluster.resize(cluster.config.processors)?;
+        let staffed = recruiter::recruit(cluster)
+            .map_err(io::Error::from)
+            .and_then(|()| recruiter::open(cluster))
+            .and_then(|()| sysmon::post(cluster));
+        // Nobody would ever end those that have started.
+        staffed.inspect_err(|_| cluster.end())?;
+        Ok(cluster)
+    }
+
+    /// Starts a kernel thread that does `work` until the cluster stops, and that is waited for then.
+    pub(super) fn employ(
+        &'static self,
+        name: &str,
+        stack_size: usize,
+        work: fn(&'static Cluster),
+    ) -> io::Result<()> {
+        self.staff.fetch_add(1, Ordering::Relaxed);
+        let life = move || {
+            work(self);
+            // Release: what it did to processors; pairs with the Acquire in `end`.
+            self.staff.fetch_sub(1, Ordering::Release);
+            perturb::point("close: one has left");
+            self.emptied.wake();
+        };
+        std::thread::Builder::new()
+            .name(name.into())
+            .stack_size(tls::with_thread_locals(stack_size))
+            .spawn(life)
+            .map(drop)
+            .inspect_err(|_| {
+                self.staff.fetch_sub(1, Ordering::Relaxed);
+            })
+    }
+
+    /// Every processor that there has been, the active ones first.
+    #[inline]
+    pub(crate) fn processors(&self) -> impl Iterator<Item = &Processor> {
+        self.table.iter()
+    }
+
+    /// The processor with this index.
+    pub(crate) fn processor(&self, index: usize) -> &Processor {
+        self.table.get(index)
+    }
+
+    /// Whether any thread is ready and not running.
+    pub(crate) fn has_work(&self) -> bool {
+        let waits_at = |p: &Processor| !p.is_retired() && self.policy.len(Some(p.index)) != 0;
+        self.policy.len(None) != 0 || self.processors().any(waits_at)
+    }
+
+    /// How many processors may search at once: half of them.
+    #[inline]
+    pub(crate) fn search_limit(&self) -> u32 {
+        self.active().div_ceil(2) as u32
+    }
+
+    /// The machines of this cluster, on whatever they are.
+    pub(crate) fn machines(&'static self) -> impl Iterator<Item = &'static Machine> {
+        crate::engine::sched::machine::all().filter(move |m| m.is_of(self))
+    }
+
+    /// Green threads that have been spawned and have not ended. Each processor counts its own, without
+    /// locked instructions. The ends are read first: what has ended was spawned before, so the
+    /// difference is never too small, and if it is 0 there was a moment, between the two sums, when
+    /// no thread lived.
+    pub(crate) fn live(&self) -> usize {
+        let sum = |count: fn(&Processor) -> &Counter| {
+            self.processors().map(|p| count(p).get()).sum::<u64>()
+        };
+        let ended = sum(|p| &p.ended) + self.ended_outside.get();
+        // Acquire: whoever sees an end sees the spawn; pairs with the queues that the thread went through.
+        fence(Ordering::Acquire);
+        let spawned = sum(|p| &p.spawns) + self.spawned_outside.get();
+        (spawned - ended) as usize
+    }
+
+    /// A green thread has ended, and been counted. True: it was the last of a closing cluster, and
+    /// somebody waits for that.
+    #[inline]
+    pub(crate) fn was_last(&self) -> bool {
+        // Pairs with the barrier in `close`: it sees our count, or we that it closes.
+        compiler_fence(Ordering::SeqCst);
+        self.closing.load(Ordering::Relaxed) && self.is_drained()
+    }
+
+    #[cold]
+    fn is_drained(&self) -> bool {
+        // SeqCst: of two that end at once, one sees the other's count; pairs with itself.
+        fence(Ordering::SeqCst);
+        self.live() == 0
+    }
+
+    /// Waits until every green thread has ended, then ends the kernel threads.
+    pub(crate) fn close(&'static self) {
+        self.closing.store(true, Ordering::SeqCst);
+        perturb::point("close: closing");
+        kernel_thread::barrier();
+        while !self.is_drained() {
+            self.drained.wait(None);
+        }
+        perturb::point("close: drained");
+        self.end();
+    }
+
+    /// Ends the kernel threads, and waits for that. The recruiter owns the processors that have
+    /// retired; the monitor may have one in hand, taken from a machine that has ended since. There is
+    /// no green thread.
+    fn end(&'static self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        perturb::point("close: stopping");
+        self.monitor.stop();
+        self.recruiter.call();
+        {
+            let _off = crate::engine::current::preemption_off();
+            self.dismiss_spares();
+        }
+        // Acquire: pairs with the Release in `employ`. The staff first: of it, the recruiter makes machines.
+        while self.staff.load(Ordering::Acquire) != 0 || self.machines.load(Ordering::SeqCst) != 0 {
+            self.emptied.wait(None);
+        }
+        for processor in self.processors() {
+            // SAFETY: nobody is left that could own it, or have it in hand.
+            unsafe { processor.outbox.close() };
+        }
+        perturb::point("close: emptied");
+        let _off = crate::engine::current::preemption_off();
+        // If it watched for events, somebody else must.
+        crate::engine::sched::machine::all().for_each(Machine::kick_monitor);
+        for processor in self.processors() {
+            // SAFETY: as above.
+            unsafe {
+                processor.stacks().drain();
+                perturb::point("close: stacks drained");
+                processor.records().drain();
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A forked child has one kernel thread, the one that forked. If that ran a green thread, the
+//! thread goes on; all others exist in the parent only, and must not be run here: their code would
+//! run twice.
+//!
+//! So an atfork handler makes the child forget the runtime: the current thread is a kernel thread's
+//! from now on (it parks on futexes), nothing preempts it, new threads are kernel threads, and the
+//! queues are dropped as they are, without their locks. When the thread that forked returns, the
+//! process ends, as it would with a pthread.
+//!
+//! Invariant: the child takes no lock that a thread of the parent's may have held at the fork,
+//! unless libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads).
+//! That rules out the scheduler's locks, whatever is made at its first use, and std's threads
+//! (`thread::bare`).
+
+use std::sync::{Once, OnceLock};
+
+use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::{current, sys};
+use crate::thread::handle;
+
+static FORKED: AtomicBool = AtomicBool::new(false);
+/// From the thread pointer to the area where the kernel notes a thread's CPU, where glibc has
+/// registered one.
+static RSEQ: OnceLock<Option<isize>> = OnceLock::new();
+
+/// Registers the handler, once per process, and makes what the child will use.
+pub(crate) fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(register_first);
+}
+
+fn register_first() {
+    handle::make_key();
+    RSEQ.get_or_init(|| {
+        // SAFETY: names of glibc's two constants; what is found has these types.
+        unsafe {
+            let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
+            let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
+            (!size.is_null() && !offset.is_null() && *size != 0).then(|| *offset)
+        }
+    });
+    // SAFETY: the handler is async-signal-safe: it writes an atomic and a thread-local, and makes a
+    // system call.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+}
+
+unsafe extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+    let Some(green) = current::green() else {
+        return;
+    };
+    if let Some(Some(offset)) = RSEQ.get() {
+        // The kernel's note about this kernel thread lies in the control block of a pthread that
+        // glibc takes for dead now: its stack will be another thread's, or be unmapped, and then
+        // the kernel kills us at a context switch.
+        const UNREGISTER: usize = 1;
+        const SIGNATURE: usize = 0x5305_3053;
+        const SIZE: usize = 32;
+        let area = current::home(green).wrapping_offset(*offset) as usize;
+        // SAFETY: the kernel only forgets the area; if it has another one it refuses.
+        let _ = unsafe { sys::call(libc::SYS_rseq, &[area, SIZE, UNREGISTER, SIGNATURE]) };
+    }
+    handle::go_on_as(green.shared.load(Ordering::Relaxed));
+    current::set_green(None);
+}
+
+/// Whether this process was forked from one with a runtime.
+pub(crate) fn is_child() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}

@@ -1,0 +1,158 @@
+//! A policy that a user wrote: a guest in the scheduler.
+//!
+//! The scheduler's own policies keep its rules: no thread-local is touched, nothing panics. A guest
+//! may break them, and still nothing may be undefined. So it is called under the kernel thread's own
+//! thread pointer, whatever is set, and if it unwinds, the process is aborted.
+//!
+//! | called by | thread pointer then | what is done |
+//! |---|---|---|
+//! | the run loop, with a seat | perhaps that of the green thread before | [`Machine::come_home`] |
+//! | a green thread, with or without a seat | its own | the kernel thread's meanwhile |
+//! | anybody else | its own | nothing |
+//! | for `resize`: who builds the runtime, later the recruiter | its own | nothing |
+//!
+//! Invariant: who calls without a seat is at home, or a green thread with preemption off. Whether a
+//! thread is current at the machine tells the first two apart.
+
+use crate::engine::arch;
+use crate::engine::atomic::{AtomicPtr, Ordering, compiler_fence};
+use crate::engine::current;
+use crate::engine::green::Green;
+use crate::engine::policy::{Next, Policy, Readied, Ready, Seat, Victims};
+use crate::engine::sched::{Cluster, Machine};
+
+pub(crate) struct Guest {
+    policy: &'static dyn Policy,
+    cluster: AtomicPtr<Cluster>,
+}
+
+impl Guest {
+    pub(crate) fn new(policy: &'static dyn Policy) -> Guest {
+        Guest {
+            policy,
+            cluster: AtomicPtr::new(core::ptr::null_mut()),
+        }
+    }
+
+    /// The guest is the policy of `cluster`, which nobody uses yet.
+    pub(crate) fn move_in(&self, cluster: &'static Cluster) {
+        self.cluster
+            .store(core::ptr::from_ref(cluster).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Runs `call` at home: the caller has `seat`.
+    fn with_seat<R>(&self, seat: &Seat, call: impl FnOnce(&dyn Policy) -> R) -> R {
+        // SAFETY: null or a cluster, which is never freed; so are machines.
+        let machine = unsafe {
+            let cluster = self.cluster.load(Ordering::Relaxed).as_ref();
+            let owner = cluster.map(|cluster| &cluster.processor(seat.index()).machine);
+            owner.and_then(|owner| owner.load(Ordering::Relaxed).as_ref())
+        };
+        match machine {
+            // Whoever has just taken the processor in hand is no machine, or at home.
+            None => self.call(call),
+            Some(machine) => match machine.running() {
+                None => {
+                    machine.come_home();
+                    self.call(call)
+                }
+                Some(green) => self.away(green, machine.own_thread_pointer(), call),
+            },
+        }
+    }
+
+    /// The same without a seat. Never inlined, so that the disassembly's reader finds it by name: it
+    /// asks a thread-local who is current, which nobody with a seat may.
+    #[inline(never)]
+    fn without_seat<R>(&self, call: impl FnOnce(&dyn Policy) -> R) -> R {
+        let _off = current::preemption_off();
+        match current::green() {
+            None => self.call(call),
+            Some(green) => self.away(green, current::home(green), call),
+        }
+    }
+
+    /// The caller runs on `green`'s stack, with preemption off, on the kernel thread whose own
+    /// thread pointer is `home`.
+    #[inline(never)]
+    fn away<R>(&self, green: &Green, home: *mut u8, call: impl FnOnce(&dyn Policy) -> R) -> R {
+        // SAFETY: with preemption off the thread stays on this kernel thread; between the two
+        // writes runs what was written for any thread, which finds that of the kernel thread.
+        unsafe { arch::set_thread_pointer(home) };
+        compiler_fence(Ordering::SeqCst);
+        let result = self.call(call);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as above; it is this thread's own.
+        unsafe { arch::set_thread_pointer(green.thread_pointer.get()) };
+        result
+    }
+
+    /// A thread can run in its own cluster only.
+    fn check(&self, thread: &Ready) {
+        let its: *const Cluster = thread.green().cluster();
+        if !core::ptr::eq(its, self.cluster.load(Ordering::Relaxed)) {
+            crate::engine::sys::die("a policy has handed out a thread of another runtime");
+        }
+    }
+
+    #[inline(never)]
+    fn call<R>(&self, call: impl FnOnce(&dyn Policy) -> R) -> R {
+        struct Unwinding;
+        impl Drop for Unwinding {
+            fn drop(&mut self) {
+                crate::engine::sys::die("a policy has panicked");
+            }
+        }
+        let unwinding = Unwinding;
+        let result = call(self.policy);
+        core::mem::forget(unwinding);
+        result
+    }
+}
+
+impl Policy for Guest {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        match seat {
+            Some(seat) => self.with_seat(seat, |policy| policy.ready(thread, how, Some(seat))),
+            None => self.without_seat(|policy| policy.ready(thread, how, None)),
+        }
+    }
+
+    fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
+        let next = self.with_seat(seat, |policy| policy.next(seat, share));
+        next.inspect(|next| self.check(&next.thread))
+    }
+
+    fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
+        let stolen = self.with_seat(seat, |policy| policy.steal(seat, victims));
+        stolen.inspect(|thread| self.check(thread))
+    }
+
+    fn leave(&self, seat: &Seat) {
+        self.with_seat(seat, |policy| policy.leave(seat));
+    }
+
+    fn resize(&self, processors: usize) {
+        self.policy.resize(processors);
+    }
+
+    fn len(&self, processor: Option<usize>) -> usize {
+        self.without_seat(|policy| policy.len(processor))
+    }
+
+    fn out_of_reach(&self, processor: usize) -> usize {
+        self.without_seat(|policy| policy.out_of_reach(processor))
+    }
+
+    fn has_work_for_others(&self) -> bool {
+        self.without_seat(|policy| policy.has_work_for_others())
+    }
+}
+
+impl Machine {
+    /// The green thread on this kernel thread, as this kernel thread sees it.
+    fn running(&self) -> Option<&'static Green> {
+        // SAFETY: null or a record, which is never freed.
+        unsafe { self.current.load(Ordering::Relaxed).as_ref() }
+    }
+}

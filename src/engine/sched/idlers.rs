@@ -1,0 +1,424 @@
+//! Who has nothing to do: processors that sleep and machines without a processor, each in a stack,
+//! so that the one that went to sleep last is woken first: its caches are warm.
+//!
+//! The protocol that loses no wake-up is `idle`; its proof is in `idle.md`. Here are its steps,
+//! with the lists:
+//! - [`Cluster::notify`]: something was made ready; wake a sleeper if nobody searches.
+//! - [`Cluster::rest`]: a processor found nothing: announce, look again, sleep.
+//! - [`Cluster::take_idle_processor`]: a thread that comes back from the kernel without a
+//!   processor.
+//!
+//! Invariant: a processor in the list is owned by no machine; a machine in the list owns no
+//! processor.
+//!
+//! *Timers of sleeping processors.* A machine that lies down watches the earliest deadline of the
+//! cluster unless somebody asleep watches one as early (`watched`). While any processor is awake
+//! the monitor watches; when it goes to sleep itself it does as a machine does. Whoever stops
+//! watching without a processor in hand, or arms a timer and lays a processor down without lying
+//! down, kicks it.
+
+use core::ptr::NonNull;
+
+use crate::engine::atomic::Ordering;
+use crate::engine::driver::epoll::{Turn, readiness};
+use crate::engine::policy::{Readied, fifo::Fifo};
+use crate::engine::sched::lifo::Lifo;
+use crate::engine::sched::wake::Slept;
+use crate::engine::sched::{Cluster, Machine, Processor, io, timers};
+use crate::engine::sys::clock::{self, NEVER};
+use crate::engine::sys::perturb;
+
+/// Machines beyond this many spares end when they have been idle for a while.
+const SPARES_KEPT: usize = 8;
+const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
+
+pub(crate) struct Idlers {
+    /// The idle processors.
+    pub(super) processors: Lifo<Processor>,
+    spares: Lifo<Machine>,
+}
+
+impl Idlers {
+    pub(crate) const fn new() -> Idlers {
+        Idlers {
+            processors: Lifo::new(),
+            spares: Lifo::new(),
+        }
+    }
+
+    /// The machine to wake. While other processors sleep on, one that only sleeps is better woken
+    /// than the one that watches for events.
+    fn pop_spare(&mut self) -> Option<&'static Machine> {
+        let machine = self.spares.pop()?;
+        if self.processors.top().is_none() || !machine.is_collecting() {
+            return Some(machine);
+        }
+        let second = self.spares.pop();
+        if second.is_some() {
+            self.spares.push(machine);
+        }
+        second.or(Some(machine))
+    }
+}
+
+/// Why a machine without a processor goes on.
+pub(crate) enum Rested {
+    /// It has one again, and searches if told so.
+    Working { searching: bool },
+    /// The cluster stops, or has machines enough.
+    Dismissed,
+}
+
+impl Cluster {
+    /// Something was made ready that others could run: wakes a sleeper unless somebody searches.
+    #[inline]
+    pub(crate) fn notify(&'static self) {
+        perturb::point("notify");
+        if self.idle.claim_wake() {
+            self.wake_claimed();
+        }
+    }
+
+    /// Wakes the sleeper that a successful claim stands for.
+    #[cold]
+    #[inline(never)]
+    fn wake_claimed(&'static self) {
+        perturb::point("notify: claimed");
+        let mut idlers = self.idlers.lock();
+        let Some(processor) = idlers.processors.pop() else {
+            crate::engine::sys::die("a sleeper was claimed and none is in the list")
+        };
+        match idlers.pop_spare() {
+            Some(machine) => {
+                drop(idlers);
+                perturb::point("notify: popped");
+                self.wake_ups.add_shared(1);
+                machine.searching.set(true);
+                processor.give_to(machine);
+                perturb::point("notify: given");
+                machine.wake();
+                self.monitor.kick_if_asleep();
+            }
+            None => {
+                // No kernel thread for it: it sleeps on, and the recruit looks for work first of
+                // all.
+                self.lie_down(&mut idlers, processor, true);
+                drop(idlers);
+                self.recruiter.call();
+                // It watches over the shortage.
+                self.monitor.kick_if_asleep();
+            }
+        }
+    }
+
+    /// A processor that nobody owns: idle from now on, or retired if there are too many. Afterwards
+    /// the caller looks at every queue. True: it has retired.
+    fn lie_down(
+        &self,
+        idlers: &mut Idlers,
+        processor: &'static Processor,
+        was_searching: bool,
+    ) -> bool {
+        let retires = processor.is_surplus();
+        if retires {
+            self.idle.retire(was_searching);
+            // Release: what its owners did, to the recruiter, whose it is now.
+            processor.retired.store(true, Ordering::Release);
+            self.recruiter.ring();
+        } else {
+            idlers.processors.push(processor);
+            self.idle.announce_sleep(was_searching);
+        }
+        retires
+    }
+
+    /// A processor that found nothing. On return the machine has a processor and either was woken
+    /// for work or has seen some itself; or it is dismissed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn rest(&'static self, machine: &'static Machine, searching: bool) -> Rested {
+        let Some(processor) = machine.processor.surrender() else {
+            // The monitor, with an old look in mind, was faster (`ownership`).
+            if let Some(green) = machine.handed.take() {
+                // It is locked to this machine, which therefore waits for nothing else.
+                machine.come_home();
+                crate::engine::sched::ready_globally(green, Readied::Yielded);
+                machine.sleep_until_woken();
+                return Rested::Working { searching: false };
+            }
+            if searching && self.idle.found() {
+                self.notify();
+            }
+            return self.wait_for_processor(machine);
+        };
+        perturb::point("rest: surrendered");
+        // SAFETY: processors are never freed.
+        let processor = unsafe { processor.as_ref() };
+        // SAFETY: still ours: nobody else knows that it has no owner. Its stacks give back what
+        // they do not need.
+        unsafe { processor.stacks() }.trim_dirty(|| !self.something_to_do());
+        processor
+            .machine
+            .store(core::ptr::null_mut(), Ordering::Relaxed);
+        crate::engine::current::set_scheduling(false);
+        let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
+        perturb::point("rest: announced");
+        machine.allow_reclamation();
+        // The look after the announcement: see `idle.md`.
+        if self.something_to_do() {
+            if retired {
+                self.notify();
+            } else if self.get_up(machine).is_some() {
+                crate::engine::current::set_scheduling(true);
+                return Rested::Working { searching: true };
+            }
+        }
+        self.wait_for_processor(machine)
+    }
+
+    /// A machine without a processor: spare until somebody gives it one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait_for_processor(&'static self, machine: &'static Machine) -> Rested {
+        machine.come_home();
+        crate::engine::current::set_scheduling(false);
+        machine.allow_reclamation();
+        let surplus = {
+            let mut idlers = self.idlers.lock();
+            idlers.spares.push(machine);
+            idlers.spares.len() > SPARES_KEPT
+        };
+        let retire_at = if surplus {
+            clock::now() + IDLE_BEFORE_RETIREMENT
+        } else {
+            NEVER
+        };
+        perturb::point("spare: listed");
+        let mut look = true;
+        loop {
+            if self.stopping.load(Ordering::SeqCst) && self.withdraw(machine) {
+                return Rested::Dismissed;
+            }
+            // A waker may have found no machine: whoever comes looks once. Later, only for a timer.
+            if look && self.something_to_do() && self.rise(machine) {
+                crate::engine::current::set_scheduling(true);
+                return Rested::Working { searching: true };
+            }
+            let watches = self.watch_deadline();
+            // Who has no prospect of a processor leaves the events to those that have one.
+            let turn = match self.idle.sleeping() {
+                0 => None,
+                _ => readiness().turn(),
+            };
+            perturb::point("spare: sleeping");
+            let (slept, ready) = match &turn {
+                Some(turn) => self.collect_asleep(machine, turn, watches),
+                None => {
+                    let until = watches.unwrap_or(NEVER).min(retire_at);
+                    (
+                        machine.sleep((until != NEVER).then_some(until)),
+                        Fifo::new(),
+                    )
+                }
+            };
+            let collected = turn.is_some();
+            drop(turn);
+            if watches.is_some() {
+                self.watched.store(NEVER, Ordering::SeqCst);
+            }
+            perturb::point("spare: slept");
+            if slept == Slept::Woken {
+                if machine.dismissed.replace(false) {
+                    io::pass_on(ready);
+                    return Rested::Dismissed;
+                }
+                crate::engine::current::set_scheduling(true);
+                io::settle(machine, ready);
+                return Rested::Working {
+                    searching: machine.searching.replace(false),
+                };
+            }
+            if ready.len() != 0 {
+                if self.rise(machine) {
+                    crate::engine::current::set_scheduling(true);
+                    // It does not search: it has found its work.
+                    crate::engine::sched::stop_searching(self);
+                    io::settle(machine, ready);
+                    return Rested::Working { searching: false };
+                }
+                io::pass_on(ready);
+            }
+            let now = clock::now();
+            look = watches.is_some_and(|deadline| now >= deadline);
+            // Who watches for events does not retire: nobody would watch.
+            if now >= retire_at && !look && !collected && self.withdraw(machine) {
+                if watches.is_some() {
+                    // Nobody watches that deadline now.
+                    self.monitor.kick();
+                }
+                return Rested::Dismissed;
+            }
+        }
+    }
+
+    /// Sleeps by collecting events.
+    fn collect_asleep(
+        &self,
+        machine: &'static Machine,
+        turn: &Turn,
+        deadline: Option<u64>,
+    ) -> (Slept, Fifo) {
+        let before = clock::now();
+        let (slept, ready) = machine.sleep_collecting(turn, deadline);
+        if ready.len() != 0 {
+            machine.events_after.set(clock::now() - before);
+        }
+        (slept, ready)
+    }
+
+    /// Some sleeper is to collect events.
+    pub(super) fn send_to_watch(&'static self) {
+        let spare = {
+            let idlers = self.idlers.lock();
+            idlers.spares.top()
+        };
+        match spare {
+            // Its record stays, wherever it has gone meanwhile.
+            Some(machine) => machine.poke(),
+            None => self.recruiter.call(),
+        }
+    }
+
+    pub(super) fn something_to_do(&self) -> bool {
+        self.policy.has_work_for_others() || timers::any_due(self)
+    }
+
+    /// A machine that owns nothing and is in no list takes an idle processor, as a searcher.
+    /// `None`: there is none that wakers have not claimed.
+    fn get_up(&'static self, machine: &'static Machine) -> Option<&'static Processor> {
+        let mut idlers = self.idlers.lock();
+        let processor = self
+            .idle
+            .cancel_sleep()
+            .then(|| idlers.processors.pop().or_else(missing))?;
+        drop(idlers);
+        perturb::point("get_up: popped");
+        Some(self.put_to_work(machine, processor?))
+    }
+
+    /// The same for a machine among the spares. False: it is there still, or somebody has chosen it
+    /// already and will wake it. It leaves the list only with a processor: else a waker could find
+    /// no machine while this one is about to sleep.
+    fn rise(&'static self, machine: &'static Machine) -> bool {
+        let mut idlers = self.idlers.lock();
+        if !idlers.spares.remove(machine) {
+            return false;
+        }
+        if !self.idle.cancel_sleep() {
+            idlers.spares.push(machine);
+            return false;
+        }
+        let processor = idlers.processors.pop().or_else(missing);
+        drop(idlers);
+        perturb::point("rise: popped");
+        processor
+            .map(|processor| self.put_to_work(machine, processor))
+            .is_some()
+    }
+
+    fn put_to_work(
+        &'static self,
+        machine: &'static Machine,
+        processor: &'static Processor,
+    ) -> &'static Processor {
+        processor.give_to(machine);
+        self.monitor.kick_if_asleep();
+        processor
+    }
+
+    /// Takes `machine` out of the spares; false: somebody has chosen it already and will wake it.
+    fn withdraw(&self, machine: &'static Machine) -> bool {
+        self.idlers.lock().spares.remove(machine)
+    }
+
+    /// The deadline this sleeper watches, if it is earlier than what another one watches.
+    pub(crate) fn watch_deadline(&self) -> Option<u64> {
+        let earliest = timers::earliest(self);
+        // While a processor is awake the monitor watches; and who goes to sleep later watches then.
+        if earliest == NEVER || self.idle.sleeping() == 0 {
+            return None;
+        }
+        perturb::point("watch: earliest");
+        // SeqCst: a store elsewhere follows a look at the timers; see the header.
+        let watched = self.watched.fetch_min(earliest, Ordering::SeqCst);
+        (earliest < watched).then_some(earliest)
+    }
+
+    /// A green thread comes back from the kernel and its processor is gone: it goes on with an idle
+    /// one.
+    pub(crate) fn take_idle_processor(
+        &'static self,
+        machine: &'static Machine,
+    ) -> Option<NonNull<Processor>> {
+        let processor = self.get_up(machine)?;
+        // It does not search: it has found its work.
+        if self.idle.found() {
+            self.notify();
+        }
+        Some(NonNull::from(processor))
+    }
+
+    /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
+    pub(crate) fn lay_to_rest(&'static self, processor: &'static Processor) {
+        processor
+            .machine
+            .store(core::ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: the caller has it in hand. Some of its threads would be out of reach of who gets
+        // another processor.
+        self.policy.leave(&unsafe { processor.seat() });
+        processor
+            .outbox
+            .empty(|green| crate::engine::sched::ready_globally(green, Readied::Arrived));
+        perturb::point("lay_to_rest: left");
+        self.lie_down(&mut self.idlers.lock(), processor, false);
+        perturb::point("lay_to_rest: lain");
+        if self.something_to_do() {
+            self.notify();
+        }
+        // No machine lies down here that would watch the deadlines.
+        self.monitor.kick_if_asleep();
+    }
+
+    fn pop_spare(&self) -> Option<&'static Machine> {
+        self.idlers.lock().pop_spare()
+    }
+
+    /// How many machines have no processor and wait for one.
+    pub(crate) fn spare_count(&self) -> usize {
+        self.idlers.lock().spares.len()
+    }
+
+    /// The cluster stops: wakes every spare, so that it ends.
+    pub(crate) fn dismiss_spares(&self) {
+        while let Some(machine) = self.pop_spare() {
+            machine.dismissed.set(true);
+            perturb::point("dismiss");
+            machine.wake();
+        }
+    }
+}
+
+/// The idle word counted a sleeper that the list does not have.
+fn missing() -> Option<&'static Processor> {
+    crate::engine::sys::die("a sleeper was counted and none is in the list")
+}
+
+impl Processor {
+    /// Makes `machine`, which owns nothing, the owner of this processor, which nobody owns.
+    pub(crate) fn give_to(&'static self, machine: &'static Machine) {
+        self.machine
+            .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Release);
+        perturb::point("give");
+        machine.processor.assign(NonNull::from(self));
+    }
+}

@@ -1,0 +1,269 @@
+//! Functions of libc that concern what a kernel thread has and a green thread cannot carry along:
+//! interposed.
+//!
+//! | function | what is done beside libc's |
+//! |---|---|
+//! | `pthread_sigmask`, `sigprocmask` | the thread is marked: `switch` takes its mask along |
+//! | `sigaction`, `signal` | a handler must not move to another kernel thread half way: while it runs the mask differs and preemption declines; the preemption signal is added to its mask for those that run with an unchanged one (SA_NODEFER). And it is noted that the program has handlers |
+//! | `sigaltstack` | a green thread keeps its kernel thread's alternate stack: its own would stay behind when it moves |
+//! | `pthread_getattr_np` | a green thread's stack is its own; libc would ask the kernel about a thread id that is not one |
+//! | `dlclose` | it waits for green threads that resolve symbols, too (`unload`) |
+//! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's |
+//! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance: the kernel finds a mutex's owner by its id, which a green thread's is not |
+//!
+//! The real functions are found by `dlsym(RTLD_NEXT)`. In a shared library ours are not found before
+//! libc's, and in a static program there is no `dlsym`, but no green threads either.
+
+use core::ffi::CStr;
+
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::sys::signal::bit;
+
+/// The preemption signals of all clusters.
+static SIGNALS: AtomicU64 = AtomicU64::new(0);
+/// The program has installed a signal handler.
+static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
+
+/// From now on `signal` preempts.
+pub(crate) fn reserve(signal: i32) {
+    SIGNALS.fetch_or(bit(signal), Ordering::Relaxed);
+    // Now, not in a forked child, where the loader's lock may be held for ever.
+    for real in [
+        &PTHREAD_SIGMASK,
+        &SIGPROCMASK,
+        &SIGACTION,
+        &SIGNAL,
+        &SIGALTSTACK,
+        &GETATTR,
+        &GETNAME,
+        &SETPROTOCOL,
+        &DLCLOSE,
+    ] {
+        real.address();
+    }
+}
+
+/// Whether `signal` preempts already.
+pub(crate) fn is_reserved(signal: i32) -> bool {
+    SIGNALS.load(Ordering::Relaxed) & bit(signal) != 0
+}
+
+/// Whether the program handles signals: then it knows of EINTR, and its handlers may run in the
+/// scheduler.
+#[inline(always)]
+pub(crate) fn program_has_handlers() -> bool {
+    HAS_HANDLERS.load(Ordering::Relaxed)
+}
+
+/// A function of libc, found at its first use.
+struct Real {
+    name: &'static CStr,
+    address: AtomicUsize,
+}
+
+static PTHREAD_SIGMASK: Real = Real::new(c"pthread_sigmask");
+static SIGPROCMASK: Real = Real::new(c"sigprocmask");
+static SIGACTION: Real = Real::new(c"sigaction");
+static SIGNAL: Real = Real::new(c"signal");
+static SIGALTSTACK: Real = Real::new(c"sigaltstack");
+static GETATTR: Real = Real::new(c"pthread_getattr_np");
+static GETNAME: Real = Real::new(c"pthread_getname_np");
+static SETPROTOCOL: Real = Real::new(c"pthread_mutexattr_setprotocol");
+static DLCLOSE: Real = Real::new(c"dlclose");
+
+impl Real {
+    const fn new(name: &'static CStr) -> Real {
+        Real {
+            name,
+            address: AtomicUsize::new(0),
+        }
+    }
+
+    fn address(&self) -> usize {
+        let known = self.address.load(Ordering::Relaxed);
+        if known != 0 {
+            return known;
+        }
+        // SAFETY: dlsym with a valid name.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
+        if found == 0 {
+            crate::engine::sys::die("libc has no function of the name that it is asked for");
+        }
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+mod functions {
+    use core::ffi::{c_char, c_int, c_void};
+    use core::mem::transmute;
+
+    use super::*;
+    use crate::engine::current;
+    use crate::engine::green::Oddities;
+    use crate::engine::sched::unload;
+    use crate::engine::stack;
+    use crate::engine::sys::signal::Mask;
+
+    type SetMask = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
+    type SetAction =
+        unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+    type SetHandler = unsafe extern "C" fn(c_int, libc::sighandler_t) -> libc::sighandler_t;
+    type SetStack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
+    type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
+    type GetName = unsafe extern "C" fn(libc::pthread_t, *mut c_char, usize) -> c_int;
+    type SetProtocol = unsafe extern "C" fn(*mut libc::pthread_mutexattr_t, c_int) -> c_int;
+    type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
+
+    /// Calls the real function, and marks the thread if it asked for a change.
+    unsafe fn set_mask(
+        real: &Real,
+        how: c_int,
+        set: *const libc::sigset_t,
+        old: *mut libc::sigset_t,
+    ) -> c_int {
+        // SAFETY: libc's function of that name; the arguments are the caller's.
+        let result = unsafe { transmute::<usize, SetMask>(real.address())(how, set, old) };
+        if !set.is_null()
+            && let Some(green) = current::green()
+        {
+            green.oddities.add(Oddities::MASK);
+        }
+        result
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pthread_sigmask(
+        how: c_int,
+        set: *const libc::sigset_t,
+        old: *mut libc::sigset_t,
+    ) -> c_int {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { set_mask(&PTHREAD_SIGMASK, how, set, old) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sigprocmask(
+        how: c_int,
+        set: *const libc::sigset_t,
+        old: *mut libc::sigset_t,
+    ) -> c_int {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { set_mask(&SIGPROCMASK, how, set, old) }
+    }
+
+    /// Notes a handler of the program's: not the ones for faults, which std and we install.
+    fn note(signal: c_int, handler: libc::sighandler_t) -> bool {
+        let is_handler = !matches!(handler, libc::SIG_DFL | libc::SIG_IGN);
+        if is_handler && !matches!(signal, libc::SIGSEGV | libc::SIGBUS) && !is_reserved(signal) {
+            HAS_HANDLERS.store(true, Ordering::Relaxed);
+        }
+        is_handler
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sigaction(
+        signal: c_int,
+        new: *const libc::sigaction,
+        old: *mut libc::sigaction,
+    ) -> c_int {
+        // SAFETY: libc's function; `new` is valid or null, and so is its copy.
+        unsafe {
+            let real = transmute::<usize, SetAction>(SIGACTION.address());
+            if new.is_null() || !note(signal, (*new).sa_sigaction) {
+                return real(signal, new, old);
+            }
+            let mut with_ours = *new;
+            let mask: *mut Mask = (&raw mut with_ours.sa_mask).cast();
+            *mask |= SIGNALS.load(Ordering::Relaxed);
+            real(signal, &with_ours, old)
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn signal(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+        if handler != libc::SIG_ERR {
+            note(signal, handler);
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { transmute::<usize, SetHandler>(SIGNAL.address())(signal, handler) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
+        let new = if current::green().is_some() {
+            core::ptr::null()
+        } else {
+            new
+        };
+        // SAFETY: the caller's arguments, or a null that asks for no change.
+        unsafe { transmute::<usize, SetStack>(SIGALTSTACK.address())(new, old) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
+        // SAFETY: libc's function, with the caller's argument.
+        let close = || unsafe { transmute::<usize, Close>(DLCLOSE.address())(library) };
+        if SIGNALS.load(Ordering::Relaxed) == 0 {
+            return close(); // there are no green threads
+        }
+        unload::waiting(close).unwrap_or(0)
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pthread_getattr_np(
+        thread: libc::pthread_t,
+        attributes: *mut libc::pthread_attr_t,
+    ) -> c_int {
+        // SAFETY: the caller's arguments; `attributes` is initialised before it is filled in.
+        unsafe {
+            match current::green().and_then(|green| green.stack()) {
+                Some(bounds) if thread == libc::pthread_self() => {
+                    libc::pthread_attr_init(attributes);
+                    libc::pthread_attr_setguardsize(attributes, stack::GUARD);
+                    let bottom = bounds.bottom as *mut libc::c_void;
+                    libc::pthread_attr_setstack(attributes, bottom, bounds.top - bounds.bottom)
+                }
+                _ => transmute::<usize, GetAttributes>(GETATTR.address())(thread, attributes),
+            }
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pthread_getname_np(
+        thread: libc::pthread_t,
+        buffer: *mut c_char,
+        length: usize,
+    ) -> c_int {
+        /// As much of a name as the kernel keeps.
+        const KEPT: usize = 15;
+        // SAFETY: the caller's arguments: `buffer` has `length` bytes.
+        unsafe {
+            match current::green().and_then(|green| green.name()) {
+                Some(name) if thread == libc::pthread_self() => {
+                    if length <= KEPT {
+                        return libc::ERANGE;
+                    }
+                    let kept = name.len().min(KEPT);
+                    buffer.copy_from_nonoverlapping(name.as_ptr().cast(), kept);
+                    buffer.add(kept).write(0);
+                    0
+                }
+                _ => transmute::<usize, GetName>(GETNAME.address())(thread, buffer, length),
+            }
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pthread_mutexattr_setprotocol(
+        attributes: *mut libc::pthread_mutexattr_t,
+        protocol: c_int,
+    ) -> c_int {
+        if protocol == libc::PTHREAD_PRIO_INHERIT && current::green().is_some() {
+            return libc::ENOTSUP;
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { transmute::<usize, SetProtocol>(SETPROTOCOL.address())(attributes, protocol) }
+    }
+}

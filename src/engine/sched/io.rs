@@ -1,0 +1,207 @@
+//! Who collects events, and when.
+//!
+//! The driver has one turn at collecting (`driver::epoll`). It is taken
+//!
+//! | by | when | for how long |
+//! |---|---|---|
+//! | a machine that goes to sleep | nobody has it, and a processor sleeps | until something comes: instead of the futex |
+//! | a processor that has run dry | nobody has it | a look; while events come quickly, [`SPIN`] |
+//! | a busy processor | every [`INTERVAL`] switches, or when the monitor says so | a look |
+//! | the monitor | nobody has looked for [`STALE`]: all processors are busy, or lack machines | a look |
+//!
+//! Whoever has the turn and gets up gives it back and does not wake another for it: what came is
+//! run first, and then the next look finds what came meanwhile, all at once. Only if that takes
+//! long does the monitor send a sleeper to watch ([`Cluster::see_to_events`]); if nobody sleeps and
+//! a processor is blocked in the kernel, it takes that one ([`Cluster::needs_a_watch`]). Nor does who
+//! has found events wake others to help, before it is plain that it cannot keep up.
+//!
+//! Invariant: while descriptors are registered and nobody has the turn, somebody is awake who will
+//! see to it: a processor, or the monitor. For a machine takes the turn before it sleeps, if it is
+//! free; who gives it back is awake, and has kicked the monitor if it slept; and the monitor does
+//! not sleep while the turn is free. A cluster that ends kicks the monitors of all others.
+
+use crate::engine::atomic::Ordering;
+use crate::engine::driver::epoll::{BATCH, readiness};
+use crate::engine::policy::{Readied, Ready, fifo::Fifo};
+use crate::engine::sched::{Cluster, Machine, Processor};
+use crate::engine::sys::clock::NEVER;
+use crate::engine::sys::perturb;
+use crate::engine::sys::{clock, kernel_thread};
+
+/// Switches between two looks of a busy processor.
+pub(super) const INTERVAL: u64 = 256;
+/// How long a processor without work looks for events before it sleeps, while that pays: several
+/// times what falling asleep and being woken take.
+const SPIN: u64 = 60_000;
+/// So many at once are all that a look can find. Fewer are run by the one that found them sooner
+/// than another one could; if they take long, the monitor sees that they wait.
+const CROWD: usize = BATCH;
+/// When every look has found a crowd for so long, another processor is woken.
+const PATIENCE: u64 = 1_000_000;
+/// So long may nobody look while a processor sleeps: then it is told to watch.
+const LATE: u64 = 500_000;
+/// So long may nobody look at all.
+const STALE: u64 = 10_000_000;
+
+/// Takes `ready` into the queue of `processor`, which is the caller's. True: there were some.
+pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
+    let count = ready.len();
+    let cluster = processor.cluster();
+    while let Some(green) = ready.pop() {
+        if count > 1 {
+            green.prefetch();
+        }
+        if core::ptr::eq(green.cluster(), cluster) {
+            processor.outbox.expect(green);
+            // SAFETY: the caller owns the processor.
+            let seat = unsafe { processor.seat() };
+            let thread = Ready::new(green);
+            cluster.policy.ready(thread, Readied::Arrived, Some(&seat));
+        } else {
+            super::ready_globally(green, Readied::Arrived);
+        }
+    }
+    if is_too_much(processor, count) || cluster.policy.len(None) != 0 {
+        cluster.notify();
+    }
+    count != 0
+}
+
+/// Whether `processor`, which takes in so many, could do with help.
+fn is_too_much(processor: &Processor, count: usize) -> bool {
+    if count < CROWD {
+        processor.crowded_since.set(NEVER);
+        return false;
+    }
+    let now = readiness().asked();
+    let since = processor.crowded_since.get().min(now);
+    let too_much = now - since >= PATIENCE;
+    processor
+        .crowded_since
+        .set(if too_much { NEVER } else { since });
+    too_much
+}
+
+/// Makes all of `ready` ready; the caller has no processor, and no preemption. A sleeper is woken
+/// once for all of a cluster, not for each.
+pub(crate) fn pass_on(mut ready: Fifo) {
+    let mut last: Option<&'static Cluster> = None;
+    while let Some(green) = ready.pop() {
+        let cluster = green.cluster();
+        if let Some(last) = last.replace(cluster)
+            && !core::ptr::eq(last, cluster)
+        {
+            last.notify();
+        }
+        perturb::point("io: passing on");
+        let thread = Ready::new(green);
+        cluster.policy.ready(thread, Readied::Arrived, None);
+    }
+    if let Some(last) = last {
+        last.notify();
+    }
+}
+
+/// One look, by the owner of `processor`. True: something came.
+pub(super) fn look(processor: &'static Processor) -> bool {
+    let ready = readiness().turn().map(|turn| turn.collect(Some(0)));
+    perturb::point("io: collected");
+    ready.is_some_and(|ready| take_in(processor, ready))
+}
+
+/// [`look`] by a processor that has other threads to run. If nothing came, whoever is to send
+/// something may be waiting for this CPU: threads that only give way in turn would keep it.
+pub(super) fn look_when_busy(processor: &'static Processor) {
+    if readiness().is_in_use() && !look(processor) {
+        kernel_thread::give_way();
+    }
+}
+
+/// What came of looking for a while.
+pub(super) enum Spun {
+    /// Nothing, or it does not pay now.
+    InVain,
+    /// Threads whose descriptors are ready.
+    Events(Fifo),
+    /// There is something else to do.
+    OtherWork,
+}
+
+/// Looks for a while, if events have come so quickly of late that it pays: sleeping and being woken
+/// would take longer. The owner of `processor` searches.
+pub(super) fn spin(processor: &'static Processor) -> Spun {
+    if !processor.spin_pays.get() || !processor.cluster().config.ideas.spinning {
+        return Spun::InVain;
+    }
+    let Some(turn) = readiness().turn() else {
+        return Spun::InVain;
+    };
+    let end = clock::now() + SPIN;
+    loop {
+        let ready = turn.collect(Some(0));
+        if ready.len() != 0 {
+            return Spun::Events(ready);
+        }
+        if processor.cluster().something_to_do() {
+            return Spun::OtherWork;
+        }
+        if clock::now() >= end {
+            processor.spin_pays.set(false);
+            return Spun::InVain;
+        }
+    }
+}
+
+/// Takes in what came while `machine`, which has a processor now, slept.
+pub(super) fn settle(machine: &'static Machine, ready: Fifo) {
+    let slept = machine.events_after.replace(u64::MAX);
+    match super::owned(machine) {
+        Some(processor) => {
+            if take_in(processor, ready) {
+                processor.spin_pays.set(slept < SPIN);
+            }
+        }
+        None => pass_on(ready),
+    }
+}
+
+/// How long nobody has looked for events that can come.
+fn unseen(now: u64) -> u64 {
+    let readiness = readiness();
+    match readiness.is_in_use() && !readiness.is_watched() {
+        true => now.saturating_sub(readiness.asked()),
+        false => 0,
+    }
+}
+
+impl Cluster {
+    /// Whether a processor that is blocked in the kernel is missed: no other looks for events or
+    /// sleeps, so that it could be told to.
+    pub(super) fn needs_a_watch(&self, now: u64) -> bool {
+        self.idle.sleeping() == 0 && unseen(now) >= LATE
+    }
+
+    /// The monitor's part. True: it must look again soon, for the turn is free, or may be any time.
+    pub(super) fn see_to_events(&'static self, now: u64) -> bool {
+        let readiness = readiness();
+        if !readiness.is_in_use() {
+            return false;
+        }
+        let unseen = unseen(now);
+        if unseen >= LATE {
+            for processor in self.processors() {
+                processor.attention.store(true, Ordering::Relaxed);
+            }
+            if self.idle.sleeping() != 0 {
+                self.send_to_watch();
+            }
+            // Nobody does, or there is no machine to be sent.
+            if unseen >= STALE
+                && let Some(turn) = readiness.turn()
+            {
+                pass_on(turn.collect(Some(0)));
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,110 @@
+//! Green threads that are locked to a kernel thread
+//! ([`lock_kernel_thread`](crate::lock_kernel_thread)).
+//!
+//! Such a thread is in queues like any other. A machine that takes it out and is not the one that it
+//! is locked to hands its processor over, with the thread; the other runs it. When it leaves its
+//! stack the machine lets its processor go, and sleeps until the thread is handed back. If it has ended,
+//! its kernel thread ends too, and takes along what the thread has made of it: names, affinity,
+//! namespaces.
+
+use super::{
+    Action, Machine, Next, Processor, Readied, Ready, Rested, complete, current, outbox,
+    ready_again,
+};
+use crate::engine::atomic::Ordering;
+use crate::engine::green::{Green, Oddities};
+use crate::engine::sys::perturb;
+
+/// The calling green thread stays on its kernel thread, once more.
+pub(crate) fn lock() {
+    if let Some(entered) = current::enter() {
+        let green = entered.green();
+        green.locks.set(green.locks.get().saturating_add(1));
+        green.locked_to.set(Some(entered.machine()));
+        green.oddities.add(Oddities::LOCKED);
+    }
+}
+
+/// Takes one [`lock`] back.
+pub(crate) fn unlock() {
+    if let Some(entered) = current::enter() {
+        let green = entered.green();
+        // Who has forgotten as many as can be counted stays locked.
+        if green.locks.get() != u16::MAX {
+            green.locks.set(green.locks.get() - 1);
+        }
+        if green.locks.get() == 0 {
+            green.oddities.remove(Oddities::LOCKED);
+        }
+    }
+}
+
+/// A thread that is locked to this machine and was handed to it.
+pub(super) fn handed(machine: &'static Machine) -> Option<Next> {
+    machine.handed.take().map(|green| Ready::new(green).into())
+}
+
+pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
+    green
+        .locked_to
+        .get()
+        .is_some_and(|bound| core::ptr::eq(bound, machine))
+}
+
+/// `green` is locked to another machine: that one gets this processor and runs it; this one becomes
+/// spare.
+#[cold]
+#[inline(never)]
+pub(super) fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rested {
+    let cluster = machine.cluster();
+    let Some(bound) = green.locked_to.get() else {
+        crate::engine::sys::die("a locked thread is locked to no machine")
+    };
+    let Some(processor) = machine.processor.surrender() else {
+        ready_again(machine, None, green, Readied::Yielded);
+        return cluster.wait_for_processor(machine);
+    };
+    // SAFETY: processors are never freed.
+    let processor: &'static Processor = unsafe { processor.as_ref() };
+    // It is in hand still.
+    outbox::send_all(processor);
+    bound.handed.set(Some(green));
+    bound.searching.set(false);
+    perturb::point("locked: handing");
+    processor.give_to(bound);
+    bound.wake();
+    cluster.wait_for_processor(machine)
+}
+
+/// The thread that is locked to this machine has left its stack: the processor goes to others until
+/// the thread is handed back, or this machine ends with the thread. The machine owns nothing from before
+/// anybody can pick the thread.
+#[cold]
+#[inline(never)]
+pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Rested {
+    let cluster = machine.cluster();
+    let has_ended = matches!(action, Action::Exit);
+    machine.come_home();
+    current::set_scheduling(false);
+    // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
+    cluster.bound.fetch_add(1, Ordering::Relaxed);
+    // First of all: what is reclaimed may wait for a thread that needs this processor.
+    if let Some(processor) = machine.processor.surrender() {
+        // SAFETY: processors are never freed, and nobody owns this one now.
+        cluster.lay_to_rest(unsafe { processor.as_ref() });
+    }
+    machine.allow_reclamation();
+    complete(machine, None, green, action);
+    if has_ended {
+        cluster.bound.fetch_sub(1, Ordering::Relaxed);
+        return Rested::Dismissed;
+    }
+    cluster.detached_switches.add_shared(1);
+    // The thread may have armed a timer, which this machine does not watch.
+    cluster.monitor.kick_if_asleep();
+    perturb::point("locked: staying");
+    machine.sleep_until_woken();
+    cluster.bound.fetch_sub(1, Ordering::Relaxed);
+    current::set_scheduling(true);
+    Rested::Working { searching: false }
+}

@@ -1,0 +1,371 @@
+//! A machine: one kernel thread of a cluster, which runs green threads while it owns a processor.
+//!
+//! | state | processor word | where it is |
+//! |---|---|---|
+//! | running | a processor | in the run loop, or in a green thread |
+//! | detached | null, then detached | in a green thread whose processor was taken; on its way to `spare` |
+//! | spare | detached | in the cluster's stack of spares, blocked on its wake word, or collecting events (`io`) |
+//! | bound | detached | waiting on its wake word for the green thread that is locked to it; it ends when that does |
+//!
+//! Records are registered in a table under an index, which travels with the preemption signal, and
+//! are never freed: a late signal or a monitor's glance finds a record, and `tick` tells that it is
+//! too late. The record of a kernel thread that has ended serves the next one. They lie in mapped
+//! memory, some in each piece: whoever needs a machine may be waiting for the allocator.
+
+use core::cell::Cell;
+use std::io;
+
+use crate::engine::arch::{self, FloatControl};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::engine::driver::epoll::Turn;
+use crate::engine::green::Green;
+use crate::engine::policy::fifo::Fifo;
+use crate::engine::sched::lifo::{Lifo, Linked};
+use crate::engine::sched::ownership::Ownership;
+use crate::engine::sched::shortage::Doubt;
+use crate::engine::sched::wake::{Slept, WakeWord};
+use crate::engine::sched::{Cluster, Processor};
+use crate::engine::sys::kernel_thread;
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::mm;
+use crate::engine::sys::signal::{self, Mask};
+use crate::engine::tls;
+
+/// crossbeam-epoch's constant. Its documentation does not promise it; it has been this in all of 0.9,
+/// to which the dependency is held.
+const PINS_BETWEEN_COLLECTIONS: u32 = 128;
+
+/// How many machines a process can have at once.
+pub(crate) const MAX: usize = 1 << 16;
+/// Records in a piece of memory.
+const PER_PIECE: usize = 32;
+
+static TABLE: [AtomicPtr<Machine>; MAX] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Records whose kernel thread has ended, or that have had none.
+static UNUSED: Lock<Lifo<Machine>> = Lock::new(Lifo::new());
+/// Somebody allows memory to be reclaimed.
+static RECLAIMING: AtomicBool = AtomicBool::new(false);
+
+#[repr(align(128))]
+pub(crate) struct Machine {
+    // What every switch and every entry to the runtime touches.
+    pub(crate) processor: Ownership<Processor>,
+    /// The green thread on this kernel thread; null while the scheduler runs.
+    pub(crate) current: AtomicPtr<Green>,
+    /// Counts switches to a green thread.
+    pub(crate) tick: AtomicU32,
+    /// Counts time slices: a thread from the next slot goes on in the one before.
+    pub(crate) slice: AtomicU32,
+    /// The slice that is over, if it is still this one.
+    over: AtomicU32,
+    /// malloc's cache travels with the kernel thread, so that a parked green thread needs none;
+    /// [`tls::no_cache`] if it has none.
+    pub(crate) tcache: Cell<usize>,
+    own_thread_pointer: Cell<*mut u8>,
+    at_home: Cell<bool>,
+
+    pub(crate) base_mask: Cell<Mask>,
+    pub(crate) index: u32,
+    pub(crate) kernel_thread: AtomicU32,
+    /// The kernel thread to which a preemption signal is on its way, or 0. An id, not a flag: what was
+    /// sent to the one before, and never came, concerns nobody else.
+    signalled: AtomicU32,
+    wake: WakeWord,
+    /// The link among the spares, or among those that have ended.
+    below: Cell<Option<&'static Machine>>,
+    /// What to run when woken with a processor: a green thread that is locked to this machine.
+    pub(crate) handed: Cell<Option<&'static Green>>,
+    /// Woken to search, not to take over a queue.
+    pub(crate) searching: Cell<bool>,
+    /// Woken to end.
+    pub(crate) dismissed: Cell<bool>,
+    /// How long it slept until events came, in nanoseconds.
+    pub(crate) events_after: Cell<u64>,
+    /// How often it may steal before the reclamation of memory must be allowed to run.
+    steals_left: Cell<u32>,
+    /// CPU time at the monitor's last look at it as a stray; the monitor's.
+    pub(crate) seen_cpu: Cell<u64>,
+    /// Whether its thread could give it up.
+    pub(crate) doubt: Doubt,
+    cluster: AtomicPtr<Cluster>,
+}
+
+// SAFETY: the cells belong to the kernel thread, or, while it is spare, to whoever took it from the
+// stack of spares; the wake word hands them over with a Release and an Acquire.
+unsafe impl Sync for Machine {}
+// SAFETY: as above.
+unsafe impl Send for Machine {}
+
+impl Linked for Machine {
+    fn below(&self) -> &Cell<Option<&'static Machine>> {
+        &self.below
+    }
+}
+
+/// The machine with this index, if there ever was one.
+pub(crate) fn get(index: usize) -> Option<&'static Machine> {
+    // Acquire: pairs with the Release in `register`. SAFETY: null or a record, which is never
+    // freed.
+    unsafe { TABLE.get(index)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// One more than the highest index that there ever was.
+pub(crate) fn count() -> usize {
+    COUNT.load(Ordering::Acquire)
+}
+
+/// Every machine of the process, those that have ended included.
+pub(crate) fn all() -> impl Iterator<Item = &'static Machine> {
+    (0..count()).filter_map(get)
+}
+
+impl Machine {
+    /// A record for the kernel thread that is about to start; or the number of an error.
+    pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Machine, i32> {
+        let machine = {
+            let _off = crate::engine::current::preemption_off();
+            let unused = UNUSED.lock().pop();
+            match unused {
+                Some(machine) => machine,
+                None => Machine::register_some()?,
+            }
+        };
+        machine
+            .cluster
+            .store(core::ptr::from_ref(cluster).cast_mut(), Ordering::Relaxed);
+        machine.handed.set(None);
+        machine.searching.set(false);
+        machine.dismissed.set(false);
+        machine.at_home.set(true);
+        Ok(machine)
+    }
+
+    /// Makes a piece of memory full of records; all but the one returned are unused.
+    fn register_some() -> Result<&'static Machine, i32> {
+        let size = (PER_PIECE * size_of::<Machine>()).next_multiple_of(mm::PAGE);
+        let piece = mm::map(size).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+        let first = COUNT
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {
+                (n < MAX).then_some(n + PER_PIECE)
+            })
+            .map_err(|_| {
+                // SAFETY: nobody knows of it.
+                let _ = unsafe { mm::unmap(piece, size) };
+                libc::EAGAIN
+            })?;
+        let register = |i: usize| {
+            let place = (piece as *mut Machine).wrapping_add(i);
+            // SAFETY: within the piece, which is never unmapped and is large enough; pages are
+            // aligned more strictly than records.
+            let machine: &'static Machine = unsafe {
+                place.write(Machine::unused((first + i) as u32));
+                &*place
+            };
+            // Release: pairs with the Acquire in `get`.
+            TABLE[first + i].store(place, Ordering::Release);
+            machine
+        };
+        for i in (1..PER_PIECE).rev() {
+            UNUSED.lock().push(register(i));
+        }
+        Ok(register(0))
+    }
+
+    fn unused(index: u32) -> Machine {
+        Machine {
+            processor: Ownership::new(),
+            current: AtomicPtr::new(core::ptr::null_mut()),
+            tick: AtomicU32::new(1),
+            slice: AtomicU32::new(1),
+            over: AtomicU32::new(0),
+            tcache: Cell::new(tls::no_cache()),
+            own_thread_pointer: Cell::new(core::ptr::null_mut()),
+            at_home: Cell::new(true),
+            base_mask: Cell::new(0),
+            index,
+            kernel_thread: AtomicU32::new(0),
+            signalled: AtomicU32::new(0),
+            wake: WakeWord::new(),
+            below: Cell::new(None),
+            handed: Cell::new(None),
+            searching: Cell::new(false),
+            dismissed: Cell::new(false),
+            events_after: Cell::new(u64::MAX),
+            steals_left: Cell::new(0),
+            seen_cpu: Cell::new(0),
+            doubt: Doubt::default(),
+            cluster: AtomicPtr::new(core::ptr::null_mut()),
+        }
+    }
+
+    /// The kernel thread introduces itself: the first thing it does.
+    pub(crate) fn begin(&'static self) -> io::Result<()> {
+        self.own_thread_pointer.set(arch::thread_pointer());
+        self.at_home.set(true);
+        self.steals_left.set(0);
+        // It may have inherited something else from who started the runtime.
+        FloatControl::DEFAULT.set();
+        let mask = self.cluster().base_mask;
+        signal::set_mask(mask);
+        self.base_mask.set(mask);
+        self.expect_no_signal();
+        self.kernel_thread
+            .store(kernel_thread::id() as u32, Ordering::Relaxed);
+        signal::give_alternate_stack()
+    }
+
+    /// The kernel thread ends; its record can serve another.
+    pub(crate) fn end(&'static self) {
+        self.kernel_thread.store(0, Ordering::Relaxed);
+        UNUSED.lock().push(self);
+    }
+
+    #[inline(always)]
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        // SAFETY: null or a cluster, which is never freed.
+        match unsafe { self.cluster.load(Ordering::Relaxed).as_ref() } {
+            Some(cluster) => cluster,
+            None => crate::engine::sys::die("a running machine has no cluster"),
+        }
+    }
+
+    /// Whether the monitor has ended the running thread's time slice.
+    #[inline(always)]
+    pub(crate) fn is_slice_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed) == self.slice.load(Ordering::Relaxed)
+    }
+
+    /// The monitor ends time slice `slice`.
+    pub(crate) fn end_slice(&self, slice: u32) {
+        self.over.store(slice, Ordering::Relaxed);
+    }
+
+    /// Sends a preemption signal to kernel thread `thread`, which was this machine's a moment ago,
+    /// unless one is on its way. The monitor's.
+    pub(crate) fn expect_signal(&self, thread: i32, send: impl FnOnce() -> bool) -> bool {
+        let thread = thread as u32;
+        if self.signalled.load(Ordering::Relaxed) == thread {
+            return false;
+        }
+        // Relaxed, here and below: before the signal is sent, so before it has come.
+        self.signalled.store(thread, Ordering::Relaxed);
+        let is_sent = send();
+        if !is_sent {
+            self.expect_no_signal();
+        }
+        is_sent
+    }
+
+    /// None is on its way: it has come, or must have, since the kernel thread blocks it no longer.
+    pub(crate) fn expect_no_signal(&self) {
+        self.signalled.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn own_thread_pointer(&self) -> *mut u8 {
+        self.own_thread_pointer.get()
+    }
+
+    /// The thread pointer is now a green thread's.
+    #[inline(always)]
+    pub(crate) fn leave_home(&self) {
+        self.at_home.set(false);
+    }
+
+    /// Restores the kernel thread's own thread pointer, for code that may touch its thread-locals.
+    /// Such code is in functions that are called after this one and not inlined into its caller.
+    #[inline(never)]
+    pub(crate) fn come_home(&self) {
+        if !self.at_home.replace(true) {
+            // SAFETY: this kernel thread's own block; this function touches no thread-local.
+            unsafe { arch::set_thread_pointer(self.own_thread_pointer.get()) };
+        }
+    }
+
+    /// Wakes the monitor of this machine's cluster.
+    pub(crate) fn kick_monitor(&self) {
+        // SAFETY: null or a cluster, which is never freed.
+        if let Some(cluster) = unsafe { self.cluster.load(Ordering::Relaxed).as_ref() } {
+            cluster.monitor.kick();
+        }
+    }
+
+    pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
+        core::ptr::eq(self.cluster.load(Ordering::Relaxed), cluster)
+    }
+
+    /// A guard under which other processors' queues may be looked into. `None`: first, memory must
+    /// be allowed to be reclaimed, which this machine must not do while it owns a processor.
+    ///
+    /// crossbeam's epochs collect garbage, anybody's, at every 128th pin: they free memory then. Of
+    /// this kernel thread's pins we do all and count them, so that the collecting one falls where
+    /// freeing is allowed.
+    #[inline(never)]
+    pub(crate) fn begin_stealing(&self) -> Option<crossbeam_epoch::Guard> {
+        let left = self.steals_left.get().checked_sub(1)?;
+        self.steals_left.set(left);
+        Some(crossbeam_epoch::pin())
+    }
+
+    /// Whether [`begin_stealing`](Machine::begin_stealing) would succeed. If not, the machine must
+    /// rest before it is relied on to see what others have.
+    pub(crate) fn may_steal(&self) -> bool {
+        self.steals_left.get() != 0
+    }
+
+    /// Lets memory be reclaimed, if little is left of what may be stolen before that. The machine owns
+    /// no processor, and is at home.
+    ///
+    /// That frees, and a machine's first pin allocates: it may wait for a holder of the allocator's
+    /// lock, which is preempted and waits for a machine. So one does this at a time: the others go
+    /// on, and until it is their turn they do not look into others' queues.
+    #[inline(never)]
+    pub(crate) fn allow_reclamation(&self) {
+        let left = self.steals_left.get();
+        if left >= PINS_BETWEEN_COLLECTIONS / 2 {
+            return;
+        }
+        // Acquire, Release: they order nothing but this; one at a time is all.
+        if RECLAIMING.swap(true, Ordering::Acquire) {
+            kernel_thread::give_way();
+        } else {
+            // Other crates' destructors may run here, and panic.
+            let collect = || (0..=left).for_each(|_| drop(crossbeam_epoch::pin()));
+            if std::panic::catch_unwind(collect).is_err() {
+                crate::engine::sys::die("a deferred destructor panicked");
+            }
+            self.steals_left.set(PINS_BETWEEN_COLLECTIONS - 1);
+            RECLAIMING.store(false, Ordering::Release);
+        }
+    }
+
+    /// See [`WakeWord::sleep`].
+    pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
+        self.wake.sleep(deadline)
+    }
+
+    /// See [`WakeWord::sleep_collecting`].
+    pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
+        self.wake.sleep_collecting(turn, deadline)
+    }
+
+    /// Blocks until [`wake`](Machine::wake).
+    pub(crate) fn sleep_until_woken(&self) {
+        while self.sleep(None) != Slept::Woken {}
+    }
+
+    /// Ends its sleep, by whoever has chosen it and given it what it waits for.
+    pub(crate) fn wake(&self) {
+        self.wake.wake();
+    }
+
+    /// See [`WakeWord::poke`].
+    pub(crate) fn poke(&self) {
+        self.wake.poke();
+    }
+
+    /// Whether it sleeps by collecting events. A hint.
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.wake.is_collecting()
+    }
+}

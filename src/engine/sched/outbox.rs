@@ -1,0 +1,314 @@
+//! Sends on their way: those of several threads are handed to the kernel together.
+//!
+//! A server's threads come in batches: events have made some ready, each receives, computes a
+//! little, sends, and waits again. Their sends wait in the processor's outbox, and one system call
+//! performs up to [`SIZE`] of them (`driver::uring::batch`):
+//!
+//! ```text
+//!   events ──► arrivals in the queue ──► send: push, park ──► outbox
+//!                  ▲                                            │ full, or no arrival is left,
+//!                  └────────── ready, with the result ◄─────────┘ or something else runs next
+//! ```
+//!
+//! An *arrival* is a thread that was made ready by an event or by the end of its send, and has not
+//! run since: it will run for a moment, as a rule. Sends wait for arrivals only.
+//!
+//! | a thread sends, and … | what happens |
+//! |---|---|
+//! | arrivals, and nothing else, are in the queue, or sends in the outbox | it joins those |
+//! | it is alone; or others than arrivals wait, which it would have to queue behind | it calls `send(2)` |
+//! | it is locked to its kernel thread, has much to send, or is a signal handler in the runtime | the same |
+//! | there is no ring | the same |
+//!
+//! | the outbox is emptied when … | by |
+//! |---|---|
+//! | it is full; or no arrival is left; or another thread than an arrival would run next | the run loop, before the next thread |
+//! | its processor passes to a locked thread, or to one named by the thread before, or is one too many | the run loop |
+//! | an arrival has turned out to run long | the run loop, when the monitor has seen sends and asked for attention |
+//! | its processor is laid to rest | whoever does that: unsent, each thread calls `send(2)` itself |
+//!
+//! # Invariants
+//! 1. The outbox and its ring belong to the owner of the processor, as its queue does. The run
+//!    loop cannot lose the processor while it is in the kernel for them: the monitor takes it from
+//!    green threads only.
+//! 2. A processor without an owner has an empty outbox.
+//! 3. A request lies on the stack of its thread, which is parked until the request is out of the
+//!    outbox and, if the kernel had it, completed: nothing is in flight outside `hand_in`. So the
+//!    kernel touches the sender's bytes while he is parked here, and at no other time: there is no
+//!    time-out (the kernel does not wait), nothing to cancel, and nobody unwinds a parked thread.
+//!    Closing the socket meanwhile closes it after that: the thread's reference keeps it open.
+//! 4. `arrivals` is a guess: too large after a theft, until the queue is empty or something else
+//!    runs, and too small then. Nobody waits longer for a wrong one: what runs next is known.
+//! 5. A forked child has no green thread, so it comes to no outbox.
+//!
+//! # Memory orderings
+//! None of its own: what the owner wrote travels with the processor, and requests with their
+//! tickets: a thread that has pushed its request and lost the processor while leaving its stack may
+//! be notified before it has parked.
+
+use core::cell::{Cell, UnsafeCell};
+use core::ptr;
+
+use io_uring::squeue;
+
+use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::engine::current;
+use crate::engine::driver::batch::{Batch, SIZE};
+use crate::engine::green::{Green, Oddities};
+use crate::engine::policy::{Next, Readied, Ready};
+use crate::engine::sched::Processor;
+use crate::engine::wait::Waiter;
+
+/// Sends of a processor's threads.
+pub(crate) struct Outbox {
+    first: Cell<*const Request>,
+    last: Cell<*const Request>,
+    /// How many; the monitor reads it.
+    len: AtomicUsize,
+    /// How many arrivals are in the queue, while nothing else runs.
+    arrivals: Cell<usize>,
+    way: UnsafeCell<Way>,
+}
+
+/// How sends get to the kernel.
+enum Way {
+    /// Nobody has tried to make a ring.
+    Untried,
+    Together(Box<Batch>),
+    /// Each by itself: there is no ring, or there shall be none.
+    Alone,
+}
+
+/// A send: what the kernel is to do, and who waits for it.
+struct Request {
+    next: Cell<*const Request>,
+    entry: squeue::Entry,
+    /// `None`: it was not done.
+    result: Cell<Option<i32>>,
+    waiter: Waiter,
+}
+
+impl Request {
+    fn new(entry: squeue::Entry) -> Request {
+        Request {
+            next: Cell::new(ptr::null()),
+            entry,
+            result: Cell::new(None),
+            waiter: Waiter::new(),
+        }
+    }
+}
+
+/// Has the kernel do what `entry` says together with others of its kind, if there are any: the
+/// kernel's answer, or `None`: the caller is to make the system call.
+///
+/// # Safety
+/// What the entry points to stays valid until this returns. It makes one completion, and does not
+/// wait.
+pub(crate) unsafe fn perform(entry: impl FnOnce() -> squeue::Entry) -> Option<i32> {
+    let entered = current::enter()?;
+    let (green, processor) = (entered.green(), entered.processor());
+    let outbox = &processor.outbox;
+    let waiting = || processor.cluster().policy.len(Some(processor.index));
+    // Who is off more than once has interrupted the runtime, perhaps here.
+    if !outbox.is_worth_it(waiting)
+        || green.oddities.has(Oddities::LOCKED)
+        || green.off.load(Relaxed) != 1
+    {
+        return None;
+    }
+    // SAFETY: `entered` owns the processor; the reference ends here.
+    match unsafe { &*outbox.way.get() } {
+        Way::Untried => {
+            drop(entered);
+            make_ring();
+            None
+        }
+        Way::Together(batch) if batch.is_usable() => {
+            let request = Request::new(entry());
+            outbox.push(&request);
+            request.waiter.wait_inside(entered, None);
+            request.result.get()
+        }
+        Way::Together(_) | Way::Alone => None,
+    }
+}
+
+/// Makes a ring for the processor that is the caller's afterwards, if that needs one.
+#[cold]
+fn make_ring() {
+    let mut ring = match Batch::new() {
+        Ok(batch) => Way::Together(Box::new(batch)),
+        Err(_) => Way::Alone,
+    };
+    if let Some(entered) = current::enter() {
+        // SAFETY: `entered` owns the processor.
+        let way = unsafe { &mut *entered.processor().outbox.way.get() };
+        if let Way::Untried = way {
+            core::mem::swap(way, &mut ring);
+        }
+    }
+    // What was not needed is freed here, outside.
+    drop(ring);
+}
+
+impl Outbox {
+    /// `together`: its ring is made when first needed. Otherwise all sends are alone.
+    pub(crate) fn new(together: bool) -> Outbox {
+        Outbox {
+            first: Cell::new(ptr::null()),
+            last: Cell::new(ptr::null()),
+            len: AtomicUsize::new(0),
+            arrivals: Cell::new(0),
+            way: UnsafeCell::new(if together { Way::Untried } else { Way::Alone }),
+        }
+    }
+
+    /// Whether nothing is on its way. A hint for who does not own the processor.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(Relaxed) == 0
+    }
+
+    /// `green` is an arrival, and is about to be put into the processor's queue.
+    #[inline(always)]
+    pub(crate) fn expect(&self, green: &Green) {
+        green.arrived.set(true);
+        self.arrivals.set(self.arrivals.get() + 1);
+    }
+
+    /// Whether a send should wait for others; `waiting` threads are in the processor's queue.
+    fn is_worth_it(&self, waiting: impl FnOnce() -> usize) -> bool {
+        let arrivals = self.arrivals.get();
+        (arrivals != 0 || !self.is_empty()) && waiting() <= arrivals
+    }
+
+    /// Whether what is in it should wait no longer.
+    #[inline(always)]
+    fn is_due(&self) -> bool {
+        let len = self.len.load(Relaxed);
+        len != 0 && (len >= SIZE || self.arrivals.get() == 0)
+    }
+
+    /// What is to run `next` has been taken from the queue. Whether it can run before what is in
+    /// the outbox is sent.
+    #[inline(always)]
+    fn can_wait_for(&self, next: Option<&Next>) -> bool {
+        match next {
+            Some(next) if next.thread.green().arrived.get() => {
+                next.thread.green().arrived.set(false);
+                self.arrivals.set(self.arrivals.get().saturating_sub(1));
+                true
+            }
+            _ => {
+                self.arrivals.set(0);
+                self.is_empty()
+            }
+        }
+    }
+
+    fn push(&self, request: &Request) {
+        // SAFETY: what is in the outbox is alive.
+        match unsafe { self.last.get().as_ref() } {
+            Some(last) => last.next.set(request),
+            None => self.first.set(request),
+        }
+        self.last.set(request);
+        self.len.store(self.len.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Lets all go on whose sends are here, done or not. The caller owns the processor, or has it
+    /// in hand.
+    pub(super) fn empty(&self, mut ready: impl FnMut(&'static Green)) {
+        self.last.set(ptr::null());
+        self.len.store(0, Relaxed);
+        let mut rest = self.first.replace(ptr::null());
+        while !rest.is_null() {
+            let request = rest;
+            // SAFETY: its thread waits until it is notified, which is the last that is done with
+            // it.
+            let green = unsafe {
+                rest = (*request).next.get();
+                Waiter::notify_at(&raw const (*request).waiter)
+            };
+            if let Some(green) = green {
+                ready(green);
+            }
+        }
+    }
+
+    /// Gives the ring back.
+    ///
+    /// # Safety
+    /// Nobody owns the processor, nor ever will.
+    pub(super) unsafe fn close(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { *self.way.get() = Way::Alone };
+    }
+}
+
+/// What the owner of `processor` runs next, `take`n from its queue: sends that should not wait for
+/// that go out before.
+#[inline(always)]
+pub(super) fn before_next(
+    processor: &'static Processor,
+    take: impl Fn() -> Option<Next>,
+) -> Option<Next> {
+    let outbox = &processor.outbox;
+    loop {
+        if outbox.is_due() {
+            hand_in(processor);
+        }
+        let next = take();
+        if outbox.can_wait_for(next.as_ref()) {
+            return next;
+        }
+        // The senders are in the queue then.
+        hand_in(processor);
+        if next.is_some() {
+            return next;
+        }
+    }
+}
+
+/// Sends what the owner of `processor` finds in its outbox.
+#[inline(always)]
+pub(super) fn send_all(processor: &'static Processor) {
+    if !processor.outbox.is_empty() {
+        hand_in(processor);
+    }
+}
+
+/// Sends what is in the outbox of `processor`, which is the run loop's, and puts the senders into
+/// its queue.
+#[cold]
+#[inline(never)]
+fn hand_in(processor: &'static Processor) {
+    let outbox = &processor.outbox;
+    // SAFETY: the caller owns the processor, and nobody else is at the ring.
+    if let Way::Together(batch) = unsafe { &mut *outbox.way.get() }
+        && batch.is_usable()
+    {
+        let mut request = outbox.first.get();
+        // SAFETY: what is in the outbox is alive. The bytes are borrowed by `perform`, which does
+        // not return before its request is out of the outbox.
+        while let Some(this) = unsafe { request.as_ref() } {
+            let name = request.expose_provenance() as u64;
+            // SAFETY: the same.
+            unsafe { batch.push(&this.entry.clone().user_data(name)) };
+            request = this.next.get();
+        }
+        batch.perform(|name, result| {
+            let request: *const Request = ptr::with_exposed_provenance(name as usize);
+            // SAFETY: the name was made above.
+            unsafe { (*request).result.set(Some(result)) };
+        });
+    }
+    // SAFETY: the caller owns the processor.
+    let seat = unsafe { processor.seat() };
+    outbox.empty(|green| {
+        outbox.expect(green);
+        let policy = &processor.cluster().policy;
+        policy.ready(Ready::new(green), Readied::Arrived, Some(&seat));
+    });
+}

@@ -1,0 +1,361 @@
+//! Preemption by signal: the monitor sends it, the handler decides, the trampoline (`arch`)
+//! suspends.
+//!
+//! The handler runs on the kernel thread's alternate stack, touches no thread-local, and returns at
+//! once. It accepts only if all of this holds; else it declines, and the monitor tries again or
+//! takes the processor:
+//!
+//! 1. The payload names this machine and the switch the monitor saw: a late signal hits nobody
+//!    else.
+//! 2. The thread is on its green stack (so: this kernel thread is that machine's, in user code),
+//!    with room for the saved state.
+//! 3. Preemption is not off.
+//! 4. The signal mask is the base mask. Another one means a user's signal handler, which must not
+//!    move to another kernel thread, or a thread with a mask of its own: that is noted, and its
+//!    mask travels with it from now on.
+//! 5. The instruction is not in libc or the loader, but for leaf functions called from outside: a
+//!    thread suspended in libc may hold a lock of libc's that others need soon. So it is with an
+//!    allocator of the program's own that is a library. But whoever is about to wait in
+//!    a call that begins anew can be suspended anywhere: it does nothing for others now.
+//!
+//! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a
+//! call while the signal is under way, and some calls then fail with EINTR for no reason that the
+//! program knows of: see `interrupted`.
+//!
+//! *One at a time.* Real-time signals queue, and the user's are limited in number. A thread that blocks
+//! all signals while it computes would have one more every 50 µs. So a machine remembers that one is on
+//! its way (`Machine::expect_signal`), and gets no other until that has come.
+//!
+//! *None at all* can be sent while RLIMIT_SIGPENDING is used up, which counts what waits for all processes
+//! of a user: a real-time signal is not sent without its payload. (One of the others would be, but those
+//! belong to the program.) Then processors are taken, the recruiter says so, once, and each look
+//! tries again.
+//!
+//! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`,
+//! invariant 1.
+//!
+//! Rejected: suspending in the handler itself. The kernel would restore the old kernel thread's
+//! alternate stack on the new one at `sigreturn`.
+
+use core::ffi::CStr;
+use std::io;
+use std::sync::OnceLock;
+
+use crate::engine::arch::Frame;
+use crate::engine::atomic::{AtomicUsize, Ordering};
+use crate::engine::current;
+use crate::engine::green::{Green, Oddities};
+use crate::engine::sched::{Machine, interpose, interrupted, machine, sysmon};
+use crate::engine::sys::kernel_thread::SystemCall;
+use crate::engine::sys::observer::{Doing, Observer};
+use crate::engine::sys::signal::{self, Payload};
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: usize,
+    end: usize,
+}
+
+impl Range {
+    fn holds(&self, address: usize) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// Where not to preempt, and the exceptions to it.
+struct Text {
+    /// Of libc, the loader, and the allocator if it is another library.
+    libc: Vec<Range>,
+    leaves: Vec<Range>,
+}
+
+static TEXT: OnceLock<Text> = OnceLock::new();
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
+
+/// Installs the handler. Allocates; once per signal is enough, more do no harm.
+pub(crate) fn install(signal: i32) -> io::Result<()> {
+    TEXT.get_or_init(|| Text {
+        libc: libc_text(),
+        leaves: leaf_functions(),
+    });
+    PROCESS.store(std::process::id() as usize, Ordering::Relaxed);
+    signal::handle(signal, on_signal)?;
+    interrupted::learn(signal);
+    Ok(())
+}
+
+/// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless
+/// `green` is blocked in the kernel, or in a call that may block, or the last signal has not come
+/// yet: then false. `has_moved`: whether its CPU clock has, since the last look, for when that cannot
+/// be told.
+pub(crate) fn send(
+    machine: &Machine,
+    green: &Green,
+    signal: i32,
+    has_moved: bool,
+    observer: &mut Observer,
+) -> bool {
+    send_if(machine, green, signal, |thread| {
+        !green.in_call.load(Ordering::Relaxed) && !observer.is_blocked(thread).unwrap_or(!has_moved)
+    })
+}
+
+/// Sends it to a machine whose thread waits in a call that begins anew, or may: the thread is suspended
+/// before that call, and makes it again when it goes on. Returns what it does, if it was sent.
+pub(crate) fn evict(
+    machine: &Machine,
+    green: &Green,
+    signal: i32,
+    now: u64,
+    observer: &mut Observer,
+) -> Option<Doing> {
+    let mut doing = Doing::Other;
+    let is_sent = send_if(machine, green, signal, |thread| {
+        doing = observer.doing(thread);
+        let is_doubtful = match &doing {
+            Doing::Call(call) if call.begins_anew() => green.oddities.has(Oddities::MASK),
+            Doing::Untold if !green.in_call.load(Ordering::Relaxed) => true,
+            _ => return false,
+        };
+        let tick = machine.tick.load(Ordering::Relaxed);
+        !is_doubtful || machine.doubt.is_due(now, tick, sysmon::cpu_time(machine))
+    });
+    is_sent.then_some(doing)
+}
+
+fn send_if(
+    machine: &Machine,
+    green: &Green,
+    signal: i32,
+    is_ripe: impl FnOnce(i32) -> bool,
+) -> bool {
+    let tick = machine.tick.load(Ordering::Acquire);
+    let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
+    let payload = Payload {
+        who: machine.index,
+        tick,
+    };
+    let is_current = || core::ptr::eq(machine.current.load(Ordering::Acquire), green);
+    thread != 0
+        && is_current()
+        && green.off.load(Ordering::Relaxed) == 0
+        && is_ripe(thread)
+        // Asking took a while: is it still the same thread?
+        && machine.tick.load(Ordering::Relaxed) == tick
+        && machine.expect_signal(thread, || {
+            let process = PROCESS.load(Ordering::Relaxed) as i32;
+            let sent = signal::queue(process, thread, signal, payload);
+            if sent == Err(libc::EAGAIN) {
+                machine.cluster().recruiter.tell_of_signals();
+            }
+            sent.is_ok()
+        })
+}
+
+unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: both are this handler's arguments.
+    let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
+    let Some(payload) = payload.or_else(interrupted::lesson) else {
+        return;
+    };
+    if payload.who == interrupted::TO_LEARN && in_libc(frame.pc()) {
+        // SAFETY: libc's code is readable, and does not begin with a system call.
+        return unsafe { interrupted::note(&frame) };
+    }
+    let machine = machine::get(payload.who as usize);
+    if let Some(machine) = machine {
+        machine.expect_no_signal();
+    }
+    // SAFETY: null or a record, which is never freed.
+    let green = machine.and_then(|m| unsafe { m.current.load(Ordering::Relaxed).as_ref() });
+    let stack = green
+        .and_then(Green::stack)
+        .filter(|stack| (stack.bottom + Frame::room_needed()..=stack.top).contains(&frame.sp()));
+    let may_mend = !interpose::program_has_handlers() || payload.who == interrupted::TO_TRY;
+    if may_mend && in_libc(frame.pc()) {
+        // SAFETY: libc's code is readable, and does not begin with a system call.
+        let goes_on = unsafe { interrupted::mend(&mut frame, stack.is_some()) };
+        if goes_on {
+            return;
+        }
+    }
+    let (Some(machine), Some(green), Some(_)) = (machine, green, stack) else {
+        return;
+    };
+    if machine.tick.load(Ordering::Relaxed) != payload.tick {
+        return;
+    }
+    if green.off.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    if frame.mask() != machine.base_mask.get() {
+        green.oddities.add(Oddities::MASK);
+        return;
+    }
+    // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter is
+    // that of code which runs.
+    let may = unsafe {
+        may_interrupt(frame.pc(), *(frame.sp() as *const usize)) || is_about_to_wait(&frame)
+    };
+    if !may {
+        return;
+    }
+    green.off.store(1, Ordering::Relaxed);
+    // SAFETY: room was checked; the thread is in user code with preemption on, so it may be
+    // suspended.
+    unsafe { frame.inject() };
+}
+
+/// Rule 5. A leaf function has not moved the stack pointer: what it points to is the return
+/// address.
+fn may_interrupt(pc: usize, top_of_stack: usize) -> bool {
+    let Some(text) = TEXT.get() else { return false };
+    let in_leaf = |address| text.leaves.iter().any(|range| range.holds(address));
+    !in_libc(pc) || (in_leaf(pc) && !in_libc(top_of_stack))
+}
+
+/// Whether the thread is about to make a call that begins anew whenever it is interrupted.
+///
+/// # Safety
+/// That of [`Frame::call_ahead`].
+unsafe fn is_about_to_wait(frame: &Frame<'_>) -> bool {
+    // SAFETY: the caller's promise.
+    let call = unsafe { frame.call_ahead() };
+    call.is_some_and(|(number, arguments)| SystemCall::new(number, arguments).begins_anew())
+}
+
+fn in_libc(address: usize) -> bool {
+    TEXT.get()
+        .is_some_and(|text| text.libc.iter().any(|range| range.holds(address)))
+}
+
+/// The trampoline's destination, on the interrupted stack.
+pub(crate) unsafe extern "C" fn preempted() {
+    // SAFETY: the trampoline calls it, once per injection.
+    unsafe { current::suspend_preempted() }
+}
+
+/// The executable segments of libc and of the loader, and of the library that `malloc` is found in.
+fn libc_text() -> Vec<Range> {
+    struct Search {
+        malloc: usize,
+        found: Vec<Range>,
+    }
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        search: *mut libc::c_void,
+    ) -> i32 {
+        const PARTS: [&str; 4] = ["/libc.so", "/ld-linux", "/libpthread.so", "/libc-2"];
+        // SAFETY: the loader's arguments; `search` is the one below.
+        unsafe {
+            let (info, search) = (&*info, &mut *search.cast::<Search>());
+            let name = CStr::from_ptr(info.dlpi_name).to_string_lossy();
+            let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
+            let code = headers.iter().filter(|header| {
+                header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+            });
+            let code = code.map(|header| {
+                let start = info.dlpi_addr as usize + header.p_vaddr as usize;
+                Range {
+                    start,
+                    end: start + header.p_memsz as usize,
+                }
+            });
+            let code: Vec<Range> = code.collect();
+            // The program itself has no name: it computes, too.
+            let allocates = || code.iter().any(|range| range.holds(search.malloc));
+            if PARTS.iter().any(|part| name.contains(part)) || !name.is_empty() && allocates() {
+                search.found.extend(code);
+            }
+        }
+        0
+    }
+    // SAFETY: a valid name.
+    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) } as usize;
+    let mut search = Search {
+        malloc,
+        found: Vec::new(),
+    };
+    // SAFETY: `visit` has the right type and its argument is a search.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    search.found
+}
+
+/// Functions of libc that call nothing and hold nothing: a thread can be suspended in them.
+fn leaf_functions() -> Vec<Range> {
+    const NAMES: [&CStr; 16] = [
+        c"memcpy",
+        c"memmove",
+        c"mempcpy",
+        c"memset",
+        c"memcmp",
+        c"bcmp",
+        c"memchr",
+        c"memrchr",
+        c"rawmemchr",
+        c"strlen",
+        c"strnlen",
+        c"strcmp",
+        c"strncmp",
+        c"strchr",
+        c"strrchr",
+        c"syscall",
+    ];
+    NAMES
+        .iter()
+        .filter_map(|name| function_range(name))
+        .collect()
+}
+
+unsafe extern "C" {
+    /// The unwinder's table entry for the function at `pc`; `bases[2]` receives the function's
+    /// start.
+    fn _Unwind_Find_FDE(pc: *const u8, bases: *mut [usize; 3]) -> *const u8;
+}
+
+/// Where the function `name`, as it was chosen for this processor, begins and ends, according to
+/// its unwind entry.
+fn function_range(name: &CStr) -> Option<Range> {
+    // SAFETY: dlsym with a valid name; an unwind entry has its length (4 bytes), a CIE pointer (4),
+    // the function's start (4, in glibc relative to itself) and its size (4). The start is checked
+    // against what the unwinder says.
+    unsafe {
+        let address = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as *const u8;
+        if address.is_null() {
+            return None;
+        }
+        let mut bases = [0; 3];
+        let entry = _Unwind_Find_FDE(address.add(1), &mut bases);
+        if entry.is_null() {
+            return None;
+        }
+        let field = entry.add(8);
+        let start =
+            (field as usize).wrapping_add_signed(field.cast::<i32>().read_unaligned() as isize);
+        let size = entry.add(12).cast::<u32>().read_unaligned() as usize;
+        (start == bases[2] && start == address as usize).then(|| Range {
+            start,
+            end: start + size,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_found_within_libc() {
+        let (libc, leaves) = (libc_text(), leaf_functions());
+        assert!(!libc.is_empty());
+        assert!(leaves.len() >= 10, "{leaves:?}");
+        for leaf in leaves {
+            assert!(
+                libc.iter()
+                    .any(|range| range.holds(leaf.start) && range.holds(leaf.end - 1))
+            );
+        }
+    }
+}

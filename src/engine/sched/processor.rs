@@ -1,0 +1,195 @@
+//! A processor: the right to run green threads, and what goes with it.
+//!
+//! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the
+//! cluster's list of idle processors, and out of use it is in none (`resize`). Its owner alone
+//! touches the cells; the atomics are for everybody to read, and written by the owner with plain
+//! loads and stores where [`Counter`] says so.
+
+use core::cell::{Cell, UnsafeCell};
+
+use crate::engine::arch;
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::current;
+use crate::engine::driver::timer;
+use crate::engine::green::{Room, records::Records};
+use crate::engine::policy::Seat;
+use crate::engine::sched::lifo::Linked;
+use crate::engine::sched::outbox::Outbox;
+use crate::engine::sched::{Cluster, Machine, sysmon};
+use crate::engine::stack;
+use crate::engine::sys::clock::NEVER;
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::topology;
+
+#[repr(align(128))]
+pub(crate) struct Processor {
+    pub(crate) index: usize,
+    /// Its owner as the monitor sees it; null while it is idle.
+    pub(crate) machine: AtomicPtr<Machine>,
+    /// Set by the monitor: look at the timers and for events before the next thread runs.
+    pub(crate) attention: AtomicBool,
+    /// The CPU it was last seen on; kept where [`topology::machine`] knows of any difference.
+    cpu: AtomicUsize,
+    pub(crate) switches: Counter,
+    /// How often it has run out of threads.
+    pub(crate) dry: Counter,
+    pub(crate) steals: Counter,
+    pub(crate) spawns: Counter,
+    pub(crate) ended: Counter,
+    pub(crate) preemptions: Counter,
+    /// Since when every look has found a crowd (`io`).
+    pub(crate) crowded_since: Cell<u64>,
+    /// Events come so quickly that it pays to look for them for a while (`io`).
+    pub(crate) spin_pays: Cell<bool>,
+    /// Sends that its threads wait for.
+    pub(crate) outbox: Outbox,
+    random: Cell<u64>,
+    stacks: UnsafeCell<stack::Cache>,
+    records: UnsafeCell<Records>,
+    cluster: &'static Cluster,
+    /// It is out of use; changed under the idlers' lock (`resize`).
+    pub(super) retired: AtomicBool,
+    /// The link among the idle ones.
+    below: Cell<Option<&'static Processor>>,
+    /// What the monitor saw at its last look; the monitor's.
+    pub(super) seen: Cell<sysmon::Seen>,
+    // On lines of their own: others take the lock to fire or to disarm timers.
+    pub(crate) timers: Lock<timer::Heap>,
+    /// The earliest deadline in `timers`.
+    pub(crate) next_deadline: AtomicU64,
+}
+
+// SAFETY: the cells belong to the owner, ownership passes with Release and Acquire; `below` to
+// whoever holds the idlers' lock, `seen` to the monitor.
+unsafe impl Sync for Processor {}
+// SAFETY: as above.
+unsafe impl Send for Processor {}
+
+impl Linked for Processor {
+    fn below(&self) -> &Cell<Option<&'static Processor>> {
+        &self.below
+    }
+}
+
+impl Processor {
+    /// One that is out of use. Allocates.
+    pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
+        let mut stacks = stack::Cache::new();
+        // For the first thread (`start`). Without memory it waits for some.
+        if let Ok(room) = Room::find(cluster.config.stack_size) {
+            // The cache may have to do with the list, whose lock is taken with preemption off.
+            let _off = current::preemption_off();
+            stacks.keep(room.slot());
+        }
+        Processor {
+            index,
+            machine: AtomicPtr::new(core::ptr::null_mut()),
+            attention: AtomicBool::new(false),
+            cpu: AtomicUsize::new(usize::MAX),
+            switches: Counter::new(),
+            dry: Counter::new(),
+            steals: Counter::new(),
+            spawns: Counter::new(),
+            ended: Counter::new(),
+            preemptions: Counter::new(),
+            crowded_since: Cell::new(NEVER),
+            spin_pays: Cell::new(false),
+            outbox: Outbox::new(cluster.config.allows_rings()),
+            random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
+            stacks: UnsafeCell::new(stacks),
+            records: UnsafeCell::new(Records::new()),
+            cluster,
+            retired: AtomicBool::new(true),
+            below: Cell::new(None),
+            seen: Cell::default(),
+            timers: Lock::new(timer::Heap::new()),
+            next_deadline: AtomicU64::new(NEVER),
+        }
+    }
+
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        self.cluster
+    }
+
+    /// The owner's seat in the policy.
+    ///
+    /// # Safety
+    /// The caller owns this processor until it drops the seat.
+    #[inline(always)]
+    pub(crate) unsafe fn seat(&self) -> Seat {
+        // SAFETY: the caller's promise.
+        unsafe { Seat::new(self.index, core::ptr::from_ref(self.cluster).addr()) }
+    }
+
+    /// The cache of stacks.
+    ///
+    /// # Safety
+    /// The caller owns this processor, has preemption off, and holds no other reference to the
+    /// cache.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
+    pub(crate) unsafe fn stacks(&self) -> &mut stack::Cache {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.stacks.get() }
+    }
+
+    /// The free records of threads.
+    ///
+    /// # Safety
+    /// As [`Processor::stacks`].
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
+    pub(crate) unsafe fn records(&self) -> &mut Records {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.records.get() }
+    }
+
+    /// The owner says where it is.
+    pub(crate) fn note_cpu(&self) {
+        if topology::machine().is_some() {
+            self.cpu.store(arch::cpu(), Ordering::Relaxed);
+        }
+    }
+
+    /// How far from here, in the rings of [`topology`], another processor is.
+    pub(crate) fn distance(&self, other: &Processor) -> usize {
+        let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
+        topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
+    }
+
+    /// A random number for the owner (xorshift; Marsaglia 2003).
+    pub(crate) fn random(&self) -> u32 {
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random.set(x);
+        (x >> 32) as u32
+    }
+}
+
+/// A count that one owner increments and everybody reads.
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
+
+    /// By the owner only: no locked instruction.
+    #[inline(always)]
+    pub(crate) fn add(&self, count: u64) {
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    /// By anybody.
+    pub(crate) fn add_shared(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,207 @@
+//! The recruiter: a kernel thread that makes machines ahead of need, and changes the number of
+//! processors (`resize`).
+//!
+//! Making a processor allocates, and making a kernel thread takes libc's locks, which a green thread without
+//! a processor may hold; so neither the scheduler nor the monitor ever does it. They call the
+//! recruiter, who is an ordinary thread.
+//!
+//! A machine is made without the program's allocator, and comes to its first thread without it:
+//! when many threads wait for the allocator, its holders are preempted ones in a queue, and a new
+//! machine is what they wait for. Its record is mapped (`machine`), and its kernel thread is
+//! libc's, not std's. (libc has a vector from `calloc` for each thread: where that is the program's
+//! own, and elsewhere when the recruiter is held up or is refused, there is `shortage`.)
+//!
+//! One call brings one machine; calls that follow each other closely, as when many threads block at
+//! once, bring twice as many each time.
+
+use core::ffi::c_void;
+use std::io;
+
+use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::engine::sched::shortage::{self, Report};
+use crate::engine::sched::{Cluster, Machine, switch};
+use crate::engine::sys::{clock, futex, kernel_thread, perturb, signal};
+use crate::engine::tls;
+
+const STACK_SIZE: usize = 256 << 10;
+const CLOSELY: u64 = 5_000_000;
+const AT_ONCE: usize = 32;
+/// When the system refuses a kernel thread while work waits: how soon to ask again.
+const ASK_AGAIN: u64 = 10_000_000;
+
+/// Where calls arrive.
+pub(crate) struct Office {
+    bell: AtomicU32,
+    /// Calls for a machine.
+    calls: AtomicU32,
+    /// There could be no machine when one was last needed, and none has been made since.
+    refused: AtomicBool,
+    /// Of the calls, those that were seen to.
+    answered: AtomicU32,
+    /// No preemption signal could be sent.
+    no_signals: AtomicBool,
+}
+
+/// Why there can be no machine.
+#[derive(Clone, Copy)]
+pub(crate) enum Refusal {
+    /// There are as many as there may be.
+    Limit(usize),
+    /// The system says so, by this error number.
+    System(i32),
+}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> io::Error {
+        match refusal {
+            Refusal::Limit(limit) => {
+                io::Error::other(format!("the limit of {limit} kernel threads is reached"))
+            }
+            Refusal::System(number) => io::Error::from_raw_os_error(number),
+        }
+    }
+}
+
+impl Office {
+    pub(crate) const fn new() -> Office {
+        Office {
+            bell: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
+            refused: AtomicBool::new(false),
+            answered: AtomicU32::new(0),
+            no_signals: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether there can be no more machines, as far as is known.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has calls to answer.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.answered.load(Ordering::Relaxed) != self.calls.load(Ordering::Relaxed)
+    }
+
+    /// A machine is needed.
+    pub(crate) fn call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.ring();
+    }
+
+    /// No preemption signal can be sent now: the recruiter says so.
+    pub(crate) fn tell_of_signals(&self) {
+        if !self.no_signals.swap(true, Ordering::Relaxed) {
+            self.ring();
+        }
+    }
+
+    /// The recruiter is to look what there is to do.
+    pub(crate) fn ring(&self) {
+        // Release: pairs with the Acquire in `work`.
+        self.bell.fetch_add(1, Ordering::Release);
+        futex::wake(&self.bell, 1);
+    }
+}
+
+/// Starts the recruiter.
+pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
+    cluster.employ("gt-recruiter", STACK_SIZE, work)
+}
+
+/// When it returns it makes no more machines, and the processors that have retired are no longer its own.
+fn work(cluster: &'static Cluster) {
+    signal::set_mask(signal::ALL);
+    let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
+    let mut report = Report::new();
+    while !cluster.stopping.load(Ordering::SeqCst) {
+        let again = refused.then(|| clock::now() + ASK_AGAIN);
+        let office = &cluster.recruiter;
+        futex::wait(&office.bell, heard, again);
+        // Acquire: pairs with the Release in `ring`.
+        heard = office.bell.load(Ordering::Acquire);
+        perturb::point("recruiter: heard");
+        cluster.see_to_size();
+        if office.no_signals.load(Ordering::Relaxed) {
+            shortage::report_signals();
+        }
+        let calls = office.calls.load(Ordering::Relaxed);
+        let needed = cluster.spare_count() == 0;
+        if (calls == seen && !refused) || !needed {
+            seen = calls;
+            refused = false;
+            office.refused.store(false, Ordering::Relaxed);
+            office.answered.store(seen, Ordering::Relaxed);
+            continue;
+        }
+        seen = calls;
+        let now = clock::now();
+        batch = if now - last < CLOSELY {
+            (batch * 2).min(AT_ONCE)
+        } else {
+            1
+        };
+        last = now;
+        let refusal = (0..batch).try_for_each(|_| recruit(cluster)).err();
+        if let (Some(refusal), true) = (refusal, refused) {
+            report.make(cluster, refusal);
+        }
+        refused = refusal.is_some();
+        office.refused.store(refused, Ordering::Relaxed);
+        office.answered.store(seen, Ordering::Relaxed);
+    }
+}
+
+/// Makes one machine, without the program's allocator.
+pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
+    // Those that are bound come on top: were they all that there may be, nobody would run anything.
+    let bound = cluster.bound.load(Ordering::Relaxed);
+    let limit = cluster.config.max_kernel_threads + bound;
+    let counted = cluster
+        .machines
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            (n < limit).then_some(n + 1)
+        });
+    if counted.is_err() {
+        return Err(Refusal::Limit(limit));
+    }
+    let made = Machine::new(cluster).and_then(|machine| {
+        let size = tls::with_thread_locals(STACK_SIZE);
+        let argument = core::ptr::from_ref(machine).cast_mut().cast();
+        // SAFETY: `live` expects a machine's record, which is never freed, and aborts rather than
+        // unwinds.
+        unsafe { kernel_thread::start(size, live, argument) }.inspect_err(|_| machine.end())
+    });
+    made.map_err(|number| {
+        cluster.machines.fetch_sub(1, Ordering::Relaxed);
+        Refusal::System(number)
+    })
+}
+
+/// The whole life of a machine's kernel thread.
+extern "C" fn live(machine: *mut c_void) -> *mut c_void {
+    // SAFETY: the record that `recruit` gave, which is never freed.
+    let machine: &'static Machine = unsafe { &*machine.cast::<Machine>() };
+    perturb::point("machine: begins");
+    let cluster = machine.cluster();
+    kernel_thread::set_name("gt-machine", machine.index);
+    if machine.begin().is_ok() {
+        super::run(machine);
+        machine.come_home();
+        switch::leave_cache(machine);
+        signal::drop_alternate_stack();
+    } else {
+        // No memory for its alternate stack. Whoever needs a machine asks again.
+        std::thread::sleep(std::time::Duration::from_nanos(ASK_AGAIN));
+        cluster.recruiter.call();
+    }
+    machine.end();
+    perturb::point("machine: ended");
+    // SeqCst: pairs with `Cluster::end`, which stores `stopping` before it loads the count.
+    if cluster.machines.fetch_sub(1, Ordering::SeqCst) == 1
+        && cluster.stopping.load(Ordering::SeqCst)
+    {
+        cluster.emptied.wake();
+    }
+    core::ptr::null_mut()
+}

@@ -1,0 +1,310 @@
+//! How many processors a cluster has, and how that changes while it runs.
+//!
+//! The processors below the index [`Cluster::active`] are to run, those above are *surplus*. Records
+//! are made when first needed and never freed, so a processor can come back.
+//!
+//! | state of a processor | retired | is in | leaves it |
+//! |---|---|---|---|
+//! | at work | no | its machine's word | by lying down: idle, or retired if it is surplus by then |
+//! | idle | no | the list of idle ones | woken: at work; surplus: retired |
+//! | retired | yes | nowhere | no surplus any more: idle |
+//!
+//! - *Growing*: records are made, the policy is told, the new ones appear in the list of idle ones,
+//!   and one is woken if there is work.
+//! - *Shrinking*: `active` says so. Surplus ones that are idle are taken out of the list. One at work
+//!   is told (`attention`): its owner, in the run loop, gives what is in its queue to all, and lies
+//!   down as any processor does. From a thread that does not come to the run loop the monitor gets
+//!   it: it ends the time slice, or takes the processor, though nothing else waits. Nobody waits for
+//!   that: after a slice and a few milliseconds at most no surplus processor runs.
+//! - *Timers* stay in the heap of the processor where they were armed: whoever searches looks into
+//!   all heaps, and the monitor asks the active processors to look into those of the surplus ones.
+//!
+//! What needs memory, or blocks (making records, [`Policy::resize`](crate::engine::policy::Policy), reading
+//! the quota), is done by the recruiter, one change at a time. It comes in three ways: somebody
+//! wishes for a number and waits; the monitor, once a second while it is awake, asks that the quota
+//! be read again, unless the user has named a number; and a processor has retired.
+//!
+//! # Invariants
+//!
+//! 1. `active` and `retired` change under the idlers' lock; `active` and the number of records by
+//!    the recruiter only (and by whoever starts the cluster, before).
+//! 2. When a change is done, no surplus processor is in the list; whoever lies down later sees, under
+//!    the lock, that it is surplus. So an idle processor is an active one, but for moments.
+//! 3. A retired processor's queue is empty, but for what others put there (a policy may), which is
+//!    the policy's to move when it is told that the processor has gone.
+//! 4. The policy has room for every processor that is not retired: it hears of more before they are
+//!    there and of fewer after they have gone.
+//! 5. A retired processor is the recruiter's, its cells too. `retired` is stored with Release and
+//!    loaded with Acquire for that. When the recruiter and the monitor of a stopping cluster have
+//!    left, and all machines have ended, every processor is the one's that closes the cluster.
+//! 6. A policy that panics when it hears of more processors is not told of them again by the same
+//!    wish: there are as many as before, and who wished for more gets an error. Of fewer it hears
+//!    when nobody waits any more, so a panic then aborts the process.
+//!
+//! That no wake-up is lost is shown in `idle.md`.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::current;
+use crate::engine::sched::{Cluster, Processor};
+use crate::engine::sys::perturb;
+use crate::engine::sys::{cgroup, kernel_thread};
+use crate::engine::wait::Waiter;
+use crate::sync::Mutex;
+
+/// More processors than any machine has.
+pub(crate) const MAX: usize = 4096;
+
+/// A cluster's number of processors, and wishes for another.
+pub(crate) struct Size {
+    active: AtomicUsize,
+    /// How many the policy was told of.
+    seats: AtomicUsize,
+    /// Held by the one who wishes.
+    turn: Mutex<()>,
+    /// The number that is wished for; 0: none.
+    wish: AtomicUsize,
+    granted: Waiter,
+    /// Why the last wish was not granted.
+    refusal: Mutex<Option<io::Error>>,
+    /// Whether the number follows the CPUs that the process may use.
+    follows: AtomicBool,
+    /// Their number is to be read again.
+    stale: AtomicBool,
+}
+
+impl Size {
+    pub(crate) const fn new(follows: bool) -> Size {
+        Size {
+            active: AtomicUsize::new(0),
+            seats: AtomicUsize::new(0),
+            turn: Mutex::new(()),
+            wish: AtomicUsize::new(0),
+            granted: Waiter::new(),
+            refusal: Mutex::new(None),
+            follows: AtomicBool::new(follows),
+            stale: AtomicBool::new(false),
+        }
+    }
+}
+
+/// How many processors a cluster has if nobody says: the CPUs that the process may use, by affinity
+/// and cgroup quota.
+pub(crate) fn default_size() -> usize {
+    cgroup::cpus(Path::new("/")).min(MAX)
+}
+
+/// Refuses a number of processors that cannot be, with at most so many kernel threads.
+pub(crate) fn check(processors: usize, max_kernel_threads: Option<usize>) -> io::Result<()> {
+    let most = max_kernel_threads.map_or(MAX, |max| MAX.min(max - 1));
+    if (1..=most).contains(&processors) {
+        return Ok(());
+    }
+    let limit = match most {
+        MAX => String::new(),
+        _ => format!(" (there may be {} kernel threads)", most + 1),
+    };
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("{processors} processors: accepted are 1 to {most}{limit}"),
+    ))
+}
+
+/// What a policy's panic says, as an error.
+#[cold]
+fn refusal(payload: Box<dyn Any + Send>) -> io::Error {
+    let said = payload.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| payload.downcast_ref().map(String::as_str));
+    let text = format!(
+        "the policy panicked when it was told of more processors: {}",
+        said.unwrap_or("with something that is no text")
+    );
+    if let Err(_another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        crate::engine::sys::die("what a policy panicked with has panicked while it was dropped");
+    }
+    io::Error::other(text)
+}
+
+impl Processor {
+    /// Whether it is one too many.
+    #[inline]
+    pub(super) fn is_surplus(&self) -> bool {
+        self.index >= self.cluster().active()
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        // Acquire: invariant 5.
+        self.retired.load(Ordering::Acquire)
+    }
+}
+
+impl Cluster {
+    /// How many processors there are to be.
+    #[inline]
+    pub(crate) fn active(&self) -> usize {
+        self.size.active.load(Ordering::Relaxed)
+    }
+
+    /// How many the policy has room for: every processor that has not retired has a seat.
+    #[inline]
+    pub(crate) fn seats(&self) -> usize {
+        // Acquire: pairs with the Release in `resize`.
+        self.size.seats.load(Ordering::Acquire)
+    }
+
+    /// Those that are too many, retired or not.
+    pub(super) fn surplus(&self) -> impl Iterator<Item = &Processor> {
+        self.processors().skip(self.active())
+    }
+
+    /// From now on there are `processors`, a number that was checked. Blocks until the change is
+    /// under way, or the policy has refused it.
+    pub(crate) fn wish(&'static self, processors: usize) -> io::Result<()> {
+        let size = &self.size;
+        let _turn = size.turn.lock().unwrap_or_else(|e| e.into_inner());
+        size.follows.store(false, Ordering::Relaxed);
+        // Release, Acquire: what this thread did before comes before what new processors do.
+        size.wish.store(processors, Ordering::Release);
+        perturb::point("resize: wished");
+        self.recruiter.ring();
+        while size.wish.load(Ordering::Acquire) != 0 {
+            size.granted.wait(None);
+        }
+        let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
+        refusal.take().map_or(Ok(()), Err)
+    }
+
+    /// The monitor's reminder: the quota may have changed.
+    pub(super) fn doubt_quota(&self) {
+        if self.size.follows.load(Ordering::Relaxed) {
+            self.size.stale.store(true, Ordering::Relaxed);
+            self.recruiter.ring();
+        }
+    }
+
+    /// The recruiter's part: wishes, the quota, and what is left of those that have retired.
+    pub(super) fn see_to_size(&'static self) {
+        let size = &self.size;
+        if size.stale.swap(false, Ordering::Relaxed) {
+            let most = self.config.max_kernel_threads - 1;
+            let now = default_size().min(most);
+            if size.follows.load(Ordering::Relaxed) {
+                // If the policy panics, which says so itself, the number stays.
+                let _ = self.resize(now);
+            }
+        }
+        match size.wish.load(Ordering::Acquire) {
+            0 => {}
+            processors => {
+                let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
+                *refusal = self.resize(processors).err();
+                drop(refusal);
+                perturb::point("resize: done");
+                size.wish.store(0, Ordering::Release);
+                size.granted.wake();
+            }
+        }
+        self.clear_up();
+    }
+
+    /// Changes the number of processors: the recruiter, or who starts the cluster. The error is the
+    /// policy's panic.
+    pub(super) fn resize(&'static self, to: usize) -> io::Result<()> {
+        let from = self.active();
+        if to == from {
+            return Ok(());
+        }
+        self.table.grow_to(to, |index| Processor::new(index, self));
+        if to > self.seats() {
+            catch_unwind(AssertUnwindSafe(|| self.policy.resize(to))).map_err(refusal)?;
+            perturb::point("resize: seats");
+            // Release: who knows of so many finds their records; pairs with the Acquire in `seats`.
+            self.size.seats.store(to, Ordering::Release);
+        }
+        self.set_active(from, to);
+        perturb::point("resize: active");
+        while !self.withdraw_surplus() {
+            kernel_thread::give_way();
+        }
+        for processor in self.surplus() {
+            processor.attention.store(true, Ordering::Relaxed);
+        }
+        self.notify_of_work();
+        Ok(())
+    }
+
+    fn set_active(&'static self, from: usize, to: usize) {
+        let _off = current::preemption_off();
+        let mut idlers = self.idlers.lock();
+        self.size.active.store(to, Ordering::Relaxed);
+        for index in (from..to).rev() {
+            let processor = self.table.get(index);
+            if processor.retired.swap(false, Ordering::Relaxed) {
+                idlers.processors.push(processor);
+                self.idle.appear();
+            }
+        }
+    }
+
+    /// Surplus processors in the list retire, but for those that are being woken. False: some are,
+    /// look again.
+    fn withdraw_surplus(&self) -> bool {
+        let _off = current::preemption_off();
+        let mut all = true;
+        self.idlers.lock().processors.take_out(|processor| {
+            if !processor.is_surplus() {
+                return false;
+            }
+            let withdrawn = self.idle.withdraw();
+            perturb::point("resize: withdrawn");
+            // Release: invariant 5.
+            processor.retired.store(withdrawn, Ordering::Release);
+            all &= withdrawn;
+            withdrawn
+        });
+        all
+    }
+
+    /// Frees what retired processors have kept, and tells the policy when all of them have gone.
+    fn clear_up(&'static self) {
+        let active = self.active();
+        if self.seats() == active {
+            return;
+        }
+        let mut all = true;
+        for processor in self.surplus() {
+            if processor.is_retired() {
+                perturb::point("clear_up: draining");
+                // SAFETY: it is the recruiter's.
+                unsafe {
+                    processor.stacks().drain();
+                    perturb::point("clear_up: stacks drained");
+                    processor.records().drain();
+                }
+            } else {
+                all = false;
+            }
+        }
+        if all {
+            self.size.seats.store(active, Ordering::Relaxed);
+            perturb::point("clear_up: all");
+            let tell = || self.policy.resize(active);
+            if let Err(_payload) = catch_unwind(AssertUnwindSafe(tell)) {
+                crate::engine::sys::die("a policy has panicked when processors had gone");
+            }
+            self.notify_of_work();
+        }
+    }
+
+    /// Something may lie where processors that sleep could take it.
+    fn notify_of_work(&'static self) {
+        let _off = current::preemption_off();
+        if self.something_to_do() {
+            self.notify();
+        }
+    }
+}

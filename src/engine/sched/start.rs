@@ -1,0 +1,274 @@
+//! A thread's first time on a processor, when it gets a room (a stack and a thread-local block), and
+//! its last, when it leaves it to others.
+//!
+//! A thread that has been spawned is a record in a queue. Most threads run to their end without
+//! waiting, and the next one can have the same room, still in the CPU's caches: ten thousand spawned
+//! at once need a few rooms, not ten thousand.
+//!
+//! A new room needs memory from malloc, whose locks a preempted thread may hold; so the scheduler
+//! takes free rooms only, from its processor's cache and the common list. Threads see to it, while
+//! they are preemptible, that there is one:
+//!
+//! - a processor begins with one;
+//! - who spawns, if its processor (or, from outside, the common list) has none ([`stock_up`]; if
+//!   there is no memory for one, `spawn` fails), makes one;
+//! - who has moved into its processor's last one, or had to wait for one, makes another before
+//!   anything else.
+//!
+//! That can be too late, as when such a thread is preempted at once. Then the thread without a room
+//! waits in a list, for a *finder*: the first machine to come into that gives its processor away,
+//! and is thus free to wait for malloc; it makes a room for each of the list and leaves when that is
+//! empty. If there is no memory it puts them back into the queue after a while: processors get the
+//! rooms of threads that end.
+//!
+//! Invariants:
+//! 1. A thread is in the list only if there is a finder, who will look into it again: both are
+//!    under the list's lock.
+//! 2. A room in a processor's cache is furnished.
+//!
+//! There are no orderings of its own: a thread, a record or a room changes hands by a queue, by a
+//! list under its lock, or with the processor.
+
+use super::{Cluster, Machine, Processor, Readied, Rested, current, ready_globally};
+use crate::engine::green::{Green, Room, records};
+use crate::engine::policy::fifo::Fifo;
+use crate::engine::stack;
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::perturb;
+use crate::engine::tls;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// How long a finder waits when there is no memory, and after how many such pauses it says so.
+const PAUSE: Duration = Duration::from_millis(1);
+const SAY_SO: u32 = 1000;
+
+/// Threads that have no room.
+pub(crate) struct Homeless(Lock<List>);
+
+struct List {
+    waiting: Fifo,
+    has_finder: bool,
+}
+
+impl Homeless {
+    pub(crate) const fn new() -> Homeless {
+        Homeless(Lock::new(List {
+            waiting: Fifo::new(),
+            has_finder: false,
+        }))
+    }
+
+    /// True: the caller is the finder from now on.
+    fn add(&self, green: &'static Green) -> bool {
+        let mut list = self.0.lock();
+        list.waiting.push(green);
+        !core::mem::replace(&mut list.has_finder, true)
+    }
+
+    /// Who to find a room for next; `None`: the caller is the finder no longer.
+    fn next(&self) -> Option<&'static Green> {
+        let mut list = self.0.lock();
+        let green = list.waiting.pop();
+        list.has_finder = green.is_some();
+        green
+    }
+
+    /// All that wait; the caller is still the finder.
+    fn take(&self) -> Fifo {
+        core::mem::take(&mut self.0.lock().waiting)
+    }
+}
+
+/// `green`, which is new, moves into a room, if there is one at hand.
+#[inline]
+pub(super) fn move_in(processor: &'static Processor, green: &'static Green) -> bool {
+    #[cfg(test)]
+    if tests::refuses(processor.cluster()) {
+        return false;
+    }
+    // SAFETY: the caller owns the processor, and holds the cache for this call only.
+    let stacks = unsafe { processor.stacks() };
+    if !stacks.fetch(processor.cluster().config.stack_size) {
+        return false;
+    }
+    let Some(slot) = stacks.pop() else {
+        return false;
+    };
+    green.took_last.set(stacks.is_empty());
+    green.move_in(Room::on(slot));
+    true
+}
+
+/// There was no room for `green`: it waits for one, and this machine, unless another one does so
+/// already, makes it.
+#[cold]
+#[inline(never)]
+pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Rested {
+    machine.come_home();
+    let cluster = machine.cluster();
+    if !cluster.homeless.add(green) {
+        return Rested::Working { searching: false };
+    }
+    perturb::point("find_room: waits");
+    current::set_scheduling(false);
+    if let Some(processor) = machine.processor.surrender() {
+        // SAFETY: processors are never freed, and nobody owns this one now.
+        cluster.lay_to_rest(unsafe { processor.as_ref() });
+    }
+    let mut failures = 0_u32;
+    while let Some(green) = cluster.homeless.next() {
+        match Room::find(cluster.config.stack_size) {
+            Ok(room) => {
+                // Its processor may have none for the next one either.
+                green.took_last.set(true);
+                green.move_in(room);
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                if failures == SAY_SO {
+                    // Not `eprintln!`, which panics if nobody reads it.
+                    let text = "greenthread: threads that were spawned wait for a stack";
+                    let _ = writeln!(io::stderr(), "{text}: {error}");
+                }
+                std::thread::sleep(PAUSE);
+                // Processors may have rooms by now: those of threads that have ended.
+                let mut others = cluster.homeless.take();
+                while let Some(other) = others.pop() {
+                    ready_globally(other, Readied::Spawned);
+                }
+            }
+        }
+        ready_globally(green, Readied::Spawned);
+    }
+    cluster.wait_for_processor(machine)
+}
+
+/// The thread has ended: its block is reset, and its room and its record can be used again.
+#[inline]
+pub(super) fn bury(
+    machine: &'static Machine,
+    processor: Option<&'static Processor>,
+    green: &'static Green,
+) {
+    let cluster = machine.cluster();
+    green.locks.set(0);
+    let room = green.move_out();
+    // SAFETY: the thread has ended, nobody uses its block.
+    unsafe { tls::recycle(room.thread_pointer) };
+    match processor {
+        // SAFETY: this machine owns the processor, and holds each for its call only.
+        Some(p) => unsafe {
+            match room.slot().size() == cluster.config.stack_size {
+                true => p.stacks().push(room.slot()),
+                false => stack::release(room.slot()),
+            }
+            p.records().push(green);
+        },
+        None => {
+            stack::release(room.slot());
+            records::release(green);
+        }
+    }
+    match processor {
+        Some(p) => p.ended.add(1),
+        None => cluster.ended_outside.add_shared(1),
+    }
+    perturb::point("bury: counted");
+    if cluster.was_last() {
+        machine.come_home();
+        say_drained(cluster);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn say_drained(cluster: &'static Cluster) {
+    cluster.drained.wake();
+}
+
+/// Sees to it that there is a room for the next thread that starts: on the caller's processor, if it
+/// is a green thread of `cluster`, else in the common list. Preemptible.
+#[cold]
+#[inline(never)]
+pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
+    let size = cluster.config.stack_size;
+    let is_stocked = match current::enter() {
+        // SAFETY: `entered` owns the processor; the reference ends here.
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
+            entered.processor().stacks().fetch(size)
+        },
+        _ => {
+            let _off = current::preemption_off();
+            stack::is_stocked(size)
+        }
+    };
+    if is_stocked {
+        return Ok(());
+    }
+    let room = Room::find(size)?;
+    match current::enter() {
+        // SAFETY: as above.
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
+            entered.processor().stacks().keep(room.slot());
+        },
+        _ => {
+            let _off = current::preemption_off();
+            stack::release(room.slot());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::atomic::{AtomicUsize, Ordering};
+    use crate::runtime::{Mode, Runtime};
+    use std::sync::Arc;
+
+    /// Clusters with stacks of this size find no room at hand, every other time.
+    const SCARCE: usize = 32 << 10;
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+    pub(super) fn refuses(cluster: &Cluster) -> bool {
+        cluster.config.stack_size == SCARCE
+            && ASKED.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
+    }
+
+    /// Threads that find no room, from outside and from each other, all run, once.
+    #[test]
+    fn who_finds_no_room_gets_one() {
+        const THREADS: usize = 2_000;
+        let runtime = Runtime::builder()
+            .processors(4)
+            .stack_size(SCARCE)
+            .build()
+            .unwrap();
+        if runtime.mode() == Mode::Kernel {
+            return;
+        }
+        let runs: Arc<Vec<AtomicUsize>> =
+            Arc::new((0..2 * THREADS).map(|_| AtomicUsize::new(0)).collect());
+        let threads = (0..THREADS).map(|i| {
+            let runs = runs.clone();
+            runtime.spawn(move || {
+                let others = runs.clone();
+                let child =
+                    crate::spawn(move || others[THREADS + i].fetch_add(1, Ordering::Relaxed));
+                runs[i].fetch_add(1, Ordering::Relaxed);
+                if i % 3 == 0 {
+                    crate::yield_now();
+                }
+                assert_eq!(child.join().unwrap(), 0);
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
+        assert!(ASKED.load(Ordering::Relaxed) >= 2 * THREADS);
+        runtime.shutdown();
+    }
+}

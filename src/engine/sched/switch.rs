@@ -1,0 +1,194 @@
+//! The switch: from the run loop to a green thread and back.
+//!
+//! The thread pointer is written once, on the way in; coming back, the green thread's stays in
+//! place until the scheduler does something that needs the kernel thread's own
+//! ([`Machine::come_home`]). So nothing here, nor in the run loop's fast path, touches a
+//! thread-local: a test disassembles it.
+//!
+//! malloc's cache travels with the kernel thread: it is put into a green thread's block on the way
+//! in and taken out on the way back, but for a thread that was preempted, perhaps in the middle of
+//! malloc's fast path: that one keeps what it has. Caches that are thus left over, and kernel
+//! threads that thus lack one, meet in [`SPARE_CACHES`]. A thread without one has in malloc's word
+//! what a fresh thread has there, which need not be null (`tls::no_cache`). Where the word was not
+//! recognised, or taking a cache away was tried and failed (`tls::probe`), caches stay in the
+//! rooms: they cost memory then, as much as the rooms' number at its peak times a cache.
+//!
+//! A thread that has changed its signal mask takes it along: it is saved and the kernel thread's
+//! base mask restored here, once the mask was seen to differ (`interpose`, `preempt`). So does one that
+//! has changed how it computes with floating-point numbers; that is asked for at each switch, and the
+//! scheduler, like any new thread unless its spawner has something else, has the default.
+
+use crate::engine::arch::{self, FloatControl};
+use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence};
+use crate::engine::context::Action;
+use crate::engine::green::{Green, Oddities};
+use crate::engine::sched::{Machine, interpose};
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::signal;
+use crate::engine::tls;
+
+/// Runs `green` on this kernel thread until it leaves its stack.
+///
+/// # Safety
+/// The caller is the machine's run loop and owns `green`, which is ready to run.
+#[inline(always)]
+pub(crate) unsafe fn to(
+    machine: &'static Machine,
+    green: &'static Green,
+    inherits: bool,
+) -> Action {
+    green
+        .machine
+        .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Relaxed);
+    let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
+    // Release: a monitor that sees this tick sees what the scheduler did before; see `ownership`.
+    machine.tick.store(tick, Ordering::Release);
+    if !inherits {
+        let slice = machine.slice.load(Ordering::Relaxed).wrapping_add(1);
+        machine.slice.store(slice, Ordering::Relaxed);
+    }
+    if green.oddities.any() {
+        enter_odd(machine, green);
+    } else {
+        lend_cache(machine, green);
+    }
+    // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
+    machine
+        .current
+        .store(core::ptr::from_ref(green).cast_mut(), Ordering::Release);
+    compiler_fence(Ordering::SeqCst);
+    machine.leave_home();
+    // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a
+    // thread-local.
+    let action = unsafe {
+        arch::set_thread_pointer(green.thread_pointer.get());
+        green.context.resume()
+    };
+    compiler_fence(Ordering::SeqCst);
+    machine
+        .current
+        .store(core::ptr::null_mut(), Ordering::Release);
+    let floats = FloatControl::current();
+    if floats != FloatControl::DEFAULT {
+        take_floats(green, floats);
+    }
+    if interpose::program_has_handlers() {
+        // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
+        machine.come_home();
+    }
+    if green.oddities.has(Oddities::MASK) {
+        take_mask(machine, green);
+    }
+    if let Action::Preempt = action {
+        green.oddities.add(Oddities::CACHE);
+    } else {
+        take_cache(machine, green);
+    }
+    action
+}
+
+#[cold]
+#[inline(never)]
+fn enter_odd(machine: &Machine, green: &Green) {
+    if green.oddities.has(Oddities::MASK) {
+        signal::set_mask(green.mask.get());
+    }
+    if green.oddities.has(Oddities::CACHE) {
+        green.oddities.remove(Oddities::CACHE);
+    } else {
+        lend_cache(machine, green);
+    }
+    if let Some(floats) = green.oddities.take_floats() {
+        floats.set();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn take_floats(green: &Green, floats: FloatControl) {
+    green.oddities.keep_floats(floats);
+    FloatControl::DEFAULT.set();
+}
+
+#[cold]
+#[inline(never)]
+fn take_mask(machine: &Machine, green: &Green) {
+    let base = machine.base_mask.get();
+    let mask = signal::set_mask(base);
+    // A preemption signal that was blocked has come now, unless the program has fetched it.
+    machine.expect_no_signal();
+    green.mask.set(mask);
+    if mask == base {
+        green.oddities.remove(Oddities::MASK);
+    }
+}
+
+#[inline(always)]
+fn lend_cache(machine: &Machine, green: &Green) {
+    let word = green.tcache();
+    if word.is_null() {
+        return;
+    }
+    if machine.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
+        machine.tcache.set(spare_cache());
+    }
+    // SAFETY: a word of the green thread's block, which is ours while it does not run.
+    unsafe { word.write(machine.tcache.replace(tls::no_cache())) };
+}
+
+#[inline(always)]
+fn take_cache(machine: &Machine, green: &Green) {
+    let word = green.tcache();
+    if word.is_null() {
+        return;
+    }
+    // SAFETY: as in `lend_cache`.
+    let cache = unsafe { word.replace(tls::no_cache()) };
+    if machine.tcache.get() == tls::no_cache() {
+        machine.tcache.set(cache);
+    } else if cache != tls::no_cache() && !spare(cache) {
+        // SAFETY: as above. The pool is full: the thread keeps what it has.
+        unsafe { word.write(cache) };
+        green.oddities.add(Oddities::CACHE);
+    }
+}
+
+const POOL: usize = 4096;
+static SPARE_CACHES: Lock<[usize; POOL]> = Lock::new([0; POOL]);
+/// How many there are; changed under the lock.
+static CACHES: AtomicUsize = AtomicUsize::new(0);
+
+#[cold]
+#[inline(never)]
+fn spare_cache() -> usize {
+    let pool = SPARE_CACHES.lock();
+    let count = CACHES.load(Ordering::Relaxed);
+    if count == 0 {
+        return tls::no_cache();
+    }
+    CACHES.store(count - 1, Ordering::Relaxed);
+    pool[count - 1]
+}
+
+#[cold]
+#[inline(never)]
+fn spare(cache: usize) -> bool {
+    let mut pool = SPARE_CACHES.lock();
+    let count = CACHES.load(Ordering::Relaxed);
+    if count == POOL {
+        return false;
+    }
+    pool[count] = cache;
+    CACHES.store(count + 1, Ordering::Relaxed);
+    true
+}
+
+/// A machine ends: its cache serves another.
+pub(crate) fn leave_cache(machine: &Machine) {
+    let cache = machine.tcache.replace(tls::no_cache());
+    if cache != tls::no_cache() {
+        // The pool holds thousands: one more is not worth keeping, and only malloc knows how to
+        // free it.
+        let _is_kept = spare(cache);
+    }
+}

@@ -1,0 +1,94 @@
+//! Timers: a green thread that waits until a deadline is in the heap of the processor it left.
+//!
+//! A heap is under its own lock, so that anybody can fire what is due in it: its owner between
+//! threads, a thief before it steals, a sleeper whose deadline has come. All of a firing happens
+//! under that lock; so does disarming, which every thread does itself when it goes on after a wait
+//! with a deadline. Hence nobody touches a timer after its thread has moved on.
+//!
+//! Ordering: `next_deadline` is a hint, Relaxed. Who goes to sleep looks at it after the fence of
+//! its announcement (`idle`), and arms happen on processors that are awake.
+
+use core::ptr::NonNull;
+
+use crate::engine::atomic::Ordering;
+use crate::engine::driver::timer::{Entry, Heap};
+use crate::engine::green::Green;
+use crate::engine::policy::fifo::Fifo;
+use crate::engine::sched::{Cluster, Processor};
+use crate::engine::sys::clock::{self, NEVER};
+use crate::engine::sys::perturb;
+
+/// `green`, which has left its stack, is to be woken at `deadline`.
+pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64) {
+    green.timer_home.set(Some(home));
+    perturb::point("timers: arming");
+    let mut heap = home.timers.lock();
+    // SAFETY: the entry is in no heap: its thread disarms before it waits again. It lives in the
+    // record.
+    unsafe { heap.insert(entry_of(green), deadline) };
+    publish(home, &heap);
+}
+
+/// `green`, which runs again, takes its timer back, whether it has fired or not.
+pub(crate) fn disarm(green: &'static Green) {
+    let _off = crate::engine::current::preemption_off();
+    if let Some(home) = green.timer_home.take() {
+        perturb::point("timers: disarming");
+        let mut heap = home.timers.lock();
+        // SAFETY: armed in this heap, and fired under its lock if at all.
+        if unsafe { heap.remove(entry_of(green)) } {
+            publish(home, &heap);
+        }
+    }
+}
+
+/// Fires what is due at `home`; the threads that are ready now, in order.
+pub(crate) fn fire(home: &Processor, now: u64) -> Fifo {
+    let mut ready = Fifo::new();
+    if home.next_deadline.load(Ordering::Relaxed) > now {
+        return ready;
+    }
+    let mut heap = home.timers.lock();
+    while let Some(entry) = heap.pop_due(now) {
+        let green = green_of(entry);
+        perturb::point("timers: expiring");
+        // SAFETY: the thread set its waiter before it armed the timer, and cannot go on before the
+        // lock is free.
+        if unsafe { &*green.waiter.get() }.expire() {
+            ready.push(green);
+        }
+    }
+    publish(home, &heap);
+    ready
+}
+
+/// Whether any timer of the cluster is due.
+pub(crate) fn any_due(cluster: &Cluster) -> bool {
+    let earliest = earliest(cluster);
+    earliest != NEVER && earliest <= clock::now()
+}
+
+/// The cluster's earliest deadline; [`NEVER`] if no timer is armed.
+pub(crate) fn earliest(cluster: &Cluster) -> u64 {
+    let deadlines = cluster
+        .processors()
+        .map(|p| p.next_deadline.load(Ordering::Relaxed));
+    deadlines.min().unwrap_or(NEVER)
+}
+
+fn publish(home: &Processor, heap: &Heap) {
+    perturb::point("timers: publishing");
+    home.next_deadline
+        .store(heap.next_deadline().unwrap_or(NEVER), Ordering::Relaxed);
+}
+
+fn entry_of(green: &'static Green) -> NonNull<Entry> {
+    // SAFETY: the address of a field of a record is not null.
+    unsafe { NonNull::new_unchecked(green.timer.get()) }
+}
+
+fn green_of(entry: NonNull<Entry>) -> &'static Green {
+    let offset = core::mem::offset_of!(Green, timer);
+    // SAFETY: every entry in a heap of ours is the `timer` field of a record, which is never freed.
+    unsafe { &*entry.as_ptr().byte_sub(offset).cast::<Green>() }
+}

@@ -1,0 +1,140 @@
+//! Unloading a library while green threads resolve symbols.
+//!
+//! The loader looks symbols up without a lock. A thread says in its control block that it does, and
+//! `dlclose`, when nobody can find the library any more, waits for all that say so before it unmaps
+//! it. But it asks the threads in libc's list only, where green threads are not.
+//!
+//! So while a `dlclose` runs, a kernel thread, the *proxy*, says that it looks something up, on
+//! behalf of all green threads:
+//!
+//! ```text
+//!   dlclose                                         proxy
+//!                                                   own flag: unused -> used
+//!   takes the library from the lists
+//!   proxy's flag: used -> waited for
+//!   sleeps on it                                    sees that
+//!                                                   membarrier
+//!                                                   waits until each green thread's flag was unused
+//!                                                   own flag: waited for -> used; wakes
+//!   unmaps the library
+//! ```
+//!
+//! Orderings: a thread raises its flag by a plain store and then reads the lists. The membarrier puts
+//! a fence between the two: either the proxy sees the flag, or the thread sees the new lists. Acquire
+//! of a flag that is down: with glibc's release of it, after its last look at the library.
+//!
+//! `dlclose` may be called by a constructor or a destructor, with the loader's lock held; and then it
+//! waits for the proxy. Invariant: until its own flag is down the proxy needs nobody who may wait for
+//! that lock. So it is a kernel thread by libc's means alone (std's registers a destructor of a
+//! thread-local, which takes the lock), and neither allocates nor frees.
+//!
+//! Limits: libraries that libc unloads by itself (character sets) do not come this way.
+
+use core::ffi::c_void;
+use core::ptr;
+use std::sync::Arc;
+
+use crate::engine::arch;
+use crate::engine::atomic::{AtomicU32, Ordering};
+use crate::engine::green::Room;
+use crate::engine::sched::fork;
+use crate::engine::sys::{clock, futex, kernel_thread, signal};
+use crate::engine::{stack, tls};
+
+// A thread's flag, as glibc has it.
+const UNUSED: u32 = 0;
+const USED: u32 = 1;
+const WAITED_FOR: u32 = 2;
+
+// What the proxy and who calls `dlclose` tell each other.
+const STARTING: u32 = 0;
+const READY: u32 = 1;
+const OVER: u32 = 2;
+
+/// How often the proxy looks whether it is waited for, in nanoseconds: ever less often, since
+/// destructors may take long.
+const SHORTEST: u64 = 20_000;
+const LONGEST: u64 = 1_000_000;
+const STACK_SIZE: usize = 64 << 10;
+
+/// What the proxy and who calls `dlclose` share.
+struct Shared {
+    word: AtomicU32,
+    /// The caller's control block.
+    caller: usize,
+}
+
+/// Calls `close`, which unloads a library, so that it waits for green threads. `None`: that cannot be
+/// had now, and the library must stay.
+pub(super) fn waiting<T>(close: impl FnOnce() -> T) -> Option<T> {
+    if fork::is_child() {
+        return Some(close()); // alone
+    }
+    let shared = Arc::new(Shared {
+        word: AtomicU32::new(STARTING),
+        caller: arch::thread_pointer() as usize,
+    });
+    let theirs = Arc::into_raw(shared.clone());
+    let size = tls::with_thread_locals(STACK_SIZE);
+    // SAFETY: `stand_in` expects a share that is its own; nothing in it unwinds.
+    if unsafe { kernel_thread::start(size, stand_in, theirs.cast_mut().cast()) }.is_err() {
+        // SAFETY: nobody has taken it.
+        drop(unsafe { Arc::from_raw(theirs) });
+        return None;
+    }
+    let word = &shared.word;
+    // Acquire: pairs with the Release in `stand_in`: its flag is up.
+    while word.load(Ordering::Acquire) == STARTING {
+        futex::wait(word, STARTING, None);
+    }
+    let result = close();
+    word.store(OVER, Ordering::Relaxed);
+    futex::wake(word, 1);
+    Some(result)
+}
+
+/// The proxy, as long as the word is not `OVER`.
+extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
+    signal::set_mask(signal::ALL);
+    kernel_thread::set_name("gt-unload", 0);
+    // SAFETY: the share that `waiting` gave. It is freed in the end, when nobody waits for this thread.
+    let shared = unsafe { Arc::from_raw(shared.cast_const().cast::<Shared>()) };
+    let word = &shared.word;
+    // SAFETY: this thread's own control block.
+    let flag = unsafe { tls::look_up_flag(arch::thread_pointer()) };
+    flag.store(USED, Ordering::Relaxed);
+    // Release: pairs with the Acquire in `waiting`.
+    word.store(READY, Ordering::Release);
+    futex::wake(word, 1);
+    let mut tick = SHORTEST;
+    while word.load(Ordering::Relaxed) != OVER {
+        // Acquire: pairs with glibc's change of it, after the library is out of the lists.
+        if flag.load(Ordering::Acquire) == WAITED_FOR {
+            kernel_thread::barrier();
+            wait_for_green_threads(shared.caller);
+            flag.store(USED, Ordering::Release);
+            futex::wake(flag, 1);
+            tick = SHORTEST;
+        }
+        futex::wait(word, READY, Some(clock::now() + tick));
+        tick = (tick * 2).min(LONGEST);
+    }
+    // Another `dlclose` has a proxy of its own.
+    if flag.swap(UNUSED, Ordering::Release) == WAITED_FOR {
+        futex::wake(flag, 1);
+    }
+    ptr::null_mut()
+}
+
+/// Waits until each, but for the one whose control block is at `caller`, was seen to look nothing up.
+fn wait_for_green_threads(caller: usize) {
+    stack::visit(|slot| {
+        let block = Room::on(slot).thread_pointer;
+        // SAFETY: a room's block is there for ever.
+        let flag = unsafe { tls::look_up_flag(block) };
+        // Acquire: see the file's header.
+        while block as usize != caller && flag.load(Ordering::Acquire) != UNUSED {
+            kernel_thread::give_way();
+        }
+    });
+}

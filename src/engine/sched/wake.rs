@@ -1,0 +1,129 @@
+//! The wake word: how a machine that waits is told to go on.
+//!
+//! A machine sleeps on this word, as a futex, or by collecting events, and is woken by the bell
+//! then. The word says which, and what it has been told.
+//!
+//! | from \ verb | `wake` | `poke` | `sleep` | `sleep_collecting`, at its beginning | … and its end |
+//! |---|---|---|---|---|---|
+//! | `ASLEEP` | `AWAKE`, futex | `POKED`, futex | blocks | `COLLECTING`, collects | (never) |
+//! | `POKED` | `AWAKE` | stays | `ASLEEP`, disturbed | stays | `ASLEEP`, disturbed |
+//! | `AWAKE` | (never) | stays | `ASLEEP`, **woken** | stays | `ASLEEP`, **woken** |
+//! | `COLLECTING` | `AWAKE`, bell | stays | (never) | (never) | `ASLEEP`, disturbed |
+//!
+//! The two sleeps are the machine's; `wake` is for who has chosen it (taken it out of the spares, or
+//! the thread that is locked to it out of a queue), `poke` for anybody. A machine that runs is
+//! `ASLEEP` as long as nobody has told it anything.
+//!
+//! # Invariants
+//!
+//! 1. No wake-up is lost: only the machine leaves `AWAKE`, and is then told. A poke changes
+//!    nothing but `ASLEEP`.
+//! 2. Whoever changes the word of a machine that blocks ends that: `ASLEEP` is what the kernel
+//!    compares before it blocks; and a ring ends the collecting that is about to begin, too. A poke
+//!    lets who is collecting be: it does what a poke asks for.
+//! 3. `COLLECTING` is said by who has the [`Turn`], and until it has said something else: nobody else
+//!    can hear the ring.
+//! 4. One wakes at a time, and not again before the machine was told: it is chosen once.
+//! 5. Anything may come late, when the machine has gone on: the futex wake and the ring disturb the
+//!    next sleep, or whoever has the turn then. Every sleep is in a loop.
+//!
+//! # Memory orderings
+//!
+//! What was given to the machine before `wake` is its own when it has been told: Release in
+//! `wake`, Acquire in `take`. A poke carries nothing, hence Relaxed. What the machine did before it
+//! slept goes to who chooses it by the list, or the queue, that it was chosen from.
+
+use crate::engine::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+    const_fn,
+};
+use crate::engine::driver::epoll::{Turn, readiness};
+use crate::engine::policy::fifo::Fifo;
+use crate::engine::sys::{clock, futex};
+
+/// Nobody has told it anything.
+const ASLEEP: u32 = 0;
+/// It was given a processor, or is dismissed.
+const AWAKE: u32 = 1;
+/// It is to look again what it waits for.
+const POKED: u32 = 2;
+/// It sleeps by collecting events.
+const COLLECTING: u32 = 3;
+
+/// Why a machine's sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slept {
+    /// It was woken.
+    Woken,
+    /// It was poked, events have come, or its time is up.
+    Disturbed,
+}
+
+/// What one machine sleeps on. See the file's header.
+pub(crate) struct WakeWord(AtomicU32);
+
+impl WakeWord {
+    const_fn! {
+        pub(crate) const fn new() -> WakeWord {
+            WakeWord(AtomicU32::new(ASLEEP))
+        }
+    }
+
+    /// What the machine has been told.
+    fn take(&self) -> u32 {
+        // Acquire: what it was given; partner: Release in `wake`.
+        self.0.swap(ASLEEP, Acquire)
+    }
+
+    /// Blocks until [`wake`](WakeWord::wake) or [`poke`](WakeWord::poke), or until `deadline`.
+    pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
+        loop {
+            match self.take() {
+                AWAKE => return Slept::Woken,
+                POKED => return Slept::Disturbed,
+                _ if deadline.is_some_and(|d| clock::now() >= d) => return Slept::Disturbed,
+                _ => futex::wait(&self.0, ASLEEP, deadline),
+            }
+        }
+    }
+
+    /// The same, collecting events meanwhile; some end the sleep too.
+    pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
+        let nanos = deadline.map(|d| d.saturating_sub(clock::now()));
+        let announced = self
+            .0
+            .compare_exchange(ASLEEP, COLLECTING, Relaxed, Relaxed);
+        let ready = match announced {
+            Ok(_) => turn.collect(nanos),
+            Err(_) => Fifo::new(),
+        };
+        match self.take() {
+            AWAKE => (Slept::Woken, ready),
+            _ => (Slept::Disturbed, ready),
+        }
+    }
+
+    /// Ends the machine's sleep, for good: it has been given what it waits for.
+    pub(crate) fn wake(&self) {
+        // Release: what it was given; partner: Acquire in `take`.
+        if self.0.swap(AWAKE, Release) == COLLECTING {
+            readiness().ring();
+        } else {
+            futex::wake(&self.0, 1);
+        }
+    }
+
+    /// Ends its sleep, or the next one, without a reason of its own.
+    pub(crate) fn poke(&self) {
+        let poked = self.0.compare_exchange(ASLEEP, POKED, Relaxed, Relaxed);
+        if poked.is_ok() {
+            futex::wake(&self.0, 1);
+        }
+    }
+
+    /// Whether it sleeps by collecting events. A hint.
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.0.load(Relaxed) == COLLECTING
+    }
+}

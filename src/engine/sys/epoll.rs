@@ -1,0 +1,132 @@
+//! An epoll instance, and the event descriptor that ends a wait for it.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use super::call;
+use crate::engine::atomic::{AtomicBool, Ordering};
+
+pub(crate) use libc::epoll_event as Event;
+
+/// An epoll instance. Anybody may wait for it.
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    instance: OwnedFd,
+    bell: OwnedFd,
+}
+
+/// What a ring of the bell has in the place of a registration's token.
+pub(crate) const BELL: u64 = 0;
+
+/// `epoll_pwait2`, with its time-out in nanoseconds, is there since Linux 5.11.
+static COARSE: AtomicBool = AtomicBool::new(false);
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Epoll> {
+        // SAFETY: system calls that make descriptors, which are ours.
+        let epoll = unsafe {
+            Epoll {
+                instance: descriptor(call(
+                    libc::SYS_epoll_create1,
+                    &[libc::EPOLL_CLOEXEC as usize],
+                ))?,
+                bell: descriptor(call(
+                    libc::SYS_eventfd2,
+                    &[0, (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as usize],
+                ))?,
+            }
+        };
+        // Edge-triggered, and never read: each ring is an edge.
+        epoll.add(epoll.bell.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, BELL)?;
+        Ok(epoll)
+    }
+
+    /// Registers `fd`: its events carry `token`, which is not [`BELL`].
+    pub(crate) fn add(&self, fd: RawFd, events: i32, token: u64) -> io::Result<()> {
+        let mut event = Event {
+            events: events as u32,
+            u64: token,
+        };
+        self.control(libc::EPOLL_CTL_ADD, fd, &raw mut event)
+    }
+
+    /// Forgets `fd`, which is open still. Events that somebody has collected are still to come.
+    pub(crate) fn remove(&self, fd: RawFd) {
+        // It fails only if `fd` is not there.
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd, core::ptr::null_mut());
+    }
+
+    fn control(&self, operation: i32, fd: RawFd, event: *mut Event) -> io::Result<()> {
+        let arguments = [
+            self.instance.as_raw_fd() as usize,
+            operation as usize,
+            fd as usize,
+            event as usize,
+        ];
+        // SAFETY: the event is null, for a deletion, or valid.
+        unsafe { call(libc::SYS_epoll_ctl, &arguments) }
+            .map(drop)
+            .map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Collects events: at once, or waits for some, for at most `nanos`. None are collected when
+    /// the wait is interrupted.
+    pub(crate) fn wait<'a>(&self, events: &'a mut [Event], nanos: Option<u64>) -> &'a [Event] {
+        let instance = self.instance.as_raw_fd() as usize;
+        let (place, room) = (events.as_mut_ptr() as usize, events.len());
+        let until = nanos.map(|nanos| libc::timespec {
+            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+            tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+        });
+        // SAFETY: `events` is valid for its length, the time-out and the (absent) mask too.
+        let count = unsafe {
+            if nanos == Some(0) || COARSE.load(Ordering::Relaxed) {
+                let millis =
+                    nanos.map_or(-1, |n| n.div_ceil(1_000_000).min(i32::MAX as u64) as i32);
+                call(
+                    libc::SYS_epoll_pwait,
+                    &[instance, place, room, millis as isize as usize, 0, 0],
+                )
+            } else {
+                let until = until
+                    .as_ref()
+                    .map_or(0, |t| core::ptr::from_ref(t) as usize);
+                call(
+                    libc::SYS_epoll_pwait2,
+                    &[instance, place, room, until, 0, 0],
+                )
+            }
+        };
+        match count {
+            Ok(_) | Err(libc::EINTR) => {}
+            // It is not there, or a filter refuses it, each in its own words.
+            Err(_) if !COARSE.load(Ordering::Relaxed) => COARSE.store(true, Ordering::Relaxed),
+            Err(_) => super::die("cannot wait for events: who closed the epoll descriptor?"),
+        }
+        &events[..count.unwrap_or(0)]
+    }
+
+    /// Ends a wait: the one in progress, or the next.
+    pub(crate) fn ring(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: writes a valid buffer. The count is never read, and 2^64 rings are not reached.
+        let _ = unsafe {
+            call(
+                libc::SYS_write,
+                &[
+                    self.bell.as_raw_fd() as usize,
+                    one.as_ptr() as usize,
+                    one.len(),
+                ],
+            )
+        };
+    }
+}
+
+/// # Safety
+/// `answer` is that of a system call that makes a descriptor.
+unsafe fn descriptor(answer: Result<usize, i32>) -> io::Result<OwnedFd> {
+    let fd = answer.map_err(io::Error::from_raw_os_error)?;
+    // SAFETY: new, hence nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}

@@ -1,0 +1,174 @@
+//! A table that only grows: entries stay where they are, so a reference is good as long as the
+//! table is, and readers need no lock.
+//!
+//! Entry `i` lies in segment `log2(i + 1)`, which has room for `2^segment` entries. One grower at a
+//! time, who holds std's lock since it allocates, makes segments whole, then says how long the table
+//! is.
+//!
+//! Orderings: the length is stored with Release and loaded with Acquire, so whoever knows of an
+//! entry sees it.
+
+use core::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
+
+use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::engine::sys::die;
+
+const SEGMENTS: usize = 13;
+/// How many entries fit.
+pub(crate) const MAX: usize = (1 << SEGMENTS) - 1;
+
+pub(crate) struct Table<T> {
+    segments: [AtomicPtr<T>; SEGMENTS],
+    len: AtomicUsize,
+    growing: Mutex<()>,
+}
+
+// SAFETY: readers share the entries, and the table owns them.
+unsafe impl<T: Send + Sync> Sync for Table<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Table<T> {}
+
+fn place(index: usize) -> (usize, usize) {
+    let segment = (index + 1).ilog2() as usize;
+    (segment, index + 1 - (1 << segment))
+}
+
+impl<T> Table<T> {
+    pub(crate) const fn new() -> Table<T> {
+        Table {
+            segments: [const { AtomicPtr::new(core::ptr::null_mut()) }; SEGMENTS],
+            len: AtomicUsize::new(0),
+            growing: Mutex::new(()),
+        }
+    }
+
+    /// Makes entries until there are `len`. Anybody, at any time; allocates.
+    pub(crate) fn grow_to(&self, len: usize, mut make: impl FnMut(usize) -> T) {
+        if len <= self.len() {
+            return;
+        }
+        // Whoever panicked in `make` has left the entries before it.
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        for index in self.len()..len.min(MAX) {
+            let (segment, at) = place(index);
+            if self.segments[segment].load(Ordering::Relaxed).is_null() {
+                let fresh: Box<[MaybeUninit<T>]> = Box::new_uninit_slice(1 << segment);
+                let fresh = Box::into_raw(fresh).cast();
+                self.segments[segment].store(fresh, Ordering::Relaxed);
+            }
+            // SAFETY: within the segment, and nobody else's before the length says so.
+            unsafe {
+                self.segments[segment]
+                    .load(Ordering::Relaxed)
+                    .add(at)
+                    .write(make(index));
+            }
+            // Release: pairs with the Acquire in `len`.
+            self.len.store(index + 1, Ordering::Release);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        // Acquire: pairs with the Release in `grow_to`.
+        self.len.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, index: usize) -> &T {
+        match self.find(index) {
+            Some(entry) => entry,
+            None => die("a table is shorter than its user thinks"),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn find(&self, index: usize) -> Option<&T> {
+        if index >= self.len() {
+            return None;
+        }
+        let (segment, at) = place(index);
+        // SAFETY: the entry exists, and stays where it is.
+        Some(unsafe { &*self.segments[segment].load(Ordering::Relaxed).add(at) })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+}
+
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        for index in 0..self.len() {
+            let (segment, at) = place(index);
+            // SAFETY: the entry exists, and nobody has a reference to a table that is dropped.
+            unsafe {
+                self.segments[segment]
+                    .load(Ordering::Relaxed)
+                    .add(at)
+                    .drop_in_place();
+            }
+        }
+        for (segment, pointer) in self.segments.iter().enumerate() {
+            let pointer = pointer.load(Ordering::Relaxed).cast::<MaybeUninit<T>>();
+            if !pointer.is_null() {
+                let slice = core::ptr::slice_from_raw_parts_mut(pointer, 1 << segment);
+                // SAFETY: made by `grow_to` with this length.
+                drop(unsafe { Box::from_raw(slice) });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+    use std::sync::Arc;
+
+    #[test]
+    fn grows_and_stays() {
+        let entries = Arc::new(());
+        let table = Table::new();
+        table.grow_to(1, |i| (i, entries.clone()));
+        let first: *const _ = table.get(0);
+        table.grow_to(1000, |i| (i, entries.clone()));
+        table.grow_to(10, |_| unreachable!("it is longer"));
+        assert!(core::ptr::eq(first, table.get(0)));
+        assert!(table.iter().enumerate().all(|(i, entry)| entry.0 == i));
+        assert_eq!((table.len(), Arc::strong_count(&entries)), (1000, 1001));
+        drop(table);
+        assert_eq!(Arc::strong_count(&entries), 1);
+    }
+
+    #[test]
+    fn many_grow_it_at_once() {
+        const LEN: usize = 1000;
+        for _ in 0..30 {
+            let (made, table) = (Arc::new(()), Table::new());
+            let begin = std::sync::Barrier::new(3);
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        begin.wait();
+                        for len in 1..=LEN {
+                            table.grow_to(len, |index| (index, made.clone()));
+                        }
+                        assert!(table.iter().enumerate().all(|(at, entry)| at == entry.0));
+                    });
+                }
+            });
+            assert_eq!((table.len(), Arc::strong_count(&made)), (LEN, LEN + 1));
+        }
+    }
+
+    #[test]
+    fn goes_on_after_a_panic() {
+        let table = Table::new();
+        for bad in [0, 3, 40, 40] {
+            let grow = || table.grow_to(100, |index| assert_ne!(index, bad));
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(grow)).is_err());
+            assert_eq!(table.len(), bad);
+        }
+    }
+}

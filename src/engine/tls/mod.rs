@@ -1,0 +1,81 @@
+//! The thread-local block of a green thread: what makes `spawn` safe.
+//!
+//! # The idea
+//!
+//! glibc gives a kernel thread one piece of memory that everything per-thread hangs off: its
+//! thread-locals, and above them the control block (`struct pthread`), whose address is the thread
+//! pointer. A green thread gets such a piece of its own, at the top of its stack, and the thread
+//! pointer is switched with the stack. So whatever a thread reached through a thread-local (a
+//! reference, `errno`, std's panic count, malloc's cache) is still its own after it moved to
+//! another kernel thread.
+//!
+//! ```text
+//!   top  ->  +---------------------------+  high addresses
+//!            | control block             |  struct pthread
+//!   tp   ->  +---------------------------+  the thread pointer, aligned as the loader asks
+//!            | thread-locals             |  of the program, of libc, of every library loaded at
+//!            start, and
+//!            |                           |  some surplus for libraries loaded later (static TLS)
+//!            +---------------------------+
+//!            | our own record            |  64 bytes: which snapshot of the libraries the block
+//!            was reset to stack -> +---------------------------+
+//!            | stack, growing down       |
+//! ```
+//!
+//! # The life of a block
+//!
+//! ```text
+//!            create            enter             exit             recycle
+//!   memory ---------> fresh ---------> running ---------> ended ---------> fresh
+//!                                                           |
+//!                                                           +----destroy---> memory
+//! ```
+//!
+//! `enter` and `exit` run on the green thread, preemptible; `create` and `destroy` on anybody,
+//! preemptible;
+//! `recycle` in the scheduler with preemption off: it only copies and clears memory.
+//!
+//! # Reading order
+//!
+//! `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where
+//! glibc does not say); `block` is the life above;
+//! `keys` runs the destructors of pthread keys; `modules` knows the initial contents of every
+//! library's thread-locals (`loads` tells when a library was loaded); `selftest` tries all of it
+//! once, before the first spawn.
+//!
+//! # Limits
+//!
+//! - A library with initialised *initial-exec* thread-locals that is loaded while green threads
+//!   run: the loader does not know their blocks, so in threads already running its thread-locals
+//!   start as zero. Reported on stderr (`modules`); threads started later are right.
+//! - Libraries in a `dlmopen` namespace of their own are not seen, so their thread-locals survive a
+//!   recycling.
+//! - What the kernel knows of a thread (robust futexes, rseq, its id) is the kernel thread's.
+
+mod block;
+mod keys;
+mod layout;
+mod loads;
+mod modules;
+mod probe;
+mod selftest;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
+pub(crate) use layout::{look_up_flag, no_cache, tcache_offset, with_thread_locals};
+
+use std::sync::OnceLock;
+
+/// Asks glibc for its layout and tries a block out, once. An error says why green threads cannot
+/// have their own thread-locals here; then none of the other functions may be called.
+pub(crate) fn init() -> Result<(), String> {
+    static DONE: OnceLock<Result<(), String>> = OnceLock::new();
+    let init = || {
+        crate::engine::arch::supported()?;
+        layout::init()?;
+        modules::init()?;
+        selftest::run().map_err(|why| format!("the self-test of thread-local blocks failed: {why}"))
+    };
+    DONE.get_or_init(init).clone()
+}

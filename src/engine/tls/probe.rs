@@ -1,0 +1,287 @@
+//! The probe thread: a short-lived pthread on a stack we know, which searches its own control block
+//! for what it can recognise. Each search must find exactly one place.
+//!
+//! It also makes libc leave its single-threaded shortcuts (atomics without `lock`, stdio without
+//! locks) before a second green thread can exist.
+
+use super::layout::{SHARED, WORD, check, symbol};
+use super::modules;
+use crate::engine::arch::thread_pointer;
+use crate::engine::sys::mm::PAGE;
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::ops::Range;
+
+/// Words of the control block's head that both hold the thread pointer.
+pub(super) const TCB: usize = 0x00;
+pub(super) const SELF: usize = 0x10;
+const STACK_GUARD: usize = 0x28;
+const POINTER_GUARD: usize = 0x30;
+
+/// Where in the control block, as offsets in bytes.
+pub(super) struct Probe {
+    /// The stack's lowest address, followed by its size.
+    pub(super) stack: usize,
+    /// The empty ring of robust mutexes: last, first, offset of the futex, pending.
+    pub(super) robust: usize,
+    /// The value of the third of these words.
+    pub(super) robust_futex: usize,
+    /// The resolver's state.
+    pub(super) resolver: usize,
+    /// The thread-local that points to it, as an offset from the thread pointer.
+    pub(super) resolver_pointer: isize,
+    /// The first block of values of pthread keys.
+    pub(super) first_block: usize,
+    /// A byte that is set with the thread's first value of a pthread key, where recognised.
+    pub(super) keys_used: Option<usize>,
+    /// The values of the words in `SHARED`.
+    pub(super) shared: [usize; SHARED.end / WORD - SHARED.start / WORD],
+    /// malloc's `tcache`, where recognised.
+    pub(super) tcache: Option<CacheWord>,
+}
+
+/// The thread-local through which malloc finds its per-thread cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CacheWord {
+    /// From the thread pointer.
+    pub(super) offset: isize,
+    /// What it holds in a thread that has no cache: null, or the address of an empty one that all
+    /// share (glibc 2.43 reads through it without a look).
+    pub(super) none: usize,
+}
+
+/// What the thread is given.
+struct Task {
+    stack_bottom: usize,
+    stack_size: usize,
+    guards: [usize; 2],
+    control_size: usize,
+    /// Where the control block points to blocks of values of pthread keys; the size of such a
+    /// block.
+    blocks: Range<usize>,
+    block_size: usize,
+    /// A pthread key.
+    key: libc::pthread_key_t,
+    /// libc's own thread-locals: offset from the thread pointer, words.
+    libc: Option<(isize, usize)>,
+    answer: Result<Probe, String>,
+}
+
+impl Probe {
+    pub(super) fn run(
+        static_size: usize,
+        control_size: usize,
+        blocks: Range<usize>,
+        block_size: usize,
+    ) -> Result<Probe, String> {
+        const STACK: usize = 1 << 20;
+        let size = (STACK + static_size).next_multiple_of(PAGE);
+        let own = thread_pointer();
+        // SAFETY: a private mapping that only the thread uses, and that outlives it; `task`
+        // outlives it too, since it is joined. The head of our own control block may be read.
+        unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let stack = libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0);
+            check(stack != libc::MAP_FAILED, "no memory for the probe thread")?;
+            let mut task = Task {
+                stack_bottom: stack as usize,
+                stack_size: size,
+                guards: [STACK_GUARD, POINTER_GUARD].map(|at| *own.add(at).cast()),
+                control_size,
+                blocks,
+                block_size,
+                key: 0,
+                libc: modules::libc_block(),
+                answer: Err("the probe thread did not run".into()),
+            };
+            let has_key = libc::pthread_key_create(&mut task.key, None) == 0;
+            let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+            let mut thread = 0;
+            libc::pthread_attr_init(&mut attributes);
+            libc::pthread_attr_setstack(&mut attributes, stack, size);
+            let argument = (&raw mut task).cast();
+            if has_key && libc::pthread_create(&mut thread, &attributes, probe, argument) == 0 {
+                libc::pthread_join(thread, std::ptr::null_mut());
+            }
+            libc::pthread_attr_destroy(&mut attributes);
+            if has_key {
+                libc::pthread_key_delete(task.key);
+            }
+            libc::munmap(stack, size);
+            task.answer
+        }
+    }
+}
+
+extern "C" fn probe(task: *mut c_void) -> *mut c_void {
+    // SAFETY: `Probe::run` passes its task and waits for us.
+    let task: &mut Task = unsafe { &mut *task.cast() };
+    // First of all, before anything else here calls malloc.
+    let tcache = task.libc.and_then(find_tcache);
+    task.answer = look_around(task).map(|found| Probe { tcache, ..found });
+    std::ptr::null_mut()
+}
+
+fn look_around(task: &Task) -> Result<Probe, String> {
+    let own = thread_pointer();
+    let address = own as usize;
+    let stack = task.stack_bottom..task.stack_bottom + task.stack_size - task.control_size + 1;
+    check(
+        stack.contains(&address),
+        "the control block is not on its stack",
+    )?;
+    let words = &copy(own, task.control_size / WORD);
+    let is = |at: usize, value: usize| words[at / WORD] == value;
+    check(
+        is(TCB, address) && is(SELF, address),
+        "the control block does not point to itself",
+    )?;
+    let guards = is(STACK_GUARD, task.guards[0]) && is(POINTER_GUARD, task.guards[1]);
+    check(guards, "the guards differ from thread to thread")?;
+    check(
+        words[SHARED.start / WORD] <= 1,
+        "the word after the self pointer is not a flag",
+    )?;
+
+    let bounds = |_, w: &[usize]| w[0] == task.stack_bottom && w[1] == task.stack_size;
+    let stack = only(words, "stack bounds", bounds)?;
+    let ring = |at, w: &[usize]| w[0] == address + at + WORD && w[1] == w[0] && w[3] == 0;
+    let robust = only(words, "robust list", ring)?;
+    let robust_futex = words[robust / WORD + 2];
+    let futex = robust_futex as isize;
+    check(
+        (-256..0).contains(&futex),
+        "odd offset of the futex in a robust mutex",
+    )?;
+    let first_block = words[task.blocks.start / WORD].wrapping_sub(address);
+    check(
+        first_block < task.control_size - task.block_size,
+        "the first block of keys lies elsewhere",
+    )?;
+
+    let pointer = symbol(c"__resp")?;
+    // SAFETY: dlsym gives the address of this thread's own `__resp`.
+    let resolver = unsafe { *pointer.cast::<usize>() }.wrapping_sub(address);
+    check(
+        resolver < task.control_size,
+        "the resolver's state lies elsewhere",
+    )?;
+    Ok(Probe {
+        stack,
+        robust,
+        robust_futex,
+        resolver,
+        resolver_pointer: pointer as isize - address as isize,
+        first_block,
+        keys_used: find_keys_used(task, first_block),
+        shared: std::array::from_fn(|i| words[SHARED.start / WORD + i]),
+        tcache: None,
+    })
+}
+
+/// `count` words of this thread's control block. Volatile, since the joining thread writes a word
+/// of it meanwhile.
+fn copy(own: *const u8, count: usize) -> Vec<usize> {
+    // SAFETY: within the control block.
+    let word = |i: usize| unsafe { own.cast::<usize>().add(i).read_volatile() };
+    (0..count).map(word).collect()
+}
+
+/// The offset of the only place where `is` holds for the four words there.
+fn only(
+    words: &[usize],
+    what: &str,
+    is: impl Fn(usize, &[usize]) -> bool,
+) -> Result<usize, String> {
+    let mut found = (0..words.len() - 3).filter(|&i| is(i * WORD, &words[i..]));
+    match (found.next(), found.next()) {
+        (Some(i), None) => Ok(i * WORD),
+        (None, _) => Err(format!("the control block has no {what}")),
+        _ => Err(format!("the control block has more than one {what}")),
+    }
+}
+
+/// Finds the byte outside the values that a first `pthread_setspecific` changes from 0 to 1.
+fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
+    let own = thread_pointer();
+    let before = copy(own, task.control_size / WORD);
+    // SAFETY: a live key.
+    let set = |value: usize| unsafe { libc::pthread_setspecific(task.key, value as *const c_void) };
+    set(0x0202_0202_0202);
+    let after = copy(own, task.control_size / WORD);
+    let values = first_block..first_block + task.block_size;
+    let is_value = |at: usize| values.contains(&at) || task.blocks.contains(&at);
+    let byte = |words: &[usize], at: usize| words[at / WORD].to_ne_bytes()[at % WORD];
+    let mut found = (0..task.control_size)
+        .filter(|&at| byte(&before, at) == 0 && byte(&after, at) == 1 && !is_value(at));
+    let (first, second) = (found.next()?, found.next());
+    set(0);
+    second.is_none().then_some(first)
+}
+
+/// Finds malloc's `tcache` among libc's thread-locals: the word that this thread's first `malloc`
+/// makes point to a chunk which, once another chunk is freed, holds that one's address, and no more
+/// once it is taken again.
+///
+/// Then it does what the scheduler will do: takes the cache away, by putting back what was in the
+/// word before, and brings it again. In between malloc must make another.
+fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
+    const MOST: usize = 256;
+    let base: *const usize = thread_pointer().wrapping_offset(offset).cast();
+    let mut before = [0; MOST];
+    let words = words.min(MOST);
+    // SAFETY: libc's block of this thread, which nobody else writes, and what the pointers that
+    // malloc has just put there point to: chunks and arenas, which have a word before them and are
+    // larger than we look.
+    unsafe {
+        let read = |address: usize| (address as *const usize).read_volatile();
+        for (i, word) in before[..words].iter_mut().enumerate() {
+            *word = read(base.add(i) as usize);
+        }
+        // Compilers know malloc and free, and would do away with them.
+        let allocate = || black_box(libc::malloc(black_box(24))) as usize;
+        let free = |chunk: usize| libc::free(black_box(chunk as *mut c_void));
+        let chunk = allocate();
+        free(chunk);
+        let holds = |table: usize, chunk: usize| {
+            // A chunk's size lies before it, with three flags; an arena has something else there.
+            let size = read(table - WORD) & !7;
+            let words = (512..8192).contains(&size).then(|| size / WORD - 1);
+            (0..words.unwrap_or(0)).any(|i| read(table + i * WORD) == chunk)
+        };
+        let is_table = |&i: &usize| {
+            let table = read(base.add(i) as usize);
+            table != before[i] && table % 16 == 0 && table > 1 << 16 && holds(table, chunk)
+        };
+        let mut found = (0..words).filter(is_table);
+        let (Some(found), None) = (found.next(), found.next()) else {
+            return None;
+        };
+        let again = allocate();
+        let place = base.add(found).cast_mut();
+        let (own, none) = (place.read_volatile(), before[found]);
+        let is_taken = again == chunk && !holds(own, chunk);
+        if !is_taken {
+            free(again);
+            return None;
+        }
+        place.write_volatile(none);
+        // First of all a `free`: a thread may begin with memory that others have allocated.
+        free(chunk);
+        let chunk = allocate();
+        free(chunk);
+        let other = place.read_volatile();
+        let is_another = other != own && other != none && holds(other, chunk);
+        let again = allocate();
+        place.write_volatile(own);
+        free(again);
+        if is_another && again == chunk {
+            // Empty, it is a chunk like any other; libc frees it so, too.
+            free(other);
+        }
+        let is_back = holds(own, again);
+        let offset = offset + (found * WORD) as isize;
+        (is_another && is_back).then_some(CacheWord { offset, none })
+    }
+}

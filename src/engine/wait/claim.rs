@@ -1,0 +1,177 @@
+//! One wait and the claim that ends it.
+//!
+//! A [`Wait`] lies on the stack of the thread that waits, with a [`Node`] for each queue it stands
+//! in: one for a lock or a channel, several for a select. Whoever would end the wait, a waker or
+//! the waiting thread itself when its time is up, first *claims* it: one word, changed once.
+//!
+//! | claim | the wait was ended by |
+//! |---|---|
+//! | null | nobody yet |
+//! | a node | whoever took that node: it hands over what was waited for, and then wakes |
+//! | the `Wait` itself | its own thread: time-out, or it found what it wanted while it queued |
+//!
+//! Invariants:
+//! 1. The claim changes once. So a wait is ended once, and what is handed over goes to one thread,
+//!    which takes it: a time-out that loses the claim waits for the winner.
+//! 2. A node is in a list, or was taken out of it by its claimer or by its own thread, always under
+//!    the list's lock. A thread does not leave its wait before all its nodes are out.
+//! 3. What the claimer writes to the node (`outcome`, and what `place` points to) is seen by the
+//!    waiter: written before `wake`, read after it.
+//! 4. After `wake` nothing of the wait or its nodes may be touched.
+//!
+//! Ordering: all of it is Relaxed. Lists are under locks, and a wake-up publishes (`ticket`).
+
+use core::ptr;
+
+use super::{Outcome, Waiter};
+use crate::engine::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
+use crate::engine::sys::perturb;
+
+/// A thread that waits, and how its wait ended.
+pub(crate) struct Wait {
+    waiter: Waiter,
+    claim: AtomicPtr<()>,
+}
+
+/// Why [`Wait::wait`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Ended {
+    /// Somebody took this node.
+    Taken(*const Node),
+    /// The time is up and the claim is ours: nobody will hand over anything.
+    TimedOut,
+}
+
+impl Wait {
+    pub(crate) fn new() -> Wait {
+        Wait {
+            waiter: Waiter::new(),
+            claim: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    fn claim_as(&self, name: *mut ()) -> bool {
+        perturb::point("claim");
+        self.claim
+            .compare_exchange(ptr::null_mut(), name, Relaxed, Relaxed)
+            .is_ok()
+    }
+
+    /// The waiting thread itself ends the wait. False: it has been claimed, and [`Wait::wait`] must
+    /// be called for what was handed over.
+    pub(crate) fn give_up(&self) -> bool {
+        self.claim_as(ptr::from_ref(self).cast_mut().cast())
+    }
+
+    /// Blocks the thread, whose nodes are queued, until somebody takes one of them and wakes it, or
+    /// until `deadline` (monotonic nanoseconds).
+    pub(crate) fn wait(&self, mut deadline: Option<u64>) -> Ended {
+        loop {
+            match self.waiter.wait(deadline) {
+                Outcome::Notified => return Ended::Taken(self.claim.load(Relaxed).cast()),
+                Outcome::Expired if self.give_up() => return Ended::TimedOut,
+                // Claimed: the wake-up is on its way.
+                Outcome::Expired => deadline = None,
+            }
+        }
+    }
+}
+
+/// A place in a queue, aligned so that a pointer to it has room for flags.
+#[repr(align(64))]
+pub(crate) struct Node {
+    /// Neighbours in a circular list; null while it is in none.
+    pub(super) next: Cell<*const Node>,
+    pub(super) prev: Cell<*const Node>,
+    wait: Cell<*const Wait>,
+    /// What it waits for; the primitive's.
+    pub(crate) tag: Cell<usize>,
+    /// How it ended; the primitive's.
+    pub(crate) outcome: Cell<usize>,
+    /// Where a message is, or goes to; the primitive's.
+    pub(crate) place: Cell<*mut ()>,
+}
+
+impl Node {
+    /// A place for `wait`, which the caller keeps alive as long as the node is used.
+    pub(crate) fn new(wait: *const Wait) -> Node {
+        Node {
+            next: Cell::new(ptr::null()),
+            prev: Cell::new(ptr::null()),
+            wait: Cell::new(wait),
+            tag: Cell::new(0),
+            outcome: Cell::new(0),
+            place: Cell::new(ptr::null_mut()),
+        }
+    }
+
+    /// For another wait: a select may go round again.
+    pub(crate) fn set_wait(&self, wait: *const Wait) {
+        self.wait.set(wait);
+    }
+
+    /// The wait that it belongs to.
+    pub(crate) fn wait(&self) -> *const Wait {
+        self.wait.get()
+    }
+
+    /// [`Wait::give_up`] of its wait, called by the waiting thread.
+    pub(crate) fn give_up(&self) -> bool {
+        // SAFETY: the caller is the thread that keeps it.
+        unsafe { &*self.wait.get() }.give_up()
+    }
+
+    /// Ends the wait in the name of this node. True: the caller must hand over, then wake.
+    ///
+    /// # Safety
+    /// The node's wait is alive: the caller holds the lock of the list that the node is in.
+    pub(super) unsafe fn claim(&self) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.wait.get() }.claim_as(ptr::from_ref(self).cast_mut().cast())
+    }
+}
+
+/// A node that was claimed and taken out of its list: its thread waits for [`Claimed::wake`].
+#[must_use = "its thread waits for ever if it is not woken"]
+pub(crate) struct Claimed(*const Node);
+
+impl Claimed {
+    /// # Safety
+    /// `node` was claimed by the caller and is in no list.
+    pub(super) unsafe fn new(node: *const Node) -> Claimed {
+        Claimed(node)
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        // SAFETY: its thread waits for us (invariant 1).
+        unsafe { &*self.0 }
+    }
+
+    /// Lets the thread go on. Call it without a lock that others may want.
+    #[inline]
+    pub(crate) fn wake(self) {
+        // SAFETY: its thread waits for us until the waiter is notified, which is the last that is
+        // looked at.
+        unsafe {
+            Waiter::wake_at(self.into_waiter());
+        }
+    }
+
+    /// Where the thread waits, for who notifies it otherwise: it is alive until then.
+    pub(crate) fn into_waiter(self) -> *const Waiter {
+        // SAFETY: as in `wake`.
+        unsafe { &raw const (*(*self.0).wait.get()).waiter }
+    }
+
+    /// The node, to be claimed by [`Claimed::from_raw`] again.
+    pub(crate) fn into_raw(self) -> *const Node {
+        self.0
+    }
+
+    /// # Safety
+    /// From [`Claimed::into_raw`], once.
+    pub(crate) unsafe fn from_raw(node: *const Node) -> Claimed {
+        Claimed(node)
+    }
+}

@@ -1,0 +1,324 @@
+//! The wait queue: a [`List`], its lock, and a few flags of its owner, all in one word.
+//!
+//! ```text
+//!   | address of the first node | owner's flags: 5 bits | GUARDED |
+//! ```
+//!
+//! What makes it one word: a primitive can look at its own flags and at "does anybody wait" with
+//! one load, and change both with one compare-and-swap. A waiter therefore queues itself and
+//! publishes what it relies on ("it is held, and I wait") in one step; whoever changes the flags
+//! later sees that somebody waits. No wake-up can fall between.
+//!
+//! | who | may change |
+//! |---|---|
+//! | anybody | the flags, keeping the rest ([`WaitQueue::change`]) |
+//! | who holds `GUARDED` | the address too |
+//!
+//! Invariants:
+//! 1. `GUARDED` is held with preemption off and for a few instructions, so its holder is running,
+//!    or its kernel thread will be soon.
+//! 2. What is claimed under the guard is woken after it.
+//!
+//! Orderings: taking `GUARDED` is Acquire and releasing it Release, for the nodes' links. Flags
+//! have the orderings that their owner asks for.
+
+use core::ptr;
+
+use super::claim::{Claimed, Ended, Node, Wait};
+use super::list::{Crowd, List};
+use crate::engine::atomic::{AtomicUsize, Ordering, const_fn};
+use crate::engine::current::{self, PreemptionOff};
+use crate::engine::sys;
+use crate::engine::sys::perturb;
+
+/// The list is being changed.
+const GUARDED: usize = 1;
+/// The owner's flags: bits 1 to 5.
+const FLAGS: usize = 0b11_1110;
+const FIRST: usize = !(FLAGS | GUARDED);
+
+/// A queue of waiting threads with flags beside it.
+pub(crate) struct WaitQueue {
+    word: AtomicUsize,
+}
+
+/// What a queue's word says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct State(usize);
+
+impl State {
+    /// Whether any of `flags` is set.
+    #[inline(always)]
+    pub(crate) fn has(self, flags: usize) -> bool {
+        self.0 & flags != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn with(self, flags: usize) -> State {
+        debug_assert!(flags & !FLAGS == 0);
+        State(self.0 | flags)
+    }
+
+    #[inline(always)]
+    pub(crate) fn without(self, flags: usize) -> State {
+        debug_assert!(flags & !FLAGS == 0);
+        State(self.0 & !flags)
+    }
+
+    /// Whether a thread waits.
+    #[inline(always)]
+    pub(crate) fn has_waiters(self) -> bool {
+        self.0 & FIRST != 0
+    }
+}
+
+/// Where a thread queues.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Position {
+    Front,
+    Back,
+}
+
+/// How [`WaitQueue::wait`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Waited {
+    /// There was nothing to wait for.
+    Refused,
+    /// A waker took the thread out and left this.
+    Woken(usize),
+    /// The time is up; the thread is not in the queue any more.
+    TimedOut,
+}
+
+impl WaitQueue {
+    /// A flag of the owner's: `flag(0)` to `flag(4)`.
+    pub(crate) const fn flag(number: u32) -> usize {
+        assert!(number < 5);
+        2 << number
+    }
+
+    const_fn! {
+        /// Empty, with these flags.
+        pub(crate) const fn new(flags: usize) -> WaitQueue {
+            WaitQueue {
+                word: AtomicUsize::new(flags),
+            }
+        }
+    }
+
+    /// Nobody waits, and of the flags these are set.
+    #[cfg(greenthread_model)]
+    pub(crate) fn is_at_rest(&self, flags: usize) -> bool {
+        self.word.load(Ordering::Relaxed) == flags
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(&self, order: Ordering) -> State {
+        State(self.word.load(order))
+    }
+
+    /// Changes flags if the word is still `from`.
+    #[inline(always)]
+    pub(crate) fn change(&self, from: State, to: State, order: Ordering) -> Result<(), State> {
+        perturb::point("queue: changing");
+        self.word
+            .compare_exchange_weak(from.0, to.0, order, Ordering::Relaxed)
+            .map_or_else(|now| Err(State(now)), |_| Ok(()))
+    }
+
+    /// Clears a flag that the caller knows to be set; what was there before.
+    #[inline(always)]
+    pub(crate) fn clear_known(&self, flag: usize, order: Ordering) -> State {
+        State(self.word.fetch_sub(flag, order))
+    }
+
+    pub(crate) fn set(&self, flags: usize, order: Ordering) {
+        self.word.fetch_or(flags, order);
+    }
+
+    pub(crate) fn clear(&self, flags: usize, order: Ordering) {
+        self.word.fetch_and(!flags, order);
+    }
+
+    /// Where the first in the queue lies, if there is one. It may be gone.
+    pub(crate) fn first(&self) -> *const u8 {
+        ptr::without_provenance(self.word.load(Ordering::Relaxed) & FIRST)
+    }
+
+    /// Takes the list.
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        let preemption = current::preemption_off();
+        let mut patience = sys::Patience::new();
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if word & GUARDED != 0 {
+                patience.pause();
+            // Acquire: pairs with the Release in `Locked::release_if`.
+            } else if self
+                .word
+                .compare_exchange_weak(word, word | GUARDED, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+            {
+                perturb::point("queue: guarded");
+                return Locked {
+                    queue: self,
+                    list: List::from_head(ptr::with_exposed_provenance(word & FIRST)),
+                    held: true,
+                    _preemption: preemption,
+                };
+            }
+        }
+    }
+
+    /// Queues the calling thread and blocks it until it is taken and woken, or until `deadline`
+    /// (monotonic nanoseconds).
+    ///
+    /// `decide` is asked what the flags shall be while it waits; `None`: it need not wait. Its
+    /// answer and the longer queue are published in one step, and only if the flags were still what
+    /// it was told: else it is asked again. It runs with preemption off.
+    pub(crate) fn wait(
+        &self,
+        position: Position,
+        tag: usize,
+        deadline: Option<u64>,
+        decide: impl FnMut(State) -> Option<State>,
+    ) -> Waited {
+        self.lock()
+            .wait(position, tag, deadline, decide, || ())
+            .unwrap_or(Waited::Refused)
+    }
+}
+
+/// The list of a queue, taken. It goes back when this is dropped.
+pub(crate) struct Locked<'a> {
+    queue: &'a WaitQueue,
+    list: List,
+    held: bool,
+    _preemption: PreemptionOff,
+}
+
+impl Locked<'_> {
+    /// The owner's flags now; they may change any time.
+    pub(crate) fn state(&self, order: Ordering) -> State {
+        self.queue.state(order)
+    }
+
+    /// What the first in the queue waits for.
+    pub(crate) fn first_tag(&self) -> Option<usize> {
+        self.list.first().map(|node| node.tag.get())
+    }
+
+    /// Takes the first, whose wait ends with `outcome` when it is woken.
+    pub(crate) fn pop(&mut self, outcome: usize) -> Option<Claimed> {
+        self.pop_if(outcome, |_| true)
+    }
+
+    /// [`Locked::pop`], as far as the tags at the front fit. `None` does not say that the first, if
+    /// there is one, does not fit: those that left by themselves are passed over.
+    pub(crate) fn pop_if(
+        &mut self,
+        outcome: usize,
+        fits: impl Fn(usize) -> bool,
+    ) -> Option<Claimed> {
+        self.list
+            .pop_if(|node| fits(node.tag.get()))
+            .inspect(|claimed| claimed.node().outcome.set(outcome))
+    }
+
+    /// Wakes all that wait now, after the list was given back with the flags that `decide` makes of
+    /// those it is told. Their waits end with outcome 0.
+    pub(crate) fn wake_all(mut self, mut decide: impl FnMut(State) -> State) {
+        let queue = self.queue;
+        let crowd = Crowd::new();
+        // SAFETY: it is woken below.
+        let first = unsafe { self.list.pop_all(&crowd) };
+        let released = self.release_if(|state| Some(decide(state)));
+        drop(released);
+        first.wake();
+        crowd.wake(|| queue.lock());
+    }
+
+    /// [`WaitQueue::wait`] for who has the list already, and gets it back if it need not wait.
+    /// `then` is done while the thread is queued, before it blocks, with preemption as it was
+    /// before the list was taken; it must not panic.
+    pub(crate) fn wait(
+        mut self,
+        position: Position,
+        tag: usize,
+        deadline: Option<u64>,
+        decide: impl FnMut(State) -> Option<State>,
+        then: impl FnOnce(),
+    ) -> Result<Waited, Self> {
+        let queue = self.queue;
+        let wait = Wait::new();
+        let node = Node::new(&wait);
+        node.tag.set(tag);
+        // SAFETY: `wait` and `node` stay where they are until the node was taken or removed.
+        unsafe {
+            match position {
+                Position::Front => self.list.push_front(&node),
+                Position::Back => self.list.push_back(&node),
+            }
+        }
+        if let Err(mut locked) = self.release_if(decide) {
+            // SAFETY: queued above, in this list.
+            unsafe { locked.list.remove(&node) };
+            return Err(locked);
+        }
+        then();
+        match wait.wait(deadline) {
+            Ended::Taken(_) => Ok(Waited::Woken(node.outcome.get())),
+            Ended::TimedOut => {
+                let mut locked = queue.lock();
+                // SAFETY: in this list, or taken out of it by who lost the claim.
+                unsafe { locked.list.remove(&node) };
+                Ok(Waited::TimedOut)
+            }
+        }
+    }
+
+    /// Gives the list back together with the flags that `decide` makes of those it is told, in one
+    /// step; `None`: keep the list. [`State::has_waiters`] tells it whether anybody is left.
+    pub(crate) fn release_if(
+        mut self,
+        decide: impl FnMut(State) -> Option<State>,
+    ) -> Result<(), Self> {
+        if self.try_release(decide) {
+            self.held = false;
+            Ok(())
+        } else {
+            Err(self)
+        }
+    }
+
+    fn try_release(&self, mut decide: impl FnMut(State) -> Option<State>) -> bool {
+        let first = self.list.head().expose_provenance();
+        let mut word = self.queue.word.load(Ordering::Relaxed);
+        loop {
+            let Some(State(flags)) = decide(State(word & FLAGS | first)) else {
+                return false;
+            };
+            perturb::point("queue: releasing");
+            // Release: pairs with the Acquire in `WaitQueue::lock`, and with that of whoever looks
+            // at the flags.
+            match self.queue.word.compare_exchange_weak(
+                word,
+                flags & FLAGS | first,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        if self.held {
+            self.try_release(Some);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Stands in for the library's `engine`.
+
+#[path = "atomic.rs"]
+pub(crate) mod atomic;
+#[path = "context.rs"]
+pub(crate) mod context;
+#[path = "current.rs"]
+pub(crate) mod current;
+#[path = "driver.rs"]
+pub(crate) mod driver;
+#[path = "green.rs"]
+pub(crate) mod green;
+#[path = "policy.rs"]
+pub(crate) mod policy;
+#[path = "sched.rs"]
+pub(crate) mod sched;
+#[path = "sys.rs"]
+pub(crate) mod sys;
+#[path = "wait.rs"]
+pub(crate) mod wait;
