@@ -26,7 +26,7 @@ use super::buffer::Block;
 use super::state::{DONE, Offer, PAIRED, Spare, State, Take};
 use crate::engine::atomic::Ordering::{AcqRel, Relaxed};
 use crate::engine::atomic::{AtomicBool, AtomicUsize};
-use crate::engine::current::{self, PreemptionOff};
+use crate::engine::green::current::{self, PreemptionOff};
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::{Guard, Lock};
 use crate::engine::sys::perturb;

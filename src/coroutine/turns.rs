@@ -33,7 +33,6 @@ use std::sync::Arc;
 
 use crate::engine::atomic::Cell;
 use crate::engine::context::Action;
-use crate::engine::current;
 use crate::engine::green::Green;
 use crate::engine::sched;
 use crate::engine::sys::perturb;
@@ -84,7 +83,7 @@ impl Side {
     /// cluster, `other`'s goes on in the caller's place, at once and in its time slice.
     #[inline(always)]
     fn hand_over_to(&self, other: &Side) {
-        let entered = current::enter();
+        let entered = sched::enter();
         match (entered, other.call()) {
             (Some(entered), Some(next)) => {
                 perturb::point("turns: called");

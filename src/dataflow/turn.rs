@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::engine::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::engine::current;
+use crate::engine::green::current;
 use crate::sync::{LazyLock, Semaphore, SemaphorePermit};
 use crate::thread::available_parallelism;
 

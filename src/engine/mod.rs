@@ -10,9 +10,6 @@ pub(crate) mod atomic;
 #[allow(unsafe_code, reason = "stacks that change hands")]
 pub(crate) mod context;
 #[cfg(green)]
-#[allow(unsafe_code, reason = "records that change hands")]
-pub(crate) mod current;
-#[cfg(green)]
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
 pub(crate) mod driver;
 #[cfg(green)]
@@ -30,6 +27,9 @@ pub(crate) mod stack;
 #[allow(unsafe_code, reason = "system calls")]
 pub(crate) mod sys;
 #[cfg(green)]
+#[allow(unsafe_code, reason = "an intrusive heap")]
+pub(crate) mod timer;
+#[cfg(green)]
 #[allow(unsafe_code, reason = "libc's control blocks")]
 pub(crate) mod tls;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
@@ -40,4 +40,4 @@ pub(crate) mod wait;
 #[allow(unsafe_code, reason = "a record that there is none of")]
 pub(crate) mod elsewhere;
 #[cfg(not(green))]
-pub(crate) use self::elsewhere::{arch, context, current, green, sched, stack, sys};
+pub(crate) use self::elsewhere::{arch, context, green, sched, stack, sys};

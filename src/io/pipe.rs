@@ -25,9 +25,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::current;
 use crate::engine::driver::source::{answer, says_would_block};
 use crate::engine::driver::{Direction, Limit, Source};
+use crate::engine::green::current;
 use crate::thread::may_block;
 
 /// The most that is written at once, and that there is room for when a pipe can be written to.

@@ -94,7 +94,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
         live_threads: cluster.live(),
         kernel_threads: cluster.machines.load(Ordering::Relaxed),
         parked_kernel_threads: {
-            let _off = crate::engine::current::preemption_off();
+            let _off = crate::engine::green::current::preemption_off();
             cluster.spare_count()
         },
         global_queue_len: cluster.policy.len(None),

@@ -20,7 +20,7 @@ pub use self::builder::Builder;
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
-use crate::engine::current;
+use crate::engine::green::current;
 use crate::engine::sched::{self, Cluster, resize};
 use crate::thread::{self, JoinHandle};
 

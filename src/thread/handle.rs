@@ -6,8 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::end::End;
-use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::current as me;
+use crate::engine::atomic::{AtomicUsize, Ordering};
+use crate::engine::green::current as me;
+use crate::engine::green::{Green, Identity};
 use crate::engine::wait::Waiter;
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
@@ -23,11 +24,10 @@ use crate::engine::wait::Waiter;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadId(pub(super) NonZeroU64);
 
-/// What the handles of one thread share.
+/// What the handles of one thread share. A green thread's record leads to its identity, hence here.
+#[repr(C)]
 pub(crate) struct Shared {
-    /// 0 until somebody asks: most threads are never asked.
-    id: AtomicU64,
-    name: Option<Box<Name>>,
+    identity: Identity,
     /// A green thread's control block, which libc takes for a `pthread_t`; 0 until it runs.
     pub(super) pthread: AtomicUsize,
     /// The token of `park` and `unpark`.
@@ -35,14 +35,10 @@ pub(crate) struct Shared {
     pub(super) end: End,
 }
 
-/// One word where it is used: most threads have none.
-struct Name(Box<str>);
-
 impl Shared {
     pub(crate) fn new(name: Option<Box<str>>) -> Arc<Shared> {
         Arc::new(Shared {
-            id: AtomicU64::new(0),
-            name: name.map(|name| Box::new(Name(name))),
+            identity: Identity::new(name),
             pthread: AtomicUsize::new(0),
             token: Waiter::new(),
             end: End::new(),
@@ -50,24 +46,18 @@ impl Shared {
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_ref().map(|name| &*name.0)
+        self.identity.name()
     }
 
     fn id(&self) -> ThreadId {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let known = NonZeroU64::new(self.id.load(Ordering::Relaxed));
-        ThreadId(known.unwrap_or_else(|| {
-            let new = NEXT.fetch_add(1, Ordering::Relaxed);
-            // Two may ask at once: the first number stays.
-            let found = self
-                .id
-                .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
-            match NonZeroU64::new(found.map_or_else(|first| first, |_| new)) {
-                Some(id) => id,
-                None => crate::engine::sys::die("2^64 threads were asked for their number"),
-            }
-        }))
+        ThreadId(self.identity.id())
     }
+}
+
+/// What the record of `green`, which is alive, leads to.
+pub(super) fn shared_of(green: &Green) -> *const Shared {
+    // Relaxed: the spawner wrote it before the thread was in a queue.
+    green.identity.load(Ordering::Relaxed).cast_const().cast()
 }
 
 /// A handle to a thread, as [`std::thread::Thread`]: its identity, its name, and a way to unpark
@@ -203,7 +193,7 @@ pub fn current() -> Thread {
         // SAFETY: this thread's own count of it.
         return unsafe { another(known) };
     };
-    let shared = green.shared.load(Ordering::Relaxed);
+    let shared = shared_of(green);
     // SAFETY: the thread owns one count of it from before its first instruction until after its
     // last.
     unsafe { another(shared) }
@@ -222,7 +212,7 @@ unsafe fn another(shared: *const Shared) -> Thread {
 /// Whether the thread that asks is the one behind `shared`.
 pub(super) fn is_current(shared: &Shared) -> bool {
     let own = match me::green() {
-        Some(green) => green.shared.load(Ordering::Relaxed).cast_const(),
+        Some(green) => shared_of(green),
         None => KERNEL_THREAD.get(),
     };
     core::ptr::eq(own, shared)
@@ -232,7 +222,7 @@ pub(super) fn is_current(shared: &Shared) -> bool {
 pub(super) fn with_token<R>(f: impl FnOnce(&Waiter) -> R) -> R {
     match me::green() {
         // SAFETY: as in `current`.
-        Some(green) => f(unsafe { &(*green.shared.load(Ordering::Relaxed)).token }),
+        Some(green) => f(unsafe { &(*shared_of(green)).token }),
         None => f(&current().0.token),
     }
 }

@@ -48,9 +48,9 @@ pub use self::spawn::Result;
 
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::context::Action;
-use crate::engine::current as me;
 use crate::engine::green::Green;
-use crate::engine::sched::locked;
+use crate::engine::green::current as me;
+use crate::engine::sched::{self, locked};
 use crate::engine::sys::clock;
 use crate::engine::wait::Waiter;
 use crate::runtime::Runtime;
@@ -63,7 +63,7 @@ use crate::runtime::Runtime;
 /// ```
 #[inline]
 pub fn yield_now() {
-    match me::enter() {
+    match sched::enter() {
         Some(entered) => entered.suspend(Action::Yield),
         None => std::thread::yield_now(),
     }
@@ -206,7 +206,7 @@ fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() ->
                 (self.0)(green).store(self.1, Ordering::Relaxed);
                 // Gives way if the slice is over; takes the processor back if it is gone, or an idle
                 // one, or queues for one.
-                drop(me::enter());
+                drop(sched::enter());
             }
         }
     }

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 /// For each protocol, the sources that a mutant of it is made of: all that stand on one another.
 const PROTOCOLS: &[(&str, &[&str])] = &[
     ("ticket", &[TICKET]),
-    ("ownership", &[OWNERSHIP]),
+    ("ownership", &[OWNERSHIP, FENCE]),
     ("idle", &[IDLE]),
     ("wake", &[WAKE]),
     ("turns", &[TURNS]),

@@ -1,7 +1,8 @@
 //! The mutants: what is weakened in which source, which model must see it, and how.
 
-pub(super) const TICKET: &str = "engine/wait/ticket.rs";
+pub(super) const TICKET: &str = "engine/green/ticket.rs";
 pub(super) const OWNERSHIP: &str = "engine/sched/ownership.rs";
+pub(super) const FENCE: &str = "engine/sys/fence.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/wake.rs";
 pub(super) const TURNS: &str = "coroutine/turns.rs";
@@ -88,7 +89,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- ownership: the asymmetric fence and the second look ----
     Mutant { protocol: "ownership", name: "entry_without_fence", model: "enter_twice", fails: RACE,
-        edits: &[(OWNERSHIP, "    compiler_fence(SeqCst);\n", "")] },
+        edits: &[(FENCE, "    compiler_fence(SeqCst);\n", "")] },
     Mutant { protocol: "ownership", name: "retake_without_barrier", model: "enter_twice", fails: RACE,
         edits: &[(OWNERSHIP, "        barrier();\n", "")] },
     Mutant { protocol: "ownership", name: "retake_without_second_look", model: "enter_twice", fails: RACE,

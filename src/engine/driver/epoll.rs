@@ -20,7 +20,7 @@ use super::record::Record;
 use super::{Direction, Driver, Kind, Limit, Source, Transfer, would_block};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::outbox;
 use crate::engine::sys::clock;
 use crate::engine::sys::epoll::{self, BELL, Event};

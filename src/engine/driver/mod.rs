@@ -19,7 +19,6 @@ pub(crate) mod file;
 mod readiness;
 mod record;
 pub(crate) mod source;
-pub(crate) mod timer;
 mod transfer;
 mod uring;
 
@@ -31,8 +30,8 @@ pub(crate) use self::source::{Source, closed};
 pub(crate) use self::transfer::Transfer;
 use self::uring::Uring;
 pub(crate) use self::uring::batch;
-use crate::engine::current;
 use crate::engine::green::Green;
+use crate::engine::green::current;
 
 /// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,9 +16,10 @@ use socket2::SockRef;
 use super::record::Record;
 use super::{Direction, Driver, Limit, Transfer, epoll};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::engine::green::current;
+use crate::engine::sched;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
-use crate::engine::{current, sched};
 
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {

@@ -259,7 +259,7 @@ impl Cluster {
         self.monitor.stop();
         self.recruiter.call();
         {
-            let _off = crate::engine::current::preemption_off();
+            let _off = crate::engine::green::current::preemption_off();
             self.dismiss_spares();
         }
         // Acquire: pairs with the Release in `employ`. The staff first: of it, the recruiter makes machines.
@@ -271,7 +271,7 @@ impl Cluster {
             unsafe { processor.outbox.close() };
         }
         perturb::point("close: emptied");
-        let _off = crate::engine::current::preemption_off();
+        let _off = crate::engine::green::current::preemption_off();
         // If it watched for events, somebody else must.
         crate::engine::sched::machine::all().for_each(Machine::kick_monitor);
         for processor in self.processors() {

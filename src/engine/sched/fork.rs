@@ -15,7 +15,9 @@
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::{current, sys};
+use crate::engine::green::current;
+use crate::engine::sched::enter;
+use crate::engine::sys;
 use crate::thread::handle;
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -56,11 +58,11 @@ unsafe extern "C" fn in_child() {
         const UNREGISTER: usize = 1;
         const SIGNATURE: usize = 0x5305_3053;
         const SIZE: usize = 32;
-        let area = current::home(green).wrapping_offset(*offset) as usize;
+        let area = enter::home(green).wrapping_offset(*offset) as usize;
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
         let _ = unsafe { sys::call(libc::SYS_rseq, &[area, SIZE, UNREGISTER, SIGNATURE]) };
     }
-    handle::go_on_as(green.shared.load(Ordering::Relaxed));
+    handle::go_on_as(green.identity.load(Ordering::Relaxed).cast());
     current::set_green(None);
 }
 

@@ -22,7 +22,8 @@
 
 use crate::engine::atomic::Ordering;
 use crate::engine::driver::epoll::{BATCH, readiness};
-use crate::engine::policy::{Readied, Ready, fifo::Fifo};
+use crate::engine::green::fifo::Fifo;
+use crate::engine::policy::{Readied, Ready};
 use crate::engine::sched::{Cluster, Machine, Processor};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::perturb;

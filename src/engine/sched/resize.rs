@@ -49,7 +49,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::current;
+use crate::engine::green::current;
 use crate::engine::sched::{Cluster, Processor};
 use crate::engine::sys::perturb;
 use crate::engine::sys::{cgroup, kernel_thread};

@@ -39,7 +39,7 @@ use crate::engine::atomic::{
     const_fn,
 };
 use crate::engine::driver::epoll::{Turn, readiness};
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::{clock, futex};
 
 /// Nobody has told it anything.

@@ -7,6 +7,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod epoll;
+pub(crate) mod fence;
 pub(crate) mod futex;
 pub(crate) mod kernel_thread;
 pub(crate) mod lock;

@@ -12,13 +12,14 @@ use std::time::Duration;
 use super::{Joiner, Kernel, Shared, Wishes, Work};
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::Ordering;
-use crate::engine::current;
+use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities, Room, records};
 use crate::engine::policy::Readied;
 use crate::engine::sched::start::stock_up;
 use crate::engine::sched::{self, Cluster};
 use crate::engine::sys::signal;
 use crate::engine::tls;
+use crate::thread::handle::shared_of;
 
 impl<T> Joiner<T> {
     /// What libc calls the thread. A green thread has that from its first run on: it is waited for.
@@ -59,17 +60,17 @@ pub(super) unsafe fn start<F: FnOnce() -> T + Send, T: Send>(
     // SAFETY: the thread is new; `body` does not unwind, and is given what it wants; lifetimes are
     // the caller's promise.
     unsafe { green.prepare((body::<F, T>, work.into_raw())) };
-    green.cluster.set(Some(cluster));
+    green.set_cluster(cluster);
     // Relaxed: the queue that takes the thread publishes it.
-    green
-        .shared
-        .store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
+    // Relaxed: the queue that takes the thread publishes it.
+    let identity = Arc::into_raw(shared).cast_mut().cast();
+    green.identity.store(identity, Ordering::Relaxed);
     green
         .priority
         .store(wishes.priority.get(), Ordering::Relaxed);
     inherit_mask(cluster, green);
     inherit_floats(green);
-    match current::enter() {
+    match sched::enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
             sched::ready_from(&entered, green, Readied::Spawned);
@@ -109,7 +110,7 @@ fn inherit_floats(new: &'static Green) {
 /// A record for a new thread. One of the common size of stacks gets its room when it runs, and one
 /// was free a moment ago; any other has it from now on.
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
-    let (free, is_stocked) = match current::enter() {
+    let (free, is_stocked) = match sched::enter() {
         // SAFETY: `entered` owns the processor; the references end here.
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
             let processor = entered.processor();
@@ -147,7 +148,7 @@ unsafe fn body<F: FnOnce() -> T, T>(green: &'static Green, work: *const ()) {
     // SAFETY: the thread owns one count of it; libc's function only reads the thread pointer.
     // Release: partner: Acquire in `Joiner::pthread`, whose caller may read the control block.
     unsafe {
-        let shared = &*green.shared.load(Ordering::Relaxed);
+        let shared = &*shared_of(green);
         shared
             .pthread
             .store(libc::pthread_self() as usize, Ordering::Release);
@@ -168,12 +169,16 @@ fn leave(green: &'static Green) {
         unsafe { libc::exit(0) };
     }
     // SAFETY: the count that `start` gave to the thread, which gives it up below.
-    let shared = unsafe { &*green.shared.load(Ordering::Relaxed) };
+    let shared = unsafe { &*shared_of(green) };
     if shared.end.come() {
         // SAFETY: the thread's own block, at the end of its life again.
         unsafe { tls::exit() };
     }
+    let shared = shared_of(green);
+    green
+        .identity
+        .store(core::ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: as above; whoever asks for the current thread has done so.
-    drop(unsafe { Arc::from_raw(green.shared.swap(core::ptr::null_mut(), Ordering::Relaxed)) });
+    drop(unsafe { Arc::from_raw(shared) });
     current::forbid_preemption(green);
 }

@@ -11,7 +11,7 @@ pub(crate) mod epoll {
 
     use crate::{
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
-        policy::fifo::Fifo,
+        green::fifo::Fifo,
         sys::futex,
     };
 

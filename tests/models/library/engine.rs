@@ -4,8 +4,6 @@
 pub(crate) mod atomic;
 #[path = "context.rs"]
 pub(crate) mod context;
-#[path = "current.rs"]
-pub(crate) mod current;
 #[path = "driver.rs"]
 pub(crate) mod driver;
 #[path = "green.rs"]

@@ -44,10 +44,11 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use super::inbox::Inbox;
 use super::operation::Operation;
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::current;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::{self, fork};
 use crate::engine::sys::perturb;
-use crate::engine::{current, sys, tls};
+use crate::engine::{sys, tls};
 use crate::sync::OnceLock;
 
 const STACK_SIZE: usize = 64 << 10;
