@@ -6,6 +6,8 @@
 #[path = "../../arch/mod.rs"]
 pub(crate) mod arch;
 pub(crate) mod atomic;
+#[allow(unsafe_code, reason = "threads that begin and end")]
+pub(crate) mod backend;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "stacks that change hands")]
 pub(crate) mod context;
@@ -15,6 +17,8 @@ pub(crate) mod driver;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "records, and the stacks that they get")]
 pub(crate) mod green;
+#[allow(unsafe_code, reason = "handles that records lead to")]
+pub(crate) mod handle;
 #[allow(unsafe_code, reason = "queues of records")]
 pub mod policy;
 #[cfg(green)]

@@ -15,8 +15,8 @@ use std::{fmt, fs};
 
 use super::OpenOptions;
 use crate::engine::driver::file::{self, Nature};
+use crate::engine::sched::announce::may_block;
 use crate::io::macros::{read_by_reference, write_by_reference};
-use crate::thread::may_block;
 
 /// An open file, as [`std::fs::File`]: its calls block the green thread only.
 ///

@@ -28,7 +28,7 @@ use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::driver::source::{answer, says_would_block};
 use crate::engine::driver::{Direction, Limit, Source};
 use crate::engine::green::current;
-use crate::thread::may_block;
+use crate::engine::sched::announce::may_block;
 
 /// The most that is written at once, and that there is room for when a pipe can be written to.
 const ATOMIC: usize = libc::PIPE_BUF;

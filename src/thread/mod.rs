@@ -22,12 +22,7 @@
 // A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
 // `spawn`.
 
-#[cfg_attr(not(green), path = "../engine/elsewhere/bare.rs")]
-mod bare;
 pub(crate) mod builder;
-mod end;
-pub(crate) mod handle;
-mod panic_hook;
 mod scope;
 mod spawn;
 
@@ -39,21 +34,16 @@ use std::time::{Duration, Instant};
 pub use std::thread::{AccessError, LocalKey};
 
 pub use self::builder::{Builder, JoinHandle, spawn};
-pub use self::handle::{Thread, ThreadId, current};
-#[cfg(green)]
-pub(crate) use self::panic_hook::install as install_panic_hook;
-pub(crate) use self::panic_hook::text_of;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::Result;
+pub use crate::engine::handle::{Thread, ThreadId, current};
 
-use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::backend::Backend;
 use crate::engine::context::Action;
-use crate::engine::green::Green;
-use crate::engine::green::current as me;
-use crate::engine::sched::{self, locked};
+use crate::engine::handle;
+use crate::engine::sched::{self, announce, locked};
 use crate::engine::sys::clock;
 use crate::engine::wait::Waiter;
-use crate::runtime::Runtime;
 
 /// Lets others run: the thread goes to the back of the queue. On a kernel thread,
 /// [`std::thread::yield_now`].
@@ -167,7 +157,7 @@ pub fn panicking() -> bool {
 /// # Errors
 /// `GREENTHREAD_PROCS` is set, and to something that is not a number of processors.
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
-    let count = Runtime::parallelism_here()?;
+    let count = Backend::parallelism_here()?;
     Ok(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN))
 }
 
@@ -183,42 +173,7 @@ pub fn available_parallelism() -> io::Result<NonZeroUsize> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.announced, f)
-}
-
-/// Runs `f`, which makes system calls that may block and seldom do, for little more than they cost.
-///
-/// The processor stays until the monitor sees that the thread is blocked, or that it goes on for longer
-/// than its time slice. It is not signalled meanwhile: what a call does partly when a signal comes, it
-/// does completely.
-#[cfg(green)]
-pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.in_call, f)
-}
-
-/// Runs `f` with one of the thread's flags set.
-#[inline]
-fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() -> T) -> T {
-    struct Set<F: Fn(&Green) -> &AtomicBool>(F, bool);
-    impl<F: Fn(&Green) -> &AtomicBool> Drop for Set<F> {
-        fn drop(&mut self) {
-            if let Some(green) = me::green() {
-                (self.0)(green).store(self.1, Ordering::Relaxed);
-                // Gives way if the slice is over; takes the processor back if it is gone, or an idle
-                // one, or queues for one.
-                drop(sched::enter());
-            }
-        }
-    }
-    // Only the thread itself writes it.
-    let before = me::green().is_some_and(|green| {
-        let flag = flag(green);
-        let before = flag.load(Ordering::Relaxed);
-        flag.store(true, Ordering::Relaxed);
-        before
-    });
-    let _set = Set(flag, before);
-    f()
+    announce::blocking(f)
 }
 
 /// Keeps a thread on its kernel thread for as long as it lives; see [`lock_kernel_thread`].

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::builder::Builder;
-use super::handle::Thread;
 use super::spawn::{Joiner, Result};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::handle::Thread;
 use crate::engine::sys::clock;
 use crate::engine::sys::perturb;
 use crate::engine::wait::Waiter;

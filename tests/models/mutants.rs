@@ -178,7 +178,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "wake", name: "sleeps_without_looking", model: "woken_on_the_futex", fails: "deadlock",
         edits: &[(WAKE, "        loop {\n            match self.take() {", "        loop {\n            self.0.swap(ASLEEP, Relaxed);\n            futex::wait(&self.0, ASLEEP, deadline);\n            match self.take() {")] },
     Mutant { protocol: "wake", name: "nobody_rings_who_collects", model: "woken_from_collecting", fails: "deadlock",
-        edits: &[(WAKE, "== COLLECTING {\n            readiness().ring();", "== COLLECTING {\n            futex::wake(&self.0, 1);")] },
+        edits: &[(WAKE, "== COLLECTING {\n            events().ring();", "== COLLECTING {\n            futex::wake(&self.0, 1);")] },
     Mutant { protocol: "wake", name: "looks_before_it_wakes", model: "woken_from_collecting", fails: "deadlock",
         edits: &[(WAKE, "if self.0.swap(AWAKE, Release) == COLLECTING {", "if (self.is_collecting(), self.0.swap(AWAKE, Release)).0 {")] },
     Mutant { protocol: "wake", name: "collects_over_a_wake_up", model: "woken_from_collecting", fails: "deadlock",
@@ -190,7 +190,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "wake", name: "time_is_up_whatever_it_is_told", model: "gives_up_sleeping", fails: "deadlock",
         edits: &[(WAKE, "            AWAKE => (Slept::Woken, ready),", "            AWAKE if deadline.is_none() => (Slept::Woken, ready),")] },
     Mutant { protocol: "wake", name: "all_collect", model: "one_collects", fails: "deadlock",
-        edits: &[(MODEL, "        readiness().turn()", "        Some(epoll::for_all())")] },
+        edits: &[(MODEL, "        events().turn()", "        Some(events::for_all())")] },
     // ---- wake: its users ----
     Mutant { protocol: "wake", name: "goes_though_it_is_chosen", model: "gives_up_sleeping", fails: LOST,
         edits: &[(MODEL, "                    Slept::Disturbed if machine.choose() => 0,\n                    Slept::Disturbed => machine.until_woken(by),", "                    Slept::Disturbed => 0,")] },

@@ -15,24 +15,27 @@
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::green::Identity;
 use crate::engine::green::current;
 use crate::engine::sched::enter;
 use crate::engine::sys;
-use crate::thread::handle;
 
+/// What the front has the child's thread go on as.
+static GO_ON_AS: OnceLock<fn(*const Identity)> = OnceLock::new();
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// From the thread pointer to the area where the kernel notes a thread's CPU, where glibc has
 /// registered one.
 static RSEQ: OnceLock<Option<isize>> = OnceLock::new();
 
-/// Registers the handler, once per process, and makes what the child will use.
-pub(crate) fn register() {
+/// Registers the handler, once per process, and makes what the child will use. The child's thread calls
+/// `go_on_as`, which is async-signal-safe, with its identity: it is a kernel thread's from then on.
+pub(crate) fn register(go_on_as: fn(*const Identity)) {
     static ONCE: Once = Once::new();
+    GO_ON_AS.get_or_init(|| go_on_as);
     ONCE.call_once(register_first);
 }
 
 fn register_first() {
-    handle::make_key();
     RSEQ.get_or_init(|| {
         // SAFETY: names of glibc's two constants; what is found has these types.
         unsafe {
@@ -62,7 +65,9 @@ unsafe extern "C" fn in_child() {
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
         let _ = unsafe { sys::call(libc::SYS_rseq, &[area, SIZE, UNREGISTER, SIGNATURE]) };
     }
-    handle::go_on_as(green.identity.load(Ordering::Relaxed).cast());
+    if let Some(go_on_as) = GO_ON_AS.get() {
+        go_on_as(green.identity.load(Ordering::Relaxed));
+    }
     current::set_green(None);
 }
 

@@ -20,9 +20,9 @@
 use core::ptr::NonNull;
 
 use crate::engine::atomic::Ordering;
-use crate::engine::driver::epoll::{Turn, readiness};
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::Readied;
+use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::wake::Slept;
 use crate::engine::sched::{Cluster, Machine, Processor, io, timers};
@@ -209,7 +209,7 @@ impl Cluster {
             // Who has no prospect of a processor leaves the events to those that have one.
             let turn = match self.idle.sleeping() {
                 0 => None,
-                _ => readiness().turn(),
+                _ => events().turn(),
             };
             perturb::point("spare: sleeping");
             let (slept, ready) = match &turn {

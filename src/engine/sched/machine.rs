@@ -17,9 +17,9 @@ use std::io;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use crate::engine::driver::epoll::Turn;
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::events::Turn;
 use crate::engine::sched::lifo::{Lifo, Linked};
 use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::shortage::Doubt;

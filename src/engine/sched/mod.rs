@@ -44,8 +44,10 @@
 //! | the turn at events | who does not get it sleeps on its futex (`io`) |
 //! | places in an outbox | it is sent before the next thread runs (`outbox`) |
 
+pub(crate) mod announce;
 pub(crate) mod cluster;
 pub(crate) mod enter;
+pub(crate) mod events;
 pub(crate) mod fork;
 mod guest;
 mod idle;

@@ -94,7 +94,7 @@ impl Processor {
             preemptions: Counter::new(),
             crowded_since: Cell::new(NEVER),
             spin_pays: Cell::new(false),
-            outbox: Outbox::new(cluster.config.allows_rings()),
+            outbox: Outbox::new(cluster.config.allows_rings),
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
             stacks: UnsafeCell::new(stacks),
             records: UnsafeCell::new(Records::new()),

@@ -4,6 +4,7 @@
 //! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
 //! itself. (But for [`cgroup`] and the growing of a [`table`]: only ordinary threads do that.)
 
+pub(crate) mod batch;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod epoll;
