@@ -78,5 +78,5 @@ pub use crate::thread::{park_timeout_ms, sleep_ms};
 /// For tests: whether the code that asks runs with preemption off, where it must not allocate.
 #[doc(hidden)]
 pub fn __preemption_is_off() -> bool {
-    crate::engine::green::current::is_preemption_off()
+    crate::engine::door::is_preemption_off()
 }

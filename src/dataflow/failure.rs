@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::engine::handle::text_of;
+use crate::engine::door::handle::text_of;
 use crate::sync::{Mutex, PoisonError};
 
 /// Why there is no value: the function of a node panicked, of this one or of one that it depends

@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use super::{Driver, Mode, Runtime};
-use crate::engine::backend::{Choice, Knobs};
-use crate::engine::policy::Policy;
+use crate::engine::door::Policy;
+use crate::engine::door::{Choice, Knobs};
 
 /// Configures a [`Runtime`]. What is not set here comes from the environment (`GREENTHREAD_PROCS`,
 /// `_STACK_SIZE`,
@@ -88,8 +88,8 @@ impl Builder {
         self
     }
 
-    /// Which ready thread runs next, and where: see [`policy`](crate::engine::policy). Default:
-    /// [`WorkStealing`](crate::engine::policy::WorkStealing). A policy serves one runtime: of several that
+    /// Which ready thread runs next, and where: see [`policy`](crate::policy). Default:
+    /// [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime: of several that
     /// are built from clones of this builder, the first gets it. In kernel-thread mode the system
     /// schedules, and no policy is asked.
     pub fn policy(mut self, policy: impl Policy) -> Builder {

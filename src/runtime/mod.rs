@@ -11,8 +11,8 @@ use std::io;
 use std::sync::OnceLock;
 
 pub use self::builder::Builder;
-use crate::engine::backend::Backend;
-pub use crate::engine::backend::{Driver, Metrics, Mode, ProcessorMetrics};
+use crate::engine::door::Backend;
+pub use crate::engine::door::{Driver, Metrics, Mode, ProcessorMetrics};
 use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
 
@@ -118,7 +118,7 @@ impl Runtime {
     ///
     /// # Errors
     /// `InvalidInput`, naming the number and what is accepted. Otherwise, the policy has panicked in
-    /// [`Policy::resize`](crate::engine::policy::Policy::resize), and there are as many as before.
+    /// [`Policy::resize`](crate::policy::Policy::resize), and there are as many as before.
     pub fn set_processors(&self, count: usize) -> io::Result<()> {
         let _resizing = self.resizing.lock().unwrap_or_else(|e| e.into_inner());
         self.backend.set_processors(count)

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::scope::{Scope, ScopedJoinHandle};
 use super::spawn::{self, Joiner, Result};
-use crate::engine::backend::Wishes;
-use crate::engine::backend::{Backend, config::check_stack_size};
-use crate::engine::handle::Thread;
-use crate::engine::policy::Priority;
-use crate::engine::sys::clock;
+use crate::engine::door::Priority;
+use crate::engine::door::Wishes;
+use crate::engine::door::clock;
+use crate::engine::door::handle::Thread;
+use crate::engine::door::{Backend, check_stack_size};
 
 /// Configures a new thread, as [`std::thread::Builder`].
 ///
@@ -59,7 +59,7 @@ impl Builder {
 
     /// How the thread is ranked against others, if the runtime's policy asks for that. Default:
     /// [`Priority::NORMAL`]. A running thread changes its own with
-    /// [`policy::set_priority`](crate::engine::policy::set_priority).
+    /// [`policy::set_priority`](crate::policy::set_priority).
     pub fn priority(mut self, priority: Priority) -> Builder {
         self.priority = priority;
         self

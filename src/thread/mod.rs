@@ -36,14 +36,10 @@ pub use std::thread::{AccessError, LocalKey};
 pub use self::builder::{Builder, JoinHandle, spawn};
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::Result;
-pub use crate::engine::handle::{Thread, ThreadId, current};
+pub use crate::engine::door::handle::{Thread, ThreadId, current};
 
-use crate::engine::backend::Backend;
-use crate::engine::context::Action;
-use crate::engine::handle;
-use crate::engine::sched::{self, announce, locked};
-use crate::engine::sys::clock;
-use crate::engine::wait::Waiter;
+use crate::engine::door::clock;
+use crate::engine::door::{self, Backend, handle};
 
 /// Lets others run: the thread goes to the back of the queue. On a kernel thread,
 /// [`std::thread::yield_now`].
@@ -53,10 +49,7 @@ use crate::engine::wait::Waiter;
 /// ```
 #[inline]
 pub fn yield_now() {
-    match sched::enter() {
-        Some(entered) => entered.suspend(Action::Yield),
-        None => std::thread::yield_now(),
-    }
+    door::yield_now();
 }
 
 /// Blocks until the thread's token is available ([`Thread::unpark`]), and takes it. As with std, be
@@ -102,7 +95,7 @@ pub fn park_until(deadline: Instant) {
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 pub fn sleep(duration: Duration) {
-    sleep_to(clock::after(duration));
+    door::sleep_until(clock::after(duration));
 }
 
 /// [`sleep`], for so many milliseconds.
@@ -126,14 +119,7 @@ pub fn park_timeout_ms(ms: u32) {
 /// assert!(Instant::now() >= deadline);
 /// ```
 pub fn sleep_until(deadline: Instant) {
-    sleep_to(clock::at(deadline));
-}
-
-fn sleep_to(deadline: u64) {
-    let alarm = Waiter::new();
-    while clock::now() < deadline {
-        alarm.wait(Some(deadline));
-    }
+    door::sleep_until(clock::at(deadline));
 }
 
 /// Whether the thread is unwinding; [`std::thread::panicking`].
@@ -173,7 +159,7 @@ pub fn available_parallelism() -> io::Result<NonZeroUsize> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
-    announce::blocking(f)
+    door::blocking(f)
 }
 
 /// Keeps a thread on its kernel thread for as long as it lives; see [`lock_kernel_thread`].
@@ -207,12 +193,12 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 /// }).join().unwrap();
 /// ```
 pub fn lock_kernel_thread() -> KernelThreadLock {
-    locked::lock();
+    door::lock_kernel_thread();
     KernelThreadLock(PhantomData)
 }
 
 impl Drop for KernelThreadLock {
     fn drop(&mut self) {
-        locked::unlock();
+        door::unlock_kernel_thread();
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::scope::ScopeData;
-use crate::engine::backend::{Backend, Job, Kernel, Wishes};
-use crate::engine::handle::{self, End, Shared, Thread};
+use crate::engine::door::handle::{self, End, Shared, Thread};
+use crate::engine::door::{Backend, Job, Kernel, Wishes};
 
 /// The result of a thread: what its closure returned, or what it panicked with.
 pub type Result<T> = std::thread::Result<T>;
@@ -45,7 +45,7 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
         let result = self.result.get_mut().take();
         let unhandled = matches!(result, Some(Err(_)));
         if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
-            crate::engine::sys::die("a thread's result panicked while it was dropped");
+            crate::engine::door::die("a thread's result panicked while it was dropped");
         }
         if let Some(scope) = &self.scope {
             scope.leave(unhandled);
@@ -134,7 +134,7 @@ impl<T> Joiner<T> {
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
-            None => crate::engine::sys::die("a thread has ended without a result"),
+            None => crate::engine::door::die("a thread has ended without a result"),
         }
     }
 }

@@ -5,6 +5,7 @@ pub(super) const OWNERSHIP: &str = "engine/sched/ownership.rs";
 pub(super) const FENCE: &str = "engine/sys/fence.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/wake.rs";
+pub(super) const SIDE: &str = "engine/wait/side.rs";
 pub(super) const TURNS: &str = "coroutine/turns.rs";
 pub(super) const CLAIM: &str = "engine/wait/claim.rs";
 pub(super) const LIST: &str = "engine/wait/list.rs";
@@ -199,25 +200,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- turns: each is passed on ----
     Mutant { protocol: "turns", name: "nobody_knows_who_waits_aside", model: "green_to_green", fails: "deadlock",
-        edits: &[(TURNS, "                self.aside.set(Some(green));\n", "")] },
+        edits: &[(SIDE, "                self.aside.set(Some(green));\n", "")] },
     Mutant { protocol: "turns", name: "who_is_called_is_not_made_ready", model: "kernel_to_green", fails: "deadlock",
-        edits: &[(TURNS, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.waiter", "        self.waiter")] },
+        edits: &[(SIDE, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.waiter", "        self.waiter")] },
     Mutant { protocol: "turns", name: "who_is_parked_is_left_so", model: "green_to_green", fails: "deadlock",
-        edits: &[(TURNS, "None => unsafe { Waiter::notify_at(&self.waiter) },", "None => unsafe { Waiter::notify_at(&self.waiter); None },")] },
+        edits: &[(SIDE, "None => unsafe { Waiter::notify_at(&self.waiter) },", "None => unsafe { Waiter::notify_at(&self.waiter); None },")] },
     Mutant { protocol: "turns", name: "the_end_wakes_nobody", model: "kernel_to_green", fails: "deadlock",
         edits: &[(TURNS, "        self.0.leave(News::Ended);\n        self.0.caller.wake();", "        self.0.leave(News::Ended);")] },
     Mutant { protocol: "turns", name: "the_end_wakes_nobody_aside", model: "green_to_green", fails: "deadlock",
-        edits: &[(TURNS, "        if let Some(green) = self.call() {\n            sched::ready(green);\n        }\n    }", "        let _ = self.call();\n    }")] },
+        edits: &[(SIDE, "        if let Some(green) = self.call() {\n            sched::ready(green);\n        }\n    }", "        let _ = self.call();\n    }")] },
     Mutant { protocol: "turns", name: "first_turn_is_not_waited_for", model: "kernel_to_kernel", fails: SILENT,
-        edits: &[(TURNS, "        self.0.caller.waiter.wait(None);\n        self.news()", "        self.news()")] },
+        edits: &[(TURNS, "        self.0.caller.wait();\n        self.news()", "        self.news()")] },
     // ---- turns: never before the stack is left ----
     Mutant { protocol: "turns", name: "the_other_goes_on_too_early", model: "green_to_green", fails: RACE,
-        edits: &[(TURNS, "green.next.set(Some(next));", "sched::ready(next);")] },
+        edits: &[(SIDE, "green.next.set(Some(next));", "sched::ready(next);")] },
     Mutant { protocol: "turns", name: "aside_of_who_goes_on", model: "green_to_kernel", fails: RACE,
-        edits: &[(TURNS, "(Some(entered), Some(next)) => {", "(Some(entered), next) => {"),
-                 (TURNS, "green.next.set(Some(next));", "green.next.set(next);")] },
+        edits: &[(SIDE, "(Some(entered), Some(next)) => {", "(Some(entered), next) => {"),
+                 (SIDE, "green.next.set(Some(next));", "green.next.set(next);")] },
     Mutant { protocol: "turns", name: "aside_is_not_left", model: "the_caller_changes", fails: "it is on its stack",
-        edits: &[(TURNS, "match self.aside.take() {", "match self.aside.get() {")] },
+        edits: &[(SIDE, "match self.aside.take() {", "match self.aside.get() {")] },
     // ---- turns: the messages ----
     Mutant { protocol: "turns", name: "order_after_the_turn", model: "kernel_to_green", fails: SILENT,
         edits: &[(TURNS, "        self.0.order.set(Some(order));\n        self.0.caller.hand_over_to(&self.0.coroutine);", "        self.0.caller.hand_over_to(&self.0.coroutine);\n        self.0.order.set(Some(order));")] },

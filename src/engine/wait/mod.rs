@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `claim` | one wait in several queues is ended once, by one of them or by the clock |
 //! | `list` | waits in a row, under their owner's lock |
+//! | `side` | two threads take turns, and one goes on in the other's place |
 //! | `queue` | a list, its lock and its owner's flags in one word |
 //!
 //! How one thread waits and another wakes it is in `sched::park`.
@@ -11,6 +12,7 @@
 pub(crate) mod claim;
 pub(crate) mod list;
 pub(crate) mod queue;
+pub(crate) mod side;
 
 pub(crate) use super::green::ticket::Outcome;
 pub(crate) use super::green::waiter::Waiter;

@@ -18,6 +18,8 @@ pub(crate) mod claim;
 pub(crate) mod list;
 #[path = "../../../src/engine/wait/queue.rs"]
 pub(crate) mod queue;
+#[path = "../../../src/engine/wait/side.rs"]
+pub(crate) mod side;
 pub(crate) use crate::green::ticket;
 
 use self::ticket::{By, Commit, Found, Ticket};
