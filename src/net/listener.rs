@@ -93,7 +93,7 @@ impl Listener {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             match self.has_connection() {
-                true => crate::blocking(accept),
+                true => crate::thread::blocking(accept),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             }
         })?;

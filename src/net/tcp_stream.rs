@@ -52,7 +52,7 @@ impl TcpStream {
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
         let none = "could not resolve to any addresses";
         let mut answer = Err(io::Error::new(io::ErrorKind::InvalidInput, none));
-        for address in crate::blocking(|| addr.to_socket_addrs())? {
+        for address in crate::thread::blocking(|| addr.to_socket_addrs())? {
             answer = Socket::connect(&address, Limit::Forever);
             if answer.is_ok() {
                 break;

@@ -12,7 +12,7 @@ use super::{ExitStatus, Output};
 use crate::engine::door::answer;
 use crate::engine::door::{Direction, Limit, Source};
 use crate::io::pipe::{End, pipe_end};
-use crate::{Builder, blocking, scope};
+use crate::thread::{Builder, blocking, scope};
 
 /// The input of a child, as [`std::process::ChildStdin`].
 #[derive(Debug)]
