@@ -61,7 +61,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 ///
 /// # Panics
 ///
-/// Panics if the memory for `bound` messages exceeds the address space.
+/// Panics if `bound` messages take more than `isize::MAX` bytes.
 ///
 /// # Examples
 ///
