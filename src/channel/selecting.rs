@@ -347,12 +347,15 @@ fn round<'o, 'a>(operations: &InTurn<'o, 'a>, tag: usize, limit: &mut Limit) -> 
     }
 }
 
-/// An operation that was selected, and must be completed.
+/// An operation that a [`Select`](super::Select) has chosen, and that must be completed.
+///
+/// [`send`](SelectedOperation::send) completes a send operation and
+/// [`recv`](SelectedOperation::recv) a receive operation.
 ///
 /// # Panics
 ///
-/// It panics when it is dropped without completion. The operation is given back before: whoever was
-/// chosen as its peer looks for another.
+/// Panics if it is dropped without being completed. The operation is given back first, so that a
+/// thread that was chosen as its peer can go on with another.
 ///
 /// # Examples
 ///
@@ -377,8 +380,8 @@ impl UnwindSafe for SelectedOperation<'_> {}
 impl RefUnwindSafe for SelectedOperation<'_> {}
 
 impl SelectedOperation<'_> {
-    /// The index that [`Select::send`](super::Select::send) or
-    /// [`Select::recv`](super::Select::recv) gave.
+    /// Returns the index of the operation, as [`Select::send`](super::Select::send) or
+    /// [`Select::recv`](super::Select::recv) returned it.
     ///
     /// # Examples
     ///
@@ -397,15 +400,15 @@ impl SelectedOperation<'_> {
         self.index
     }
 
-    /// Sends.
+    /// Completes a send operation by sending `msg`.
     ///
     /// # Errors
     ///
-    /// All receivers are gone. The error gives the message back.
+    /// Returns an error if all receivers have been dropped. The error contains the message.
     ///
     /// # Panics
     ///
-    /// `s` is not the sender that was given to [`Select::send`](super::Select::send).
+    /// Panics if `s` is not the sender that was given to [`Select::send`](super::Select::send).
     ///
     /// # Examples
     ///
@@ -426,15 +429,15 @@ impl SelectedOperation<'_> {
         }
     }
 
-    /// Receives.
+    /// Completes a receive operation by receiving a message.
     ///
     /// # Errors
     ///
-    /// The channel is empty and all senders are gone.
+    /// Returns an error if the channel is empty and all senders have been dropped.
     ///
     /// # Panics
     ///
-    /// `r` is not the receiver that was given to [`Select::recv`](super::Select::recv).
+    /// Panics if `r` is not the receiver that was given to [`Select::recv`](super::Select::recv).
     ///
     /// # Examples
     ///

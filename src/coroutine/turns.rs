@@ -1,4 +1,4 @@
-//! How a coroutine and whoever resumes it take turns.
+//! How a coroutine and the thread that resumes it take turns.
 //!
 //! A coroutine is a thread of its own, and its caller waits for it: one of the two runs. Each has a
 //! [`Side`]; to end its turn, a side leaves a message and hands over to the other
@@ -6,24 +6,24 @@
 //!
 //! | turn | `order` | `news` |
 //! |---|---|---|
-//! | the coroutine's | what it is to do, until it has read it (none in the first) | none |
-//! | the caller's | none | what has happened, until it has read it |
+//! | the coroutine's | its order, until it has read it (none in the first turn) | none |
+//! | the caller's | none | the coroutine's message, until the caller has read it |
 //!
 //! There are two ways to wait for one's turn:
 //!
 //! - *Aside*: a green thread that hands over to a green one. Only its [`Side`] knows of it, and
-//!   who has the turn owns it. It has left its stack before the other goes on
+//!   the side that has the turn owns it. It has left its stack before the other goes on
 //!   ([`Action::HandOver`]), so there is nothing to race for: no ticket, no queue.
 //! - *At its [`Waiter`]*: a thread that hands over to a kernel thread, or is one, or whose partner
 //!   has not left its stack yet. The other goes on at once, while this one is still on its way.
 //!
 //! Invariants:
-//! 1. Whoever has the turn touches the messages and the sides, and nobody else does; but anybody
-//!    wakes a [`Waiter`].
+//! 1. The side that has the turn touches the messages and the sides, and no other thread does; but
+//!    any thread may wake a [`Waiter`].
 //! 2. The caller's side has one user at a time (`&mut`), the coroutine's never leaves its thread.
-//!    Who the caller is may change between two turns.
-//! 3. After [`News::Ended`] and [`News::Stuck`] there is no further turn. The first is said while
-//!    the coroutine's last frame is left, by a destructor.
+//!    The caller may be a different thread from turn to turn.
+//! 3. After [`News::Ended`] and [`News::Stuck`] there is no further turn. A destructor sends the
+//!    first while the coroutine's last frame is left.
 //!
 //! Memory orderings: a turn passes by going on in the same run loop (program order), by a queue of
 //! ready threads, or by a ticket; the latter two are Release and Acquire.

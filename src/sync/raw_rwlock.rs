@@ -359,7 +359,7 @@ impl RawRwLock {
     /// The caller has it.
     #[inline]
     pub(crate) unsafe fn unlock_write(&self) {
-        // Release: pairs with the Acquire of whoever takes the lock next.
+        // Release: pairs with the Acquire of the thread that takes the lock next.
         let before = State(self.state.fetch_sub(WRITER, Release));
         if before.has(QUEUED) && !before.has(WOKEN) {
             self.pass_on();
