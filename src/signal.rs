@@ -169,14 +169,12 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// Returns an error
-    ///
-    /// - of kind [`InvalidInput`](io::ErrorKind::InvalidInput) if a number is not that of a signal, if
-    ///   the signal cannot be watched (`SIGKILL`, `SIGSTOP`, signals that faults raise, signals that the
-    ///   C library or this crate uses itself), or if `signals` is empty;
-    /// - of kind [`Unsupported`](io::ErrorKind::Unsupported) in a process forked from a process with
-    ///   green threads;
-    /// - of the system if it cannot start a kernel thread for the first call.
+    /// - [`InvalidInput`](io::ErrorKind::InvalidInput) if `signals` is empty, or contains a number
+    ///   that is not a signal's or a signal that cannot be watched: `SIGKILL`, `SIGSTOP`, the
+    ///   signals that faults raise, and those that the C library or this crate uses itself.
+    /// - [`Unsupported`](io::ErrorKind::Unsupported) in a process that was forked from a process
+    ///   with green threads.
+    /// - The error of the system if the first call cannot start a kernel thread.
     ///
     /// # Examples
     ///

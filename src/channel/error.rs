@@ -75,9 +75,11 @@ pub enum TrySendError<T> {
 /// use std::time::Duration;
 ///
 /// let (s, r) = bounded(0);
-/// let res = s.send_timeout(1, Duration::from_millis(1));
-/// assert_eq!(res, Err(SendTimeoutError::Timeout(1)));
-/// # drop(r);
+/// let sent = s.send_timeout(1, Duration::from_millis(1));
+/// assert_eq!(sent, Err(SendTimeoutError::Timeout(1)));
+/// drop(r);
+/// let sent = s.send_timeout(2, Duration::from_secs(60));
+/// assert_eq!(sent, Err(SendTimeoutError::Disconnected(2)));
 /// ```
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub enum SendTimeoutError<T> {
@@ -136,7 +138,8 @@ pub enum TryRecvError {
 ///
 /// let (s, r) = unbounded::<u8>();
 /// assert_eq!(r.recv_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Timeout));
-/// # drop(s);
+/// drop(s);
+/// assert_eq!(r.recv_timeout(Duration::from_secs(60)), Err(RecvTimeoutError::Disconnected));
 /// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum RecvTimeoutError {

@@ -53,9 +53,9 @@
 //!   meanwhile aborts the process, as in any unwinding. If the closure catches the unwinding and
 //!   returns, the coroutine ends normally; if it panics instead, the drop panics too.
 //! - *It suspends while it should unwind*, in a destructor or after it has caught the unwinding: it
-//!   stays suspended for ever, as if it had been forgotten, and the drop panics. The same happens if
-//!   it cannot unwind because it was suspended in a destructor that a panic runs. (A drop that is
-//!   part of a panic does not panic itself.)
+//!   stays suspended for ever, as if it had been forgotten, and the drop panics. The same happens
+//!   if it cannot unwind because it was suspended in a destructor that a panic runs. (A drop that
+//!   is part of a panic does not panic itself.)
 //! - *It is forgotten* ([`mem::forget`](std::mem::forget)): it is never resumed, and its stack is
 //!   leaked with everything on it.
 //!
@@ -196,10 +196,14 @@ where
     /// # Examples
     ///
     /// ```
-    /// use greenthread::coroutine::{Coroutine, CoroutineResult::Return};
+    /// use greenthread::coroutine::{Coroutine, CoroutineResult::{Return, Yield}};
     ///
-    /// let mut double = Coroutine::new(|_yielder: &greenthread::coroutine::Yielder<i32, ()>, n| 2 * n);
-    /// assert_eq!(double.resume(21), Return(42));
+    /// let mut double = Coroutine::new(|yielder, number: i32| {
+    ///     let next = yielder.suspend(2 * number);
+    ///     2 * next
+    /// });
+    /// assert_eq!(double.resume(21), Yield(42));
+    /// assert_eq!(double.resume(50), Return(100));
     /// ```
     pub fn new<F>(body: F) -> Self
     where

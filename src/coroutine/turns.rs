@@ -62,12 +62,12 @@ struct Turns<Input, Yield> {
     coroutine: Side,
 }
 
-// SAFETY: invariant 1: the cells have one user at a time. What is in them changes threads.
+// SAFETY: invariant 1: the cells have one user at a time, and their contents change threads.
 unsafe impl<Input: Send, Yield: Send> Sync for Turns<Input, Yield> {}
 
 /// Where one of the two waits for its turn.
 struct Side {
-    /// Who waits aside.
+    /// The green thread that waits aside.
     aside: Cell<Option<&'static Green>>,
     waiter: Waiter,
 }
@@ -81,7 +81,7 @@ impl Side {
     }
 
     /// Gives `other` its turn, and waits here for the next one. Between green threads of one
-    /// cluster, `other`'s goes on in the caller's place, at once and in its time slice.
+    /// cluster, `other`'s thread goes on in the caller's place, at once and in its time slice.
     #[inline(always)]
     fn hand_over_to(&self, other: &Side) {
         let entered = current::enter();
@@ -100,7 +100,7 @@ impl Side {
         }
     }
 
-    /// Waits at the waiter, for `other` has gone on; or does now.
+    /// Waits at the waiter: `other` has gone on, or goes on now.
     #[cold]
     #[inline(never)]
     fn wait_beside(&self, other: Option<&'static Green>) {
@@ -117,8 +117,8 @@ impl Side {
         }
     }
 
-    /// Calls who waits here. The green thread, if it is one that has left its stack, is the
-    /// caller's to make ready.
+    /// Wakes the thread that waits here. A green thread that has left its stack is returned
+    /// instead, and the caller makes it ready.
     #[inline(always)]
     fn call(&self) -> Option<&'static Green> {
         match self.aside.take() {
