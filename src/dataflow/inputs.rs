@@ -37,7 +37,7 @@ use super::value::Value;
 /// assert_eq!(line.get().unwrap(), "2x[3, 4]");
 /// ```
 pub trait Inputs {
-    /// The handles that a node keeps of them.
+    /// The handles of the inputs, which a node keeps.
     #[doc(hidden)]
     type Held: Held;
 

@@ -139,10 +139,10 @@ impl<T> Value<T> {
 }
 
 impl<T: Send + Sync + 'static> Value<Value<T>> {
-    /// Returns the value of a value.
+    /// Returns a handle of the inner value, without waiting for the outer one.
     ///
-    /// A node whose function makes further nodes and returns a handle of one of them has such a
-    /// value. Flattening waits for both without blocking a thread.
+    /// A value of a value is the result of a function that makes further nodes and returns a handle
+    /// of one of them. No thread blocks while the outer or the inner value is missing.
     ///
     /// # Examples
     ///
