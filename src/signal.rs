@@ -49,9 +49,9 @@
 // 1. No signal is lost: if the swap misses the bit, the forwarder read `SEQUENCE` before it was
 //    raised (its Acquire pairs with the raise's Release), so the futex does not block it.
 // 2. A channel holds a signal once at most. The forwarder alone sends, so the messages in the
-//    channel are the last part of those that it sent; it keeps that list and leaves out signals that
-//    are still there. Hence a channel for n signals never holds more than n messages, and is never
-//    full for a new one.
+//    channel are the last part of those that it sent; it keeps that list and leaves out signals
+//    that are still there. Hence a channel for n signals never holds more than n messages, and is
+//    never full for a new one.
 // 3. The forwarder blocks no signal that is watched, and every other. So a watched signal is seen
 //    even if all threads of the program block it, and the forwarder catches no other signal for
 //    which the program waits in its own way.
@@ -61,8 +61,8 @@
 //    alternate stack; with one fixed action its table of actions would be of no use here.)
 // 5. A handler stays for good, and so does the stored action of the former one.
 // 6. No receiver hears of a signal while the handler is still busy with it. The handler may be
-//    running on the main thread's alternate stack, which std unmaps when any thread calls `exit`, as
-//    a thread does that is told to stop. (The few instructions of the way out are left, and the
+//    running on the main thread's alternate stack, which std unmaps when any thread calls `exit`,
+//    as a thread does that is told to stop. (The few instructions of the way out are left, and the
 //    system's own.)
 
 use core::ptr::null_mut;

@@ -52,9 +52,10 @@ impl std::error::Error for Elapsed {}
 
 /// Calls `f` in a thread of its own, and waits for its result for no longer than `duration`.
 ///
-/// A thread cannot be stopped from outside: if the time is up, `f` **goes on** in a detached thread,
-/// and its result is dropped in the end. So `f` owns all data that it uses. A function that runs for
-/// long should check from time to time whether its result is still wanted, for example by a flag.
+/// A thread cannot be stopped from outside: if the time is up, `f` **goes on** in a detached
+/// thread, and its result is dropped in the end. So `f` owns all data that it uses. A function that
+/// runs for long should check from time to time whether its result is still wanted, for example by
+/// a flag.
 ///
 /// # Errors
 ///
@@ -88,8 +89,9 @@ where
 ///
 /// The time between two calls of [`tick`](Interval::tick) does not shift the later ticks. A call
 /// that comes late returns at once, with the latest tick that was due. Ticks missed before that one
-/// are not made up, and the next tick comes when it would have come anyway. (Tickers of crossbeam and
-/// Go also keep one late tick. tokio's first tick comes at once, and this one's after one period.)
+/// are not made up, and the next tick comes when it would have come anyway. (Tickers of crossbeam
+/// and Go also keep one late tick. tokio's first tick comes at once, and this one's after one
+/// period.)
 ///
 /// An interval is also an iterator that never ends.
 ///

@@ -14,10 +14,10 @@
 //! a time stays in few cache lines (and pages) however large it is, and a channel without backlog
 //! never needs a second block.
 //!
-//! A message that is promised to a receiver has a ticket (`state`), which lies beside it in its slot.
-//! Promised messages are the first ones, in the order of their tickets. Any of the first few can be
-//! brought to the front or back by swapping it with its neighbours: there are as many of them as
-//! selects between their choice and its completion.
+//! A message that is promised to a receiver has a ticket (`state`), which lies beside it in its
+//! slot. Promised messages are the first ones, in the order of their tickets. Any of the first few
+//! can be brought to the front or back by swapping it with its neighbours: there are as many of
+//! them as selects between their choice and its completion.
 //!
 //! Invariants:
 //! 1. All of it happens under the channel's lock, so nothing here allocates, frees, panics or runs
@@ -121,8 +121,8 @@ impl<T> Buffer<T> {
         self.len
     }
 
-    /// Makes sure that there is a slot for one more message. False if that takes a block and `block`
-    /// is none. In a ring that is not full there always is a slot.
+    /// Makes sure that there is a slot for one more message. False if that takes a block and
+    /// `block` is none. In a ring that is not full there always is a slot.
     #[inline(always)]
     pub(super) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
         match &mut self.store {

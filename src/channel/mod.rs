@@ -77,14 +77,14 @@
 
 // | file | idea |
 // |---|---|
-// | `state` | what happens under the channel's lock: who hands what to whom; no wake-up is lost |
+// | `state` | the rules under the channel's lock, by which messages change hands; no wake-up is lost |
 // | `shared` | reference counts, the lock, waiting |
-// | `rights` | what a select is given, and how it completes it |
-// | `buffer` | where messages lie |
+// | `rights` | the right that a select is given, and how it completes it |
+// | `buffer` | the store of messages |
 // | `timer` | channels that make their messages themselves |
-// | `sender`, `receiver`, `iter` | what users hold |
+// | `sender`, `receiver`, `iter` | the handles of users |
 // | `selecting` | the first of several operations, through `handle` |
-// | `select`, `select_macro` | what users write for that |
+// | `select`, `select_macro` | the user's side of it |
 // | `error` | how operations fail |
 
 mod buffer;
@@ -151,7 +151,7 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 ///
 /// # Panics
 ///
-/// Panics if `cap` messages take more than `isize::MAX` bytes.
+/// Panics if the memory for `cap` messages exceeds `isize::MAX` bytes.
 ///
 /// # Examples
 ///

@@ -27,9 +27,9 @@ use crate::engine::wait::claim::Node;
 
 /// The receiving half of a channel.
 ///
-/// It can be cloned, and shared between threads; each message goes to one of the receivers. When the
-/// last receiver is dropped, the channel is disconnected: the messages that are left are dropped, and
-/// sending is an error.
+/// It can be cloned, and shared between threads; each message goes to one of the receivers. When
+/// the last receiver is dropped, the channel is disconnected: the messages that are left are
+/// dropped, and sending is an error.
 ///
 /// # Examples
 ///
@@ -146,8 +146,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`TryRecvError::Empty`] if there is no message, and [`TryRecvError::Disconnected`] if
-    /// all senders have been dropped as well.
+    /// Returns [`TryRecvError::Empty`] if there is no message, and [`TryRecvError::Disconnected`]
+    /// if all senders have been dropped as well.
     ///
     /// # Examples
     ///
@@ -174,7 +174,8 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// Returns [`RecvTimeoutError::Timeout`] if the time is up, and
-    /// [`RecvTimeoutError::Disconnected`] if the channel is empty and all senders have been dropped.
+    /// [`RecvTimeoutError::Disconnected`] if the channel is empty and all senders have been
+    /// dropped.
     ///
     /// # Examples
     ///
@@ -195,7 +196,8 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// Returns [`RecvTimeoutError::Timeout`] if the time is up, and
-    /// [`RecvTimeoutError::Disconnected`] if the channel is empty and all senders have been dropped.
+    /// [`RecvTimeoutError::Disconnected`] if the channel is empty and all senders have been
+    /// dropped.
     ///
     /// # Examples
     ///

@@ -33,8 +33,8 @@ use crate::engine::wait::list::Chain;
 pub(super) enum Right {
     /// To find the channel disconnected.
     Disconnected,
-    /// To the promised message with this ticket, or to one of the `reserved` places; then the number
-    /// means nothing.
+    /// To the promised message with this ticket, or to one of the `reserved` places; then the
+    /// number means nothing.
     Counted(usize),
     /// To the peer.
     Peer(Claimed),

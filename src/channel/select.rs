@@ -22,8 +22,9 @@ use crate::channel::shared::Until;
 /// - [`ready`](Select::ready) and its variants only return the index of an operation that would not
 ///   block. Another thread may be faster, so the operation may block after all.
 ///
-/// An operation that fails because its channel is disconnected does not block. If several operations
-/// do not block, a random one is chosen, unless the select is [biased](Select::new_biased).
+/// An operation that fails because its channel is disconnected does not block. If several
+/// operations do not block, a random one is chosen, unless the select is
+/// [biased](Select::new_biased).
 ///
 /// # Examples
 ///

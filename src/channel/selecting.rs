@@ -93,8 +93,8 @@ impl<'a> Clone for Operation<'a> {
     }
 }
 
-/// Selects as [`Select::select`](super::Select::select) does, for the macro: operations are numbered
-/// as they stand.
+/// Selects as [`Select::select`](super::Select::select) does, for the macro: operations are
+/// numbered as they stand.
 pub fn select<'a>(operations: &mut [Operation<'a>], biased: bool) -> SelectedOperation<'a> {
     number(operations);
     match select_until(operations, Until::Never, biased) {
@@ -185,8 +185,8 @@ fn reconsider<'a>(
     served
 }
 
-/// Returns the index of an operation that does not block. `None` if the time is up, or if there is no
-/// operation.
+/// Returns the index of an operation that does not block. `None` if the time is up, or if there is
+/// no operation.
 pub(super) fn ready_until(
     operations: &mut [Operation<'_>],
     until: Until,

@@ -87,8 +87,8 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`TrySendError::Full`] if there is no room, and [`TrySendError::Disconnected`] if all
-    /// receivers have been dropped. Both contain the message.
+    /// Returns [`TrySendError::Full`] if there is no room, and [`TrySendError::Disconnected`] if
+    /// all receivers have been dropped. Both contain the message.
     ///
     /// # Examples
     ///

@@ -328,7 +328,7 @@ impl<T> Shared<T> {
         perturb::point("channel: side gone");
         // SAFETY: it is freed by the second to come here. AcqRel: see the header.
         if unsafe { shared.as_ref() }.one_side_gone.swap(true, AcqRel) {
-            // SAFETY: made by `Box::leak`, and nobody has a reference any more.
+            // SAFETY: made by `Box::leak`, and no thread has a reference any more.
             drop(unsafe { Box::from_raw(shared.as_ptr()) });
         }
     }

@@ -434,8 +434,8 @@ impl<T> State<T> {
         unsafe { self.receivers.remove(node) };
     }
 
-    /// Disconnects the senders after the last one is gone. Receivers get the messages that are left,
-    /// and no longer wait.
+    /// Disconnects the senders after the last one is gone. Receivers get the messages that are
+    /// left, and no longer wait.
     ///
     /// # Safety
     /// As [`List::pop_all`].

@@ -61,7 +61,8 @@ fn random(limit: usize) -> usize {
     }
     let mut x = STATE.get();
     if x == 0 {
-        // The address of the thread-local and the time of the first call differ from thread to thread.
+        // The address of the thread-local and the time of the first call differ from thread to
+        // thread.
         x = (STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now()) | 1;
     }
     x ^= x >> 12;

@@ -39,14 +39,14 @@ use crate::engine::sched;
 use crate::engine::sys::perturb;
 use crate::engine::wait::Waiter;
 
-/// What the caller tells the coroutine.
+/// A message from the caller to the coroutine.
 pub(crate) enum Order<Input> {
     Resume(Input),
     /// The handle is being dropped: leave the stack.
     Unwind,
 }
 
-/// What the coroutine tells the caller.
+/// A message from the coroutine to the caller.
 pub(crate) enum News<Yield> {
     Yielded(Yield),
     /// The closure has returned or panicked: the thread is about to end.

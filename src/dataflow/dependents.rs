@@ -54,9 +54,9 @@ impl<D> Dependents<D> {
         }
     }
 
-    /// Adds the dependent that `make` makes. Returns false if the value is there already. The caller
-    /// then sees everything that the closer did before it closed, and the dependent is dropped if it
-    /// was made at all.
+    /// Adds the dependent that `make` makes. Returns false if the value is there already. The
+    /// caller then sees everything that the closer did before it closed, and the dependent is
+    /// dropped if it was made at all.
     pub(crate) fn add(&self, make: impl FnOnce() -> D) -> bool {
         // Acquire, here and below: the value; partner: Release in `close`.
         let mut newest = self.newest.load(Acquire);
@@ -89,7 +89,8 @@ impl<D> Dependents<D> {
     /// Closes the stack, since the value is there. No dependent is added any more, and the caller
     /// owns those that were.
     pub(crate) fn close(&self) -> Taken<D> {
-        // Acquire: the edges; partner: Release in `add`. Release: the value; partner: Acquire there.
+        // Acquire: the edges; partner: Release in `add`. Release: the value; partner: Acquire
+        // there.
         let newest = self.newest.swap(closed(), AcqRel);
         Taken(if newest == closed() {
             ptr::null_mut()

@@ -7,8 +7,8 @@
 //! 3. The waiter lives as long as its last waker, which may be longer than the call; waking it then
 //!    does nothing.
 //!
-//! Ordering: a poll sees what the caller of the waker wrote before it (Release in `wake`, Acquire in
-//! `wait`).
+//! Ordering: a poll sees what the caller of the waker wrote before it (Release in `wake`, Acquire
+//! in `wait`).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ impl Wake for Signal {
 /// Runs a future on the current thread until it is ready, and returns its output.
 ///
 /// While the future is pending the call blocks the current thread, green or kernel, and no other.
-/// It drives this one future and nothing else: it has no timers and no I/O of its own. A future that
-/// needs a runtime finds it in the usual way. For example, tokio's `Handle::enter` makes a runtime
-/// known to the current thread, and that may be a green thread.
+/// It drives this one future and nothing else: it has no timers and no I/O of its own. A future
+/// that needs a runtime finds it in the usual way. For example, tokio's `Handle::enter` makes a
+/// runtime known to the current thread, and that may be a green thread.
 ///
 /// # Panics
 ///

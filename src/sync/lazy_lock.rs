@@ -130,7 +130,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     fn make(&self) {
         self.once.call_once_force(|_| {
             let state = self.state.get();
-            // SAFETY: the closure of a `Once`, which has not completed: nobody else looks.
+            // SAFETY: the closure of a `Once`, which has not completed: no other thread looks.
             match unsafe { mem::replace(&mut *state, Lazy::Nothing) } {
                 Lazy::Closure(f) => {
                     let value = f();
@@ -163,7 +163,7 @@ impl<T, F> LazyLock<T, F> {
         if !this.once.is_completed() {
             return None;
         }
-        // SAFETY: completed, so nobody writes to it while `this` is shared.
+        // SAFETY: completed, so no thread writes to it while `this` is shared.
         match unsafe { &*this.state.get() } {
             Lazy::Value(value) => Some(value),
             _ => None,

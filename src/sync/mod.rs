@@ -20,7 +20,7 @@
 //! | [`LazyLock`] | a value is computed on first use |
 //! | [`mpsc`] | threads send values to one receiver |
 //!
-//! [`crate::channel`] has channels with many receivers and `select!`.
+//! [`greenthread::channel`](crate::channel) has channels with many receivers, and `select!`.
 //!
 //! A few names have no counterpart in std. They are taken from the crates that made them known:
 //! `try_lock_for` and `try_lock_until` from parking_lot, [`Semaphore`] and its methods from tokio,

@@ -8,7 +8,8 @@
 //! an error once the receiver is gone; receiving is an error once the senders are gone and no
 //! message is left.
 //!
-//! [`crate::channel`] has channels with several receivers, `select!`, and timers as channels.
+//! [`greenthread::channel`](crate::channel) has channels with several receivers, `select!`, and
+//! timers as channels.
 //!
 //! # Examples
 //!
@@ -61,7 +62,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 ///
 /// # Panics
 ///
-/// Panics if `bound` messages take more than `isize::MAX` bytes.
+/// Panics if the memory for `bound` messages exceeds `isize::MAX` bytes.
 ///
 /// # Examples
 ///

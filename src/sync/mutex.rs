@@ -159,7 +159,7 @@ impl<T: ?Sized> Mutex<T> {
         self.guard()
     }
 
-    /// Locks the mutex if no other thread holds it; never blocks.
+    /// Locks the mutex if that is possible without blocking.
     ///
     /// # Errors
     ///
@@ -245,7 +245,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// For a caller that has just locked it.
+    /// Makes a guard for a caller that has just locked the mutex.
     #[inline]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
         let guard = MutexGuard {
@@ -310,7 +310,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Returns a mutable reference to the data, without locking.
     ///
-    /// The exclusive borrow of the mutex is the proof that no thread holds the lock.
+    /// No locking is needed: while the mutex is borrowed exclusively, no thread can lock it.
     ///
     /// # Errors
     ///
@@ -356,8 +356,8 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// For a condition variable, which unlocks the mutex behind the guard's back and locks it
-    /// again.
+    /// Returns the mutex to a condition variable, which unlocks it behind the guard's back and
+    /// locks it again.
     pub(super) fn mutex(&self) -> &'a Mutex<T> {
         self.mutex
     }

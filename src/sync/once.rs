@@ -268,7 +268,7 @@ impl Once {
                 poisoned();
             }
             let running = state.without(POISONED).with(RUNNING);
-            // Acquire: pairs with the Release in `Running::drop`, after which poison was left.
+            // Acquire: pairs with the Release in `Running::drop` that left the poison.
             if !state.has(RUNNING) && self.queue.change(state, running, Acquire).is_ok() {
                 let mut running = Running {
                     once: self,

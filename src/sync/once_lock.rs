@@ -36,8 +36,8 @@ pub struct OnceLock<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: one thread may make the value and another may drop it, hence `Send`; all threads get shared
-// references, hence `Sync`.
+// SAFETY: one thread may make the value and another may drop it, hence `Send`; all threads get
+// shared references, hence `Sync`.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
@@ -79,7 +79,7 @@ impl<T> OnceLock<T> {
     #[inline]
     pub fn get(&self) -> Option<&T> {
         if self.once.is_completed() {
-            // SAFETY: completed, so nobody writes to it while `self` is shared.
+            // SAFETY: completed, so no thread writes to it while `self` is shared.
             unsafe { (*self.value.get()).as_ref() }
         } else {
             None
@@ -177,7 +177,7 @@ impl<T> OnceLock<T> {
     fn make(&self, f: impl FnOnce() -> Option<T>) {
         self.once.call_once_force(|_| {
             let value = f();
-            // SAFETY: the closure of a `Once`, which has not completed: nobody else looks.
+            // SAFETY: the closure of a `Once`, which has not completed: no other thread looks.
             unsafe { *self.value.get() = value };
         });
     }

@@ -391,7 +391,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// For a caller that has just locked it for reading.
+    /// Makes a guard for a caller that has just locked for reading.
     #[inline]
     fn read_guard(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         poison::checked(self.raw.is_poisoned(), self.as_reader())
@@ -406,7 +406,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// For a caller that has just locked it for writing.
+    /// Makes a guard for a caller that has just locked for writing.
     #[inline]
     fn write_guard(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         let guard = RwLockWriteGuard {
@@ -471,7 +471,7 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Returns a mutable reference to the data, without locking.
     ///
-    /// The exclusive borrow of the lock is the proof that no thread holds it.
+    /// No locking is needed: while the lock is borrowed exclusively, no thread can take it.
     ///
     /// # Errors
     ///
@@ -549,7 +549,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that nobody writes.
+        // SAFETY: the guard is the proof that no thread writes.
         unsafe { self.data.as_ref() }
     }
 }
@@ -559,7 +559,7 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that nobody else holds the lock.
+        // SAFETY: the guard is the proof that no other thread holds the lock.
         unsafe { &*self.lock.data.get() }
     }
 }
