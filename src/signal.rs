@@ -1,13 +1,13 @@
 //! Signals as messages in channels, so that a program can stop cleanly.
 //!
-//! [`ctrl_c`] returns a receiver of a message for each press of Ctrl-C. [`Signals`] receives any
-//! signals that a program may catch. Both are receivers of a [`channel`](crate::channel), so a
+//! [`ctrl_c`] creates a receiver that gets a message when Ctrl-C is pressed. [`Signals`] receives
+//! any signals that a program may catch. Both are receivers of a [`channel`](crate::channel), so a
 //! thread can wait for them in [`select!`](crate::select) along with other work. Since a signal
 //! arrives as a message, the code that reacts to it is ordinary code: it may lock, allocate and
 //! print.
 //!
-//! A signal that is watched no longer does what it does by default, which is mostly to end the
-//! program. That stays so even after the receiver has been dropped.
+//! A signal that is watched loses its default effect, which is mostly to end the program. It does
+//! not get it back when the receiver is dropped.
 //!
 //! # Examples
 //!
@@ -99,7 +99,7 @@ const FORBIDDEN: &[(i32, &str)] = &[
     (33, "which the C library uses itself"),
 ];
 
-/// Creates a receiver of a message for each press of Ctrl-C (`SIGINT`).
+/// Creates a receiver that gets a message when Ctrl-C is pressed (`SIGINT` arrives).
 ///
 /// From this call on, Ctrl-C no longer ends the program, not even after the receiver has been
 /// dropped. The channel holds one message at most: further presses are not counted until that one
@@ -138,7 +138,7 @@ pub fn ctrl_c() -> io::Result<Receiver<()>> {
 /// a handler for the signal, that handler is still called, on the alternate stack and with other
 /// signals blocked.
 ///
-/// Dropping the receiver does not bring back the default action of a signal.
+/// A signal does not get its default effect back when the receiver is dropped.
 ///
 /// # Examples
 ///

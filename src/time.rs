@@ -28,7 +28,7 @@ pub use std::time::{Duration, Instant};
 
 pub use crate::thread::{sleep, sleep_until};
 
-/// The error of [`timeout`]: the time was up before the call returned.
+/// The error returned by [`timeout`]: the time was up before the function returned.
 ///
 /// # Examples
 ///

@@ -23,7 +23,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// The error of [`Sender::send`](super::Sender::send): all receivers have been dropped.
+/// The error returned by [`Sender::send`](super::Sender::send): all receivers have been dropped.
 ///
 /// It contains the message that was not sent.
 ///
@@ -39,7 +39,7 @@ use std::fmt;
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub struct SendError<T>(pub T);
 
-/// The error of [`Sender::try_send`](super::Sender::try_send).
+/// The error returned by [`Sender::try_send`](super::Sender::try_send).
 ///
 /// It contains the message that was not sent.
 ///
@@ -63,7 +63,7 @@ pub enum TrySendError<T> {
     Disconnected(T),
 }
 
-/// The error of [`Sender::send_timeout`](super::Sender::send_timeout) and
+/// The error returned by [`Sender::send_timeout`](super::Sender::send_timeout) and
 /// [`Sender::send_deadline`](super::Sender::send_deadline).
 ///
 /// It contains the message that was not sent.
@@ -90,7 +90,8 @@ pub enum SendTimeoutError<T> {
     Disconnected(T),
 }
 
-/// The error of [`Receiver::recv`](super::Receiver::recv): the channel is empty and disconnected.
+/// The error returned by [`Receiver::recv`](super::Receiver::recv): the channel is empty and
+/// disconnected.
 ///
 /// # Examples
 ///
@@ -106,7 +107,7 @@ pub enum SendTimeoutError<T> {
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct RecvError;
 
-/// The error of [`Receiver::try_recv`](super::Receiver::try_recv).
+/// The error returned by [`Receiver::try_recv`](super::Receiver::try_recv).
 ///
 /// # Examples
 ///
@@ -127,7 +128,7 @@ pub enum TryRecvError {
     Disconnected,
 }
 
-/// The error of [`Receiver::recv_timeout`](super::Receiver::recv_timeout) and
+/// The error returned by [`Receiver::recv_timeout`](super::Receiver::recv_timeout) and
 /// [`Receiver::recv_deadline`](super::Receiver::recv_deadline).
 ///
 /// # Examples
@@ -150,7 +151,8 @@ pub enum RecvTimeoutError {
     Disconnected,
 }
 
-/// The error of [`Select::try_select`](super::Select::try_select): every operation would block.
+/// The error returned by [`Select::try_select`](super::Select::try_select): every operation would
+/// block.
 ///
 /// # Examples
 ///
@@ -165,7 +167,7 @@ pub enum RecvTimeoutError {
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct TrySelectError;
 
-/// The error of [`Select::select_timeout`](super::Select::select_timeout) and
+/// The error returned by [`Select::select_timeout`](super::Select::select_timeout) and
 /// [`Select::select_deadline`](super::Select::select_deadline): no operation could go on in time.
 ///
 /// # Examples
@@ -183,7 +185,7 @@ pub struct TrySelectError;
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct SelectTimeoutError;
 
-/// The error of [`Select::try_ready`](super::Select::try_ready): no operation is ready.
+/// The error returned by [`Select::try_ready`](super::Select::try_ready): no operation is ready.
 ///
 /// # Examples
 ///
@@ -198,7 +200,7 @@ pub struct SelectTimeoutError;
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct TryReadyError;
 
-/// The error of [`Select::ready_timeout`](super::Select::ready_timeout) and
+/// The error returned by [`Select::ready_timeout`](super::Select::ready_timeout) and
 /// [`Select::ready_deadline`](super::Select::ready_deadline): no operation became ready in time.
 ///
 /// # Examples

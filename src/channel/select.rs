@@ -80,9 +80,10 @@ impl<'a> Select<'a> {
         }
     }
 
-    /// Creates a select without operations that prefers those that were added first.
+    /// Creates a biased select without operations.
     ///
-    /// If several operations do not block, it chooses the first of them instead of a random one.
+    /// If several operations do not block, a biased select chooses the one that was added first
+    /// instead of a random one.
     ///
     /// # Examples
     ///

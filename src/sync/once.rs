@@ -39,7 +39,7 @@ const RUNNING: usize = WaitQueue::flag(0);
 const COMPLETE: usize = WaitQueue::flag(1);
 const POISONED: usize = WaitQueue::flag(2);
 
-/// A one-time initialization: of all closures passed to it, one runs to its end.
+/// One-time initialization: of all closures passed to a `Once`, exactly one runs to its end.
 ///
 /// The first thread to call [`call_once`](Once::call_once) runs its closure; others wait for it and
 /// do not run theirs. It works as [`std::sync::Once`] does and blocks only the green thread. Use

@@ -42,11 +42,11 @@ use crate::engine::wait::queue::{Position, WaitQueue, Waited};
 const QUEUED: usize = 1;
 const PERMIT: usize = 2;
 
-/// A number of permits, which threads take and give back.
+/// A counter of permits, which limits how many threads do something at a time.
 ///
-/// A thread that asks for more permits than are there waits, and blocks only itself. Permits are
-/// held as guards and given back when those are dropped. So a semaphore limits how many threads do
-/// something at the same time.
+/// A thread takes permits before it begins and gives them back when it has finished. If too few
+/// permits are there, it waits, which blocks only the green thread. Taken permits are held as a
+/// guard and given back when the guard is dropped.
 ///
 /// Threads are served strictly in the order in which they ask, however many permits they ask for.
 /// std has no semaphore; the names are tokio's.
@@ -77,7 +77,7 @@ pub struct Semaphore {
     queue: WaitQueue,
 }
 
-/// Permits taken from a [`Semaphore`], which gets them back when this is dropped.
+/// Permits taken from a [`Semaphore`], given back when this guard is dropped.
 ///
 /// # Examples
 ///
@@ -97,9 +97,9 @@ pub struct SemaphorePermit<'a> {
     permits: usize,
 }
 
-/// Permits taken from a [`Semaphore`] in an [`Arc`], which gets them back when this is dropped.
+/// Permits taken from a [`Semaphore`] in an [`Arc`], given back when this guard is dropped.
 ///
-/// It borrows nothing, so it can be moved into a thread.
+/// The guard borrows nothing, so it can be moved into a thread.
 ///
 /// # Examples
 ///
