@@ -28,7 +28,7 @@ use crate::engine::sys::clock;
 ///
 /// # Size
 ///
-/// A mutex takes eight bytes beside the data, and allocates no memory.
+/// A mutex takes eight bytes besides the data, and allocates no memory.
 ///
 /// # Poisoning
 ///
