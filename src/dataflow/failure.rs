@@ -6,8 +6,8 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
+use crate::engine::door::handle::text_of;
 use crate::sync::{Mutex, PoisonError};
-use crate::thread::text_of;
 
 /// The reason why a [`Value`](super::Value) has no value: a function panicked.
 ///

@@ -11,7 +11,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::{JoinHandle, Result};
+use crate::thread::{JoinHandle, Result};
 
 /// A future that is ready when a thread has ended, made by awaiting a [`JoinHandle`].
 ///

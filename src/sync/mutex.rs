@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
 use super::raw_mutex::RawMutex;
-use crate::engine::atomic::const_fn;
-use crate::engine::sys::clock;
+use crate::engine::door::atomic::const_fn;
+use crate::engine::door::clock;
 
 /// A lock that lets one thread at a time use the data inside it.
 ///

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
 use super::raw_rwlock::RawRwLock;
-use crate::engine::sys::clock;
+use crate::engine::door::clock;
 
 /// A lock that lets many threads read the data inside it at once, or one thread write it.
 ///
