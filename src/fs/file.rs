@@ -204,6 +204,8 @@ impl File {
 
     /// Whether it is a terminal; [`std::io::IsTerminal`].
     ///
+    /// # Examples
+    ///
     /// ```
     /// assert!(!greenthread::fs::File::open("Cargo.toml")?.is_terminal());
     /// # Ok::<(), std::io::Error>(())

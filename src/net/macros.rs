@@ -16,43 +16,49 @@ macro_rules! socket_type {
             /// Another handle to the same socket: with a descriptor of its own, but the same
             /// time-outs and non-blocking mode.
             ///
+            /// # Errors
+            /// There are no more descriptors.
+            ///
+            /// # Examples
+            ///
             /// ```
             #[doc = $setup]
             /// let other = socket.try_clone()?;
             /// other.set_nonblocking(true)?; // both
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// There are no more descriptors.
             pub fn try_clone(&self) -> io::Result<$Type> {
                 self.0.try_clone().map($Type)
             }
 
             /// The socket's own address.
             ///
+            /// # Errors
+            /// Those of `getsockname(2)`.
+            ///
+            /// # Examples
+            ///
             /// ```
             #[doc = $setup]
             /// println!("here: {:?}", socket.local_addr()?);
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `getsockname(2)`.
             pub fn local_addr(&self) -> io::Result<SocketAddr> {
                 self.std().local_addr()
             }
 
             /// The error that is pending on the socket, which is then gone (`SO_ERROR`).
             ///
+            /// # Errors
+            /// Those of `getsockopt(2)`.
+            ///
+            /// # Examples
+            ///
             /// ```
             #[doc = $setup]
             /// assert!(socket.take_error()?.is_none());
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `getsockopt(2)`.
             pub fn take_error(&self) -> io::Result<Option<io::Error>> {
                 self.0.take_error()
             }
@@ -60,14 +66,16 @@ macro_rules! socket_type {
             /// Whether calls fail with [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
             /// waiting; for all handles to the socket.
             ///
+            /// # Errors
+            /// Those of `fcntl(2)`.
+            ///
+            /// # Examples
+            ///
             /// ```
             #[doc = $setup]
             /// socket.set_nonblocking(true)?;
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `fcntl(2)`.
             pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
                 self.0.set_nonblocking(nonblocking)
             }
@@ -78,6 +86,8 @@ macro_rules! socket_type {
             /// this is dropped, as ever.
             ///
             /// Not in std, where a thread that is blocked on a socket cannot be told to stop.
+            ///
+            /// # Examples
             ///
             /// ```
             #[doc = $setup]
@@ -166,6 +176,11 @@ macro_rules! timeouts {
             /// [`WouldBlock`](io::ErrorKind::WouldBlock), as std's does. For all handles to the
             /// socket.
             ///
+            /// # Errors
+            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+            ///
+            /// # Examples
+            ///
             /// ```
             /// use std::time::Duration;
             #[doc = $setup]
@@ -173,9 +188,6 @@ macro_rules! timeouts {
             /// assert_eq!(socket.read_timeout()?, Some(Duration::from_secs(5)));
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
                 self.0.set_read_timeout(timeout)
             }
@@ -184,6 +196,11 @@ macro_rules! timeouts {
             /// [`WouldBlock`](io::ErrorKind::WouldBlock), as std's does. For all handles to the
             /// socket.
             ///
+            /// # Errors
+            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+            ///
+            /// # Examples
+            ///
             /// ```
             /// use std::time::Duration;
             #[doc = $setup]
@@ -191,9 +208,6 @@ macro_rules! timeouts {
             /// assert_eq!(socket.write_timeout()?, Some(Duration::from_secs(5)));
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
                 self.0.set_write_timeout(timeout)
             }
@@ -201,14 +215,16 @@ macro_rules! timeouts {
             /// How long a read may wait, as the kernel tells it (it rounds up);
             /// [`set_read_timeout`](Self::set_read_timeout).
             ///
+            /// # Errors
+            /// Those of `getsockopt(2)`.
+            ///
+            /// # Examples
+            ///
             /// ```
             #[doc = $setup]
             /// assert_eq!(socket.read_timeout()?, None);
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `getsockopt(2)`.
             pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
                 self.std().read_timeout()
             }
@@ -216,14 +232,16 @@ macro_rules! timeouts {
             /// How long a write may wait, as the kernel tells it (it rounds up);
             /// [`set_write_timeout`](Self::set_write_timeout).
             ///
+            /// # Errors
+            /// Those of `getsockopt(2)`.
+            ///
+            /// # Examples
+            ///
             /// ```
             #[doc = $setup]
             /// assert_eq!(socket.write_timeout()?, None);
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `getsockopt(2)`.
             pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
                 self.std().write_timeout()
             }
@@ -241,15 +259,17 @@ macro_rules! options {
             $(
                 $(#[$doc])+
                 ///
+                /// # Errors
+                /// Those of `setsockopt(2)`.
+                ///
+                /// # Examples
+                ///
                 /// ```
                 #[doc = $setup]
                 #[doc = concat!("socket.", stringify!($set), "(", $example, ")?;")]
                 #[doc = concat!("assert_eq!(socket.", stringify!($get), "()?, ", $example, ");")]
                 /// # Ok::<(), std::io::Error>(())
                 /// ```
-                ///
-                /// # Errors
-                /// Those of `setsockopt(2)`.
                 pub fn $set(&self, value: $Value) -> io::Result<()> {
                     self.std().$set(value)
                 }
@@ -258,15 +278,17 @@ macro_rules! options {
                 #[doc = concat!("[`", stringify!($set), "`][Self::", stringify!($set), "]")]
                 /// sets.
                 ///
+                /// # Errors
+                /// Those of `getsockopt(2)`.
+                ///
+                /// # Examples
+                ///
                 /// ```
                 #[doc = $setup]
                 #[doc = concat!("let value = socket.", stringify!($get), "()?;")]
                 /// # let _ = value;
                 /// # Ok::<(), std::io::Error>(())
                 /// ```
-                ///
-                /// # Errors
-                /// Those of `getsockopt(2)`.
                 pub fn $get(&self) -> io::Result<$Value> {
                     self.std().$get()
                 }
@@ -283,15 +305,17 @@ macro_rules! shutdown {
             /// too: reads as at the end of the stream, writes with
             /// [`BrokenPipe`](io::ErrorKind::BrokenPipe).
             ///
+            /// # Errors
+            /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
+            ///
+            /// # Examples
+            ///
             /// ```
             /// use greenthread::net::Shutdown;
             #[doc = $setup]
             /// socket.shutdown(Shutdown::Write)?; // the peer reads to the end
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
             pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
                 self.0.shutdown(how)
             }

@@ -20,6 +20,8 @@ const AS_MANY_AS_ALLOWED: i32 = i32::MAX;
 ///
 /// Any number of threads may accept from one listener; each connection goes to one of them.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::net::{TcpListener, TcpStream};
 /// use std::io::{Read, Write};
@@ -45,6 +47,12 @@ impl TcpListener {
     /// As many connections may wait to be accepted as the system allows (`net.core.somaxconn`, 4096
     /// as a rule); with std's listener it is 128.
     ///
+    /// # Errors
+    /// That of the last address, or of the resolution;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::net::TcpListener;
     ///
@@ -52,10 +60,6 @@ impl TcpListener {
     /// assert_ne!(listener.local_addr()?.port(), 0);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// That of the last address, or of the resolution;
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
         let listener = crate::blocking(|| std::net::TcpListener::bind(addr))?;
         SockRef::from(&listener).listen(AS_MANY_AS_ALLOWED)?;
@@ -63,6 +67,12 @@ impl TcpListener {
     }
 
     /// Waits for the next connection; also says from where it comes.
+    ///
+    /// # Errors
+    /// Those of `accept(2)`: also when the process has no more descriptors, or a connection was
+    /// given up by its peer meanwhile, after which one can go on.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
@@ -73,10 +83,6 @@ impl TcpListener {
     /// assert_eq!(peer, client.local_addr()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `accept(2)`: also when the process has no more descriptors, or a connection was
-    /// given up by its peer meanwhile, after which one can go on.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (socket, address) = self.0.accept()?;
         Ok((TcpStream(socket), internet_address(&address)?))
@@ -84,6 +90,8 @@ impl TcpListener {
 
     /// The connections, one after the other, without end; the end comes only when the listener is
     /// [closed](TcpListener::close).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};

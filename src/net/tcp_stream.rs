@@ -15,6 +15,8 @@ use crate::engine::sys::clock;
 ///
 /// One thread may read while another writes, through `&TcpStream` or [clones](Self::try_clone).
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::net::{TcpListener, TcpStream};
 /// use std::io::{Read, Write};
@@ -37,6 +39,12 @@ pub struct TcpStream(pub(super) Socket);
 impl TcpStream {
     /// Connects to the first of the addresses that answers.
     ///
+    /// # Errors
+    /// That of the last address, or of the resolution;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
     ///
@@ -45,10 +53,6 @@ impl TcpStream {
     /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// That of the last address, or of the resolution;
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
         let none = "could not resolve to any addresses";
         let mut answer = Err(io::Error::new(io::ErrorKind::InvalidInput, none));
@@ -63,6 +67,12 @@ impl TcpStream {
 
     /// Connects to that address, within that time.
     ///
+    /// # Errors
+    /// [`TimedOut`](io::ErrorKind::TimedOut) when the time is up,
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is zero.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
     /// use std::time::Duration;
@@ -72,10 +82,6 @@ impl TcpStream {
     /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`TimedOut`](io::ErrorKind::TimedOut) when the time is up,
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is zero.
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         if timeout.is_zero() {
             let message = "cannot set a 0 duration timeout";
@@ -92,6 +98,11 @@ impl TcpStream {
 
     /// The peer's address.
     ///
+    /// # Errors
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if the connection is over.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
     ///
@@ -100,14 +111,16 @@ impl TcpStream {
     /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if the connection is over.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.std().peer_addr()
     }
 
     /// Reads without taking what it reads: the next read returns it again.
+    ///
+    /// # Errors
+    /// As reading.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
@@ -123,9 +136,6 @@ impl TcpStream {
     /// assert_eq!((server.read(&mut byte)?, &byte), (1, b"?"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As reading.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.recv(buf, libc::MSG_PEEK)
     }

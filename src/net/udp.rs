@@ -12,6 +12,8 @@ use super::socket::Socket;
 
 /// A UDP socket: [`std::net::UdpSocket`], which blocks only the calling thread.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::net::UdpSocket;
 ///
@@ -29,6 +31,12 @@ pub struct UdpSocket(Socket);
 impl UdpSocket {
     /// A socket at the first of the addresses that can be had. Port 0 lets the system choose one.
     ///
+    /// # Errors
+    /// That of the last address, or of the resolution;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::net::UdpSocket;
     ///
@@ -36,10 +44,6 @@ impl UdpSocket {
     /// assert_ne!(socket.local_addr()?.port(), 0);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// That of the last address, or of the resolution;
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
         let socket = crate::blocking(|| std::net::UdpSocket::bind(addr))?;
         Ok(UdpSocket(Socket::fresh(socket.into())))
@@ -47,6 +51,11 @@ impl UdpSocket {
 
     /// Waits for a datagram; says how long it is and from where. What does not fit into the buffer
     /// is lost.
+    ///
+    /// # Errors
+    /// Those of `recvfrom(2)`, an earlier datagram's among them.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -57,9 +66,6 @@ impl UdpSocket {
     /// assert_eq!(socket.recv_from(&mut [0; 64])?, (9, address));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `recvfrom(2)`, an earlier datagram's among them.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (count, address) = self.0.recv_from(buf, 0)?;
         Ok((count, internet_address(&address)?))
@@ -67,6 +73,11 @@ impl UdpSocket {
 
     /// As [`recv_from`](UdpSocket::recv_from), but the datagram stays: the next call returns it
     /// again.
+    ///
+    /// # Errors
+    /// As [`recv_from`](UdpSocket::recv_from).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -76,15 +87,18 @@ impl UdpSocket {
     /// assert_eq!(socket.peek_from(&mut [0; 64])?, socket.recv_from(&mut [0; 64])?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [`recv_from`](UdpSocket::recv_from).
     pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (count, address) = self.0.recv_from(buf, libc::MSG_PEEK)?;
         Ok((count, internet_address(&address)?))
     }
 
     /// Sends a datagram to the first of the addresses.
+    ///
+    /// # Errors
+    /// Those of `sendto(2)`, or of the resolution; [`InvalidInput`](io::ErrorKind::InvalidInput)
+    /// if there is no address.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -93,10 +107,6 @@ impl UdpSocket {
     /// assert_eq!(socket.send_to(b"to myself", socket.local_addr()?)?, 9);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `sendto(2)`, or of the resolution; [`InvalidInput`](io::ErrorKind::InvalidInput)
-    /// if there is no address.
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
         match crate::blocking(|| addr.to_socket_addrs())?.next() {
             Some(address) => self.0.send_to(buf, &address.into()),
@@ -110,6 +120,12 @@ impl UdpSocket {
     /// Makes the first of the addresses that works the peer: the one for [`send`](UdpSocket::send),
     /// and the only one to receive from.
     ///
+    /// # Errors
+    /// That of the last address, or of the resolution;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::net::UdpSocket;
     ///
@@ -119,15 +135,16 @@ impl UdpSocket {
     /// assert_eq!(other.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// That of the last address, or of the resolution;
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         crate::blocking(|| self.std().connect(addr))
     }
 
     /// The peer that [`connect`](UdpSocket::connect) chose.
+    ///
+    /// # Errors
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is none.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -137,14 +154,16 @@ impl UdpSocket {
     /// assert_eq!(socket.peer_addr().unwrap_err().kind(), ErrorKind::NotConnected);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is none.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.std().peer_addr()
     }
 
     /// Sends a datagram to the peer; see [`connect`](UdpSocket::connect).
+    ///
+    /// # Errors
+    /// Those of `send(2)`: also that an earlier datagram was refused.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::net::UdpSocket;
@@ -153,15 +172,17 @@ impl UdpSocket {
     /// assert_eq!(one.send(b"ping")?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `send(2)`: also that an earlier datagram was refused.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.0.send(buf)
     }
 
     /// Waits for a datagram, from the peer if there is one; says how long it is. What does not fit
     /// into the buffer is lost.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`: also that an earlier datagram was refused.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::net::UdpSocket;
@@ -171,14 +192,16 @@ impl UdpSocket {
     /// assert_eq!(one.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `recv(2)`: also that an earlier datagram was refused.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.recv(buf, 0)
     }
 
     /// As [`recv`](UdpSocket::recv), but the datagram stays: the next call returns it again.
+    ///
+    /// # Errors
+    /// As [`recv`](UdpSocket::recv).
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::net::UdpSocket;
@@ -188,14 +211,16 @@ impl UdpSocket {
     /// assert_eq!(one.peek(&mut [0; 64])?, one.recv(&mut [0; 64])?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [`recv`](UdpSocket::recv).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.recv(buf, libc::MSG_PEEK)
     }
 
     /// Joins a multicast group, on the interface with that address (any if it is unspecified).
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// use greenthread::net::{Ipv4Addr, UdpSocket};
@@ -204,14 +229,16 @@ impl UdpSocket {
     /// socket.join_multicast_v4(&Ipv4Addr::new(239, 0, 0, 1), &Ipv4Addr::UNSPECIFIED)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
     pub fn join_multicast_v4(&self, multiaddr: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.std().join_multicast_v4(multiaddr, interface)
     }
 
     /// Joins a multicast group, on the interface with that index (any if it is 0).
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// use greenthread::net::{Ipv6Addr, UdpSocket};
@@ -220,9 +247,6 @@ impl UdpSocket {
     /// socket.join_multicast_v6(&Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x123), 0)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
     pub fn join_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.std().join_multicast_v6(multiaddr, interface)
     }

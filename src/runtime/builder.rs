@@ -33,6 +33,8 @@ pub(super) struct Wishes {
 /// `_STACK_SIZE`,
 /// `_MODE`, `_DRIVER`, `_POLICY`, `_SIGNAL`), else from the defaults.
 ///
+/// # Examples
+///
 /// ```
 /// use std::time::Duration;
 /// let runtime = greenthread::runtime::Builder::new()
@@ -132,6 +134,8 @@ impl Builder {
 
     /// The same by name, with what is to be different behind it, as in `GREENTHREAD_POLICY`. What
     /// [`policy`](Builder::policy) and the three knobs below say goes before it.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::runtime::Runtime;

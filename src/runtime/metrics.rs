@@ -5,6 +5,8 @@ use crate::engine::atomic::Ordering;
 
 /// Figures of a runtime: counts since its start, and what is so now.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::runtime::Runtime;
 /// greenthread::spawn(|| ()).join().unwrap();

@@ -64,6 +64,8 @@ pub(crate) enum Backend {
 /// `Runtime` leaves its threads running, and its kernel threads
 /// idle when they have ended; [`Runtime::shutdown`] waits for them.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::runtime::Runtime;
 /// let runtime = Runtime::builder().processors(1).build()?;
@@ -178,6 +180,12 @@ impl Runtime {
     /// slice up; nobody waits for them here. [`Metrics::processors`] shows those that are left. In
     /// kernel-thread mode the number is only remembered.
     ///
+    /// # Errors
+    /// `InvalidInput`, naming the number and what is accepted. Otherwise, the policy has panicked in
+    /// [`Policy::resize`](crate::engine::policy::Policy::resize), and there are as many as before.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::runtime::Runtime;
     /// let runtime = Runtime::builder().processors(1).build()?;
@@ -189,10 +197,6 @@ impl Runtime {
     /// assert!(runtime.set_processors(0).is_err());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// `InvalidInput`, naming the number and what is accepted. Otherwise, the policy has panicked in
-    /// [`Policy::resize`](crate::engine::policy::Policy::resize), and there are as many as before.
     pub fn set_processors(&self, count: usize) -> io::Result<()> {
         match self.backend_or_child() {
             Backend::Green(cluster) => {
@@ -221,6 +225,8 @@ impl Runtime {
 
     /// How green threads wait for sockets and pipes; `None` if there are none, but kernel
     /// threads.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::runtime::{Driver, Mode, Runtime};

@@ -16,6 +16,8 @@ use crate::runtime::{Backend, Runtime};
 
 /// Configures a new thread, as [`std::thread::Builder`].
 ///
+/// # Examples
+///
 /// ```
 /// let handle = greenthread::Builder::new()
 ///     .name("deep".into())
@@ -97,6 +99,8 @@ impl Builder {
     ///
     /// # Panics
     /// As [`Builder::spawn`].
+    ///
+    /// # Examples
     ///
     /// ```
     /// let word = String::from("borrowed");
@@ -192,14 +196,16 @@ pub(crate) fn default_stack_size() -> usize {
 /// threads. What a green thread prints is not captured, for std lets nobody else hand the capture on.
 /// To keep it, let the test's own thread print.
 ///
+/// # Panics
+/// If the thread cannot be started, with the reason; [`Builder::spawn`] returns it instead.
+///
+/// # Examples
+///
 /// ```
 /// use greenthread as thread;
 /// let handle = thread::spawn(|| 6 * 7);
 /// assert_eq!(handle.join().unwrap(), 42);
 /// ```
-///
-/// # Panics
-/// If the thread cannot be started, with the reason; [`Builder::spawn`] returns it instead.
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -240,6 +246,11 @@ impl<T> JoinHandle<T> {
     /// The handle itself, if the time was up first: the thread goes on and can still be joined.
     /// What the thread panicked with is in the inner result.
     ///
+    /// # Panics
+    /// If a thread waits for itself.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use std::time::Duration;
     /// let parked = greenthread::spawn(greenthread::park);
@@ -247,9 +258,6 @@ impl<T> JoinHandle<T> {
     /// parked.thread().unpark();
     /// assert!(parked.join_timeout(Duration::MAX).unwrap().is_ok());
     /// ```
-    ///
-    /// # Panics
-    /// If a thread waits for itself.
     pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
         self.join_by(clock::after(timeout))
     }

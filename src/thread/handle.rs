@@ -14,6 +14,8 @@ use crate::engine::wait::Waiter;
 ///
 /// As with std, an identifier is not used again, and it is not the one the operating system uses.
 ///
+/// # Examples
+///
 /// ```
 /// let other = greenthread::spawn(|| greenthread::current().id());
 /// let id = other.thread().id();
@@ -72,6 +74,8 @@ impl Shared {
 
 /// A handle to a thread, as [`std::thread::Thread`]: its identity, its name, and a way to unpark
 /// it.
+///
+/// # Examples
 ///
 /// ```
 /// let parked = greenthread::spawn(|| greenthread::park());
@@ -186,6 +190,8 @@ fn forget_at_end(shared: *const Shared) {
 }
 
 /// A handle to the thread that asks.
+///
+/// # Examples
 ///
 /// ```
 /// let name = greenthread::Builder::new().name("worker".into())

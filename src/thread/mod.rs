@@ -58,6 +58,8 @@ use crate::runtime::Runtime;
 /// Lets others run: the thread goes to the back of the queue. On a kernel thread,
 /// [`std::thread::yield_now`].
 ///
+/// # Examples
+///
 /// ```
 /// greenthread::spawn(|| greenthread::yield_now()).join().unwrap();
 /// ```
@@ -72,6 +74,8 @@ pub fn yield_now() {
 /// Blocks until the thread's token is available ([`Thread::unpark`]), and takes it. As with std, be
 /// ready for it to return for no reason.
 ///
+/// # Examples
+///
 /// ```
 /// let waiting = greenthread::spawn(greenthread::park);
 /// waiting.thread().unpark();
@@ -82,6 +86,8 @@ pub fn park() {
 }
 
 /// [`park`], for `duration` at most.
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -94,6 +100,8 @@ pub fn park_timeout(duration: Duration) {
 
 /// [`park`], until `deadline` at most.
 ///
+/// # Examples
+///
 /// ```
 /// use std::time::{Duration, Instant};
 /// greenthread::park_until(Instant::now() + Duration::from_millis(1)); // nobody unparks us
@@ -104,6 +112,8 @@ pub fn park_until(deadline: Instant) {
 }
 
 /// Blocks for at least `duration`; other threads run meanwhile.
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -129,6 +139,8 @@ pub fn park_timeout_ms(ms: u32) {
 
 /// Blocks until `deadline`; returns at once if it has passed.
 ///
+/// # Examples
+///
 /// ```
 /// use std::time::{Duration, Instant};
 /// let deadline = Instant::now() + Duration::from_millis(2);
@@ -148,6 +160,8 @@ fn sleep_to(deadline: u64) {
 
 /// Whether the thread is unwinding; [`std::thread::panicking`].
 ///
+/// # Examples
+///
 /// ```
 /// assert!(!greenthread::panicking());
 /// ```
@@ -159,13 +173,15 @@ pub fn panicking() -> bool {
 /// the default one. Unless somebody has named another number, they are as many as the CPUs that this
 /// process may use, by affinity and cgroup quota.
 ///
+/// # Errors
+/// `GREENTHREAD_PROCS` is set, and to something that is not a number of processors.
+///
+/// # Examples
+///
 /// ```
 /// assert!(greenthread::available_parallelism()?.get() >= 1);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-///
-/// # Errors
-/// `GREENTHREAD_PROCS` is set, and to something that is not a number of processors.
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
     let count = Runtime::parallelism_here()?;
     Ok(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN))
@@ -176,6 +192,8 @@ pub fn available_parallelism() -> io::Result<NonZeroUsize> {
 ///
 /// It is not needed for correctness: a thread that blocks without a word loses its processor too,
 /// only later.
+///
+/// # Examples
 ///
 /// ```
 /// let text = greenthread::spawn(|| greenthread::blocking(||
@@ -241,6 +259,8 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 /// thread keeps the one of its own under which it may have locked other mutexes.
 /// `pthread_mutexattr_setprotocol` says ENOTSUP there. One that was made elsewhere must not be locked by a
 /// green thread: who has to wait for it, or for a green thread to unlock it, waits for ever.
+///
+/// # Examples
 ///
 /// ```
 /// greenthread::spawn(|| {

@@ -62,6 +62,11 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// Makes a scope for threads that borrow, as [`std::thread::scope`]. It returns when all its
 /// threads have ended.
 ///
+/// # Panics
+/// If a thread panicked that was not joined by hand, or with what `f` panicked with.
+///
+/// # Examples
+///
 /// ```
 /// let mut numbers = vec![1, 2, 3];
 /// let mut sum = 0;
@@ -71,9 +76,6 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// });
 /// assert_eq!((numbers.len(), sum), (4, 10));
 /// ```
-///
-/// # Panics
-/// If a thread panicked that was not joined by hand, or with what `f` panicked with.
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where

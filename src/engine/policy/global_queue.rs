@@ -10,6 +10,8 @@ use super::{Next, Policy, Readied, Ready, Seat};
 /// Perfectly fair otherwise, and the slower the more processors there are: each switch takes the one lock. It
 /// is here to be compared with.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::{policy::GlobalQueue, runtime::Runtime};
 /// let runtime = Runtime::builder().policy(GlobalQueue::new()).build()?;

@@ -40,6 +40,8 @@ const INTERVAL: usize = 61;
 /// So the work is spread when it comes, rather than by who looks for it; it moves only if a
 /// processor has nothing at all. The source is the coroutine runtime among the seeds.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::{policy::LeastLoaded, runtime::Runtime};
 /// let runtime = Runtime::builder()

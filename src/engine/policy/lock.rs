@@ -9,6 +9,8 @@ use crate::engine::sys::lock;
 /// A mutual exclusion for what a policy's processors share. Whoever holds it is not preempted, so
 /// nobody waits long for it; it must be held for moments only. It knows no poisoning.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::policy::Lock;
 /// let count = Lock::new(41);

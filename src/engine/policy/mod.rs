@@ -90,6 +90,8 @@ use crate::engine::sys::table::MAX;
 /// policy keeps for each processor has one user at a time. It is lent for one call, and stays on the
 /// kernel thread that makes it.
 ///
+/// # Examples
+///
 /// ```compile_fail,E0277
 /// # use greenthread::policy::{Policy, Seat, WorkStealing};
 /// fn twice(policy: &WorkStealing, seat: &Seat) {

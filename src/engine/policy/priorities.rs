@@ -61,6 +61,8 @@ const AGING: u32 = 16;
 /// n threads wait for a processor, each runs at least once in 16 × n picks, though all others have a
 /// higher priority.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::policy::{Priorities, Priority};
 /// use greenthread::runtime::Runtime;

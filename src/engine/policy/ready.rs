@@ -56,6 +56,8 @@ impl fmt::Debug for Ready {
 /// A policy of one's own may take it for anything, a deadline
 /// for example.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::policy::Priority;
 /// assert!(Priority::HIGH < Priority::NORMAL && Priority::NORMAL < Priority::LOW);
@@ -95,6 +97,8 @@ impl Default for Priority {
 
 /// Changes the priority of the thread that asks, from the next time it is ready. Nothing happens on
 /// a kernel thread, which the system schedules.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::policy::{self, Priority};

@@ -61,6 +61,8 @@ const EMPTY: u64 = u64::MAX;
 /// proposed for Cforall: the odds that one thread runs N times while another one waits fall
 /// exponentially in N.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::{policy::RelaxedFifo, runtime::Runtime};
 /// let runtime = Runtime::builder().policy(RelaxedFifo::new()).build()?;

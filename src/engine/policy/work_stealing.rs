@@ -54,6 +54,8 @@ const ROUND_TURNS: u32 = 4;
 
 /// A queue per processor; a processor that has nothing takes half of what another has.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::{policy::WorkStealing, runtime::Runtime};
 /// let runtime = Runtime::builder()

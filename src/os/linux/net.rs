@@ -13,6 +13,11 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// Whether acknowledgements are sent at once, instead of with the next data (`TCP_QUICKACK`).
     /// The kernel changes it too, as a connection goes on.
     ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
     /// use greenthread::os::linux::net::TcpStreamExt;
@@ -23,9 +28,6 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// assert!(stream.quickack()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
     fn set_quickack(&self, quickack: bool) -> io::Result<()>;
 
     /// What [`set_quickack`](TcpStreamExt::set_quickack) sets.

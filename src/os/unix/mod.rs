@@ -13,6 +13,8 @@ pub use std::os::unix::{ffi, io, raw};
 
 /// The traits of all these modules, and what descriptors are made of, as [`std::os::unix::prelude`].
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::os::unix::prelude::*;
 ///

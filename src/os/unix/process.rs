@@ -12,6 +12,8 @@ use crate::process::Command;
 /// What Unix commands have beyond others: [`std::os::unix::process::CommandExt`], which std keeps to
 /// its own type.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::os::unix::process::CommandExt;
 /// use greenthread::process::Command;

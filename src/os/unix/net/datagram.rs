@@ -18,6 +18,8 @@ use crate::net::socket::Socket;
 /// A Unix datagram socket: [`std::os::unix::net::UnixDatagram`], which blocks only the calling
 /// thread.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::os::unix::net::UnixDatagram;
 ///
@@ -41,6 +43,11 @@ impl UnixDatagram {
 
     /// A socket at that path, where it appears. It stays when this is dropped.
     ///
+    /// # Errors
+    /// Those of `bind(2)`: also that there is something at the path.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
     ///
@@ -50,14 +57,16 @@ impl UnixDatagram {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `bind(2)`: also that there is something at the path.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
         unix::UnixDatagram::bind(path).map(Self::fresh)
     }
 
     /// A socket at that address.
+    ///
+    /// # Errors
+    /// Those of `bind(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::{SocketAddr, UnixDatagram};
@@ -68,14 +77,16 @@ impl UnixDatagram {
     /// assert_eq!(socket.local_addr()?.as_abstract_name(), Some(name.as_bytes()));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `bind(2)`.
     pub fn bind_addr(socket_addr: &SocketAddr) -> io::Result<UnixDatagram> {
         unix::UnixDatagram::bind_addr(socket_addr).map(Self::fresh)
     }
 
     /// A socket without an address: to send from.
+    ///
+    /// # Errors
+    /// There are no more descriptors.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
@@ -83,14 +94,16 @@ impl UnixDatagram {
     /// assert!(UnixDatagram::unbound()?.local_addr()?.is_unnamed());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// There are no more descriptors.
     pub fn unbound() -> io::Result<UnixDatagram> {
         unix::UnixDatagram::unbound().map(Self::fresh)
     }
 
     /// Two sockets that are connected to each other.
+    ///
+    /// # Errors
+    /// There are no more descriptors.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
@@ -100,9 +113,6 @@ impl UnixDatagram {
     /// assert_eq!(other.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// There are no more descriptors.
     pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
         let (one, other) = unix::UnixDatagram::pair()?;
         Ok((Self::fresh(one), Self::fresh(other)))
@@ -110,6 +120,11 @@ impl UnixDatagram {
 
     /// Makes the socket at that path the peer: the one for [`send`](UnixDatagram::send), and the
     /// only one to receive from.
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
@@ -123,9 +138,6 @@ impl UnixDatagram {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `connect(2)`.
     pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
         self.std().connect(path)
     }
@@ -149,6 +161,11 @@ impl UnixDatagram {
     /// Waits for a datagram; says how long it is and from where. What does not fit into the buffer
     /// is lost.
     ///
+    /// # Errors
+    /// Those of `recvfrom(2)`.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
     ///
@@ -158,15 +175,17 @@ impl UnixDatagram {
     /// assert!(count == 4 && sender.is_unnamed());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `recvfrom(2)`.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (count, address) = self.receive(buf)?;
         Ok((count, unix_address(&address)?))
     }
 
     /// Waits for a datagram; says how long it is. What does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::os::unix::net::UnixDatagram;
@@ -175,14 +194,16 @@ impl UnixDatagram {
     /// assert_eq!(other.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `recv(2)`.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.receive(buf).map(|(count, _)| count)
     }
 
     /// Sends a datagram to the socket at that path.
+    ///
+    /// # Errors
+    /// Those of `sendto(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::os::unix::net::UnixDatagram;
@@ -192,14 +213,16 @@ impl UnixDatagram {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `sendto(2)`.
     pub fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
         self.send_blocking(|| self.std().send_to(buf, path))
     }
 
     /// Sends a datagram to the socket at that address.
+    ///
+    /// # Errors
+    /// Those of `sendto(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::{SocketAddr, UnixDatagram};
@@ -211,9 +234,6 @@ impl UnixDatagram {
     /// assert_eq!(server.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `sendto(2)`.
     pub fn send_to_addr(&self, buf: &[u8], socket_addr: &SocketAddr) -> io::Result<usize> {
         self.send_blocking(|| self.std().send_to_addr(buf, socket_addr))
     }
@@ -226,15 +246,17 @@ impl UnixDatagram {
 
     /// Sends a datagram to the peer; see [`connect`](UnixDatagram::connect).
     ///
+    /// # Errors
+    /// Those of `send(2)`.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// # use greenthread::os::unix::net::UnixDatagram;
     /// # let (one, _other) = UnixDatagram::pair()?;
     /// assert_eq!(one.send(b"ping")?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `send(2)`.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         self.0

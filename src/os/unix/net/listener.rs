@@ -13,6 +13,8 @@ use crate::net::macros::socket_type;
 /// A Unix socket that listens for connections: [`std::os::unix::net::UnixListener`], which blocks
 /// only the calling thread.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::os::unix::net::{UnixListener, UnixStream};
 /// use std::io::{Read, Write};
@@ -36,6 +38,11 @@ pub struct UnixListener(Listener);
 impl UnixListener {
     /// Listens at that path, where a socket appears. It stays when the listener is dropped.
     ///
+    /// # Errors
+    /// Those of `bind(2)`: also that there is something at the path.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::os::unix::net::UnixListener;
     ///
@@ -45,14 +52,16 @@ impl UnixListener {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `bind(2)`: also that there is something at the path.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
         unix::UnixListener::bind(path).map(UnixListener::from)
     }
 
     /// Listens at that address.
+    ///
+    /// # Errors
+    /// Those of `bind(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::{SocketAddr, UnixListener};
@@ -63,14 +72,17 @@ impl UnixListener {
     /// assert_eq!(listener.local_addr()?.as_abstract_name(), Some(name.as_bytes()));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `bind(2)`.
     pub fn bind_addr(socket_addr: &SocketAddr) -> io::Result<UnixListener> {
         unix::UnixListener::bind_addr(socket_addr).map(UnixListener::from)
     }
 
     /// Waits for the next connection; also says from where it comes.
+    ///
+    /// # Errors
+    /// Those of `accept(2)`: also when the process has no more descriptors, after which one can go
+    /// on.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -82,10 +94,6 @@ impl UnixListener {
     /// assert!(peer.is_unnamed());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `accept(2)`: also when the process has no more descriptors, after which one can go
-    /// on.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let (socket, address) = self.0.accept()?;
         Ok((UnixStream(socket), unix_address(&address)?))
@@ -93,6 +101,8 @@ impl UnixListener {
 
     /// The connections, one after the other, without end; the end comes only when the listener is
     /// [closed](UnixListener::close).
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::os::unix::net::{SocketAddr, UnixListener, UnixStream};

@@ -36,6 +36,11 @@ pub use self::stream::UnixStream;
 /// Two streams that are connected to each other, as `socketpair(2)` makes them;
 /// [`UnixStream::pair`].
 ///
+/// # Errors
+/// There are no more descriptors.
+///
+/// # Examples
+///
 /// ```
 /// use std::io::{Read, Write};
 ///
@@ -46,9 +51,6 @@ pub use self::stream::UnixStream;
 /// assert_eq!(&byte, b"!");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-///
-/// # Errors
-/// There are no more descriptors.
 pub fn socketpair() -> io::Result<(UnixStream, UnixStream)> {
     UnixStream::pair()
 }

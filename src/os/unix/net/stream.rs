@@ -14,6 +14,8 @@ use crate::net::socket::Socket;
 
 /// A Unix stream socket: [`std::os::unix::net::UnixStream`], which blocks only the calling thread.
 ///
+/// # Examples
+///
 /// ```
 /// use greenthread::os::unix::net::UnixStream;
 /// use std::io::{Read, Write};
@@ -30,6 +32,11 @@ pub struct UnixStream(pub(super) Socket);
 impl UnixStream {
     /// Connects to the socket at that path.
     ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::os::unix::net::{UnixListener, UnixStream};
     ///
@@ -40,14 +47,16 @@ impl UnixStream {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `connect(2)`.
     pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
         Self::connect_with(|| unix::UnixStream::connect(path))
     }
 
     /// Connects to the socket at that address.
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -59,9 +68,6 @@ impl UnixStream {
     /// let _stream = UnixStream::connect_addr(&address)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `connect(2)`.
     pub fn connect_addr(socket_addr: &SocketAddr) -> io::Result<UnixStream> {
         Self::connect_with(|| unix::UnixStream::connect_addr(socket_addr))
     }
@@ -77,6 +83,11 @@ impl UnixStream {
 
     /// Two streams that are connected to each other.
     ///
+    /// # Errors
+    /// There are no more descriptors.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::os::unix::net::UnixStream;
     ///
@@ -84,9 +95,6 @@ impl UnixStream {
     /// assert!(one.local_addr()?.is_unnamed());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// There are no more descriptors.
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let (one, other) = unix::UnixStream::pair()?;
         let fresh = |stream: unix::UnixStream| UnixStream(Socket::fresh(stream.into()));
