@@ -1,5 +1,5 @@
-//! Knobs from the environment: `GREENTHREAD_*`. A value that is not accepted is an error, never
-//! ignored.
+//! Knobs from the environment: `GREENTHREAD_*`. A value that is not accepted is an error; it is
+//! never ignored.
 
 use std::io;
 
@@ -7,7 +7,8 @@ use super::{Driver, Mode, choice};
 use crate::engine::sched::resize::MAX as MAX_PROCESSORS;
 use crate::thread::builder::{check_stack_size, default_stack_size};
 
-/// The value of `variable`, read by `read`; an error names both and what is `accepted`.
+/// The value of `variable`, converted by `read`. An error names the variable, the value, and what
+/// is `accepted`.
 pub(super) fn read<T>(
     variable: &str,
     accepted: &str,
@@ -46,7 +47,7 @@ pub(super) fn stack_size() -> io::Result<Option<usize>> {
     })
 }
 
-/// The size of who has asked for none.
+/// The stack size where neither the program nor a variable of ours asks for one: std's.
 pub(super) fn std_stack_size() -> io::Result<usize> {
     let size = default_stack_size();
     check_stack_size(size)

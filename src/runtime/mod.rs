@@ -1,8 +1,26 @@
-//! Runtimes: the default one, others beside it, their knobs and their metrics.
+//! Runtimes, which run green threads: the default one, and others with knobs of their own.
 //!
-//! A [`Runtime`] is a handle to a cluster: processors, a scheduler, a monitor. The default one
-//! starts when it is first needed. In [`Mode::Kernel`] a runtime has no cluster: every thread is a
-//! kernel thread behind the same API.
+//! Most programs need only the default runtime, which starts with the first thread and is
+//! configured by `GREENTHREAD_*` variables (see [`Builder`]). A program that wants to keep groups
+//! of threads apart, to choose a [policy](crate::policy), or to set other knobs, makes a
+//! [`Runtime`] of its own.
+//!
+//! A runtime consists of processors, a scheduler that runs green threads on them, and a monitor. In
+//! [`Mode::Kernel`] it has none of these: each thread is a kernel thread behind the same API.
+//!
+//! # Examples
+//!
+//! ```
+//! use greenthread::runtime::Runtime;
+//!
+//! let runtime = Runtime::builder().processors(2).build()?;
+//! let threads: Vec<_> = (0..100).map(|i| runtime.spawn(move || i)).collect();
+//! let sum: u32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+//! assert_eq!(sum, 4950);
+//! assert_eq!(runtime.metrics().spawns, 100);
+//! runtime.shutdown();
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod builder;
 mod choice;
@@ -24,50 +42,75 @@ use crate::engine::current;
 use crate::engine::sched::{self, Cluster, resize};
 use crate::thread::{self, JoinHandle};
 
-/// How a runtime's threads are run.
+/// The kind of threads that a runtime runs.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Mode, Runtime};
+///
+/// match Runtime::global().mode() {
+///     Mode::Green => println!("a million threads are fine"),
+///     Mode::Kernel => println!("a few thousand threads are fine"),
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// As green threads: many on each kernel thread.
+    /// Green threads: many of them share a kernel thread.
     Green,
-    /// As kernel threads, one each. Same API, same results, heavier. It is what remains where
-    /// thread-locals cannot be isolated (other processors, systems or C libraries), and what
-    /// `GREENTHREAD_MODE=kernel` asks for.
+    /// Kernel threads: one for each thread. The API and the results are the same, and each thread
+    /// costs more. This is the only mode where thread-locals cannot be isolated (on other
+    /// architectures, systems and C libraries). `GREENTHREAD_MODE=kernel` asks for it.
     Kernel,
 }
 
 /// How the green threads of a runtime wait for sockets, pipes and files.
 ///
-/// The results are the same. Kernel threads, and all threads in [`Mode::Kernel`], wait in the kernel
-/// themselves.
+/// The results are the same with each. Kernel threads, and all threads in [`Mode::Kernel`], wait in
+/// the kernel themselves.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Driver, Runtime};
+///
+/// let runtime = Runtime::builder().driver(Driver::IoUring).build()?;
+/// let read = runtime.spawn(|| greenthread::fs::read("Cargo.toml"));
+/// assert!(read.join().unwrap()?.starts_with(b"[package]"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Driver {
-    /// Calls are tried first, and epoll says when to try again. Asked for by name, it also means
-    /// that io_uring is not used at all: what waits for a disk is a call that blocks, and sends of
-    /// several threads do not go together.
+    /// A call is tried first; if it would block, epoll says when to try again. A runtime that is
+    /// built with this driver makes no use of io_uring at all: a call that waits for a disk blocks
+    /// its kernel thread, and the sends of several threads are not submitted together.
     Epoll,
-    /// What would block is an operation of io_uring. Where the kernel has no io_uring, or forbids
-    /// it, this is the same as [`Driver::Epoll`].
+    /// A call that would block becomes an operation of io_uring. Where the kernel has no io_uring,
+    /// or forbids it, this is the same as [`Driver::Epoll`].
     IoUring,
 }
 
-/// What runs the threads of a runtime.
+/// The part of a runtime that runs its threads.
 #[derive(Clone, Copy)]
 pub(crate) enum Backend {
     Green(&'static Cluster),
     Kernel(&'static KernelBackend),
 }
 
-/// A runtime: threads spawned on it stay on its processors, and so do the threads that they spawn.
+/// A group of processors and the threads that run on them.
 ///
-/// Most programs need only the default one and never name it. Others are made with
-/// [`Runtime::builder`]. Dropping a
-/// `Runtime` leaves its threads running, and its kernel threads
-/// idle when they have ended; [`Runtime::shutdown`] waits for them.
+/// Threads that are spawned on a runtime stay on its processors, and so do the threads that they
+/// spawn. [`Runtime::global`] is the default runtime, which [`spawn`](crate::spawn) uses; others
+/// are made with [`Runtime::builder`].
+///
+/// Dropping a `Runtime` does not stop its threads: they run on, and the runtime's kernel threads
+/// idle when they have ended. [`Runtime::shutdown`] waits for all threads.
 ///
 /// # Examples
 ///
 /// ```
 /// use greenthread::runtime::Runtime;
+///
 /// let runtime = Runtime::builder().processors(1).build()?;
 /// let sum = runtime.spawn(|| (1..=10).sum::<u32>());
 /// assert_eq!(sum.join().unwrap(), 55);
@@ -82,24 +125,56 @@ pub struct Runtime {
 static GLOBAL: OnceLock<Runtime> = OnceLock::new();
 
 impl Runtime {
-    /// Starts a runtime with the knobs' defaults: see [`Builder`].
+    /// Starts a runtime with the default knobs; see [`Builder`].
     ///
     /// # Errors
-    /// As [`Builder::build`].
+    ///
+    /// The same as for [`Builder::build`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> io::Result<Runtime> {
         Builder::new().build()
     }
 
-    /// A builder for a runtime with other knobs.
+    /// Returns a builder for a runtime with other knobs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().processors(3).build()?;
+    /// assert_eq!(runtime.processors(), 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// The default runtime; started now if nothing has needed it yet.
+    /// Returns the default runtime, and starts it if nothing has needed it yet.
     ///
     /// # Panics
-    /// If it cannot be started, with the reason: a `GREENTHREAD_*` variable with a bad value, or no
-    /// kernel thread to be had.
+    ///
+    /// If the runtime cannot be started, because a `GREENTHREAD_*` variable has a bad value or
+    /// because no kernel thread can be made. The message says why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let thread = greenthread::spawn(|| 6 * 7); // on the default runtime
+    /// assert_eq!(thread.join().unwrap(), 42);
+    /// assert!(Runtime::global().metrics().spawns >= 1);
+    /// ```
     pub fn global() -> &'static Runtime {
         match Runtime::try_global() {
             Ok(runtime) => runtime,
@@ -122,7 +197,7 @@ impl Runtime {
         Ok(GLOBAL.get_or_init(|| runtime))
     }
 
-    /// Where a thread that is spawned here runs: with its spawner, or on the default runtime.
+    /// The backend of a thread that is spawned here: its spawner's, or that of the default runtime.
     pub(crate) fn backend_here() -> io::Result<Backend> {
         if sched::fork::is_child() {
             return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
@@ -133,7 +208,7 @@ impl Runtime {
         }
     }
 
-    /// What runs this runtime's threads; in a forked child, what is there instead.
+    /// This runtime's backend; in a forked child, the one that replaces it.
     fn backend_or_child(&self) -> Backend {
         match sched::fork::is_child() {
             true => Backend::Kernel(KernelBackend::of_forked_child()),
@@ -141,10 +216,25 @@ impl Runtime {
         }
     }
 
-    /// Starts a thread on this runtime.
+    /// Spawns a thread on this runtime.
     ///
     /// # Panics
-    /// If the thread cannot be started, with the reason.
+    ///
+    /// If the thread cannot be started. The message says why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().processors(1).build()?;
+    /// let thread = runtime.spawn(|| {
+    ///     // This one runs on the same runtime.
+    ///     greenthread::spawn(|| 6 * 7).join().unwrap()
+    /// });
+    /// assert_eq!(thread.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -156,7 +246,17 @@ impl Runtime {
         }
     }
 
-    /// How this runtime runs its threads.
+    /// Returns the kind of threads that this runtime runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::{Mode, Runtime};
+    ///
+    /// let runtime = Runtime::builder().mode(Mode::Kernel).build()?;
+    /// assert_eq!(runtime.mode(), Mode::Kernel);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn mode(&self) -> Mode {
         match self.backend {
             Backend::Green(_) => Mode::Green,
@@ -164,7 +264,19 @@ impl Runtime {
         }
     }
 
-    /// How many of its threads run at once. In kernel-thread mode: as many as there are CPUs.
+    /// Returns the number of threads that run at once.
+    ///
+    /// In [`Mode::Kernel`] the system decides that, and this is only the number that was set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().processors(2).build()?;
+    /// assert_eq!(runtime.processors(), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn processors(&self) -> usize {
         match self.backend_or_child() {
             Backend::Green(cluster) => cluster.active(),
@@ -172,22 +284,28 @@ impl Runtime {
         }
     }
 
-    /// Changes how many of its threads run at once, while they run: 1 to 4096, and fewer than there
-    /// may be kernel threads. From then on the number no longer follows the quota of CPU time.
+    /// Sets the number of threads that run at once, while threads run.
     ///
-    /// When this returns, so many run if so many are ready. If there are to be fewer than before,
-    /// threads that run on the others go on until they block, give way, or have used their time
-    /// slice up; nobody waits for them here. [`Metrics::processors`] shows those that are left. In
-    /// kernel-thread mode the number is only remembered.
+    /// The number is 1 to 4096, and less than the runtime's limit of kernel threads
+    /// ([`Builder::max_kernel_threads`]). From then on it no longer follows the CPUs that the
+    /// process may use.
+    ///
+    /// When this returns after an increase, as many threads run as are ready, up to the new number.
+    /// After a decrease, threads on the processors that leave go on until they block, give way or
+    /// use up their time slices; this method does not wait for them. [`Metrics::processors`] shows
+    /// the processors that are left. In [`Mode::Kernel`] the number is only remembered.
     ///
     /// # Errors
-    /// `InvalidInput`, naming the number and what is accepted. Otherwise, the policy has panicked in
-    /// [`Policy::resize`](crate::engine::policy::Policy::resize), and there are as many as before.
+    ///
+    /// `InvalidInput` if the number is not accepted; the message names it and what is accepted. Any
+    /// other error means that the policy has panicked in
+    /// [`Policy::resize`](crate::engine::policy::Policy::resize); the number is then as before.
     ///
     /// # Examples
     ///
     /// ```
     /// use greenthread::runtime::Runtime;
+    ///
     /// let runtime = Runtime::builder().processors(1).build()?;
     /// let worker = runtime.spawn(|| (1..=20).product::<u64>());
     /// runtime.set_processors(4)?;
@@ -211,7 +329,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// How many threads run at once where the caller is: on its own runtime, or on the default one,
+    /// The number of threads that run at once on the caller's runtime, or else on the default one,
     /// which need not have been started.
     pub(crate) fn parallelism_here() -> io::Result<usize> {
         if let Some(green) = current::green() {
@@ -223,13 +341,13 @@ impl Runtime {
         }
     }
 
-    /// How green threads wait for sockets and pipes; `None` if there are none, but kernel
-    /// threads.
+    /// Returns how green threads wait for sockets and pipes, or `None` in [`Mode::Kernel`].
     ///
     /// # Examples
     ///
     /// ```
     /// use greenthread::runtime::{Driver, Mode, Runtime};
+    ///
     /// let runtime = Runtime::builder().driver(Driver::Epoll).build()?;
     /// match runtime.mode() {
     ///     Mode::Green => assert_eq!(runtime.driver(), Some(Driver::Epoll)),
@@ -244,8 +362,23 @@ impl Runtime {
         }
     }
 
-    /// What the runtime has done so far, and what it is doing. The figures are read one after the
-    /// other, while threads run.
+    /// Returns what the runtime has done so far, and what it is doing.
+    ///
+    /// The figures are read one after the other while threads run, so they need not fit together
+    /// exactly.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().processors(2).build()?;
+    /// runtime.spawn(|| ()).join().unwrap();
+    /// let metrics = runtime.metrics();
+    /// assert_eq!(metrics.spawns, 1);
+    /// assert_eq!(metrics.processors.len(), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn metrics(&self) -> Metrics {
         match self.backend {
             Backend::Green(cluster) => green::metrics_of(cluster),
@@ -253,11 +386,29 @@ impl Runtime {
         }
     }
 
-    /// Waits until all threads of this runtime have ended, those that they spawn meanwhile
-    /// included, then ends its kernel threads.
+    /// Waits until all threads of this runtime have ended, and then ends its kernel threads.
+    ///
+    /// It also waits for threads that are spawned meanwhile.
     ///
     /// # Panics
+    ///
     /// If it is called on a thread of this runtime, which would wait for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{channel::unbounded, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().processors(1).build()?;
+    /// let (sender, receiver) = unbounded();
+    /// for i in 0..3 {
+    ///     let sender = sender.clone();
+    ///     runtime.spawn(move || sender.send(i).unwrap()); // nobody joins it
+    /// }
+    /// runtime.shutdown();
+    /// assert_eq!(receiver.len(), 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn shutdown(self) {
         let inside = match self.backend {
             Backend::Green(cluster) => {
