@@ -1,4 +1,4 @@
-//! Who a thread is: [`Thread`], [`ThreadId`], and the current one.
+//! The identity of threads: [`Thread`], [`ThreadId`], and the current one.
 
 use core::num::NonZeroU64;
 use std::cell::Cell;
@@ -12,22 +12,24 @@ use crate::engine::wait::Waiter;
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
 ///
-/// As with std, an identifier is not used again, and it is not the one the operating system uses.
+/// As in std, an identifier is not used again, and is not the one that the operating system uses.
 ///
 /// # Examples
 ///
 /// ```
-/// let other = greenthread::spawn(|| greenthread::current().id());
+/// use greenthread::thread;
+///
+/// let other = thread::spawn(|| thread::current().id());
 /// let id = other.thread().id();
 /// assert_eq!(other.join().unwrap(), id);
-/// assert_ne!(id, greenthread::current().id());
+/// assert_ne!(id, thread::current().id());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadId(pub(super) NonZeroU64);
 
-/// What the handles of one thread share.
+/// The part that the handles of one thread share.
 pub(crate) struct Shared {
-    /// 0 until somebody asks: most threads are never asked.
+    /// The identifier; 0 until it is first asked for, which most threads never see.
     id: AtomicU64,
     name: Option<Box<Name>>,
     /// A green thread's control block, which libc takes for a `pthread_t`; 0 until it runs.
@@ -37,7 +39,7 @@ pub(crate) struct Shared {
     pub(super) end: End,
 }
 
-/// One word where it is used: most threads have none.
+/// A name. Boxed, it is one word in `Shared`: most threads have none.
 struct Name(Box<str>);
 
 impl Shared {
@@ -72,14 +74,17 @@ impl Shared {
     }
 }
 
-/// A handle to a thread, as [`std::thread::Thread`]: its identity, its name, and a way to unpark
+/// A handle to a thread, like [`std::thread::Thread`]: its identity, its name, and a way to unpark
 /// it.
 ///
 /// # Examples
 ///
 /// ```
-/// let parked = greenthread::spawn(|| greenthread::park());
-/// parked.thread().unpark();
+/// use greenthread::thread;
+///
+/// let parked = thread::spawn(thread::park);
+/// let handle: thread::Thread = parked.thread().clone();
+/// handle.unpark();
 /// parked.join().unwrap();
 /// ```
 #[derive(Clone)]
@@ -90,20 +95,58 @@ impl Thread {
         Thread(shared)
     }
 
-    /// Makes the thread's token available: its [`park`](crate::park) returns, now or when it is
-    /// next called.
+    /// Makes the thread's token available: its call of [`park`](crate::park) returns, or the next
+    /// one does.
     ///
-    /// All that happened before is visible to the thread after that `park`.
+    /// All that happens before this call is visible to the thread after that `park`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let parked = thread::spawn(|| {
+    ///     thread::park();
+    ///     "unparked"
+    /// });
+    /// parked.thread().unpark();
+    /// assert_eq!(parked.join().unwrap(), "unparked");
+    /// ```
     pub fn unpark(&self) {
         self.0.token.wake();
     }
 
-    /// The thread's identifier.
+    /// Returns the thread's identifier.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let main = thread::current().id();
+    /// let other = thread::spawn(|| thread::current().id()).join().unwrap();
+    /// assert_ne!(main, other);
+    /// ```
     pub fn id(&self) -> ThreadId {
         self.0.id()
     }
 
-    /// The thread's name, if it was given one; the main thread's is `"main"`.
+    /// Returns the thread's name, or `None` if it has none. The main thread's is `"main"`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let unnamed = thread::spawn(thread::park);
+    /// assert_eq!(unnamed.thread().name(), None);
+    /// # unnamed.thread().unpark();
+    ///
+    /// let named = thread::Builder::new().name("worker".into()).spawn(thread::park)?;
+    /// assert_eq!(named.thread().name(), Some("worker"));
+    /// # named.thread().unpark();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn name(&self) -> Option<&str> {
         self.0.name()
     }
@@ -124,8 +167,8 @@ impl fmt::Debug for Thread {
 
 thread_local! {
     /// A kernel thread's own count of its `Shared`, made when it is first asked for; null before.
-    /// It has no destructor: other thread-locals' destructors may ask. A pthread key's drops it,
-    /// after them.
+    /// It has no destructor: those of other thread-locals may ask for it. The destructor of a
+    /// pthread key drops the count after them.
     static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
 }
 
@@ -170,8 +213,8 @@ fn forget_at_end(shared: *const Shared) {
     }
 }
 
-/// By a thread-local's destructor, here: other destructors that come later and ask find a thread
-/// without a name.
+/// Has a thread-local's destructor drop the count. Destructors that run later, and ask, find a
+/// thread without a name.
 #[cfg(not(green))]
 fn forget_at_end(shared: *const Shared) {
     struct Count(*const Shared);
@@ -189,14 +232,17 @@ fn forget_at_end(shared: *const Shared) {
     let _ = COUNT.try_with(|count| count.set(Some(Count(shared))));
 }
 
-/// A handle to the thread that asks.
+/// Returns a handle to the current thread.
 ///
 /// # Examples
 ///
 /// ```
-/// let name = greenthread::Builder::new().name("worker".into())
-///     .spawn(|| greenthread::current().name().map(str::to_owned)).unwrap();
+/// use greenthread::thread;
+///
+/// let worker = thread::Builder::new().name("worker".into());
+/// let name = worker.spawn(|| thread::current().name().map(str::to_owned))?;
 /// assert_eq!(name.join().unwrap().as_deref(), Some("worker"));
+/// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn current() -> Thread {
     let Some(green) = me::green() else {
@@ -225,7 +271,7 @@ unsafe fn another(shared: *const Shared) -> Thread {
     }
 }
 
-/// Whether the thread that asks is the one behind `shared`.
+/// Whether the current thread is the one behind `shared`.
 pub(super) fn is_current(shared: &Shared) -> bool {
     let own = match me::green() {
         Some(green) => green.shared.load(Ordering::Relaxed).cast_const(),
@@ -234,7 +280,7 @@ pub(super) fn is_current(shared: &Shared) -> bool {
     core::ptr::eq(own, shared)
 }
 
-/// Calls `f` with the token of the thread that asks.
+/// Calls `f` with the token of the current thread.
 pub(super) fn with_token<R>(f: impl FnOnce(&Waiter) -> R) -> R {
     match me::green() {
         // SAFETY: as in `current`.

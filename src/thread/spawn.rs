@@ -1,10 +1,10 @@
 //! The road of a spawned closure, from `spawn` to `join`.
 //!
-//! `spawn` puts the closure into a packet, and starts a green thread (`on_cluster`) or a kernel thread
-//! that runs the closure and leaves its result in the packet.
+//! `spawn` puts the closure into a packet, and starts a green thread (`on_cluster`) or a kernel
+//! thread that runs the closure and leaves its result in the packet.
 //!
-//! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with
-//! preemption on, before it leaves its stack for the last time.
+//! Invariant: code that frees memory (the packet, the handle) runs on the thread itself, with
+//! preemption on, before the thread leaves its stack for the last time.
 
 #[cfg_attr(not(green), path = "../engine/elsewhere/on_cluster.rs")]
 mod on_cluster;
@@ -24,18 +24,36 @@ use crate::engine::policy::Priority;
 use crate::engine::sched;
 use crate::runtime::{Backend, KernelBackend};
 
-/// The result of a thread: what its closure returned, or what it panicked with.
+/// The result of a thread: the value that its closure returned, or the payload of its panic.
+///
+/// It is the same type as [`std::thread::Result`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// fn describe(result: thread::Result<i32>) -> String {
+///     match result {
+///         Ok(value) => format!("returned {value}"),
+///         Err(_) => "panicked".into(),
+///     }
+/// }
+///
+/// assert_eq!(describe(thread::spawn(|| 6 * 7).join()), "returned 42");
+/// assert_eq!(describe(thread::spawn(|| panic!("on purpose")).join()), "panicked");
+/// ```
 pub type Result<T> = std::thread::Result<T>;
 
-/// Where a thread finds its closure, and leaves its result. Whose `W` it is only the thread knows:
-/// to everybody else it is memory ([`Stowed`]).
+/// The place where a thread finds its closure and leaves its result. Only the thread knows the type
+/// `W` of its closure: to everybody else it is memory ([`Stowed`]).
 struct Packet<T, W: ?Sized = dyn Stowed> {
     result: UnsafeCell<Option<Result<T>>>,
     scope: Option<Arc<ScopeData>>,
     work: W,
 }
 
-/// Memory that a closure lies in, or no longer.
+/// Memory in which a closure lies, until it is taken.
 type Stow<F> = UnsafeCell<MaybeUninit<F>>;
 
 trait Stowed {}
@@ -60,11 +78,12 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
     }
 }
 
-/// What every kind of join handle has.
+/// The common part of all join handles.
 pub(super) struct Joiner<T> {
     thread: Thread,
     packet: Arc<Packet<T>>,
-    /// In kernel-thread mode: joined, so that the thread is over with all that C does at its end.
+    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's
+    /// end is over.
     kernel: Option<Kernel>,
 }
 
@@ -102,7 +121,8 @@ impl<T> Joiner<T> {
         self.after_end()
     }
 
-    /// Gives itself back if the thread has not ended by `deadline` (monotonic nanoseconds).
+    /// Waits until `deadline` at most (monotonic nanoseconds), and returns the handle if the thread
+    /// has not ended by then.
     pub(super) fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
         self.forbid_self();
         if self.end().wait(Some(deadline)) {
@@ -112,7 +132,7 @@ impl<T> Joiner<T> {
         }
     }
 
-    /// Whether the thread has ended; if not, `waker` is called when it has. After a yes,
+    /// Whether the thread has ended; if not, `waker` is called when it has. After `true`,
     /// [`Joiner::after_end`] does not wait.
     pub(super) fn poll(&self, waker: &Waker) -> bool {
         self.end().poll(waker)
@@ -122,8 +142,8 @@ impl<T> Joiner<T> {
         self.end().forget_waker();
     }
 
-    /// The result; the thread has ended. In kernel-thread mode it may still have C's destructors to
-    /// run (pthread keys'): those are waited for.
+    /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
+    /// the destructors of pthread keys; this waits for them.
     pub(super) fn after_end(mut self) -> Result<T> {
         match self.kernel.take() {
             Some(Kernel::Std(kernel)) => drop(kernel.join()),
@@ -177,21 +197,21 @@ where
     Ok(joiner)
 }
 
-/// What a thread is to be like.
+/// The configuration of a thread.
 pub(super) struct Wishes {
     pub(super) name: Option<Box<str>>,
     pub(super) stack_size: Option<usize>,
     pub(super) priority: Priority,
 }
 
-/// What a thread is to do: a packet whose closure is there still.
+/// The work of a thread: a packet whose closure has not been taken yet.
 struct Work<F, T>(Arc<Packet<T, Stow<F>>>);
 
 // SAFETY: `spawn` demands that the closure may be sent, and the result.
 unsafe impl<F, T> Send for Work<F, T> {}
 
 impl<F, T> Work<F, T> {
-    /// The packet, for who waits for the result.
+    /// The packet, for the joiner.
     fn packet(&self) -> Arc<Packet<T>> {
         let packet: Arc<Packet<T, dyn Stowed + '_>> = self.0.clone();
         // SAFETY: only the lifetime changes. Nothing of a closure is reached by way of a `Stowed`,
@@ -204,13 +224,13 @@ impl<F, T> Work<F, T> {
     }
 
     /// # Safety
-    /// What `into_raw` of the same type gave, once.
+    /// `work` came from `into_raw` of the same type, and is used once.
     unsafe fn from_raw(work: *const ()) -> Self {
         // SAFETY: the caller's promise.
         Work(unsafe { Arc::from_raw(work.cast()) })
     }
 
-    /// The packet; the closure in it is the caller's to take, once.
+    /// Returns the packet; the caller may take the closure, once.
     fn into_packet(self) -> Arc<Packet<T, Stow<F>>> {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `self` is not used again.
@@ -230,8 +250,8 @@ impl<F: FnOnce() -> T, T> Work<F, T> {
     }
 }
 
-/// Takes `f` and calls it: taken where it is called, a large closure lies on a small stack once. A
-/// backtrace in std's short form ends here; std knows the frame by its name.
+/// Takes `f` and calls it. Since it is taken where it is called, a large closure lies on a small
+/// stack only once. A backtrace in std's short form ends here; std knows the frame by its name.
 ///
 /// # Safety
 /// As `f.read()`.
@@ -245,7 +265,7 @@ unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
 }
 
 impl<F, T> Drop for Work<F, T> {
-    /// It was not run.
+    /// Drops the closure, which was not run.
     fn drop(&mut self) {
         // SAFETY: it is there still, and nobody else reaches it.
         unsafe { (*self.0.work.get()).assume_init_drop() }
@@ -267,8 +287,8 @@ unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
     backend.enter();
     let (forked, named) = (sched::fork::is_child(), shared.clone());
     let main = move || {
-        /// Says that the thread has ended, and counts it out, after every other thread-local
-        /// destructor that was registered later. (What a waker registers now runs after this.)
+        /// Says that the thread has ended, and counts it out, after all thread-local destructors
+        /// that were registered later. (Destructors that a waker registers now run after this.)
         struct Last(&'static KernelBackend, Thread);
         impl Drop for Last {
             fn drop(&mut self) {

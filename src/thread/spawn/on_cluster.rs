@@ -1,8 +1,8 @@
 //! A green thread's beginning and end, as far as it runs them itself.
 //!
 //! [`start`] makes a thread ready whose first code is [`body`]. It gets a stack when it runs
-//! (`sched::start`). `body` runs the closure, leaves its result in the packet, runs the thread-local
-//! destructors, and says that the thread has ended (`end`); the run loop buries it.
+//! (`sched::start`). `body` runs the closure, leaves its result in the packet, runs the
+//! thread-local destructors, and says that the thread has ended (`end`); the run loop buries it.
 
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
@@ -21,7 +21,8 @@ use crate::engine::sys::signal;
 use crate::engine::tls;
 
 impl<T> Joiner<T> {
-    /// What libc calls the thread. A green thread has that from its first run on: it is waited for.
+    /// The thread's `pthread_t`. A green thread has one from its first run on, which this waits
+    /// for.
     pub(in crate::thread) fn pthread(&self) -> libc::pthread_t {
         match &self.kernel {
             Some(Kernel::Std(kernel)) => kernel.as_pthread_t(),
@@ -83,7 +84,7 @@ pub(super) unsafe fn start<F: FnOnce() -> T + Send, T: Send>(
     Ok(())
 }
 
-/// A new thread has the signal mask of its creator, as with std.
+/// Gives a new thread the signal mask of its creator, as std does.
 fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
     let may_differ = match current::green() {
         Some(green) => green.oddities.has(Oddities::MASK),
@@ -98,7 +99,7 @@ fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
     }
 }
 
-/// A new thread computes with floating-point numbers as its creator does, as with std.
+/// Gives a new thread the floating-point settings of its creator, as std does.
 fn inherit_floats(new: &'static Green) {
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
@@ -106,8 +107,8 @@ fn inherit_floats(new: &'static Green) {
     }
 }
 
-/// A record for a new thread. One of the common size of stacks gets its room when it runs, and one
-/// was free a moment ago; any other has it from now on.
+/// A record for a new thread. A thread with the common stack size gets its room when it first runs;
+/// a room was free a moment ago. Any other thread has its room from now on.
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
     let (free, is_stocked) = match current::enter() {
         // SAFETY: `entered` owns the processor; the references end here.
