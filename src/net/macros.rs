@@ -1,7 +1,7 @@
-//! What the six public types share, once: conversions, handles, closing; time-outs; streams.
+//! The common parts of the six public types: conversions, handles, closing; time-outs; streams.
 //!
-//! Each type is `struct Type(Inner)`, the inner type a [`Socket`](super::socket::Socket) or a
-//! [`Listener`](super::listener::Listener). `$setup` is the code of the examples that makes a
+//! Each type is `struct Type(Inner)`, where the inner type is a [`Socket`](super::socket::Socket)
+//! or a [`Listener`](super::listener::Listener). `$setup` is the code in the examples that makes a
 //! `socket`.
 
 /// Conversions, `Debug`, and the methods that every type has.
@@ -13,11 +13,13 @@ macro_rules! socket_type {
                 self.0.as_std()
             }
 
-            /// Another handle to the same socket: with a descriptor of its own, but the same
-            /// time-outs and non-blocking mode.
+            /// Makes another handle to the same socket.
+            ///
+            /// It has a descriptor of its own, but the same time-outs and the same non-blocking
+            /// mode.
             ///
             /// # Errors
-            /// There are no more descriptors.
+            /// If there are no more descriptors.
             ///
             /// # Examples
             ///
@@ -31,7 +33,7 @@ macro_rules! socket_type {
                 self.0.try_clone().map($Type)
             }
 
-            /// The socket's own address.
+            /// Returns the socket's own address.
             ///
             /// # Errors
             /// Those of `getsockname(2)`.
@@ -47,7 +49,7 @@ macro_rules! socket_type {
                 self.std().local_addr()
             }
 
-            /// The error that is pending on the socket, which is then gone (`SO_ERROR`).
+            /// Returns the error that is pending on the socket, and clears it (`SO_ERROR`).
             ///
             /// # Errors
             /// Those of `getsockopt(2)`.
@@ -63,8 +65,10 @@ macro_rules! socket_type {
                 self.0.take_error()
             }
 
-            /// Whether calls fail with [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
-            /// waiting; for all handles to the socket.
+            /// Sets whether calls fail with [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
+            /// waiting.
+            ///
+            /// This applies to all handles to the socket.
             ///
             /// # Errors
             /// Those of `fcntl(2)`.
@@ -80,12 +84,14 @@ macro_rules! socket_type {
                 self.0.set_nonblocking(nonblocking)
             }
 
-            /// Ends all calls that wait for the socket, and all later ones, with an error
-            /// ([`NotConnected`](io::ErrorKind::NotConnected)): those of other threads and through
-            /// other handles too. The connection is over at once; the descriptor is closed when
-            /// this is dropped, as ever.
+            /// Closes the socket: all calls that wait for it, and all later ones, fail with
+            /// [`NotConnected`](io::ErrorKind::NotConnected).
             ///
-            /// Not in std, where a thread that is blocked on a socket cannot be told to stop.
+            /// This applies to the calls of all threads and through all handles. The connection
+            /// ends at once; the descriptor is closed when the handle is dropped.
+            ///
+            /// std has no such method: there a thread that is blocked on a socket cannot be told
+            /// to stop.
             ///
             /// # Examples
             ///
@@ -172,9 +178,11 @@ macro_rules! socket_type {
 macro_rules! timeouts {
     ($Type:ident, example $setup:expr) => {
         impl $Type {
-            /// How long a read may wait; for ever if `None`. After it, the read fails with
-            /// [`WouldBlock`](io::ErrorKind::WouldBlock), as std's does. For all handles to the
-            /// socket.
+            /// Sets how long a read may wait; with `None` it waits for ever.
+            ///
+            /// When the time is up, the read fails with
+            /// [`WouldBlock`](io::ErrorKind::WouldBlock), as in std. This applies to all handles to
+            /// the socket.
             ///
             /// # Errors
             /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
@@ -192,9 +200,11 @@ macro_rules! timeouts {
                 self.0.set_read_timeout(timeout)
             }
 
-            /// How long a write may wait; for ever if `None`. After it, the write fails with
-            /// [`WouldBlock`](io::ErrorKind::WouldBlock), as std's does. For all handles to the
-            /// socket.
+            /// Sets how long a write may wait; with `None` it waits for ever.
+            ///
+            /// When the time is up, the write fails with
+            /// [`WouldBlock`](io::ErrorKind::WouldBlock), as in std. This applies to all handles to
+            /// the socket.
             ///
             /// # Errors
             /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
@@ -212,8 +222,10 @@ macro_rules! timeouts {
                 self.0.set_write_timeout(timeout)
             }
 
-            /// How long a read may wait, as the kernel tells it (it rounds up);
-            /// [`set_read_timeout`](Self::set_read_timeout).
+            /// Returns how long a read may wait, as [`set_read_timeout`](Self::set_read_timeout)
+            /// has set it.
+            ///
+            /// The kernel rounds the time up.
             ///
             /// # Errors
             /// Those of `getsockopt(2)`.
@@ -229,8 +241,10 @@ macro_rules! timeouts {
                 self.std().read_timeout()
             }
 
-            /// How long a write may wait, as the kernel tells it (it rounds up);
-            /// [`set_write_timeout`](Self::set_write_timeout).
+            /// Returns how long a write may wait, as [`set_write_timeout`](Self::set_write_timeout)
+            /// has set it.
+            ///
+            /// The kernel rounds the time up.
             ///
             /// # Errors
             /// Those of `getsockopt(2)`.
@@ -249,7 +263,7 @@ macro_rules! timeouts {
     };
 }
 
-/// Options that the kernel keeps, each with a method to set it and one that tells it.
+/// Options that the kernel keeps, each with a method to set it and one to get it.
 macro_rules! options {
     (
         $Type:ident, example $setup:expr;
@@ -274,9 +288,9 @@ macro_rules! options {
                     self.std().$set(value)
                 }
 
-                /// What
+                /// Returns the value that
                 #[doc = concat!("[`", stringify!($set), "`][Self::", stringify!($set), "]")]
-                /// sets.
+                /// has set, or the kernel's default.
                 ///
                 /// # Errors
                 /// Those of `getsockopt(2)`.
@@ -297,13 +311,14 @@ macro_rules! options {
     };
 }
 
-/// Ends one or both directions.
+/// The method `shutdown`.
 macro_rules! shutdown {
     ($Type:ident, example $setup:expr) => {
         impl $Type {
-            /// Ends reading, writing or both, for all handles to the socket; calls that wait end
-            /// too: reads as at the end of the stream, writes with
-            /// [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+            /// Shuts down reading, writing or both.
+            ///
+            /// This applies to all handles to the socket, and ends calls that wait: reads as at the
+            /// end of the stream, writes with [`BrokenPipe`](io::ErrorKind::BrokenPipe).
             ///
             /// # Errors
             /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
@@ -345,7 +360,7 @@ macro_rules! stream {
                 self.0.send_vectored(buffers)
             }
 
-            /// Does nothing: nothing is held back.
+            /// Does nothing, since nothing is buffered.
             fn flush(&mut self) -> io::Result<()> {
                 Ok(())
             }
@@ -370,7 +385,7 @@ macro_rules! stream {
                 (&*self).write_vectored(buffers)
             }
 
-            /// Does nothing: nothing is held back.
+            /// Does nothing, since nothing is buffered.
             fn flush(&mut self) -> io::Result<()> {
                 Ok(())
             }

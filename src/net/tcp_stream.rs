@@ -1,4 +1,4 @@
-//! [`TcpStream`]: std's, on a [`Socket`].
+//! [`TcpStream`]: std's type, on a [`Socket`].
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -11,7 +11,7 @@ use super::socket::Socket;
 use crate::engine::driver::Limit;
 use crate::engine::sys::clock;
 
-/// A TCP connection: [`std::net::TcpStream`], which blocks only the calling thread.
+/// A TCP connection, like [`std::net::TcpStream`]; it blocks only the calling thread.
 ///
 /// One thread may read while another writes, through `&TcpStream` or [clones](Self::try_clone).
 ///
@@ -40,7 +40,7 @@ impl TcpStream {
     /// Connects to the first of the addresses that answers.
     ///
     /// # Errors
-    /// That of the last address, or of the resolution;
+    /// The error of the last address, or of resolving the name;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -65,11 +65,11 @@ impl TcpStream {
         answer.map(TcpStream)
     }
 
-    /// Connects to that address, within that time.
+    /// Connects to an address, and waits for `timeout` at most.
     ///
     /// # Errors
-    /// [`TimedOut`](io::ErrorKind::TimedOut) when the time is up,
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is zero.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) when the time is up;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
     ///
     /// # Examples
     ///
@@ -96,7 +96,7 @@ impl TcpStream {
         }
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
     /// [`NotConnected`](io::ErrorKind::NotConnected) if the connection is over.
@@ -115,10 +115,10 @@ impl TcpStream {
         self.std().peer_addr()
     }
 
-    /// Reads without taking what it reads: the next read returns it again.
+    /// Reads data without removing it: the next read returns the same data again.
     ///
     /// # Errors
-    /// As reading.
+    /// Those of reading.
     ///
     /// # Examples
     ///
@@ -141,7 +141,7 @@ impl TcpStream {
     }
 }
 
-/// The start of an example.
+/// The first lines of the examples.
 macro_rules! setup {
     () => {
         r#"let listener = greenthread::net::TcpListener::bind("127.0.0.1:0")?;

@@ -1,4 +1,4 @@
-//! [`UdpSocket`]: std's, on a [`Socket`].
+//! [`UdpSocket`]: std's type, on a [`Socket`].
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use super::internet_address;
 use super::macros::{options, socket_type, timeouts};
 use super::socket::Socket;
 
-/// A UDP socket: [`std::net::UdpSocket`], which blocks only the calling thread.
+/// A UDP socket, like [`std::net::UdpSocket`]; it blocks only the calling thread.
 ///
 /// # Examples
 ///
@@ -29,10 +29,12 @@ use super::socket::Socket;
 pub struct UdpSocket(Socket);
 
 impl UdpSocket {
-    /// A socket at the first of the addresses that can be had. Port 0 lets the system choose one.
+    /// Makes a socket at the first of the addresses that is available.
+    ///
+    /// With port 0 the system chooses a port.
     ///
     /// # Errors
-    /// That of the last address, or of the resolution;
+    /// The error of the last address, or of resolving the name;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -49,11 +51,12 @@ impl UdpSocket {
         Ok(UdpSocket(Socket::fresh(socket.into())))
     }
 
-    /// Waits for a datagram; says how long it is and from where. What does not fit into the buffer
-    /// is lost.
+    /// Waits for a datagram, and returns its length and the sender's address.
+    ///
+    /// The part that does not fit into the buffer is lost.
     ///
     /// # Errors
-    /// Those of `recvfrom(2)`, an earlier datagram's among them.
+    /// Those of `recvfrom(2)`; some of them are about a datagram that was sent earlier.
     ///
     /// # Examples
     ///
@@ -71,11 +74,11 @@ impl UdpSocket {
         Ok((count, internet_address(&address)?))
     }
 
-    /// As [`recv_from`](UdpSocket::recv_from), but the datagram stays: the next call returns it
-    /// again.
+    /// Waits for a datagram like [`recv_from`](UdpSocket::recv_from), but leaves it in the queue:
+    /// the next call returns it again.
     ///
     /// # Errors
-    /// As [`recv_from`](UdpSocket::recv_from).
+    /// Those of [`recv_from`](UdpSocket::recv_from).
     ///
     /// # Examples
     ///
@@ -95,8 +98,8 @@ impl UdpSocket {
     /// Sends a datagram to the first of the addresses.
     ///
     /// # Errors
-    /// Those of `sendto(2)`, or of the resolution; [`InvalidInput`](io::ErrorKind::InvalidInput)
-    /// if there is no address.
+    /// Those of `sendto(2)` and of resolving the name;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
     ///
@@ -117,11 +120,12 @@ impl UdpSocket {
         }
     }
 
-    /// Makes the first of the addresses that works the peer: the one for [`send`](UdpSocket::send),
-    /// and the only one to receive from.
+    /// Connects the socket to the first of the addresses that works, its peer.
+    ///
+    /// [`send`](UdpSocket::send) sends to the peer, and the socket receives from no one else.
     ///
     /// # Errors
-    /// That of the last address, or of the resolution;
+    /// The error of the last address, or of resolving the name;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -139,10 +143,10 @@ impl UdpSocket {
         crate::blocking(|| self.std().connect(addr))
     }
 
-    /// The peer that [`connect`](UdpSocket::connect) chose.
+    /// Returns the peer's address, which [`connect`](UdpSocket::connect) has set.
     ///
     /// # Errors
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is none.
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
     ///
     /// # Examples
     ///
@@ -161,7 +165,7 @@ impl UdpSocket {
     /// Sends a datagram to the peer; see [`connect`](UdpSocket::connect).
     ///
     /// # Errors
-    /// Those of `send(2)`: also that an earlier datagram was refused.
+    /// Those of `send(2)`; one of them says that an earlier datagram was refused.
     ///
     /// # Examples
     ///
@@ -176,11 +180,12 @@ impl UdpSocket {
         self.0.send(buf)
     }
 
-    /// Waits for a datagram, from the peer if there is one; says how long it is. What does not fit
-    /// into the buffer is lost.
+    /// Waits for a datagram, from the peer if there is one, and returns its length.
+    ///
+    /// The part that does not fit into the buffer is lost.
     ///
     /// # Errors
-    /// Those of `recv(2)`: also that an earlier datagram was refused.
+    /// Those of `recv(2)`; one of them says that an earlier datagram was refused.
     ///
     /// # Examples
     ///
@@ -196,10 +201,11 @@ impl UdpSocket {
         self.0.recv(buf, 0)
     }
 
-    /// As [`recv`](UdpSocket::recv), but the datagram stays: the next call returns it again.
+    /// Waits for a datagram like [`recv`](UdpSocket::recv), but leaves it in the queue: the next
+    /// call returns it again.
     ///
     /// # Errors
-    /// As [`recv`](UdpSocket::recv).
+    /// Those of [`recv`](UdpSocket::recv).
     ///
     /// # Examples
     ///
@@ -215,7 +221,8 @@ impl UdpSocket {
         self.0.recv(buf, libc::MSG_PEEK)
     }
 
-    /// Joins a multicast group, on the interface with that address (any if it is unspecified).
+    /// Joins a multicast group on the interface with the address `interface`, or on any interface
+    /// if that is unspecified.
     ///
     /// # Errors
     /// Those of `setsockopt(2)`.
@@ -233,7 +240,8 @@ impl UdpSocket {
         self.std().join_multicast_v4(multiaddr, interface)
     }
 
-    /// Joins a multicast group, on the interface with that index (any if it is 0).
+    /// Joins a multicast group on the interface with the index `interface`, or on any interface if
+    /// that is 0.
     ///
     /// # Errors
     /// Those of `setsockopt(2)`.
@@ -251,7 +259,7 @@ impl UdpSocket {
         self.std().join_multicast_v6(multiaddr, interface)
     }
 
-    /// Leaves a group; see [`join_multicast_v4`](UdpSocket::join_multicast_v4).
+    /// Leaves a multicast group; see [`join_multicast_v4`](UdpSocket::join_multicast_v4).
     ///
     /// # Errors
     /// Those of `setsockopt(2)`.
@@ -259,7 +267,7 @@ impl UdpSocket {
         self.std().leave_multicast_v4(multiaddr, interface)
     }
 
-    /// Leaves a group; see [`join_multicast_v6`](UdpSocket::join_multicast_v6).
+    /// Leaves a multicast group; see [`join_multicast_v6`](UdpSocket::join_multicast_v6).
     ///
     /// # Errors
     /// Those of `setsockopt(2)`.
@@ -268,7 +276,7 @@ impl UdpSocket {
     }
 }
 
-/// The start of an example.
+/// The first line of the examples.
 macro_rules! setup {
     ($address:literal) => {
         concat!(
@@ -286,13 +294,15 @@ options! {
     ttl, set_ttl: u32 = 100;
     /// Sets whether the socket may send to broadcast addresses (`SO_BROADCAST`).
     broadcast, set_broadcast: bool = true;
-    /// Sets whether what is sent to a group comes back to members here (`IP_MULTICAST_LOOP`).
+    /// Sets whether members on this host receive the packets that the socket sends to a group
+    /// (`IP_MULTICAST_LOOP`).
     multicast_loop_v4, set_multicast_loop_v4: bool = false;
     /// Sets the time to live of packets that are sent to a group (`IP_MULTICAST_TTL`).
     multicast_ttl_v4, set_multicast_ttl_v4: u32 = 2;
 }
 options! {
     UdpSocket, example setup!("[::1]:0");
-    /// Sets whether what is sent to a group comes back to members here (`IPV6_MULTICAST_LOOP`).
+    /// Sets whether members on this host receive the packets that the socket sends to a group
+    /// (`IPV6_MULTICAST_LOOP`).
     multicast_loop_v6, set_multicast_loop_v6: bool = false;
 }
