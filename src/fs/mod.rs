@@ -47,7 +47,7 @@ pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 pub use self::dir::{DirBuilder, DirEntry, ReadDir};
 pub use self::file::File;
 pub use self::options::OpenOptions;
-use crate::thread::may_block;
+use crate::engine::door::may_block;
 
 /// Functions that call std's function with the same name and arguments.
 macro_rules! functions {

@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, IoSliceMut, IsTerminal, Lines, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use crate::thread::may_block;
+use crate::engine::door::may_block;
 
 /// A handle to the standard input of the process, like [`std::io::Stdin`]; [`stdin`] makes it.
 ///

@@ -63,7 +63,7 @@ impl TcpListener {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
-        let listener = crate::blocking(|| std::net::TcpListener::bind(addr))?;
+        let listener = crate::thread::blocking(|| std::net::TcpListener::bind(addr))?;
         SockRef::from(&listener).listen(AS_MANY_AS_ALLOWED)?;
         Ok(listener.into())
     }

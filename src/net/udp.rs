@@ -47,7 +47,7 @@ impl UdpSocket {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
-        let socket = crate::blocking(|| std::net::UdpSocket::bind(addr))?;
+        let socket = crate::thread::blocking(|| std::net::UdpSocket::bind(addr))?;
         Ok(UdpSocket(Socket::fresh(socket.into())))
     }
 
@@ -111,7 +111,7 @@ impl UdpSocket {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
-        match crate::blocking(|| addr.to_socket_addrs())?.next() {
+        match crate::thread::blocking(|| addr.to_socket_addrs())?.next() {
             Some(address) => self.0.send_to(buf, &address.into()),
             None => {
                 let message = "no addresses to send data to";
@@ -140,7 +140,7 @@ impl UdpSocket {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        crate::blocking(|| self.std().connect(addr))
+        crate::thread::blocking(|| self.std().connect(addr))
     }
 
     /// Returns the peer's address, which [`connect`](UdpSocket::connect) has set.

@@ -23,79 +23,16 @@
 //! ```
 
 mod builder;
-mod choice;
-mod config;
-#[cfg_attr(not(green), path = "../engine/elsewhere/runtime.rs")]
-mod green;
-mod kernel;
-mod metrics;
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 pub use self::builder::Builder;
-pub(crate) use self::kernel::KernelBackend;
-pub use self::metrics::{Metrics, ProcessorMetrics};
-use crate::engine::atomic::Ordering;
-use crate::engine::current;
-use crate::engine::sched::{self, Cluster, resize};
+use crate::engine::door::Backend;
+pub use crate::engine::door::{Driver, Metrics, Mode, ProcessorMetrics};
+use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
-
-/// The kind of threads that a runtime runs.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::runtime::{Mode, Runtime};
-///
-/// match Runtime::global().mode() {
-///     Mode::Green => println!("a million threads are fine"),
-///     Mode::Kernel => println!("a few thousand threads are fine"),
-/// }
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// Green threads: many of them share a kernel thread.
-    Green,
-    /// Kernel threads: one for each thread. The API and the results are the same, and each thread
-    /// costs more. This is the only mode where thread-locals cannot be isolated (on other
-    /// architectures, systems and C libraries). `GREENTHREAD_MODE=kernel` asks for it.
-    Kernel,
-}
-
-/// How the green threads of a runtime wait for sockets, pipes and files.
-///
-/// The results are the same with each. Kernel threads, and all threads in [`Mode::Kernel`], wait in
-/// the kernel themselves.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::runtime::{Driver, Runtime};
-///
-/// let runtime = Runtime::builder().driver(Driver::IoUring).build()?;
-/// let read = runtime.spawn(|| greenthread::fs::read("Cargo.toml"));
-/// assert!(read.join().unwrap()?.starts_with(b"[package]"));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Driver {
-    /// A call is tried first; if it would block, epoll says when to try again. A runtime that is
-    /// built with this driver makes no use of io_uring at all: a call that waits for a disk blocks
-    /// its kernel thread, and the sends of several threads are not submitted together.
-    Epoll,
-    /// A call that would block becomes an operation of io_uring. Where the kernel has no io_uring,
-    /// or forbids it, this is the same as [`Driver::Epoll`].
-    IoUring,
-}
-
-/// The part of a runtime that runs its threads.
-#[derive(Clone, Copy)]
-pub(crate) enum Backend {
-    Green(&'static Cluster),
-    Kernel(&'static KernelBackend),
-}
 
 /// A group of processors and the threads that run on them.
 ///
@@ -119,12 +56,18 @@ pub(crate) enum Backend {
 /// ```
 pub struct Runtime {
     backend: Backend,
+    /// Held by the thread that changes the number of processors.
+    resizing: Mutex<()>,
 }
 
-/// The default runtime.
-static GLOBAL: OnceLock<Runtime> = OnceLock::new();
-
 impl Runtime {
+    fn of(backend: Backend) -> Runtime {
+        Runtime {
+            backend,
+            resizing: Mutex::new(()),
+        }
+    }
+
     /// Starts a runtime with the default knobs; see [`Builder`].
     ///
     /// # Errors
@@ -176,43 +119,10 @@ impl Runtime {
     /// assert!(Runtime::global().metrics().spawns >= 1);
     /// ```
     pub fn global() -> &'static Runtime {
-        match Runtime::try_global() {
-            Ok(runtime) => runtime,
+        static GLOBAL: OnceLock<Runtime> = OnceLock::new();
+        match Backend::global() {
+            Ok(backend) => GLOBAL.get_or_init(|| Runtime::of(backend)),
             Err(error) => panic!("failed to start the runtime: {error}"),
-        }
-    }
-
-    fn try_global() -> io::Result<&'static Runtime> {
-        static STARTING: Mutex<()> = Mutex::new(());
-        if let Some(runtime) = GLOBAL.get() {
-            return Ok(runtime);
-        }
-        let _starting = STARTING
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(runtime) = GLOBAL.get() {
-            return Ok(runtime);
-        }
-        let runtime = Runtime::new()?;
-        Ok(GLOBAL.get_or_init(|| runtime))
-    }
-
-    /// The backend of a thread that is spawned here: its spawner's, or that of the default runtime.
-    pub(crate) fn backend_here() -> io::Result<Backend> {
-        if sched::fork::is_child() {
-            return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
-        }
-        match current::green() {
-            Some(green) => Ok(Backend::Green(green.cluster())),
-            None => Runtime::try_global().map(|runtime| runtime.backend),
-        }
-    }
-
-    /// This runtime's backend; in a forked child, the one that replaces it.
-    fn backend_or_child(&self) -> Backend {
-        match sched::fork::is_child() {
-            true => Backend::Kernel(KernelBackend::of_forked_child()),
-            false => self.backend,
         }
     }
 
@@ -240,7 +150,7 @@ impl Runtime {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        match thread::Builder::new().spawn_on(self.backend_or_child(), f) {
+        match thread::Builder::new().spawn_on(self.backend.or_child(), f) {
             Ok(handle) => handle,
             Err(error) => panic!("failed to spawn thread: {error}"),
         }
@@ -258,10 +168,7 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn mode(&self) -> Mode {
-        match self.backend {
-            Backend::Green(_) => Mode::Green,
-            Backend::Kernel(_) => Mode::Kernel,
-        }
+        self.backend.mode()
     }
 
     /// Returns the number of threads that run at once.
@@ -278,10 +185,7 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn processors(&self) -> usize {
-        match self.backend_or_child() {
-            Backend::Green(cluster) => cluster.active(),
-            Backend::Kernel(backend) => backend.processors.load(Ordering::Relaxed),
-        }
+        self.backend.processors()
     }
 
     /// Sets the number of threads that run at once, while threads run.
@@ -299,7 +203,7 @@ impl Runtime {
     ///
     /// `InvalidInput` if the number is not accepted; the message names it and what is accepted. Any
     /// other error means that the policy has panicked in
-    /// [`Policy::resize`](crate::engine::policy::Policy::resize); the number is then as before.
+    /// [`Policy::resize`](crate::policy::Policy::resize); the number is then as before.
     ///
     /// # Examples
     ///
@@ -316,29 +220,8 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn set_processors(&self, count: usize) -> io::Result<()> {
-        match self.backend_or_child() {
-            Backend::Green(cluster) => {
-                resize::check(count, Some(cluster.config.max_kernel_threads))?;
-                cluster.wish(count)?;
-            }
-            Backend::Kernel(backend) => {
-                resize::check(count, None)?;
-                backend.processors.store(count, Ordering::Relaxed);
-            }
-        }
-        Ok(())
-    }
-
-    /// The number of threads that run at once on the caller's runtime, or else on the default one,
-    /// which need not have been started.
-    pub(crate) fn parallelism_here() -> io::Result<usize> {
-        if let Some(green) = current::green() {
-            return Ok(green.cluster().active());
-        }
-        match GLOBAL.get() {
-            Some(runtime) => Ok(runtime.processors()),
-            None => Ok(config::processors()?.unwrap_or_else(resize::default_size)),
-        }
+        let _resizing = self.resizing.lock().unwrap_or_else(|e| e.into_inner());
+        self.backend.set_processors(count)
     }
 
     /// Returns how green threads wait for sockets and pipes, or `None` in [`Mode::Kernel`].
@@ -356,10 +239,7 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn driver(&self) -> Option<Driver> {
-        match self.backend {
-            Backend::Green(cluster) => green::driver_of(cluster),
-            Backend::Kernel(_) => None,
-        }
+        self.backend.driver()
     }
 
     /// Returns what the runtime has done so far, and what it is doing.
@@ -380,10 +260,7 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn metrics(&self) -> Metrics {
-        match self.backend {
-            Backend::Green(cluster) => green::metrics_of(cluster),
-            Backend::Kernel(backend) => Metrics::of_kernel_threads(backend),
-        }
+        self.backend.metrics()
     }
 
     /// Waits until all threads of this runtime have ended, and then ends its kernel threads.
@@ -410,20 +287,11 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn shutdown(self) {
-        let inside = match self.backend {
-            Backend::Green(cluster) => {
-                current::green().is_some_and(|green| core::ptr::eq(green.cluster(), cluster))
-            }
-            Backend::Kernel(backend) => backend.owns_this_thread(),
-        };
         assert!(
-            !inside,
+            !self.backend.runs_this_thread(),
             "Runtime::shutdown was called on one of the runtime's own threads"
         );
-        match self.backend {
-            Backend::Green(cluster) => cluster.close(),
-            Backend::Kernel(backend) => backend.close(),
-        }
+        self.backend.close();
     }
 }
 

@@ -2,17 +2,16 @@
 
 use std::fmt;
 use std::io;
-use std::sync::OnceLock;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::handle::Thread;
 use super::scope::{Scope, ScopedJoinHandle};
-use super::spawn::{self, Joiner, Result, Wishes};
-use crate::engine::policy::Priority;
-use crate::engine::stack;
-use crate::engine::sys::clock;
-use crate::runtime::{Backend, Runtime};
+use super::spawn::{self, Joiner, Result};
+use crate::engine::door::Priority;
+use crate::engine::door::Wishes;
+use crate::engine::door::clock;
+use crate::engine::door::handle::Thread;
+use crate::engine::door::{Backend, check_stack_size};
 
 /// Configures a new thread, like [`std::thread::Builder`].
 ///
@@ -101,7 +100,7 @@ impl Builder {
     /// Sets the thread's priority, which counts if the runtime's policy looks at it.
     ///
     /// Default: [`Priority::NORMAL`]. A running thread changes its own with
-    /// [`policy::set_priority`](crate::engine::policy::set_priority).
+    /// [`policy::set_priority`](crate::policy::set_priority).
     ///
     /// # Examples
     ///
@@ -151,7 +150,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.spawn_on(Runtime::backend_here()?, f)
+        self.spawn_on(Backend::here()?, f)
     }
 
     /// Spawns a thread that may borrow, without anything that makes it end in time.
@@ -189,7 +188,7 @@ impl Builder {
     {
         let wishes = self.checked()?;
         // SAFETY: the caller's promise.
-        unsafe { spawn::spawn(Runtime::backend_here()?, wishes, None, f) }.map(JoinHandle)
+        unsafe { spawn::spawn(Backend::here()?, wishes, None, f) }.map(JoinHandle)
     }
 
     pub(crate) fn spawn_on<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
@@ -235,7 +234,7 @@ impl Builder {
         T: Send + 'scope,
     {
         let wishes = self.checked()?;
-        let backend = Runtime::backend_here()?;
+        let backend = Backend::here()?;
         let data = Some(scope.data());
         // SAFETY: the scope ends only when its threads have dropped their closures and results.
         unsafe { spawn::spawn(backend, wishes, data, f) }.map(ScopedJoinHandle::new)
@@ -256,27 +255,6 @@ impl Builder {
             priority: self.priority,
         })
     }
-}
-
-/// Checks whether a stack of `size` bytes is accepted; a small size is rounded up later. The error
-/// names the sizes that are accepted.
-pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
-    let max = stack::MAX_SIZE;
-    if size <= max {
-        return Ok(());
-    }
-    let message = format!("a stack of {size} bytes: accepted are {max} (64 GiB) at most");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
-}
-
-/// The stack size where the program asks for none: std's, with std's variable. The variable is read
-/// as std reads it: once, and a value that is not a number is ignored.
-pub(crate) fn default_stack_size() -> usize {
-    static SIZE: OnceLock<usize> = OnceLock::new();
-    *SIZE.get_or_init(|| {
-        let asked = std::env::var("RUST_MIN_STACK").ok();
-        asked.and_then(|size| size.parse().ok()).unwrap_or(2 << 20)
-    })
 }
 
 /// Spawns a green thread and returns a handle to join it, like [`std::thread::spawn`].

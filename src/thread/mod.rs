@@ -24,12 +24,7 @@
 // A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
 // `spawn`.
 
-#[cfg_attr(not(green), path = "../engine/elsewhere/bare.rs")]
-mod bare;
 pub(crate) mod builder;
-mod end;
-pub(crate) mod handle;
-mod panic_hook;
 mod scope;
 mod spawn;
 
@@ -41,21 +36,12 @@ use std::time::{Duration, Instant};
 pub use std::thread::{AccessError, LocalKey};
 
 pub use self::builder::{Builder, JoinHandle, spawn};
-pub use self::handle::{Thread, ThreadId, current};
-#[cfg(green)]
-pub(crate) use self::panic_hook::install as install_panic_hook;
-pub(crate) use self::panic_hook::text_of;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::Result;
+pub use crate::engine::door::handle::{Thread, ThreadId, current};
 
-use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::context::Action;
-use crate::engine::current as me;
-use crate::engine::green::Green;
-use crate::engine::sched::locked;
-use crate::engine::sys::clock;
-use crate::engine::wait::Waiter;
-use crate::runtime::Runtime;
+use crate::engine::door::clock;
+use crate::engine::door::{self, Backend, handle};
 
 /// Gives way to other threads: the current thread goes to the back of the queue.
 ///
@@ -74,10 +60,7 @@ use crate::runtime::Runtime;
 /// ```
 #[inline]
 pub fn yield_now() {
-    match me::enter() {
-        Some(entered) => entered.suspend(Action::Yield),
-        None => std::thread::yield_now(),
-    }
+    door::yield_now();
 }
 
 /// Blocks the current thread until its token is available, and takes the token.
@@ -152,7 +135,7 @@ pub fn park_until(deadline: Instant) {
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 pub fn sleep(duration: Duration) {
-    sleep_to(clock::after(duration));
+    door::sleep_until(clock::after(duration));
 }
 
 /// Blocks the current thread for at least `ms` milliseconds.
@@ -180,14 +163,7 @@ pub fn park_timeout_ms(ms: u32) {
 /// assert!(Instant::now() >= deadline);
 /// ```
 pub fn sleep_until(deadline: Instant) {
-    sleep_to(clock::at(deadline));
-}
-
-fn sleep_to(deadline: u64) {
-    let alarm = Waiter::new();
-    while clock::now() < deadline {
-        alarm.wait(Some(deadline));
-    }
+    door::sleep_until(clock::at(deadline));
 }
 
 /// Returns whether the current thread is unwinding because of a panic, like
@@ -237,7 +213,7 @@ pub fn panicking() -> bool {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
-    let count = Runtime::parallelism_here()?;
+    let count = Backend::parallelism_here()?;
     Ok(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN))
 }
 
@@ -256,42 +232,7 @@ pub fn available_parallelism() -> io::Result<NonZeroUsize> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.announced, f)
-}
-
-/// Runs `f`, whose system calls may block but seldom do, at little more than their cost.
-///
-/// The thread keeps its processor until the monitor sees that it is blocked, or that it has gone on
-/// for longer than its time slice. It is not signalled meanwhile: a call that a signal would end
-/// early does all its work.
-#[cfg(green)]
-pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.in_call, f)
-}
-
-/// Runs `f` with one of the thread's flags set.
-#[inline]
-fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() -> T) -> T {
-    struct Set<F: Fn(&Green) -> &AtomicBool>(F, bool);
-    impl<F: Fn(&Green) -> &AtomicBool> Drop for Set<F> {
-        fn drop(&mut self) {
-            if let Some(green) = me::green() {
-                (self.0)(green).store(self.1, Ordering::Relaxed);
-                // Gives way if the slice is over. If the processor is gone, takes it back, or takes
-                // an idle one, or queues for one.
-                drop(me::enter());
-            }
-        }
-    }
-    // Only the thread itself writes the flag.
-    let before = me::green().is_some_and(|green| {
-        let flag = flag(green);
-        let before = flag.load(Ordering::Relaxed);
-        flag.store(true, Ordering::Relaxed);
-        before
-    });
-    let _set = Set(flag, before);
-    f()
+    door::blocking(f)
 }
 
 /// Keeps a green thread on its kernel thread until it is dropped; [`lock_kernel_thread`] makes it.
@@ -348,12 +289,12 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 /// .unwrap();
 /// ```
 pub fn lock_kernel_thread() -> KernelThreadLock {
-    locked::lock();
+    door::lock_kernel_thread();
     KernelThreadLock(PhantomData)
 }
 
 impl Drop for KernelThreadLock {
     fn drop(&mut self) {
-        locked::unlock();
+        door::unlock_kernel_thread();
     }
 }

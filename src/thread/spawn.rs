@@ -6,9 +6,6 @@
 //! Invariant: code that frees memory (the packet, the handle) runs on the thread itself, with
 //! preemption on, before the thread leaves its stack for the last time.
 
-#[cfg_attr(not(green), path = "../engine/elsewhere/on_cluster.rs")]
-mod on_cluster;
-
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use std::io;
@@ -16,13 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::bare;
-use super::end::End;
-use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
-use crate::engine::policy::Priority;
-use crate::engine::sched;
-use crate::runtime::{Backend, KernelBackend};
+use crate::engine::door::handle::{self, End, Shared, Thread};
+use crate::engine::door::{Backend, Job, Kernel, Wishes};
 
 /// The result of a thread: the value that its closure returned, or the payload of its panic.
 ///
@@ -70,7 +63,7 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
         let result = self.result.get_mut().take();
         let unhandled = matches!(result, Some(Err(_)));
         if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
-            crate::engine::sys::die("a thread's result panicked while it was dropped");
+            crate::engine::door::die("a thread's result panicked while it was dropped");
         }
         if let Some(scope) = &self.scope {
             scope.leave(unhandled);
@@ -85,12 +78,6 @@ pub(super) struct Joiner<T> {
     /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's
     /// end is over.
     kernel: Option<Kernel>,
-}
-
-/// A kernel thread: std's, or, in a forked child, one without std.
-enum Kernel {
-    Std(std::thread::JoinHandle<()>),
-    Bare(bare::Handle),
 }
 
 impl<T> Joiner<T> {
@@ -132,6 +119,23 @@ impl<T> Joiner<T> {
         }
     }
 
+    /// What libc calls the thread.
+    #[cfg(green)]
+    pub(super) fn pthread(&self) -> libc::pthread_t {
+        match &self.kernel {
+            Some(kernel) => kernel.pthread(),
+            None => self.thread.shared().pthread(),
+        }
+    }
+
+    #[cfg(green)]
+    pub(super) fn into_pthread(self) -> libc::pthread_t {
+        match self.kernel {
+            Some(kernel) => kernel.into_pthread(),
+            None => self.pthread(),
+        }
+    }
+
     /// Whether the thread has ended; if not, `waker` is called when it has. After `true`,
     /// [`Joiner::after_end`] does not wait.
     pub(super) fn poll(&self, waker: &Waker) -> bool {
@@ -145,14 +149,12 @@ impl<T> Joiner<T> {
     /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
     /// the destructors of pthread keys; this waits for them.
     pub(super) fn after_end(mut self) -> Result<T> {
-        match self.kernel.take() {
-            Some(Kernel::Std(kernel)) => drop(kernel.join()),
-            Some(Kernel::Bare(kernel)) => kernel.join(),
-            None => {}
+        if let Some(kernel) = self.kernel.take() {
+            kernel.join();
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
-            None => crate::engine::sys::die("a thread has ended without a result"),
+            None => crate::engine::door::die("a thread has ended without a result"),
         }
     }
 }
@@ -185,23 +187,9 @@ where
         packet: work.packet(),
         kernel: None,
     };
-    // SAFETY: the caller's promise.
-    unsafe {
-        match backend {
-            Backend::Green(cluster) => on_cluster::start(cluster, shared, &wishes, work)?,
-            Backend::Kernel(backend) => {
-                joiner.kernel = Some(start_kernel(backend, shared, wishes.stack_size, work)?)
-            }
-        }
-    }
+    // SAFETY: the caller's promise; the job runs the closure once, and catches its panic.
+    joiner.kernel = unsafe { backend.spawn(shared, &wishes, work) }?;
     Ok(joiner)
-}
-
-/// The configuration of a thread.
-pub(super) struct Wishes {
-    pub(super) name: Option<Box<str>>,
-    pub(super) stack_size: Option<usize>,
-    pub(super) priority: Priority,
 }
 
 /// The work of a thread: a packet whose closure has not been taken yet.
@@ -219,17 +207,6 @@ impl<F, T> Work<F, T> {
         unsafe { core::mem::transmute(packet) }
     }
 
-    fn into_raw(self) -> *const () {
-        Arc::into_raw(self.into_packet()).cast()
-    }
-
-    /// # Safety
-    /// `work` came from `into_raw` of the same type, and is used once.
-    unsafe fn from_raw(work: *const ()) -> Self {
-        // SAFETY: the caller's promise.
-        Work(unsafe { Arc::from_raw(work.cast()) })
-    }
-
     /// Returns the packet; the caller may take the closure, once.
     fn into_packet(self) -> Arc<Packet<T, Stow<F>>> {
         let this = core::mem::ManuallyDrop::new(self);
@@ -238,7 +215,17 @@ impl<F, T> Work<F, T> {
     }
 }
 
-impl<F: FnOnce() -> T, T> Work<F, T> {
+// SAFETY: `run` catches the panic of the closure.
+unsafe impl<F: FnOnce() -> T, T> Job for Work<F, T> {
+    fn into_raw(self) -> *const () {
+        Arc::into_raw(self.into_packet()).cast()
+    }
+
+    unsafe fn from_raw(work: *const ()) -> Self {
+        // SAFETY: the caller's promise.
+        Work(unsafe { Arc::from_raw(work.cast()) })
+    }
+
     /// Runs the closure and leaves its result, or its panic, in the packet.
     fn run(self) {
         let packet = self.into_packet();
@@ -270,57 +257,4 @@ impl<F, T> Drop for Work<F, T> {
         // SAFETY: it is there still, and nobody else reaches it.
         unsafe { (*self.0.work.get()).assume_init_drop() }
     }
-}
-
-/// # Safety
-/// As [`spawn`].
-unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
-    backend: &'static KernelBackend,
-    shared: Arc<Shared>,
-    stack_size: Option<usize>,
-    work: Work<F, T>,
-) -> io::Result<Kernel> {
-    let stack_size = stack_size.or(backend.stack_size);
-    if let Some(size) = stack_size {
-        crate::engine::stack::check_size(size)?;
-    }
-    backend.enter();
-    let (forked, named) = (sched::fork::is_child(), shared.clone());
-    let main = move || {
-        /// Says that the thread has ended, and counts it out, after all thread-local destructors
-        /// that were registered later. (Destructors that a waker registers now run after this.)
-        struct Last(&'static KernelBackend, Thread);
-        impl Drop for Last {
-            fn drop(&mut self) {
-                let _ = self.1.shared().end.come();
-                self.0.leave();
-            }
-        }
-        thread_local! {
-            static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) };
-        }
-        if let (true, Some(name)) = (forked, shared.name()) {
-            bare::set_name(name);
-        }
-        backend.own_this_thread();
-        let thread = Thread::new(shared);
-        LAST.set(Some(Last(backend, thread.clone())));
-        handle::set_kernel_thread(thread);
-        work.run();
-    };
-    let started = if forked {
-        // SAFETY: lifetimes are the caller's promise; `run` catches panics.
-        unsafe { bare::spawn(stack_size, main) }.map(Kernel::Bare)
-    } else {
-        let mut builder = std::thread::Builder::new();
-        if let Some(name) = named.name() {
-            builder = builder.name(name.into());
-        }
-        if let Some(size) = stack_size {
-            builder = builder.stack_size(size);
-        }
-        // SAFETY: lifetimes are the caller's promise.
-        unsafe { builder.spawn_unchecked(main) }.map(Kernel::Std)
-    };
-    started.inspect_err(|_| backend.leave())
 }

@@ -7,47 +7,10 @@
 //! popping takes logarithmic time, averaged over a sequence.) Both passes are loops: a heap of a
 //! million threads must not need a deep stack.
 
-use core::cell::Cell;
 use core::fmt;
 
 use super::Ready;
 use crate::engine::green::Green;
-
-/// The part of a record that a heap uses. (The link to the next sibling is the record's link in any
-/// queue.)
-pub(crate) struct Links {
-    child: Cell<Option<&'static Green>>,
-    /// The key and, behind it, the record's number in the order of arrival: equal keys keep that
-    /// order.
-    rank: Cell<(u64, u64)>,
-}
-
-impl Links {
-    pub(crate) const fn new() -> Links {
-        Links {
-            child: Cell::new(None),
-            rank: Cell::new((0, 0)),
-        }
-    }
-
-    /// Sets the link in another list. The record is in no queue.
-    pub(crate) fn set_link(&self, link: Option<&'static Green>) {
-        self.child.set(link);
-    }
-
-    pub(crate) fn take_link(&self) -> Option<&'static Green> {
-        self.child.take()
-    }
-
-    /// Notes when the record came into a queue, in [`ticks`](crate::engine::arch::ticks).
-    pub(crate) fn set_stamp(&self, stamp: u64) {
-        self.rank.set((0, stamp));
-    }
-
-    pub(crate) fn stamp(&self) -> u64 {
-        self.rank.get().1
-    }
-}
 
 /// A queue of ready threads by key: the thread with the smallest key comes first, and among equal
 /// keys the one that was pushed first.

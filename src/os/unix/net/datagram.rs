@@ -273,7 +273,7 @@ impl UnixDatagram {
     /// Makes a call that may block its kernel thread. There is no other way to wait for room in the
     /// queue of a socket that is not the peer; the call obeys the time-out and the mode.
     fn send_blocking(&self, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
-        self.0.unless_closed(|| crate::blocking(send))
+        self.0.unless_closed(|| crate::thread::blocking(send))
     }
 
     /// Sends a datagram to the peer; see [`connect`](UnixDatagram::connect).

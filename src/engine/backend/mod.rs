@@ -1,0 +1,207 @@
+//! The parts that run the threads of a runtime: a cluster of processors, or kernel threads, one for
+//! each.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `mod` | either of the two; the default one, started when it is first needed |
+//! | `start`, `config`, `choice` | starting one: knobs, the environment, a policy by name |
+//! | `green`, `kernel` | what a cluster needs beyond the knobs; counting kernel threads |
+//! | `life` | a green thread's beginning and end, as far as it runs them itself |
+//! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
+//! | `metrics` | figures: counts since the start, and the present state |
+
+#[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
+mod bare;
+mod choice;
+pub(crate) mod config;
+#[cfg_attr(not(green), path = "../elsewhere/backend_green.rs")]
+mod green;
+mod kernel;
+#[cfg_attr(not(green), path = "../elsewhere/life.rs")]
+mod life;
+mod metrics;
+mod spawn;
+mod start;
+
+use std::io;
+use std::sync::{Mutex, OnceLock};
+
+pub(crate) use self::choice::Choice;
+pub(crate) use self::kernel::KernelBackend;
+pub use self::metrics::{Metrics, ProcessorMetrics};
+pub(crate) use self::spawn::{Job, Kernel, Wishes};
+pub(crate) use self::start::Knobs;
+use crate::engine::atomic::Ordering;
+use crate::engine::green::current;
+use crate::engine::sched::{self, Cluster, resize};
+
+/// The kind of threads that a runtime runs.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Mode, Runtime};
+///
+/// match Runtime::global().mode() {
+///     Mode::Green => println!("a million threads are fine"),
+///     Mode::Kernel => println!("a few thousand threads are fine"),
+/// }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Green threads: many of them share a kernel thread.
+    Green,
+    /// Kernel threads: one for each thread. The API and the results are the same, and each thread
+    /// costs more. This is the only mode where thread-locals cannot be isolated (on other
+    /// architectures, systems and C libraries). `GREENTHREAD_MODE=kernel` asks for it.
+    Kernel,
+}
+
+/// How the green threads of a runtime wait for sockets, pipes and files.
+///
+/// The results are the same with each. Kernel threads, and all threads in [`Mode::Kernel`], wait in
+/// the kernel themselves.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Driver, Runtime};
+///
+/// let runtime = Runtime::builder().driver(Driver::IoUring).build()?;
+/// let read = runtime.spawn(|| greenthread::fs::read("Cargo.toml"));
+/// assert!(read.join().unwrap()?.starts_with(b"[package]"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Driver {
+    /// A call is tried first; if it would block, epoll says when to try again. A runtime that is
+    /// built with this driver makes no use of io_uring at all: a call that waits for a disk blocks
+    /// its kernel thread, and the sends of several threads are not submitted together.
+    Epoll,
+    /// A call that would block becomes an operation of io_uring. Where the kernel has no io_uring,
+    /// or forbids it, this is the same as [`Driver::Epoll`].
+    IoUring,
+}
+
+/// The part of a runtime that runs its threads. Neither kind is ever freed.
+#[derive(Clone, Copy)]
+pub(crate) enum Backend {
+    Green(&'static Cluster),
+    Kernel(&'static KernelBackend),
+}
+
+/// The default runtime's backend.
+static GLOBAL: OnceLock<Backend> = OnceLock::new();
+
+impl Backend {
+    /// The default runtime's backend; it is started now if nothing has needed it yet.
+    pub(crate) fn global() -> io::Result<Backend> {
+        static STARTING: Mutex<()> = Mutex::new(());
+        if let Some(backend) = GLOBAL.get() {
+            return Ok(*backend);
+        }
+        let _starting = STARTING
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(backend) = GLOBAL.get() {
+            return Ok(*backend);
+        }
+        let backend = Knobs::default().start()?;
+        Ok(*GLOBAL.get_or_init(|| backend))
+    }
+
+    /// The backend of a thread that is spawned here: its spawner's, or the default runtime's.
+    pub(crate) fn here() -> io::Result<Backend> {
+        if sched::fork::is_child() {
+            return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
+        }
+        match current::green() {
+            Some(green) => Ok(Backend::Green(green.cluster())),
+            None => Backend::global(),
+        }
+    }
+
+    /// This backend; in a forked child, the one that replaces it.
+    pub(crate) fn or_child(self) -> Backend {
+        match sched::fork::is_child() {
+            true => Backend::Kernel(KernelBackend::of_forked_child()),
+            false => self,
+        }
+    }
+
+    pub(crate) fn mode(self) -> Mode {
+        match self {
+            Backend::Green(_) => Mode::Green,
+            Backend::Kernel(_) => Mode::Kernel,
+        }
+    }
+
+    /// The number of threads that run at once.
+    pub(crate) fn processors(self) -> usize {
+        match self.or_child() {
+            Backend::Green(cluster) => cluster.active(),
+            Backend::Kernel(backend) => backend.processors.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Changes the number of threads that run at once. One thread at a time may call it.
+    pub(crate) fn set_processors(self, count: usize) -> io::Result<()> {
+        match self.or_child() {
+            Backend::Green(cluster) => {
+                resize::check(count, Some(cluster.config.max_kernel_threads))?;
+                cluster.wish(count)
+            }
+            Backend::Kernel(backend) => {
+                resize::check(count, None)?;
+                backend.processors.store(count, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// The number of threads that run at once on the caller's runtime, or else on the default one,
+    /// which need not have been started.
+    pub(crate) fn parallelism_here() -> io::Result<usize> {
+        if let Some(green) = current::green() {
+            return Ok(green.cluster().active());
+        }
+        match GLOBAL.get() {
+            Some(backend) => Ok(backend.processors()),
+            None => Ok(config::processors()?.unwrap_or_else(resize::default_size)),
+        }
+    }
+
+    /// How its green threads wait for descriptors.
+    pub(crate) fn driver(self) -> Option<Driver> {
+        match self {
+            Backend::Green(cluster) => Some(green::driver_of(cluster)),
+            Backend::Kernel(_) => None,
+        }
+    }
+
+    pub(crate) fn metrics(self) -> Metrics {
+        match self {
+            Backend::Green(cluster) => green::metrics_of(cluster),
+            Backend::Kernel(backend) => Metrics::of_kernel_threads(backend),
+        }
+    }
+
+    /// Whether the current thread is one of its threads.
+    pub(crate) fn runs_this_thread(self) -> bool {
+        match self {
+            Backend::Green(cluster) => {
+                current::green().is_some_and(|green| core::ptr::eq(green.cluster(), cluster))
+            }
+            Backend::Kernel(backend) => backend.owns_this_thread(),
+        }
+    }
+
+    /// Waits until its threads have ended, and ends its kernel threads. None of its threads may
+    /// call it.
+    pub(crate) fn close(self) {
+        match self {
+            Backend::Green(cluster) => cluster.close(),
+            Backend::Kernel(backend) => backend.close(),
+        }
+    }
+}
