@@ -5,7 +5,7 @@ use crate::engine::atomic::Ordering;
 
 /// Figures about a runtime: counts since its start, and its present state.
 ///
-/// [`Runtime::metrics`](super::Runtime::metrics) returns them. In
+/// [`Runtime::metrics`](crate::runtime::Runtime::metrics) returns them. In
 /// [`Mode::Kernel`](super::Mode::Kernel) most of them are 0.
 ///
 /// # Examples
@@ -43,7 +43,7 @@ pub struct Metrics {
     /// The figures of each processor. Processors that are to leave ([`Runtime::set_processors`]),
     /// but still run a thread, are the last.
     ///
-    /// [`Runtime::set_processors`]: super::Runtime::set_processors
+    /// [`Runtime::set_processors`]: crate::runtime::Runtime::set_processors
     pub processors: Vec<ProcessorMetrics>,
 }
 
