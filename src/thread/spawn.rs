@@ -1,7 +1,7 @@
 //! The road of a spawned closure, from `spawn` to `join`.
 //!
-//! `spawn` puts the closure into a packet, and starts a green thread (`on_cluster`) or a kernel
-//! thread that runs the closure and leaves its result in the packet.
+//! `spawn` puts the closure into a packet, and starts a green thread or a kernel thread
+//! (`engine::backend::spawn`) that runs the closure and leaves its result in the packet.
 //!
 //! Invariant: code that frees memory (the packet, the handle) runs on the thread itself, with
 //! preemption on, before the thread leaves its stack for the last time.

@@ -81,8 +81,8 @@ pub(super) fn policy() -> io::Result<choice::Asked> {
     Ok(asked.unwrap_or_default())
 }
 
-/// Whether a stack of `size` bytes can be asked for, which is rounded up to the least that there
-/// is; if not, the error names what can.
+/// Checks whether a stack of `size` bytes is accepted; a small size is rounded up later. The error
+/// names the sizes that are accepted.
 pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
     let max = stack::MAX_SIZE;
     if size <= max {
@@ -92,8 +92,8 @@ pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// The stack size where nobody has asked for one: std's, with std's variable. As std reads it:
-/// once, and what is no number counts for nothing.
+/// The stack size where the program asks for none: std's, with std's variable. The variable is read
+/// as std reads it: once, and a value that is not a number is ignored.
 pub(crate) fn default_stack_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {

@@ -30,8 +30,8 @@ pub(super) unsafe fn start<J: Job>(
     job: J,
 ) -> io::Result<()> {
     let green = new_green(cluster, wishes.stack_size)?;
-    // SAFETY: the thread is new; `body` does not unwind, and is given what it wants; lifetimes are
-    // the caller's promise.
+    // SAFETY: the thread is new; `body` does not unwind, and gets the job that it expects;
+    // lifetimes are the caller's promise.
     unsafe { green.prepare((body::<J>, job.into_raw())) };
     green.set_cluster(cluster);
     // Relaxed: the queue that takes the thread publishes it.
@@ -136,9 +136,10 @@ fn leave(green: &'static Green) {
     // SAFETY: the thread's own block, at the end of its life.
     unsafe { tls::exit() };
     if sched::fork::is_child() && current::green().is_none() {
-        // The thread that forked has returned in the child: nobody else is there. As libc does when
-        // the last pthread ends; std's `exit` takes a lock that may be held for ever (`bare`).
-        // SAFETY: no other thread runs, or else it is as in any C program.
+        // The thread that forked has returned in the child, and no other thread is there. The
+        // process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
+        // may be held for ever: see `bare`.) SAFETY: no other thread runs, or else it is as in any
+        // C program.
         unsafe { libc::exit(0) };
     }
     // SAFETY: the count that `start` gave to the thread, which gives it up below.
@@ -151,7 +152,7 @@ fn leave(green: &'static Green) {
     green
         .identity
         .store(core::ptr::null_mut(), Ordering::Relaxed);
-    // SAFETY: as above; whoever asks for the current thread has done so.
+    // SAFETY: as above; no code asks for the current thread any more.
     drop(unsafe { Arc::from_raw(shared) });
     current::forbid_preemption(green);
 }

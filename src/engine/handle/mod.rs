@@ -1,9 +1,10 @@
-//! What others hold of a thread: [`Thread`], [`ThreadId`], its end, and how a thread gets its own.
+//! Handles to threads: [`Thread`], [`ThreadId`], a thread's end, and how a thread gets its own
+//! handle.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `mod` | the handle; the current thread's |
-//! | `end` | how those who wait hear of a thread's end |
+//! | `end` | how joiners and futures learn of a thread's end |
 //! | `panic_hook` | std's panic message, with the name of the green thread |
 
 mod end;
@@ -43,8 +44,8 @@ use crate::engine::sys::clock;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadId(NonZeroU64);
 
-/// The part that the handles of one thread share. A green thread's record leads to its identity,
-/// hence here.
+/// The part that the handles of one thread share. It begins with the thread's identity, to which a
+/// green thread's record points.
 #[repr(C)]
 pub(crate) struct Shared {
     identity: Identity,
@@ -191,7 +192,7 @@ thread_local! {
     static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
 }
 
-/// Makes what a forked child will use.
+/// Prepares the data that a forked child needs.
 pub(crate) fn prepare_fork() {
     #[cfg(green)]
     make_key();

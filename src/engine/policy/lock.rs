@@ -63,9 +63,9 @@ impl<T> Lock<T> {
         Lock(lock::Lock::new(value))
     }
 
-    /// Locks, and waits first while somebody else holds the lock.
+    /// Acquires the lock, and waits first while another caller holds it.
     ///
-    /// A holder that locks again waits for itself.
+    /// A caller that already holds the lock waits for itself, for ever.
     ///
     /// # Examples
     ///

@@ -88,9 +88,9 @@ use crate::engine::sys::table::MAX;
 
 /// The right to act as one of a runtime's processors.
 ///
-/// The scheduler lends a seat to the policy for one call. A processor has one seat, and nobody else
-/// uses it meanwhile; so what a policy keeps for each processor has one user at a time. A seat
-/// stays on the kernel thread that makes the call.
+/// The scheduler lends a seat to the policy for one call. A processor has only one seat; so the
+/// data that a policy keeps for each processor has one user at a time. A seat stays on the kernel
+/// thread that makes the call.
 ///
 /// # Examples
 ///
@@ -295,7 +295,7 @@ impl From<Ready> for Next {
 /// all threads of the runtime may stand still. If one of them panics, the process aborts. A policy
 /// written in safe code cannot cause undefined behavior, whatever it does.
 ///
-/// Anybody may call the methods of a policy at any time, so one policy can be built on another.
+/// Any code may call the methods of a policy at any time, so one policy can be built on another.
 ///
 /// # Fairness
 ///
