@@ -242,7 +242,7 @@ impl Runtime {
         self.backend.driver()
     }
 
-    /// Returns what the runtime has done so far, and what it is doing.
+    /// Returns figures about the runtime: counts since its start, and its present state.
     ///
     /// The figures are read one after the other while threads run, so they need not fit together
     /// exactly.

@@ -137,8 +137,8 @@ fn leave(green: &'static Green) {
     if sched::fork::is_child() && current::green().is_none() {
         // The thread that forked has returned in the child, and no other thread is there. The
         // process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
-        // may be held for ever: see `bare`.) SAFETY: no other thread runs, or else it is as in any
-        // C program.
+        // may be held for ever: see `bare`.)
+        // SAFETY: no other thread runs, or else it is as in any C program.
         unsafe { libc::exit(0) };
     }
     // SAFETY: the count that `start` gave to the thread, which gives it up below.

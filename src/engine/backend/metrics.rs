@@ -1,4 +1,4 @@
-//! [`Metrics`]: what a runtime has done so far.
+//! [`Metrics`]: figures about a runtime.
 
 use super::KernelBackend;
 use crate::engine::atomic::Ordering;

@@ -28,18 +28,17 @@
 //! # Memory orderings
 //!
 //! ```text
-//!   future                                     ending thread
-//!   make `waker`, register in it               wake `token`      (read-modify-write, AcqRel)
-//!   look at `token` (read-modify-write, AcqRel) `waker` made? take what is registered, call it
+//!   future                                        ending thread
+//!   make `waker`, register in it                  wake `token` (read-modify-write, AcqRel)
+//!   look at `token` (read-modify-write, AcqRel)   `waker` made? take the registered one, call it
 //! ```
 //!
-//! Both change one word, so one comes first in its order. The future's: then the thread's change
-//! acquires what the future's released (nobody else's comes between but continues its release
-//! sequence), and finds the waker made and registered. The thread's: then the future sees the
-//! token. For the thread's load of `waker` Relaxed would do to see that it was made; that it is an
-//! Acquire (in `OnceLock`) costs nothing. Between a registration that is under way and the thread's
-//! taking,
-//! `AtomicWaker` decides: the one that comes second calls the newer waker.
+//! Both change one word, so one change comes first in its order. If it is the future's, the thread's
+//! change acquires what the future's released (any change between them continues its release
+//! sequence), and the thread finds the waker made and registered. If it is the thread's, the future
+//! sees the token. Relaxed would do for the thread's load of `waker`, to see that it was made; that
+//! the load is an Acquire (in `OnceLock`) costs nothing. Between a registration that is under way
+//! and the thread's taking, `AtomicWaker` decides: the one that comes second calls the newer waker.
 
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::OnceLock;
