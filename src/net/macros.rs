@@ -19,6 +19,7 @@ macro_rules! socket_type {
             /// mode.
             ///
             /// # Errors
+            ///
             /// If there are no more descriptors.
             ///
             /// # Examples
@@ -36,6 +37,7 @@ macro_rules! socket_type {
             /// Returns the socket's own address.
             ///
             /// # Errors
+            ///
             /// Those of `getsockname(2)`.
             ///
             /// # Examples
@@ -52,6 +54,7 @@ macro_rules! socket_type {
             /// Returns the error that is pending on the socket, and clears it (`SO_ERROR`).
             ///
             /// # Errors
+            ///
             /// Those of `getsockopt(2)`.
             ///
             /// # Examples
@@ -71,6 +74,7 @@ macro_rules! socket_type {
             /// This applies to all handles to the socket.
             ///
             /// # Errors
+            ///
             /// Those of `fcntl(2)`.
             ///
             /// # Examples
@@ -185,6 +189,7 @@ macro_rules! timeouts {
             /// the socket.
             ///
             /// # Errors
+            ///
             /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             ///
             /// # Examples
@@ -207,6 +212,7 @@ macro_rules! timeouts {
             /// the socket.
             ///
             /// # Errors
+            ///
             /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             ///
             /// # Examples
@@ -228,6 +234,7 @@ macro_rules! timeouts {
             /// The kernel rounds the time up.
             ///
             /// # Errors
+            ///
             /// Those of `getsockopt(2)`.
             ///
             /// # Examples
@@ -247,6 +254,7 @@ macro_rules! timeouts {
             /// The kernel rounds the time up.
             ///
             /// # Errors
+            ///
             /// Those of `getsockopt(2)`.
             ///
             /// # Examples
@@ -274,6 +282,7 @@ macro_rules! options {
                 $(#[$doc])+
                 ///
                 /// # Errors
+                ///
                 /// Those of `setsockopt(2)`.
                 ///
                 /// # Examples
@@ -293,6 +302,7 @@ macro_rules! options {
                 /// has set, or the kernel's default.
                 ///
                 /// # Errors
+                ///
                 /// Those of `getsockopt(2)`.
                 ///
                 /// # Examples
@@ -321,6 +331,7 @@ macro_rules! shutdown {
             /// end of the stream, writes with [`BrokenPipe`](io::ErrorKind::BrokenPipe).
             ///
             /// # Errors
+            ///
             /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
             ///
             /// # Examples

@@ -50,6 +50,7 @@ impl TcpListener {
     /// usually 4096). With std's listener the limit is 128.
     ///
     /// # Errors
+    ///
     /// The error of the last address, or of resolving the name;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
@@ -71,6 +72,7 @@ impl TcpListener {
     /// Waits for the next connection, and returns it with the peer's address.
     ///
     /// # Errors
+    ///
     /// Those of `accept(2)`. Some of them do not mean that the listener is broken: that the process
     /// has no more descriptors, for example, or that the peer has given up the connection
     /// meanwhile.
@@ -115,6 +117,7 @@ impl TcpListener {
     /// Fails, as in std: the option can only be set before the socket is bound.
     ///
     /// # Errors
+    ///
     /// Those of `setsockopt(2)`.
     #[deprecated(note = "this option can only be set before the socket is bound")]
     #[allow(deprecated)]
@@ -125,6 +128,7 @@ impl TcpListener {
     /// Returns whether an IPv6 socket refuses IPv4 connections (`IPV6_V6ONLY`).
     ///
     /// # Errors
+    ///
     /// Those of `getsockopt(2)`.
     #[deprecated(note = "this option can only be set before the socket is bound")]
     #[allow(deprecated)]

@@ -40,6 +40,7 @@ impl TcpStream {
     /// Connects to the first of the addresses that answers.
     ///
     /// # Errors
+    ///
     /// The error of the last address, or of resolving the name;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
@@ -68,6 +69,7 @@ impl TcpStream {
     /// Connects to an address, and waits for `timeout` at most.
     ///
     /// # Errors
+    ///
     /// [`TimedOut`](io::ErrorKind::TimedOut) when the time is up;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
     ///
@@ -99,6 +101,7 @@ impl TcpStream {
     /// Returns the peer's address.
     ///
     /// # Errors
+    ///
     /// [`NotConnected`](io::ErrorKind::NotConnected) if the connection is over.
     ///
     /// # Examples
@@ -118,6 +121,7 @@ impl TcpStream {
     /// Reads data without removing it: the next read returns the same data again.
     ///
     /// # Errors
+    ///
     /// Those of reading.
     ///
     /// # Examples

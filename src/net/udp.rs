@@ -34,6 +34,7 @@ impl UdpSocket {
     /// With port 0 the system chooses a port.
     ///
     /// # Errors
+    ///
     /// The error of the last address, or of resolving the name;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
@@ -56,6 +57,7 @@ impl UdpSocket {
     /// The part that does not fit into the buffer is lost.
     ///
     /// # Errors
+    ///
     /// Those of `recvfrom(2)`; some of them are about a datagram that was sent earlier.
     ///
     /// # Examples
@@ -78,6 +80,7 @@ impl UdpSocket {
     /// the next call returns it again.
     ///
     /// # Errors
+    ///
     /// Those of [`recv_from`](UdpSocket::recv_from).
     ///
     /// # Examples
@@ -98,6 +101,7 @@ impl UdpSocket {
     /// Sends a datagram to the first of the addresses.
     ///
     /// # Errors
+    ///
     /// Those of `sendto(2)` and of resolving the name;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
@@ -125,6 +129,7 @@ impl UdpSocket {
     /// [`send`](UdpSocket::send) sends to the peer, and the socket receives from no one else.
     ///
     /// # Errors
+    ///
     /// The error of the last address, or of resolving the name;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
@@ -146,6 +151,7 @@ impl UdpSocket {
     /// Returns the peer's address, which [`connect`](UdpSocket::connect) has set.
     ///
     /// # Errors
+    ///
     /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
     ///
     /// # Examples
@@ -165,6 +171,7 @@ impl UdpSocket {
     /// Sends a datagram to the peer; see [`connect`](UdpSocket::connect).
     ///
     /// # Errors
+    ///
     /// Those of `send(2)`; one of them says that an earlier datagram was refused.
     ///
     /// # Examples
@@ -185,6 +192,7 @@ impl UdpSocket {
     /// The part that does not fit into the buffer is lost.
     ///
     /// # Errors
+    ///
     /// Those of `recv(2)`; one of them says that an earlier datagram was refused.
     ///
     /// # Examples
@@ -205,6 +213,7 @@ impl UdpSocket {
     /// call returns it again.
     ///
     /// # Errors
+    ///
     /// Those of [`recv`](UdpSocket::recv).
     ///
     /// # Examples
@@ -225,6 +234,7 @@ impl UdpSocket {
     /// if that is unspecified.
     ///
     /// # Errors
+    ///
     /// Those of `setsockopt(2)`.
     ///
     /// # Examples
@@ -244,6 +254,7 @@ impl UdpSocket {
     /// that is 0.
     ///
     /// # Errors
+    ///
     /// Those of `setsockopt(2)`.
     ///
     /// # Examples
@@ -262,7 +273,20 @@ impl UdpSocket {
     /// Leaves a multicast group; see [`join_multicast_v4`](UdpSocket::join_multicast_v4).
     ///
     /// # Errors
+    ///
     /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::net::{Ipv4Addr, UdpSocket};
+    ///
+    /// let socket = UdpSocket::bind("0.0.0.0:7000")?;
+    /// let group = Ipv4Addr::new(239, 0, 0, 1);
+    /// socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?;
+    /// socket.leave_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn leave_multicast_v4(&self, multiaddr: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.std().leave_multicast_v4(multiaddr, interface)
     }
@@ -270,7 +294,20 @@ impl UdpSocket {
     /// Leaves a multicast group; see [`join_multicast_v6`](UdpSocket::join_multicast_v6).
     ///
     /// # Errors
+    ///
     /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::net::{Ipv6Addr, UdpSocket};
+    ///
+    /// let socket = UdpSocket::bind("[::]:7000")?;
+    /// let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x123);
+    /// socket.join_multicast_v6(&group, 0)?;
+    /// socket.leave_multicast_v6(&group, 0)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn leave_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.std().leave_multicast_v6(multiaddr, interface)
     }

@@ -18,14 +18,58 @@ use crate::thread::{Builder, blocking, scope};
 /// The writing end of a pipe to a child's standard input, like [`std::process::ChildStdin`].
 ///
 /// Dropping it closes the pipe, and the child reads the end of its input.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::process::{ChildStdin, Command, Stdio};
+/// use std::io::Write;
+///
+/// let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+/// let mut input: ChildStdin = child.stdin.take().unwrap();
+/// input.write_all(b"hello")?;
+/// drop(input); // `cat` ends
+/// assert!(child.wait()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ChildStdin(End);
 
 /// The reading end of a pipe from a child's standard output, like [`std::process::ChildStdout`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::process::{ChildStdout, Command, Stdio};
+/// use std::io::Read;
+///
+/// let mut child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+/// let mut output: ChildStdout = child.stdout.take().unwrap();
+/// let mut text = String::new();
+/// output.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello\n");
+/// child.wait()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ChildStdout(End);
 
 /// The reading end of a pipe from a child's standard error, like [`std::process::ChildStderr`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::process::{ChildStderr, Command, Stdio};
+/// use std::io::Read;
+///
+/// let mut child = Command::new("cat").arg("no such file").stderr(Stdio::piped()).spawn()?;
+/// let mut errors: ChildStderr = child.stderr.take().unwrap();
+/// let mut text = String::new();
+/// errors.read_to_string(&mut text)?;
+/// assert!(text.contains("no such file"));
+/// child.wait()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ChildStderr(End);
 

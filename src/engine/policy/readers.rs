@@ -165,6 +165,7 @@ impl<F: Fn()> Drop for Reading<F> {
 /// The entry of the seat's processor.
 ///
 /// # Panics
+///
 /// If there are fewer entries: somebody else has called `resize`.
 #[inline(always)]
 pub(crate) fn entry_of<'a, Q>(seat: &Seat, entries: &'a [Q]) -> &'a Q {

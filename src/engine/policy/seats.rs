@@ -47,6 +47,7 @@ impl<T> Seats<T> {
     /// The entry of the caller, who holds the seat.
     ///
     /// # Panics
+    ///
     /// If there is none, or if the entry belongs to another runtime.
     #[inline(always)]
     pub(crate) fn of(&self, seat: &Seat) -> &T {

@@ -28,6 +28,7 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// The kernel changes the option too as a connection goes on.
     ///
     /// # Errors
+    ///
     /// Those of `setsockopt(2)`.
     ///
     /// # Examples
@@ -48,6 +49,7 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// [`set_quickack`](TcpStreamExt::set_quickack).
     ///
     /// # Errors
+    ///
     /// Those of `getsockopt(2)`.
     ///
     /// # Examples

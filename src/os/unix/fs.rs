@@ -31,6 +31,7 @@ use crate::engine::door::may_block;
 /// The target is written as it is and need not exist.
 ///
 /// # Errors
+///
 /// Those of `symlink(2)`.
 ///
 /// # Examples
@@ -54,6 +55,7 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
 /// `None` leaves the owner, or the group, as it is.
 ///
 /// # Errors
+///
 /// Those of `chown(2)`.
 ///
 /// # Examples
@@ -74,6 +76,7 @@ pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> 
 /// `None` leaves the owner, or the group, as it is.
 ///
 /// # Errors
+///
 /// Those of `fchown(2)`.
 ///
 /// # Examples
@@ -95,6 +98,7 @@ pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Re
 /// `None` leaves the owner, or the group, as it is.
 ///
 /// # Errors
+///
 /// Those of `lchown(2)`.
 ///
 /// # Examples
@@ -115,6 +119,7 @@ pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) ->
 /// The working directory stays; change it too, with [`std::env::set_current_dir`].
 ///
 /// # Errors
+///
 /// Those of `chroot(2)`.
 ///
 /// # Examples

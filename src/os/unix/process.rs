@@ -24,9 +24,31 @@ use crate::process::Command;
 /// ```
 pub trait CommandExt: sealed::Sealed {
     /// Sets the user id of the new process.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::os::unix::process::CommandExt;
+    /// use greenthread::process::Command;
+    ///
+    /// // Only a privileged process may do this.
+    /// Command::new("id").uid(65534).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn uid(&mut self, id: u32) -> &mut Command;
 
     /// Sets the group id of the new process.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::os::unix::process::CommandExt;
+    /// use greenthread::process::Command;
+    ///
+    /// // Only a privileged process may do this.
+    /// Command::new("id").gid(65534).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn gid(&mut self, id: u32) -> &mut Command;
 
     /// Has the new process call `f` before it executes the program.
@@ -34,8 +56,29 @@ pub trait CommandExt: sealed::Sealed {
     /// If `f` fails, starting the process fails with its error.
     ///
     /// # Safety
+    ///
     /// The same as for std's method: `f` runs in a forked child, where next to nothing is safe. It
     /// must not use this crate.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::os::unix::process::CommandExt;
+    /// use greenthread::process::Command;
+    ///
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "umask"]);
+    /// // SAFETY: a single system call.
+    /// let output = unsafe {
+    ///     command.pre_exec(|| {
+    ///         libc::umask(0o027);
+    ///         Ok(())
+    ///     })
+    /// }
+    /// .output()?;
+    /// assert_eq!(output.stdout, b"0027\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Command
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static;

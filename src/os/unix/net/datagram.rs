@@ -46,6 +46,7 @@ impl UnixDatagram {
     /// The file stays when the socket is dropped.
     ///
     /// # Errors
+    ///
     /// Those of `bind(2)`, for example if the path exists.
     ///
     /// # Examples
@@ -66,6 +67,7 @@ impl UnixDatagram {
     /// Makes a socket at an address.
     ///
     /// # Errors
+    ///
     /// Those of `bind(2)`.
     ///
     /// # Examples
@@ -86,6 +88,7 @@ impl UnixDatagram {
     /// Makes a socket without an address, which can send.
     ///
     /// # Errors
+    ///
     /// If there are no more descriptors.
     ///
     /// # Examples
@@ -103,6 +106,7 @@ impl UnixDatagram {
     /// Makes two sockets that are connected to each other.
     ///
     /// # Errors
+    ///
     /// If there are no more descriptors.
     ///
     /// # Examples
@@ -125,6 +129,7 @@ impl UnixDatagram {
     /// [`send`](UnixDatagram::send) sends to the peer, and the socket receives from no one else.
     ///
     /// # Errors
+    ///
     /// Those of `connect(2)`.
     ///
     /// # Examples
@@ -148,6 +153,7 @@ impl UnixDatagram {
     /// Connects the socket to the one at an address; see [`connect`](UnixDatagram::connect).
     ///
     /// # Errors
+    ///
     /// Those of `connect(2)`.
     ///
     /// # Examples
@@ -171,6 +177,7 @@ impl UnixDatagram {
     /// Returns the peer's address; see [`connect`](UnixDatagram::connect).
     ///
     /// # Errors
+    ///
     /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
     ///
     /// # Examples
@@ -192,6 +199,7 @@ impl UnixDatagram {
     /// The part that does not fit into the buffer is lost.
     ///
     /// # Errors
+    ///
     /// Those of `recvfrom(2)`.
     ///
     /// # Examples
@@ -215,6 +223,7 @@ impl UnixDatagram {
     /// The part that does not fit into the buffer is lost.
     ///
     /// # Errors
+    ///
     /// Those of `recv(2)`.
     ///
     /// # Examples
@@ -233,6 +242,7 @@ impl UnixDatagram {
     /// Sends a datagram to the socket at a path.
     ///
     /// # Errors
+    ///
     /// Those of `sendto(2)`.
     ///
     /// # Examples
@@ -252,6 +262,7 @@ impl UnixDatagram {
     /// Sends a datagram to the socket at an address.
     ///
     /// # Errors
+    ///
     /// Those of `sendto(2)`.
     ///
     /// # Examples
@@ -279,6 +290,7 @@ impl UnixDatagram {
     /// Sends a datagram to the peer; see [`connect`](UnixDatagram::connect).
     ///
     /// # Errors
+    ///
     /// Those of `send(2)`.
     ///
     /// # Examples

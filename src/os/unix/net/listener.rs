@@ -41,6 +41,7 @@ impl UnixListener {
     /// The file stays when the listener is dropped.
     ///
     /// # Errors
+    ///
     /// Those of `bind(2)`, for example if the path exists.
     ///
     /// # Examples
@@ -61,6 +62,7 @@ impl UnixListener {
     /// Makes a listener at an address.
     ///
     /// # Errors
+    ///
     /// Those of `bind(2)`.
     ///
     /// # Examples
@@ -81,6 +83,7 @@ impl UnixListener {
     /// Waits for the next connection, and returns it with the peer's address.
     ///
     /// # Errors
+    ///
     /// Those of `accept(2)`. Some of them do not mean that the listener is broken: that the process
     /// has no more descriptors, for example.
     ///

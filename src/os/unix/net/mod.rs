@@ -39,6 +39,7 @@ pub use self::stream::UnixStream;
 /// Makes two streams that are connected to each other; the same as [`UnixStream::pair`].
 ///
 /// # Errors
+///
 /// If there are no more descriptors.
 ///
 /// # Examples

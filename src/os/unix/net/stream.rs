@@ -34,6 +34,7 @@ impl UnixStream {
     /// Connects to the socket at a path.
     ///
     /// # Errors
+    ///
     /// Those of `connect(2)`.
     ///
     /// # Examples
@@ -55,6 +56,7 @@ impl UnixStream {
     /// Connects to the socket at an address.
     ///
     /// # Errors
+    ///
     /// Those of `connect(2)`.
     ///
     /// # Examples
@@ -85,6 +87,7 @@ impl UnixStream {
     /// Makes two streams that are connected to each other.
     ///
     /// # Errors
+    ///
     /// If there are no more descriptors.
     ///
     /// # Examples
@@ -105,6 +108,7 @@ impl UnixStream {
     /// Returns the peer's address.
     ///
     /// # Errors
+    ///
     /// Those of `getpeername(2)`.
     ///
     /// # Examples
