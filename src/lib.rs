@@ -7,7 +7,7 @@
 //! | then | `src/engine/sched/switch.rs`, `src/engine/context.rs` | to a green thread and back |
 //! | | `src/engine/wait/mod.rs` | how a thread waits, and who wakes it |
 //! | | `src/engine/sched/enter.rs` | the way into the runtime |
-//! | | `src/engine/sched/sysmon.rs`, `src/engine/sched/preempt.rs` | ending a time slice from outside |
+//! | | `src/engine/sched/monitor/mod.rs`, `src/engine/sched/preempt.rs` | ending a time slice from outside |
 //! | | `src/engine/driver/source.rs`, `src/engine/sched/io.rs` | waiting for a descriptor, and who hears of it |
 //! | | `src/engine/tls/` | a thread-local block for each green thread |
 //!

@@ -88,7 +88,7 @@ const LIMITS: [Limit; 13] = [
     limit(
         "HACKING.md",
         "a hand-off still calls for {}.",
-        "src/engine/sched/sysmon.rs",
+        "src/engine/sched/monitor/mod.rs",
         "SHORTEST",
         Unit::Nanoseconds,
     ),

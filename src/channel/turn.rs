@@ -1,4 +1,4 @@
-//! In which order a select looks at its operations: shuffled, so that none is preferred however
+//! The order in which a select looks at its operations: shuffled, so that none is preferred however
 //! often several are ready; as they stand if it is biased. The order lies in the operations
 //! themselves.
 
@@ -15,7 +15,7 @@ pub(super) struct InTurn<'o, 'a> {
     next: usize,
 }
 
-/// In order if biased; else shuffled (Fisher and Yates).
+/// Puts the operations in order: as they stand if biased, else shuffled (Fisher and Yates).
 pub(super) fn in_turn<'o, 'a>(operations: &'o mut [Operation<'a>], biased: bool) -> InTurn<'o, 'a> {
     let operations: &'o [Operation<'a>] = operations;
     for (position, operation) in operations.iter().enumerate() {
@@ -54,14 +54,15 @@ impl<'o, 'a> Iterator for InTurn<'o, 'a> {
 
 impl ExactSizeIterator for InTurn<'_, '_> {}
 
-/// A number below `limit`: xorshift64* (Marsaglia, Vigna), one sequence a thread.
+/// Returns a number below `limit`: xorshift64* (Marsaglia, Vigna), one sequence a thread.
 fn random(limit: usize) -> usize {
     thread_local! {
         static STATE: Cell<u64> = const { Cell::new(0) };
     }
     let mut x = STATE.get();
     if x == 0 {
-        // A thread has its own address for it, and its own time of coming here first.
+        // The address of the thread-local and the time of the first call differ from thread to
+        // thread.
         x = (STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now()) | 1;
     }
     x ^= x >> 12;

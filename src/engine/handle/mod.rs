@@ -196,7 +196,8 @@ thread_local! {
 pub(crate) fn prepare_fork() {
     #[cfg(green)]
     make_key();
-    fork::register(go_on_as);
+    fork::let_go_on_as(go_on_as);
+    fork::register();
 }
 
 /// In a forked child: this kernel thread goes on as the thread behind `identity`, which is never
