@@ -2,7 +2,7 @@
 //! for each processor; the talk in the seeds shows that it does not scale.
 
 use super::shared_queue::SharedQueue;
-use super::{Next, Policy, Readied, Ready, Seat};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 
 /// Keeps all ready threads in one first-in-first-out queue, which all processors share under a
 /// lock.
@@ -42,12 +42,12 @@ impl GlobalQueue {
 }
 
 impl Policy for GlobalQueue {
-    fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> ForOthers {
         self.0.push(thread.into_green(), how);
-        true
+        ForOthers::Work
     }
 
-    fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, _: &Seat, _: Others) -> Option<Next> {
         Some(Ready::new(self.0.take()?).into())
     }
 

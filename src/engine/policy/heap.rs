@@ -23,20 +23,20 @@ use crate::engine::green::Green;
 /// A policy that takes priorities for deadlines, and runs the thread with the earliest one:
 ///
 /// ```
-/// use greenthread::policy::{Heap, Lock, Next, Policy, Priority, Readied, Ready, Seat};
+/// use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Priority, Readied, Ready, Seat};
 /// use greenthread::runtime::Runtime;
 ///
 /// #[derive(Default)]
 /// struct EarliestDeadline(Lock<Heap>);
 ///
 /// impl Policy for EarliestDeadline {
-///     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+///     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
 ///         let deadline = thread.priority().get();
 ///         self.0.lock().push(deadline, thread);
-///         true
+///         ForOthers::Work
 ///     }
 ///
-///     fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+///     fn next(&self, _: &Seat, _: Others) -> Option<Next> {
 ///         self.0.lock().pop().map(Next::from)
 ///     }
 ///
@@ -85,16 +85,16 @@ impl Heap {
     /// # Examples
     ///
     /// ```
-    /// # use greenthread::policy::{Heap, Lock, Next, Policy, Readied, Ready, Seat};
+    /// # use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Readied, Ready, Seat};
     /// # #[derive(Default)]
     /// # struct Earliest(Lock<Heap>);
     /// # impl Policy for Earliest {
-    /// fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+    /// fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
     ///     let key = thread.priority().get();
     ///     self.0.lock().push(key, thread);
-    ///     true
+    ///     ForOthers::Work
     /// }
-    /// #     fn next(&self, _: &Seat, _: bool) -> Option<Next> { self.0.lock().pop().map(Next::from) }
+    /// #     fn next(&self, _: &Seat, _: Others) -> Option<Next> { self.0.lock().pop().map(Next::from) }
     /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
     /// # }
     /// # let runtime = greenthread::runtime::Runtime::builder().policy(Earliest::default()).build()?;
@@ -119,15 +119,15 @@ impl Heap {
     /// # Examples
     ///
     /// ```
-    /// # use greenthread::policy::{Heap, Lock, Next, Policy, Readied, Ready, Seat};
+    /// # use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Readied, Ready, Seat};
     /// # #[derive(Default)]
     /// # struct Earliest(Lock<Heap>);
     /// # impl Policy for Earliest {
-    /// #     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+    /// #     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
     /// #         self.0.lock().push(thread.priority().get(), thread);
-    /// #         true
+    /// #         ForOthers::Work
     /// #     }
-    /// fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+    /// fn next(&self, _: &Seat, _: Others) -> Option<Next> {
     ///     let thread = self.0.lock().pop()?;
     ///     Some(Next::from(thread))
     /// }

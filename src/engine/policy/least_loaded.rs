@@ -29,7 +29,7 @@ use core::ops::Range;
 
 use super::readers::{Readers, entry_of};
 use super::shared_queue::SharedQueue;
-use super::{Next, Policy, Readied, Ready, Seat, Victims};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The size of a batch in the seed's example.
@@ -106,7 +106,7 @@ impl LeastLoaded {
     /// # Examples
     ///
     /// ```
-    /// use greenthread::policy::{LeastLoaded, Policy};
+    /// use greenthread::policy::{ForOthers, LeastLoaded, Policy};
     ///
     /// let policy = LeastLoaded::new();
     /// policy.resize(2);
@@ -171,7 +171,7 @@ impl core::fmt::Debug for LeastLoaded {
 }
 
 impl Policy for LeastLoaded {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         self.workers.read(seat, |workers| {
             let own = seat.map(|seat| entry_of(seat, workers));
             let own = own.filter(|own| match how {
@@ -186,10 +186,10 @@ impl Policy for LeastLoaded {
         });
         // A processor whose thread gives way takes one in exchange: others have no more than
         // before.
-        !(seat.is_some() && how == Readied::Yielded)
+        ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 
-    fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
         self.workers.read(Some(seat), |workers| {
             let own = entry_of(seat, workers);
             let picks = own.picks.load(Ordering::Relaxed).wrapping_add(1);
@@ -232,9 +232,9 @@ impl Policy for LeastLoaded {
         processor.map_or(0, len)
     }
 
-    fn has_work_for_others(&self) -> bool {
+    fn work_for_others(&self) -> ForOthers {
         let has = |worker: &Worker| !worker.queue.is_empty();
-        self.workers.read(None, |workers| workers.iter().any(has))
+        ForOthers::when(self.workers.read(None, |workers| workers.iter().any(has)))
     }
 }
 
@@ -265,9 +265,12 @@ mod tests {
         policy.resize(22);
         let seats = seats(22);
         for thread in stand_ins(24) {
-            assert!(policy.ready(thread, Readied::Spawned, Some(&seats[5])));
+            assert_eq!(
+                policy.ready(thread, Readied::Spawned, Some(&seats[5])),
+                ForOthers::Work
+            );
         }
-        if !policy.has_work_for_others() {
+        if policy.work_for_others() == ForOthers::Nothing {
             return;
         }
         // 24 threads: 8 for each batch, and the last batch has only 6 processors.
@@ -278,12 +281,15 @@ mod tests {
         // A thread that gives way stays; the running thread counts as load.
         let (first, thread) = next(&policy, &seats[0]).unwrap();
         assert_eq!(first, 0);
-        assert!(!policy.ready(thread, Readied::Yielded, Some(&seats[0])));
+        assert_eq!(
+            policy.ready(thread, Readied::Yielded, Some(&seats[0])),
+            ForOthers::Nothing
+        );
         let (again, first) = next(&policy, &seats[0]).unwrap();
         let (second, woken) = next(&policy, &seats[1]).unwrap();
         assert_eq!((again, second), (0, 3));
         assert!(next(&policy, &seats[1]).is_none());
-        assert!(policy.ready(woken, Readied::Woken, None));
+        assert_eq!(policy.ready(woken, Readied::Woken, None), ForOthers::Work);
         assert_eq!(policy.len(Some(1)), 1);
 
         // Nothing is lost when there are fewer, or more.
@@ -303,7 +309,7 @@ mod tests {
             core::iter::from_fn(|| policy.steal(&seats[3], Victims::new(3, 5, 1, true))).collect();
         assert_eq!(rest.len(), 22);
         assert!(rest.iter().all(|thread| thread.priority().get() != oldest));
-        assert!(!policy.has_work_for_others());
+        assert_eq!(policy.work_for_others(), ForOthers::Nothing);
         dismiss(rest.into_iter().chain([stolen, first]));
     }
 }

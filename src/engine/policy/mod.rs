@@ -24,7 +24,7 @@
 //! allocating, and [`Lock`] protects what processors share.
 //!
 //! ```
-//! use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+//! use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
 //! use greenthread::runtime::Runtime;
 //!
 //! /// Runs threads in the order in which they became ready.
@@ -32,12 +32,12 @@
 //! struct InOrder(Lock<Queue>);
 //!
 //! impl Policy for InOrder {
-//!     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+//!     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
 //!         self.0.lock().push(thread);
-//!         true // any processor can take it
+//!         ForOthers::Work // any processor can take it
 //!     }
 //!
-//!     fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+//!     fn next(&self, _: &Seat, _: Others) -> Option<Next> {
 //!         self.0.lock().pop().map(Next::from)
 //!     }
 //!
@@ -97,7 +97,7 @@ use crate::engine::sys::table::MAX;
 /// A policy that counts how many threads each processor takes:
 ///
 /// ```
-/// use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+/// use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
 /// use greenthread::runtime::{Mode, Runtime};
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 ///
@@ -107,12 +107,12 @@ use crate::engine::sys::table::MAX;
 /// struct Counting(Lock<Queue>);
 ///
 /// impl Policy for Counting {
-///     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+///     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
 ///         self.0.lock().push(thread);
-///         true
+///         ForOthers::Work
 ///     }
 ///
-///     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+///     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
 ///         let thread = self.0.lock().pop()?;
 ///         TAKEN[seat.index()].fetch_add(1, Ordering::Relaxed);
 ///         Some(thread.into())
@@ -210,6 +210,57 @@ fn check(processors: usize) {
         (1..=MAX).contains(&processors),
         "a policy for {processors} processors: accepted are 1 to {MAX}"
     );
+}
+
+/// Whether there is work for other processors than the one that asks.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::ForOthers;
+/// assert_eq!(ForOthers::when(1 + 1 == 2), ForOthers::Work);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForOthers {
+    /// Another processor could run something now.
+    Work,
+    /// None would find anything.
+    Nothing,
+}
+
+impl ForOthers {
+    /// Returns [`Work`](ForOthers::Work) if there is some.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::ForOthers;
+    /// assert_eq!(ForOthers::when(false), ForOthers::Nothing);
+    /// ```
+    #[inline]
+    pub const fn when(there_is_some: bool) -> ForOthers {
+        match there_is_some {
+            true => ForOthers::Work,
+            false => ForOthers::Nothing,
+        }
+    }
+}
+
+/// What the other processors of a runtime are doing.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::Others;
+/// assert_ne!(Others::Busy, Others::Idle);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Others {
+    /// All of them run threads.
+    Busy,
+    /// At least one of them has nothing to do.
+    Idle,
 }
 
 /// How a thread became ready.
@@ -322,15 +373,15 @@ impl From<Ready> for Next {
 /// struct Counting(WorkStealing);
 ///
 /// impl Policy for Counting {
-///     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+///     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
 ///         if how == Readied::Spawned {
 ///             SPAWNED.fetch_add(1, Ordering::Relaxed);
 ///         }
 ///         self.0.ready(thread, how, seat)
 ///     }
 ///
-///     fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-///         self.0.next(seat, share)
+///     fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+///         self.0.next(seat, others)
 ///     }
 ///
 ///     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
@@ -353,8 +404,8 @@ impl From<Ready> for Next {
 ///         self.0.out_of_reach(processor)
 ///     }
 ///
-///     fn has_work_for_others(&self) -> bool {
-///         self.0.has_work_for_others()
+///     fn work_for_others(&self) -> ForOthers {
+///         self.0.work_for_others()
 ///     }
 /// }
 ///
@@ -374,8 +425,8 @@ pub trait Policy: Send + Sync + 'static {
     /// `how` says how the thread became ready. `seat` is the seat of the processor that made it
     /// ready; it is `None` if something outside the processors did.
     ///
-    /// After `true` the scheduler wakes a processor that sleeps. If a policy returns `false`
-    /// although another processor could run something, a thread may wait several milliseconds until
+    /// After [`ForOthers::Work`] the scheduler wakes a processor that sleeps. If a policy returns
+    /// [`ForOthers::Nothing`] although another processor could run something, a thread may wait several milliseconds until
     /// a processor looks by itself.
     ///
     /// # Examples
@@ -385,25 +436,25 @@ pub trait Policy: Send + Sync + 'static {
     /// # #[derive(Default)]
     /// # struct InOrder(Lock<Queue>);
     /// # impl Policy for InOrder {
-    /// fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    /// fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
     ///     self.0.lock().push(thread);
     ///     // A processor whose thread gives way takes one from the queue in exchange.
-    ///     !(how == Readied::Yielded && seat.is_some())
+    ///     ForOthers::when(!(how == Readied::Yielded && seat.is_some()))
     /// }
-    /// #     fn next(&self, _: &Seat, _: bool) -> Option<Next> { self.0.lock().pop().map(Next::from) }
+    /// #     fn next(&self, _: &Seat, _: Others) -> Option<Next> { self.0.lock().pop().map(Next::from) }
     /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
     /// # }
     /// # let runtime = greenthread::runtime::Runtime::builder().policy(InOrder::default()).build()?;
     /// # assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool;
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers;
 
     /// Returns the thread that the processor of `seat` runs next, or `None` if nothing waits there.
     ///
     /// It does not look at what other processors keep for themselves; [`steal`](Policy::steal)
-    /// does. `share` says that other processors have nothing to do: the policy should then put the
-    /// threads that wait here where others can take them.
+    /// does. While the `others` are idle, the policy should put the threads that wait here
+    /// where they can take them.
     ///
     /// # Examples
     ///
@@ -412,11 +463,11 @@ pub trait Policy: Send + Sync + 'static {
     /// # #[derive(Default)]
     /// # struct InOrder(Lock<Queue>);
     /// # impl Policy for InOrder {
-    /// #     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+    /// #     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
     /// #         self.0.lock().push(thread);
-    /// #         true
+    /// #         ForOthers::Work
     /// #     }
-    /// fn next(&self, _seat: &Seat, _share: bool) -> Option<Next> {
+    /// fn next(&self, _seat: &Seat, _others: Others) -> Option<Next> {
     ///     let thread = self.0.lock().pop()?;
     ///     Some(Next::from(thread)) // in a time slice of its own
     /// }
@@ -426,7 +477,7 @@ pub trait Policy: Send + Sync + 'static {
     /// # assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    fn next(&self, seat: &Seat, share: bool) -> Option<Next>;
+    fn next(&self, seat: &Seat, others: Others) -> Option<Next>;
 
     /// Takes a thread away from other processors for the processor of `seat`, which has none
     /// itself.
@@ -445,14 +496,14 @@ pub trait Policy: Send + Sync + 'static {
     /// # #[derive(Default)]
     /// # struct PerProcessor { queues: Lock<Vec<Queue>>, shared: Lock<Queue> }
     /// # impl Policy for PerProcessor {
-    /// #     fn ready(&self, thread: Ready, _: Readied, seat: Option<&Seat>) -> bool {
+    /// #     fn ready(&self, thread: Ready, _: Readied, seat: Option<&Seat>) -> ForOthers {
     /// #         match seat {
     /// #             Some(seat) => self.queues.lock()[seat.index()].push(thread),
     /// #             None => self.shared.lock().push(thread),
     /// #         }
-    /// #         true
+    /// #         ForOthers::Work
     /// #     }
-    /// #     fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+    /// #     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
     /// #         let own = self.queues.lock()[seat.index()].pop();
     /// #         own.or_else(|| self.shared.lock().pop()).map(Next::from)
     /// #     }
@@ -479,7 +530,7 @@ pub trait Policy: Send + Sync + 'static {
     /// #             None => self.shared.lock().len(),
     /// #         }
     /// #     }
-    /// #     fn has_work_for_others(&self) -> bool {
+    /// #     fn work_for_others(&self) -> ForOthers {
     /// #         !self.shared.lock().is_empty() || self.queues.lock().iter().any(|queue| !queue.is_empty())
     /// #     }
     /// # }
@@ -612,8 +663,8 @@ pub trait Policy: Send + Sync + 'static {
 
     /// Returns whether a processor that has nothing to do would get a thread.
     ///
-    /// The answer is as exact as that of [`len`](Policy::len). After `false`, processors go to
-    /// sleep. By default it is whether threads wait at no processor.
+    /// The answer is as exact as that of [`len`](Policy::len). After [`ForOthers::Nothing`],
+    /// processors go to sleep. By default it is whether threads wait at no processor.
     ///
     /// # Examples
     ///
@@ -622,9 +673,9 @@ pub trait Policy: Send + Sync + 'static {
     ///
     /// let policy = LeastLoaded::new();
     /// policy.resize(2);
-    /// assert!(!policy.has_work_for_others());
+    /// assert_eq!(policy.work_for_others(), ForOthers::Nothing);
     /// ```
-    fn has_work_for_others(&self) -> bool {
-        self.len(None) != 0
+    fn work_for_others(&self) -> ForOthers {
+        ForOthers::when(self.len(None) != 0)
     }
 }

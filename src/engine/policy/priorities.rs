@@ -34,7 +34,7 @@
 
 use super::aging::is_preempted;
 use super::readers::{Readers, entry_of};
-use super::{Next, Policy, Readied, Ready, Seat, Victims};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::Green;
@@ -198,10 +198,10 @@ impl Priorities {
     /// # Examples
     ///
     /// ```
-    /// use greenthread::policy::{Policy, Priorities};
+    /// use greenthread::policy::{ForOthers, Policy, Priorities};
     ///
     /// let policy = Priorities::new();
-    /// assert!(!policy.has_work_for_others());
+    /// assert_eq!(policy.work_for_others(), ForOthers::Nothing);
     /// ```
     pub fn new() -> Priorities {
         Priorities {
@@ -231,7 +231,7 @@ impl core::fmt::Debug for Priorities {
 }
 
 impl Policy for Priorities {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let over = how == Readied::Preempted;
         self.workers.read(seat, |workers| {
             let own = seat.map(|seat| entry_of(seat, workers));
@@ -243,10 +243,10 @@ impl Policy for Priorities {
         });
         // A processor whose thread gives way takes one in exchange: others have no more than
         // before.
-        !(seat.is_some() && how == Readied::Yielded)
+        ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 
-    fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
         let found = self.workers.read(Some(seat), |workers| {
             let own = entry_of(seat, workers);
             if own.len() == 0 {
@@ -297,9 +297,9 @@ impl Policy for Priorities {
         processor.map_or(0, len_at)
     }
 
-    fn has_work_for_others(&self) -> bool {
+    fn work_for_others(&self) -> ForOthers {
         let has = |worker: &Worker| worker.rank() != NONE;
-        self.workers.read(None, |workers| workers.iter().any(has))
+        ForOthers::when(self.workers.read(None, |workers| workers.iter().any(has)))
     }
 }
 
@@ -329,7 +329,8 @@ mod tests {
             let (_, thread) = next(&policy, seat).unwrap();
             let green = thread.into_green();
             picked.push(who[&core::ptr::from_ref(green).addr()]);
-            assert!(!policy.ready(Ready::new(green), Readied::Yielded, Some(seat)));
+            let for_others = policy.ready(Ready::new(green), Readied::Yielded, Some(seat));
+            assert_eq!(for_others, ForOthers::Nothing);
         }
         dismiss(core::iter::from_fn(|| {
             policy.steal(seat, Victims::new(1, 2, 0, true))
@@ -411,7 +412,7 @@ mod tests {
             picks += 1;
             assert!(picks < 200, "not found");
         }
-        assert!(!policy.has_work_for_others() || policy.len(Some(3)) == 0);
+        assert!(policy.work_for_others() == ForOthers::Nothing || policy.len(Some(3)) == 0);
         // No thread is lost when there are fewer processors.
         policy.resize(1);
         let rest: Vec<_> = core::iter::from_fn(|| next(&policy, &seats[0])).collect();

@@ -55,16 +55,16 @@ impl Ready {
     /// A policy that takes priorities for deadlines, and runs the thread with the earliest one:
     ///
     /// ```
-    /// # use greenthread::policy::{Heap, Lock, Next, Policy, Readied, Ready, Seat};
+    /// # use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Readied, Ready, Seat};
     /// # #[derive(Default)]
     /// # struct Earliest(Lock<Heap>);
     /// # impl Policy for Earliest {
-    /// fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+    /// fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
     ///     let deadline = thread.priority().get();
     ///     self.0.lock().push(deadline, thread);
-    ///     true
+    ///     ForOthers::Work
     /// }
-    /// #     fn next(&self, _: &Seat, _: bool) -> Option<Next> { self.0.lock().pop().map(Next::from) }
+    /// #     fn next(&self, _: &Seat, _: Others) -> Option<Next> { self.0.lock().pop().map(Next::from) }
     /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
     /// # }
     /// # let runtime = greenthread::runtime::Runtime::builder().policy(Earliest::default()).build()?;
@@ -211,15 +211,15 @@ impl Queue {
     /// # Examples
     ///
     /// ```
-    /// # use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+    /// # use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
     /// # #[derive(Default)]
     /// # struct InOrder(Lock<Queue>);
     /// # impl Policy for InOrder {
-    /// fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+    /// fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
     ///     self.0.lock().push(thread);
-    ///     true
+    ///     ForOthers::Work
     /// }
-    /// #     fn next(&self, _: &Seat, _: bool) -> Option<Next> { self.0.lock().pop().map(Next::from) }
+    /// #     fn next(&self, _: &Seat, _: Others) -> Option<Next> { self.0.lock().pop().map(Next::from) }
     /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
     /// # }
     /// # let runtime = greenthread::runtime::Runtime::builder().policy(InOrder::default()).build()?;
@@ -236,15 +236,15 @@ impl Queue {
     /// # Examples
     ///
     /// ```
-    /// # use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+    /// # use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
     /// # #[derive(Default)]
     /// # struct InOrder(Lock<Queue>);
     /// # impl Policy for InOrder {
-    /// #     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+    /// #     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
     /// #         self.0.lock().push(thread);
-    /// #         true
+    /// #         ForOthers::Work
     /// #     }
-    /// fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+    /// fn next(&self, _: &Seat, _: Others) -> Option<Next> {
     ///     let thread = self.0.lock().pop()?;
     ///     Some(Next::from(thread))
     /// }

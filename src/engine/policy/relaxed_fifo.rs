@@ -35,7 +35,7 @@ use core::cell::Cell;
 use super::aging::{Aging, is_preempted};
 use super::readers::Readers;
 use super::seats::Seats;
-use super::{Next, Policy, Readied, Ready, Seat};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::Green;
@@ -323,7 +323,7 @@ impl core::fmt::Debug for RelaxedFifo {
 }
 
 impl Policy for RelaxedFifo {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let dice = seat.map(|seat| self.dice.of(seat));
         let green = thread.into_green();
         self.lanes.read(seat, |lanes| match dice {
@@ -335,10 +335,10 @@ impl Policy for RelaxedFifo {
         });
         // A processor whose thread gives way takes one in exchange: others have no more than
         // before.
-        !(seat.is_some() && matches!(how, Readied::Yielded | Readied::Preempted))
+        ForOthers::when(!(seat.is_some() && matches!(how, Readied::Yielded | Readied::Preempted)))
     }
 
-    fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
         let dice = self.dice.of(seat);
         let green = self
             .lanes
@@ -370,8 +370,8 @@ impl Policy for RelaxedFifo {
         }
     }
 
-    fn has_work_for_others(&self) -> bool {
-        self.lanes.read(None, |lanes| !lanes.is_empty())
+    fn work_for_others(&self) -> ForOthers {
+        ForOthers::when(self.lanes.read(None, |lanes| !lanes.is_empty()))
     }
 }
 
@@ -467,14 +467,14 @@ mod tests {
             }
             // Every other one comes from outside.
             let seat = (index % 2 == 0).then(|| &seats[index % processors]);
-            assert!(policy.ready(thread, Readied::Woken, seat));
+            assert_eq!(policy.ready(thread, Readied::Woken, seat), ForOthers::Work);
         }
         policy.resize(2);
         assert_eq!(policy.len(None) as u64, expected);
         // One lane: in order.
         policy.resize(1);
         let mut order = Vec::new();
-        while policy.has_work_for_others() {
+        while policy.work_for_others() == ForOthers::Work {
             let (index, thread) = next(&policy, &seats[0]).unwrap();
             order.push(index);
             dismiss([thread]);

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::engine::policy::stand_ins::seats_of;
     use crate::engine::policy::{
-        LeastLoaded, Policy, Priorities, RelaxedFifo, Victims, WorkStealing,
+        LeastLoaded, Others, Policy, Priorities, RelaxedFifo, Victims, WorkStealing,
     };
 
     /// The message with which `call` panics.
@@ -117,7 +117,7 @@ mod tests {
     fn serves_one(policy: impl Policy) {
         policy.resize(2);
         let (own, others) = (seats_of(1, 3), seats_of(2, 3));
-        let asked = |seat: &Seat| _ = policy.next(seat, false);
+        let asked = |seat: &Seat| _ = policy.next(seat, Others::Busy);
         // The first seat owns the entry.
         asked(&own[0]);
         asked(&others[1]);
@@ -148,8 +148,8 @@ mod tests {
         // This policy steals from nobody.
         let policy = RelaxedFifo::new();
         policy.resize(1);
-        assert!(policy.next(&seats_of(1, 1)[0], false).is_none());
-        let said = panic_of(|| _ = policy.next(&seats_of(2, 1)[0], false));
+        assert!(policy.next(&seats_of(1, 1)[0], Others::Busy).is_none());
+        let said = panic_of(|| _ = policy.next(&seats_of(2, 1)[0], Others::Busy));
         assert!(said.contains("serves another runtime"), "{said}");
     }
 

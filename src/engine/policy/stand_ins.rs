@@ -1,6 +1,6 @@
 //! Threads and seats to test policies with; the threads never run.
 
-use super::{Policy, Ready, Seat};
+use super::{Others, Policy, Ready, Seat};
 use crate::engine::atomic::Ordering;
 use crate::engine::green::records;
 use crate::runtime::{Mode, Runtime};
@@ -36,7 +36,7 @@ pub(super) fn seats_of(runtime: usize, count: usize) -> Vec<Seat> {
 
 /// The thread that the processor of `seat` runs next, and its index.
 pub(super) fn next(policy: &impl Policy, seat: &Seat) -> Option<(u64, Ready)> {
-    let next = policy.next(seat, false)?;
+    let next = policy.next(seat, Others::Busy)?;
     Some((next.thread.priority().get(), next.thread))
 }
 

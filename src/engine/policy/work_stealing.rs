@@ -41,7 +41,7 @@ use core::cell::{Cell, UnsafeCell};
 use super::local_queue::{BATCH, LocalQueue};
 use super::seats::Seats;
 use super::shared_queue::SharedQueue;
-use super::{Next, Policy, Readied, Ready, Seat, Victims};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
@@ -125,11 +125,11 @@ impl WorkStealing {
     /// # Examples
     ///
     /// ```
-    /// use greenthread::policy::{Policy, WorkStealing};
+    /// use greenthread::policy::{ForOthers, Policy, WorkStealing};
     ///
     /// let policy = WorkStealing::new();
     /// policy.resize(2);
-    /// assert!(!policy.has_work_for_others());
+    /// assert_eq!(policy.work_for_others(), ForOthers::Nothing);
     /// ```
     pub const fn new() -> WorkStealing {
         WorkStealing {
@@ -223,7 +223,7 @@ impl WorkStealing {
     /// [`Policy::ready`] for a seat that has not come before.
     #[cold]
     #[inline(never)]
-    fn ready_at_first(&self, thread: Ready, how: Readied, seat: &Seat) -> bool {
+    fn ready_at_first(&self, thread: Ready, how: Readied, seat: &Seat) -> ForOthers {
         self.locals.of(seat);
         self.ready(thread, how, Some(seat))
     }
@@ -231,9 +231,9 @@ impl WorkStealing {
     /// [`Policy::next`] for a seat that has not come before.
     #[cold]
     #[inline(never)]
-    fn next_at_first(&self, seat: &Seat, share: bool) -> Option<Next> {
+    fn next_at_first(&self, seat: &Seat, others: Others) -> Option<Next> {
         self.locals.of(seat);
-        self.next(seat, share)
+        self.next(seat, others)
     }
 
     fn take_global(&self, local: &Local) -> Option<Ready> {
@@ -287,24 +287,24 @@ impl WorkStealing {
     /// # Safety
     /// The caller holds the seat that `local` belongs to.
     #[inline]
-    unsafe fn ready_next(&self, local: &Local, thread: Ready) -> bool {
+    unsafe fn ready_next(&self, local: &Local, thread: Ready) -> ForOthers {
         let pointer = core::ptr::from_ref(thread.into_green()).cast_mut();
         if local.next.load(Ordering::Relaxed).is_null() {
             // Only the holder of the seat fills the slot. Release: publishes the record to a
             // thief, whose swap is an Acquire.
             local.next.store(pointer, Ordering::Release);
-            return false;
+            return ForOthers::Nothing;
         }
         perturb::point("work_stealing: displacing");
         // Release: as above; Acquire: the displaced one may be an earlier holder's.
         let displaced = local.next.swap(pointer, Ordering::AcqRel);
         // SAFETY: the slot holds null or the record of a green thread.
         match unsafe { displaced.as_ref() } {
-            None => false,
+            None => ForOthers::Nothing,
             Some(displaced) => {
                 // SAFETY: the caller's promise.
                 unsafe { self.push(local, Ready::new(displaced)) };
-                self.ideas.stealing
+                ForOthers::when(self.ideas.stealing)
             }
         }
     }
@@ -378,7 +378,7 @@ impl Local {
 
 impl Policy for WorkStealing {
     #[inline]
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let local = match seat {
             None => None,
             Some(seat) => match self.locals.known(seat) {
@@ -390,20 +390,20 @@ impl Policy for WorkStealing {
         match (local, how) {
             (Some(local), Readied::Yielded) if local.mixes_now(self.locals.len()) => {
                 self.global.push(thread.into_green(), how);
-                false
+                ForOthers::Nothing
             }
             (Some(local), Readied::Yielded | Readied::Arrived) => {
                 local.preempted_in_a_row.set(0);
                 // SAFETY: see above; the round is the seat's holder's.
                 unsafe { local.with_round(|round| round.push(thread.into_green())) };
-                false
+                ForOthers::Nothing
             }
             // The thread goes behind all that waited while it ran: from the global queue it could
             // come back before them.
             (Some(local), Readied::Preempted) if local.preempted_joins_round() => {
                 // SAFETY: see above; the round is the seat's holder's.
                 unsafe { local.with_round(|round| round.push(thread.into_green())) };
-                false
+                ForOthers::Nothing
             }
             (Some(local), Readied::Spawned | Readied::Woken) if self.ideas.next_slot => {
                 // SAFETY: see above.
@@ -412,22 +412,22 @@ impl Policy for WorkStealing {
             (Some(local), Readied::Spawned | Readied::Woken) => {
                 // SAFETY: see above.
                 unsafe { self.push(local, thread) };
-                self.ideas.stealing
+                ForOthers::when(self.ideas.stealing)
             }
             (local, _) => {
                 if let Some(local) = local {
                     local.was_preempted.set(true);
                 }
                 self.global.push(thread.into_green(), how);
-                true
+                ForOthers::Work
             }
         }
     }
 
     #[inline]
-    fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
         let Some(local) = self.locals.known(seat) else {
-            return self.next_at_first(seat, share);
+            return self.next_at_first(seat, others);
         };
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
@@ -466,7 +466,7 @@ impl Policy for WorkStealing {
         if local.round_len.load(Ordering::Relaxed) != 0 {
             // SAFETY: the caller holds the seat, and with it the round.
             unsafe {
-                if share {
+                if others == Others::Idle {
                     local.publish_round();
                 } else if !picks.is_multiple_of(ROUND_TURNS) || local.queue.is_empty() {
                     let first = local.with_round(Fifo::pop);
@@ -558,10 +558,11 @@ impl Policy for WorkStealing {
         }
     }
 
-    fn has_work_for_others(&self) -> bool {
+    fn work_for_others(&self) -> ForOthers {
         let has = |local: &Local| {
             !local.queue.is_empty() || !local.next.load(Ordering::Relaxed).is_null()
         };
-        !self.global.is_empty() || self.ideas.stealing && self.locals.iter().any(has)
+        let work = !self.global.is_empty() || self.ideas.stealing && self.locals.iter().any(has);
+        ForOthers::when(work)
     }
 }

@@ -18,7 +18,7 @@ use crate::engine::arch;
 use crate::engine::atomic::{AtomicPtr, Ordering, compiler_fence};
 use crate::engine::green::Green;
 use crate::engine::green::current;
-use crate::engine::policy::{Next, Policy, Readied, Ready, Seat, Victims};
+use crate::engine::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::sched::Cluster;
 
 pub(crate) struct Guest {
@@ -111,15 +111,15 @@ impl Guest {
 }
 
 impl Policy for Guest {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         match seat {
             Some(seat) => self.with_seat(seat, |policy| policy.ready(thread, how, Some(seat))),
             None => self.without_seat(|policy| policy.ready(thread, how, None)),
         }
     }
 
-    fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-        let next = self.with_seat(seat, |policy| policy.next(seat, share));
+    fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+        let next = self.with_seat(seat, |policy| policy.next(seat, others));
         next.inspect(|next| self.check(&next.thread))
     }
 
@@ -144,7 +144,7 @@ impl Policy for Guest {
         self.without_seat(|policy| policy.out_of_reach(processor))
     }
 
-    fn has_work_for_others(&self) -> bool {
-        self.without_seat(|policy| policy.has_work_for_others())
+    fn work_for_others(&self) -> ForOthers {
+        self.without_seat(|policy| policy.work_for_others())
     }
 }

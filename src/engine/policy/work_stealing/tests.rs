@@ -32,7 +32,7 @@ fn yielding_threads_have_even_shares_wherever_they_begin() {
     }
     eprintln!("turns: {turns:?}");
     seats.iter().for_each(|seat| policy.leave(seat));
-    dismiss(core::iter::from_fn(|| policy.next(&seats[0], false)).map(|next| next.thread));
+    dismiss(core::iter::from_fn(|| policy.next(&seats[0], Others::Busy)).map(|next| next.thread));
     let (least, most) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
     assert!(most * 4 < least * 5, "one processor's had more: {turns:?}");
 }
@@ -51,7 +51,7 @@ fn one_yield_of_64_times_the_processors_goes_by_way_of_all() {
             if policy.len(None) != 0 {
                 globally.push(turn);
             }
-            thread = policy.next(seat, false).unwrap().thread;
+            thread = policy.next(seat, Others::Busy).unwrap().thread;
         }
         dismiss([thread]);
         let expected: Vec<_> = (0..5).map(|i| 64 + i * 64 * processors).collect();
@@ -81,9 +81,9 @@ fn who_is_preempted_before_a_round_joins_it_out_of_reach() {
     policy.ready(third, Readied::Preempted, Some(seat));
     let round = lens();
     // Where others have nothing to do, the round is within their reach.
-    let running = policy.next(seat, true).unwrap().thread;
+    let running = policy.next(seat, Others::Idle).unwrap().thread;
     let published = lens();
-    let rest = core::iter::from_fn(|| policy.next(seat, false)).map(|next| next.thread);
+    let rest = core::iter::from_fn(|| policy.next(seat, Others::Busy)).map(|next| next.thread);
     dismiss(rest.chain([running]));
     assert_eq!(no_round, [0, 0, 1]);
     assert_eq!(round, [2, 2, 1]);
