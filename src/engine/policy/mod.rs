@@ -344,7 +344,7 @@ impl From<Ready> for Next {
 /// several processors at once. They must be quick, must not allocate or free memory, must not block
 /// except on a [`Lock`], and must not call anything of this crate outside this module. Otherwise
 /// all threads of the runtime may stand still. If one of them panics, the process aborts. A policy
-/// written in safe code cannot cause undefined behavior, whatever it does.
+/// written in safe code cannot cause undefined behaviour, whatever it does.
 ///
 /// Any code may call the methods of a policy at any time, so one policy can be built on another.
 ///
@@ -450,11 +450,12 @@ pub trait Policy: Send + Sync + 'static {
     /// ```
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers;
 
-    /// Returns the thread that the processor of `seat` runs next, or `None` if nothing waits there.
+    /// Returns the thread that the processor of `seat` runs next, or `None` if there is none for
+    /// it.
     ///
-    /// It does not look at what other processors keep for themselves; [`steal`](Policy::steal)
-    /// does. While the `others` are idle, the policy should put the threads that wait here
-    /// where they can take them.
+    /// It does not look at threads that wait at other processors; [`steal`](Policy::steal) does.
+    /// While the `others` are idle, the policy should put the threads that wait here where they
+    /// can take them.
     ///
     /// # Examples
     ///
@@ -611,7 +612,7 @@ pub trait Policy: Send + Sync + 'static {
     ///             queues[index % processors].append(queue);
     ///         }
     ///         std::mem::swap(&mut *current, &mut queues);
-    ///         drop(current); // before the old queues
+    ///         drop(current); // unlocks before the old queues are freed
     ///     }
     /// }
     ///
@@ -664,7 +665,7 @@ pub trait Policy: Send + Sync + 'static {
     /// Returns whether a processor that has nothing to do would get a thread.
     ///
     /// The answer is as exact as that of [`len`](Policy::len). After [`ForOthers::Nothing`],
-    /// processors go to sleep. By default it is whether threads wait at no processor.
+    /// processors go to sleep. By default the answer is whether `len(None)` is greater than 0.
     ///
     /// # Examples
     ///
