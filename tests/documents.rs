@@ -372,3 +372,36 @@ fn every_limit_is_known() {
         }
     }
 }
+
+/// Each row of README's comparison comes from one section of BENCHMARKS.
+#[test]
+fn every_figure_in_the_comparison_is_measured() {
+    let is_figure = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+    let (readme, benchmarks) = (read("README.md"), read("BENCHMARKS.md"));
+    let sections: Vec<Vec<_>> = benchmarks
+        .split("\n#")
+        .map(|section| {
+            section
+                .split(|c: char| !c.is_ascii_digit() && c != '.')
+                .map(|word| word.trim_end_matches('.'))
+                .collect()
+        })
+        .collect();
+    let (_, comparison) = readme.split_once("## Beside others").unwrap();
+    let (comparison, _) = comparison.split_once("\n## ").unwrap();
+    let mut found = 0;
+    for row in comparison.lines().filter(|line| line.starts_with("| ")) {
+        let cells = row
+            .split('|')
+            .skip(2)
+            .map(|cell| cell.trim_matches([' ', '*']));
+        let figures: Vec<_> = cells.filter(is_figure).collect();
+        found += figures.len();
+        let measured = |section: &Vec<_>| figures.iter().all(|figure| section.contains(figure));
+        assert!(sections.iter().any(measured), "not measured: {row}");
+    }
+    assert!(
+        found > 30,
+        "only {found} figures were found: are they looked for?"
+    );
+}
