@@ -6,7 +6,7 @@
 //!
 //! | called by | thread pointer then | what is done |
 //! |---|---|---|
-//! | the run loop, with a seat | perhaps that of the green thread before | [`Machine::come_home`] |
+//! | the run loop, with a seat | perhaps that of the green thread before | `Machine::come_home` |
 //! | a green thread, with or without a seat | its own | the kernel thread's meanwhile |
 //! | anybody else | its own | nothing |
 //! | for `resize`: who builds the runtime, later the recruiter | its own | nothing |
@@ -19,7 +19,7 @@ use crate::engine::atomic::{AtomicPtr, Ordering, compiler_fence};
 use crate::engine::green::Green;
 use crate::engine::green::current;
 use crate::engine::policy::{Next, Policy, Readied, Ready, Seat, Victims};
-use crate::engine::sched::{Cluster, Machine};
+use crate::engine::sched::Cluster;
 
 pub(crate) struct Guest {
     policy: &'static dyn Policy,
@@ -146,13 +146,5 @@ impl Policy for Guest {
 
     fn has_work_for_others(&self) -> bool {
         self.without_seat(|policy| policy.has_work_for_others())
-    }
-}
-
-impl Machine {
-    /// The green thread on this kernel thread, as this kernel thread sees it.
-    fn running(&self) -> Option<&'static Green> {
-        // SAFETY: null or a record, which is never freed.
-        unsafe { self.current.load(Ordering::Relaxed).as_ref() }
     }
 }

@@ -121,6 +121,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Machine> {
 }
 
 impl Machine {
+    /// The green thread that it runs.
+    pub(super) fn running(&self) -> Option<&'static Green> {
+        // Acquire: pairs with the Release in `switch`. SAFETY: null or a record, which is never freed.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
     /// A record for the kernel thread that is about to start; or the number of an error.
     pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Machine, i32> {
         let machine = {

@@ -7,6 +7,8 @@
 
 use core::cell::{Cell, UnsafeCell};
 
+use fastrand::Rng;
+
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::current;
@@ -43,6 +45,7 @@ pub(crate) struct Processor {
     pub(crate) spin_pays: Cell<bool>,
     /// Sends that its threads wait for.
     pub(crate) outbox: Outbox,
+    /// The state of [`random`](Self::random).
     random: Cell<u64>,
     stacks: UnsafeCell<stack::Cache>,
     records: UnsafeCell<Records>,
@@ -95,7 +98,7 @@ impl Processor {
             crowded_since: Cell::new(NEVER),
             spin_pays: Cell::new(false),
             outbox: Outbox::new(cluster.config.allows_rings),
-            random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
+            random: Cell::new(index as u64 + 1),
             stacks: UnsafeCell::new(stacks),
             records: UnsafeCell::new(Records::new()),
             cluster,
@@ -157,14 +160,12 @@ impl Processor {
         topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
     }
 
-    /// A random number for the owner (xorshift; Marsaglia 2003).
+    /// A random number for the owner.
     pub(crate) fn random(&self) -> u32 {
-        let mut x = self.random.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.random.set(x);
-        (x >> 32) as u32
+        let mut generator = Rng::with_seed(self.random.get());
+        let number = generator.u32(..);
+        self.random.set(generator.get_seed());
+        number
     }
 }
 

@@ -38,7 +38,7 @@ use std::time::Duration;
 use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::recruiter::Refusal;
-use crate::engine::sched::sysmon::{self, running};
+use crate::engine::sched::sysmon;
 use crate::engine::sched::{Cluster, Machine, machine, preempt, timers};
 use crate::engine::sys;
 use crate::engine::sys::clock::NEVER;
@@ -247,7 +247,7 @@ impl Doubt {
 
 /// The thread on `machine`, if it has no processor and can leave its machine to others.
 fn stray(machine: &'static Machine) -> Option<&'static Green> {
-    let green = running(machine)?;
+    let green = machine.running()?;
     let stays = machine.processor.get().is_some() || green.oddities.has(Oddities::LOCKED);
     (!stays).then_some(green)
 }
@@ -379,7 +379,7 @@ impl Blocked {
             untold: 0,
         };
         let mut observer = Observer::new();
-        for machine in cluster.machines().filter(|m| running(m).is_some()) {
+        for machine in cluster.machines().filter(|m| m.running().is_some()) {
             let id = machine.kernel_thread.load(Ordering::Relaxed) as i32;
             match observer.doing(id) {
                 Doing::Call(call) => blocked.add(call.number),

@@ -299,7 +299,7 @@ impl Look<'_> {
             seen.machine = 0;
             return;
         };
-        let Some(green) = running(machine) else {
+        let Some(green) = machine.running() else {
             return;
         };
         let slice = machine.slice.load(Ordering::Relaxed);
@@ -429,7 +429,10 @@ impl Look<'_> {
         green: &'static Green,
     ) {
         let tick = machine.tick.load(Ordering::Relaxed);
-        if running(machine).is_none_or(|now| !core::ptr::eq(now, green)) {
+        if machine
+            .running()
+            .is_none_or(|now| !core::ptr::eq(now, green))
+        {
             return;
         }
         perturb::point("monitor: taking");
@@ -438,7 +441,9 @@ impl Look<'_> {
             .retake(processor.into(), kernel_thread::barrier, || {
                 // Acquire: pairs with the Release on the way out of the runtime (`current`).
                 green.off.load(Ordering::Acquire) == 0
-                    && running(machine).is_some_and(|now| core::ptr::eq(now, green))
+                    && machine
+                        .running()
+                        .is_some_and(|now| core::ptr::eq(now, green))
                     && machine.tick.load(Ordering::Relaxed) == tick
             });
         if taken {
@@ -454,7 +459,7 @@ impl Look<'_> {
         let next = first + STRAYS_AT_ONCE;
         let some = (first..next).map_while(machine::get);
         for machine in some.filter(|machine| machine.is_of(self.cluster)) {
-            let Some(green) = running(machine) else {
+            let Some(green) = machine.running() else {
                 continue;
             };
             if machine.processor.get().is_some() {
@@ -471,12 +476,6 @@ impl Look<'_> {
         }
         if next < machine::count() { next } else { 0 }
     }
-}
-
-/// The green thread that `machine` runs.
-pub(super) fn running(machine: &Machine) -> Option<&'static Green> {
-    // Acquire: pairs with the Release in `switch`. SAFETY: null or a record, which is never freed.
-    unsafe { machine.current.load(Ordering::Acquire).as_ref() }
 }
 
 pub(super) fn cpu_time(machine: &Machine) -> u64 {
