@@ -44,9 +44,9 @@ pub(super) unsafe fn start<J: Job>(
     inherit_mask(cluster, green);
     inherit_floats(green);
     match sched::enter() {
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
-            sched::ready_from(&entered, green, Readied::Spawned);
+            sched::ready_from(entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
@@ -84,11 +84,10 @@ fn inherit_floats(new: &'static Green) {
 /// was free a moment ago; any other has it from now on.
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
     let (free, is_stocked) = match sched::enter() {
-        // SAFETY: `entered` owns the processor; the references end here.
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
-            let processor = entered.processor();
-            (processor.records().pop(), !processor.stacks().is_empty())
-        },
+        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+            let own = entered.processor().own();
+            (own.records.pop(), !own.stacks.is_empty())
+        }
         _ => (None, false),
     };
     let green = free.map_or_else(records::create, Ok)?;

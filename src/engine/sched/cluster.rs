@@ -14,7 +14,7 @@ use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::{
-    Counter, Machine, Processor, guest::Guest, idlers::Idlers, recruiter, sysmon,
+    Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, outbox, recruiter, sysmon,
 };
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::lock::Lock;
@@ -269,7 +269,7 @@ impl Cluster {
         }
         for processor in self.processors() {
             // SAFETY: nobody is left that could own it, or have it in hand.
-            unsafe { processor.outbox.close() };
+            outbox::close(&mut unsafe { Owned::assume(processor) });
         }
         perturb::point("close: emptied");
         let _off = crate::engine::green::current::preemption_off();
@@ -277,11 +277,10 @@ impl Cluster {
         crate::engine::sched::machine::all().for_each(Machine::kick_monitor);
         for processor in self.processors() {
             // SAFETY: as above.
-            unsafe {
-                processor.stacks().drain();
-                perturb::point("close: stacks drained");
-                processor.records().drain();
-            }
+            let mut processor = unsafe { Owned::assume(processor) };
+            processor.own().stacks.drain();
+            perturb::point("close: stacks drained");
+            processor.own().records.drain();
         }
     }
 }

@@ -20,7 +20,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Machine, Processor};
+use super::{Machine, Owned, Processor};
 use crate::engine::atomic::{Ordering, compiler_fence};
 use crate::engine::context::Action;
 use crate::engine::green::Green;
@@ -32,7 +32,7 @@ use crate::engine::sys::perturb;
 pub(crate) struct Entered {
     green: &'static Green,
     machine: &'static Machine,
-    processor: &'static Processor,
+    processor: Owned<'static>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -52,8 +52,9 @@ fn inside(green: &'static Green) -> Entered {
         let machine = green.machine();
         let processor = machine.processor.get().or_else(|| recover(machine));
         if let Some(processor) = processor {
-            // SAFETY: processors live as long as their cluster, which is never freed.
-            let processor = unsafe { processor.as_ref() };
+            // SAFETY: the word says that this kernel thread owns it, and preemption is off. (Of a signal
+            // handler that interrupts the runtime see `owned`.)
+            let processor = unsafe { Owned::at(processor) };
             return Entered {
                 green,
                 machine,
@@ -95,8 +96,8 @@ impl Entered {
     }
 
     #[inline(always)]
-    pub(crate) fn processor(&self) -> &'static Processor {
-        self.processor
+    pub(crate) fn processor(&mut self) -> &mut Owned<'static> {
+        &mut self.processor
     }
 
     /// Leaves the stack with `action`, and the runtime once the thread has been resumed.

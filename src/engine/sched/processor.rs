@@ -2,10 +2,11 @@
 //!
 //! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the
 //! cluster's list of idle processors, and out of use it is in none (`resize`). Its owner alone
-//! touches the cells; the atomics are for everybody to read, and written by the owner with plain
+//! touches what is in [`Own`], by way of an [`Owned`](super::Owned); the atomics are for everybody to read, and written by the owner with plain
 //! loads and stores where [`Counter`] says so.
 
 use core::cell::{Cell, UnsafeCell};
+use core::ptr::NonNull;
 
 use fastrand::Rng;
 
@@ -20,6 +21,7 @@ use crate::engine::sched::{Cluster, Machine, sysmon};
 use crate::engine::stack;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
+use crate::engine::sys::perturb;
 use crate::engine::sys::topology;
 use crate::engine::timer;
 
@@ -39,16 +41,9 @@ pub(crate) struct Processor {
     pub(crate) spawns: Counter,
     pub(crate) ended: Counter,
     pub(crate) preemptions: Counter,
-    /// Since when every look has found a crowd (`io`).
-    pub(crate) crowded_since: Cell<u64>,
-    /// Events come so quickly that it pays to look for them for a while (`io`).
-    pub(crate) spin_pays: Cell<bool>,
-    /// Sends that its threads wait for.
-    pub(crate) outbox: Outbox,
-    /// The state of [`random`](Self::random).
-    random: Cell<u64>,
-    stacks: UnsafeCell<stack::Cache>,
-    records: UnsafeCell<Records>,
+    /// How many sends are in its outbox.
+    pub(super) sends: AtomicUsize,
+    own: UnsafeCell<Own>,
     cluster: &'static Cluster,
     /// It is out of use; changed under the idlers' lock (`resize`).
     pub(super) retired: AtomicBool,
@@ -62,8 +57,29 @@ pub(crate) struct Processor {
     pub(crate) next_deadline: AtomicU64,
 }
 
-// SAFETY: the cells belong to the owner, ownership passes with Release and Acquire; `below` to
-// whoever holds the idlers' lock, `seen` to the monitor.
+/// What belongs to the owner of a processor alone.
+pub(crate) struct Own {
+    /// Since when every look has found a crowd (`io`).
+    pub(super) crowded_since: u64,
+    /// Events come so quickly that it pays to look for them for a while (`io`).
+    pub(super) spin_pays: bool,
+    /// Sends that its threads wait for.
+    pub(super) outbox: Outbox,
+    /// Stacks of threads that have ended.
+    pub(crate) stacks: stack::Cache,
+    /// Records of threads that have ended.
+    pub(crate) records: Records,
+    random: Rng,
+}
+
+impl Own {
+    pub(super) fn random(&mut self) -> u32 {
+        self.random.u32(..)
+    }
+}
+
+// SAFETY: `own` is reached by the owner only (`Owned`), ownership passes with Release and Acquire; `below`
+// belongs to whoever holds the idlers' lock, `seen` to the monitor.
 unsafe impl Sync for Processor {}
 // SAFETY: as above.
 unsafe impl Send for Processor {}
@@ -95,12 +111,15 @@ impl Processor {
             spawns: Counter::new(),
             ended: Counter::new(),
             preemptions: Counter::new(),
-            crowded_since: Cell::new(NEVER),
-            spin_pays: Cell::new(false),
-            outbox: Outbox::new(cluster.config.allows_rings),
-            random: Cell::new(index as u64 + 1),
-            stacks: UnsafeCell::new(stacks),
-            records: UnsafeCell::new(Records::new()),
+            sends: AtomicUsize::new(0),
+            own: UnsafeCell::new(Own {
+                crowded_since: NEVER,
+                spin_pays: false,
+                outbox: Outbox::new(cluster.config.allows_rings),
+                stacks,
+                records: Records::new(),
+                random: Rng::with_seed(index as u64),
+            }),
             cluster,
             retired: AtomicBool::new(true),
             below: Cell::new(None),
@@ -119,32 +138,35 @@ impl Processor {
     /// # Safety
     /// The caller owns this processor until it drops the seat.
     #[inline(always)]
-    pub(crate) unsafe fn seat(&self) -> Seat {
+    pub(super) unsafe fn seat(&self) -> Seat {
         // SAFETY: the caller's promise.
         unsafe { Seat::new(self.index, core::ptr::from_ref(self.cluster).addr()) }
     }
 
-    /// The cache of stacks.
+    /// What belongs to the owner.
     ///
     /// # Safety
-    /// The caller owns this processor, has preemption off, and holds no other reference to the
-    /// cache.
+    /// The caller owns this processor, has preemption off, and holds no other reference to this.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
-    pub(crate) unsafe fn stacks(&self) -> &mut stack::Cache {
+    pub(super) unsafe fn own(&self) -> &mut Own {
         // SAFETY: the caller's promise.
-        unsafe { &mut *self.stacks.get() }
+        unsafe { &mut *self.own.get() }
     }
 
-    /// The free records of threads.
-    ///
-    /// # Safety
-    /// As [`Processor::stacks`].
+    /// Makes `machine`, which owns nothing, the owner of this processor, which nobody owns.
+    pub(super) fn give_to(&'static self, machine: &'static Machine) {
+        // Release: pairs with the Acquire of the monitor's look.
+        self.machine
+            .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Release);
+        perturb::point("give");
+        machine.processor.assign(NonNull::from(self));
+    }
+
+    /// Whether no send is on its way. A hint for all but the owner.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
-    pub(crate) unsafe fn records(&self) -> &mut Records {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.records.get() }
+    pub(super) fn has_no_sends(&self) -> bool {
+        self.sends.load(Ordering::Relaxed) == 0
     }
 
     /// The owner says where it is.
@@ -158,14 +180,6 @@ impl Processor {
     pub(crate) fn distance(&self, other: &Processor) -> usize {
         let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
         topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
-    }
-
-    /// A random number for the owner.
-    pub(crate) fn random(&self) -> u32 {
-        let mut generator = Rng::with_seed(self.random.get());
-        let number = generator.u32(..);
-        self.random.set(generator.get_seed());
-        number
     }
 }
 

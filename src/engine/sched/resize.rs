@@ -51,7 +51,7 @@ use std::sync::Mutex;
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::green::current;
 use crate::engine::green::waiter::Waiter;
-use crate::engine::sched::{Cluster, Processor};
+use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::perturb;
 
@@ -154,7 +154,7 @@ impl Cluster {
     }
 
     /// Those that are too many, retired or not.
-    pub(super) fn surplus(&self) -> impl Iterator<Item = &Processor> {
+    pub(super) fn surplus(&'static self) -> impl Iterator<Item = &'static Processor> {
         self.processors().skip(self.active())
     }
 
@@ -275,12 +275,11 @@ impl Cluster {
         for processor in self.surplus() {
             if processor.is_retired() {
                 perturb::point("clear_up: draining");
-                // SAFETY: it is the recruiter's.
-                unsafe {
-                    processor.stacks().drain();
-                    perturb::point("clear_up: stacks drained");
-                    processor.records().drain();
-                }
+                // SAFETY: it is the recruiter's, which this is.
+                let mut processor = unsafe { Owned::assume(processor) };
+                processor.own().stacks.drain();
+                perturb::point("clear_up: stacks drained");
+                processor.own().records.drain();
             } else {
                 all = false;
             }

@@ -33,7 +33,7 @@ use crate::engine::atomic::{AtomicU32, Ordering, fence};
 use crate::engine::green::Green;
 use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
-use crate::engine::sched::{Cluster, Machine, Processor, machine, preempt};
+use crate::engine::sched::{Cluster, Machine, Owned, Processor, machine, preempt};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::perturb;
@@ -277,7 +277,7 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
-        if !processor.outbox.is_empty() {
+        if !processor.has_no_sends() {
             // Those in it cannot know how long the thread runs that they wait for.
             processor.attention.store(true, Ordering::Relaxed);
             self.waiting = true;
@@ -449,7 +449,9 @@ impl Look<'_> {
         if taken {
             self.event = true;
             self.cluster.hand_offs.add_shared(1);
-            self.cluster.lay_to_rest(processor);
+            // SAFETY: it was taken for good: it is in hand.
+            self.cluster
+                .lay_to_rest(unsafe { Owned::assume(processor) });
         }
     }
 
