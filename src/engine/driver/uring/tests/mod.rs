@@ -145,7 +145,7 @@ fn alone(test: &str, case: &str) -> Option<String> {
     if std::env::var("GT_CHILD").as_deref() == Ok(test) {
         return std::env::var("GT_CASE").ok();
     }
-    let name = format!("driver::uring::tests::process::{test}");
+    let name = format!("engine::driver::uring::tests::process::{test}");
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--nocapture", "--test-threads=1"])
         .env("GT_CHILD", test)
