@@ -23,7 +23,7 @@
 //!
 //! The bound is the number of preemptions (switches away from a thread that could go on) in one
 //! execution; None is no bound. It stands beside each model; `MODEL_PREEMPTIONS=n` in the
-//! environment sets it for all. `MODEL_QUICK=1` lowers it to 2 where it is higher, for `.ci/run`: but not for
+//! environment sets it for all. `MODEL_QUICK=1` lowers it to 1 where it is higher, for `.ci/run`: but not for
 //! mutants, which fail early. `.ci/full` checks everything as it stands.
 //!
 //! What the checker does not see: its SeqCst fences also synchronise with each other, which the
@@ -80,7 +80,7 @@ fn explore(newest: bool, bound: Option<usize>, model: impl Fn() + Send + Sync + 
     let asked = std::env::var("MODEL_PREEMPTIONS").ok();
     let is_set = |name| std::env::var_os(name).is_some();
     let most = match is_set("MODEL_QUICK") && !is_set(CHILD) {
-        true => 2,
+        true => 1,
         false => usize::MAX,
     };
     builder.preemption_bound = asked

@@ -56,7 +56,7 @@ pub enum Driver {
     /// several threads do not go together.
     Epoll,
     /// What would block is an operation of io_uring. Where the kernel has no io_uring, or forbids
-    /// it, this is the same as [`Driver::Epoll`].
+    /// it, or the crate lacks its feature `io-uring`, this is the same as [`Driver::Epoll`].
     IoUring,
 }
 
