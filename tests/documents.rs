@@ -32,21 +32,21 @@ const LIMITS: [Limit; 13] = [
     limit(
         "README.md",
         "a runtime makes at most {}",
-        "src/runtime/builder.rs",
+        "src/engine/backend/start.rs",
         "DEFAULT_KERNEL_THREADS",
         Unit::Number,
     ),
     limit(
         "README.md",
         "After {} in a loop a thread is preempted",
-        "src/runtime/builder.rs",
+        "src/engine/backend/start.rs",
         "DEFAULT_TIME_SLICE",
         Unit::Time,
     ),
     limit(
         "README.md",
         "a time slice, {},",
-        "src/runtime/builder.rs",
+        "src/engine/backend/start.rs",
         "DEFAULT_TIME_SLICE",
         Unit::Time,
     ),
@@ -88,7 +88,7 @@ const LIMITS: [Limit; 13] = [
     limit(
         "HACKING.md",
         "a hand-off still calls for {}.",
-        "src/engine/sched/sysmon.rs",
+        "src/engine/sched/monitor/mod.rs",
         "SHORTEST",
         Unit::Nanoseconds,
     ),

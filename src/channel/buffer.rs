@@ -1,4 +1,4 @@
-//! Where messages lie between their sender and their receiver.
+//! The store of messages between their sender and their receiver.
 //!
 //! | store | for | memory |
 //! |---|---|---|
@@ -14,15 +14,15 @@
 //! a time stays in few cache lines (and pages) however large it is, and a channel without backlog
 //! never needs a second block.
 //!
-//! A message that is promised to somebody has a ticket (`state`), which lies beside it in its slot.
-//! Promised messages are the first ones, in the order of their tickets. Any of the first few can be
-//! brought to the front or back by swapping it with its neighbours: there are as many of them as
-//! selects between their choice and its completion.
+//! A message that is promised to a receiver has a ticket (`state`), which lies beside it in its
+//! slot. Promised messages are the first ones, in the order of their tickets. Any of the first few
+//! can be brought to the front or back by swapping it with its neighbours: there are as many of
+//! them as selects between their choice and its completion.
 //!
 //! Invariants:
 //! 1. All of it happens under the channel's lock, so nothing here allocates, frees, panics or runs
 //!    code of the message type: messages are moved as bytes. The exception is dropping the buffer.
-//! 2. Blocks come from outside ([`Buffer::make_room`]) and go there (`pop`). Whoever holds the lock
+//! 2. Blocks come from outside ([`Buffer::make_room`]) and go there (`pop`). The holder of the lock
 //!    takes at most one message out of blocks, so at most one block goes.
 //! 3. In blocks, `last` is above 0 while messages are there: the tail block is never an empty one.
 
@@ -121,8 +121,8 @@ impl<T> Buffer<T> {
         self.len
     }
 
-    /// Makes sure that there is a slot for one more message. False: it takes a block, and `block`
-    /// is none. In a ring that is not full there always is.
+    /// Makes sure that there is a slot for one more message. False if that takes a block and
+    /// `block` is none. In a ring that is not full there always is a slot.
     #[inline(always)]
     pub(super) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
         match &mut self.store {
@@ -153,7 +153,7 @@ impl<T> Buffer<T> {
         unsafe { message_in(slot).copy_from_nonoverlapping(message, 1) };
     }
 
-    /// Moves the first message out. What goes into `block` is to be freed after the lock.
+    /// Moves the first message out. The caller frees `block` after the lock.
     ///
     /// # Safety
     /// There is one, and `into` is a place for it.
@@ -176,7 +176,7 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// The slot of the message with so many before it.
+    /// Returns the slot of the message that has `before` others in front of it.
     fn slot(&mut self, before: usize) -> *mut Slot<T> {
         match &mut self.store {
             Store::Ring(ring) => ring.place(before),
@@ -184,28 +184,28 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// Gives the message with so many before it a ticket.
+    /// Gives a ticket to the message that has `before` others in front of it.
     ///
     /// # Safety
-    /// There is one.
+    /// There are more than `before` messages.
     pub(super) unsafe fn set_ticket(&mut self, before: usize, ticket: usize) {
         // SAFETY: the slot is a message's.
         unsafe { (*self.slot(before)).ticket.write(ticket) };
     }
 
-    /// Which of the first `promised` messages, all of which have tickets, has this one.
+    /// Finds the message with this ticket among the first `promised`, all of which have tickets.
     ///
     /// # Safety
-    /// There are so many.
+    /// At least `promised` messages are promised.
     pub(super) unsafe fn find(&mut self, ticket: usize, promised: usize) -> Option<usize> {
         // SAFETY: the slots are messages', and their tickets were written.
         (0..promised).find(|&i| unsafe { (*self.slot(i)).ticket.assume_init() } == ticket)
     }
 
-    /// Makes a message the first; those before it are behind it then, in their order.
+    /// Makes a message the first. Those that were in front of it follow it, in their order.
     ///
     /// # Safety
-    /// There is one with so many before it.
+    /// There are more than `before` messages.
     pub(super) unsafe fn bring_to_front(&mut self, before: usize) {
         for i in (0..before).rev() {
             // SAFETY: both are messages' slots.
@@ -213,10 +213,10 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// Makes a message the one with `later` before it; those between move up.
+    /// Moves a message back until `later` others are in front of it. Those between move up.
     ///
     /// # Safety
-    /// There are so many.
+    /// There are more than `before` and more than `later` messages.
     pub(super) unsafe fn send_back(&mut self, before: usize, later: usize) {
         for i in before..later {
             // SAFETY: both are messages' slots.
@@ -241,7 +241,7 @@ impl<T> Drop for Buffer<T> {
 }
 
 impl<T> Ring<T> {
-    /// The place of the message with so many before it.
+    /// Returns the place of the message that has `before` others in front of it.
     #[inline(always)]
     fn place(&mut self, before: usize) -> *mut Slot<T> {
         let to_end = self.places.len() - self.head;
@@ -293,7 +293,7 @@ impl<T> Blocks<T> {
         self.last = 0;
     }
 
-    /// The slot of the message with so many before it.
+    /// Returns the slot of the message that has `before` others in front of it.
     #[inline(always)]
     fn slot(&self, before: usize) -> *mut Slot<T> {
         let (mut block, mut slot) = (self.head, self.first + before);

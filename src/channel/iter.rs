@@ -10,7 +10,7 @@ use std::fmt;
 
 use super::Receiver;
 
-/// Iterates over messages, waiting for each: [`Receiver::iter`].
+/// An iterator over messages that blocks for each of them, made by [`Receiver::iter`].
 ///
 /// # Examples
 ///
@@ -23,7 +23,7 @@ pub struct Iter<'a, T> {
     pub(super) receiver: &'a Receiver<T>,
 }
 
-/// Iterates over the messages that are there: [`Receiver::try_iter`].
+/// An iterator over the messages that are there already, made by [`Receiver::try_iter`].
 ///
 /// # Examples
 ///
@@ -36,7 +36,9 @@ pub struct TryIter<'a, T> {
     pub(super) receiver: &'a Receiver<T>,
 }
 
-/// Iterates over messages, waiting for each, and owns the receiver.
+/// An iterator over messages that blocks for each of them and owns the receiver.
+///
+/// It is made by [`Receiver::into_iter`].
 ///
 /// # Examples
 ///

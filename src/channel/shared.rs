@@ -1,21 +1,19 @@
 //! The channel itself, which its senders and receivers share: two reference counts, and the state
 //! under its lock; and how a thread waits for it.
 //!
-//! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait it
-//! queues in the same critical section, with a node on its stack whose `place` is where its message
-//! is or goes to; the peer moves the message, so there is nothing to do after it was woken. Only
-//! `TRY_AGAIN` sends it round again.
+//! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait, it
+//! queues in the same critical section, with a node on its stack whose `place` points to its
+//! message or to the place for it. The peer moves the message, so there is nothing to do after the
+//! wake-up. Only `TRY_AGAIN` sends it round again.
 //!
 //! Invariants:
-//! 1. Under the lock preemption is off. What must be woken, allocated or freed waits until after
-//!    it.
-//! 2. The last of a side disconnects. Of the two last ones the later frees the channel: whoever
-//!    finds
-//!    `one_side_gone` set.
+//! 1. Under the lock preemption is off. All waking, allocating and freeing waits until after it.
+//! 2. The last handle of a side disconnects. Of the two last ones the later frees the channel: the
+//!    one that finds `one_side_gone` set.
 //! 3. A node leaves its queue before the function that made it returns.
 //!
-//! Orderings: giving a reference up is AcqRel, so that what was done through any handle comes
-//! before the disconnection and the freeing. Cloning is Relaxed: who clones has a reference.
+//! Orderings: giving a reference up is AcqRel, so that all uses of any handle come before the
+//! disconnection and the freeing. Cloning is Relaxed: the cloning thread has a reference.
 
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
@@ -50,7 +48,7 @@ pub(super) enum Until {
 }
 
 impl Until {
-    /// `None`: never.
+    /// The instant at which the wait ends, or `None` if it never does.
     pub(super) fn instant(self) -> Option<Instant> {
         match self {
             Until::Now => Some(Instant::now()),
@@ -60,7 +58,7 @@ impl Until {
         }
     }
 
-    /// In monotonic nanoseconds.
+    /// The end of the wait in monotonic nanoseconds.
     fn deadline(self) -> u64 {
         match self {
             Until::Now => 0,
@@ -78,7 +76,7 @@ pub(super) enum Failed {
     Disconnected,
 }
 
-/// The state, locked, and preemption off; both until it is dropped, in this order.
+/// The locked state, with preemption off. Dropping it unlocks the state before preemption is on.
 pub(super) struct Locked<'a, T> {
     state: Guard<'a, State<T>>,
     _preemption: PreemptionOff,
@@ -100,7 +98,7 @@ impl<T> DerefMut for Locked<'_, T> {
 }
 
 impl<T> Shared<T> {
-    /// With one sender and one receiver. `usize::MAX`: without a bound.
+    /// Makes a channel with one sender and one receiver. `usize::MAX` means no bound.
     pub(super) fn new(capacity: usize) -> NonNull<Shared<T>> {
         let shared = Box::new(Shared {
             state: Lock::new(State::new(capacity)),
@@ -125,7 +123,7 @@ impl<T> Shared<T> {
         look(&self.lock())
     }
 
-    /// Sends, waiting until then if the channel is full.
+    /// Sends, waiting until `until` if the channel is full.
     #[inline]
     pub(super) fn send(&self, message: T, until: Until) -> Result<(), (T, Failed)> {
         let message = ManuallyDrop::new(message);
@@ -192,7 +190,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Receives, waiting until then if the channel is empty.
+    /// Receives, waiting until `until` if the channel is empty.
     #[inline]
     pub(super) fn receive(&self, until: Until) -> Result<T, Failed> {
         let mut message = MaybeUninit::uninit();
@@ -236,7 +234,7 @@ impl<T> Shared<T> {
                     unsafe { state.queue_receiver(&node, &mut woken) };
                 }
                 Take::Paired(sender) => {
-                    // It is to send here. The node is in no list, so nobody else does.
+                    // The sender is to send to this node. It is in no list, so no other does.
                     sender.node().place.set((&raw const node).cast_mut().cast());
                     sender.node().outcome.set(PAIRED);
                     woken.push(sender);
@@ -330,14 +328,14 @@ impl<T> Shared<T> {
         perturb::point("channel: side gone");
         // SAFETY: it is freed by the second to come here. AcqRel: see the header.
         if unsafe { shared.as_ref() }.one_side_gone.swap(true, AcqRel) {
-            // SAFETY: made by `Box::leak`, and nobody has a reference any more.
+            // SAFETY: made by `Box::leak`, and no thread has a reference any more.
             drop(unsafe { Box::from_raw(shared.as_ptr()) });
         }
     }
 }
 
-/// As with `Arc`, so many clones that were forgotten that the count is about to overflow cannot be
-/// dealt with.
+/// Counts one more handle. As with `Arc`, the process aborts if forgotten clones are about to make
+/// the count overflow.
 fn add_reference(count: &AtomicUsize) {
     if count.fetch_add(1, Relaxed) > isize::MAX as usize {
         std::process::abort();

@@ -1,7 +1,8 @@
-//! What a channel is under its lock, and who hands what to whom.
+//! The state of a channel under its lock, and the rules by which messages change hands.
 //!
-//! As in Go, one lock guards one buffer and two queues, of senders and of receivers that wait.
-//! Whoever comes serves those who wait: nobody is woken only to look again, and nobody overtakes.
+//! As in Go, one lock guards one buffer and two queues, of senders and of receivers that wait. A
+//! thread that comes by serves those that wait: no thread is woken only to look again, and none
+//! overtakes.
 //!
 //! | arrives | meets a waiting | with a buffer | at capacity 0 |
 //! |---|---|---|---|
@@ -22,7 +23,8 @@
 //! sent to a receiver in a select. That receiver has no place for it yet, so the message is kept,
 //! promised, until the operation is completed. It is the one case in which such a channel holds a
 //! message, and its send has met a receiver. If the receiver gives its right back, the message is
-//! there for the next. (Who comes before that, when the senders are gone, finds it disconnected.)
+//! there for the next. (A receiver that comes before that, when the senders are gone, finds the
+//! channel disconnected.)
 //!
 //! | outcome | told to | means |
 //! |---|---|---|
@@ -32,25 +34,26 @@
 //! | [`PAIRED`] | sender in a select | `place` is the node of a receiver that waits for the message |
 //!
 //! Observers ([`OBSERVER`]: `Select::ready`) queue too but take nothing. They are passed over as
-//! long as somebody else waits, and are woken, all of them, when something is there that stays.
+//! long as another thread waits. All of them are woken when a message or a place is there that
+//! stays.
 //!
 //! Invariants, whenever the lock is free:
 //! 1. `promised` ≤ messages in the buffer; with a capacity from 1, messages + `reserved` ≤
 //!    capacity.
-//! 2. Nobody waits for what is there. If a message is not promised, no receiver waits. If a place
-//!    is free, no sender waits. With capacity 0 senders and receivers of different waits never wait
-//!    both.
+//! 2. No thread waits for a message or a place that is there. If a message is not promised, no
+//!    receiver waits. If a place is free, no sender waits. With capacity 0 senders and receivers of
+//!    different waits never wait both.
 //! 3. After the last sender is gone no receiver waits, and vice versa.
-//! 4. A message is at one place at a time: its sender's, the buffer, its receiver's. It is moved as
-//!    bytes, by who holds the lock or has claimed one side.
+//! 4. A message is at one place at a time: its sender's, the buffer, its receiver's. The thread
+//!    that holds the lock or has claimed one side moves it, as bytes.
 //!
-//! No wake-up is lost. A thread queues under the lock that it has just looked under, finding (2)
-//! nothing for it. Whatever comes later comes under the same lock: a message, a place, a right
-//! given back and a disconnection all end in serving the queue (`offer`, `take`, `settle`,
-//! `disconnect_*`) as far as it goes, so (2) and (3) hold again. Who is taken from a queue is
-//! claimed, and is woken by who claimed it, after the lock; before that he is told what became of
-//! it. If a claim is lost, the thread has been served by another channel, or its time is up, and
-//! nothing was given to it.
+//! No wake-up is lost. A thread queues under the lock under which it has just looked, finding (2)
+//! nothing for it. All later events come under the same lock: a message, a place, a right given
+//! back and a disconnection all end in serving the queue (`offer`, `take`, `settle`,
+//! `disconnect_*`) as far as it goes, so (2) and (3) hold again. A thread that is taken from a
+//! queue is claimed. The claimer tells it the outcome and wakes it after the lock. If a claim is
+//! lost, another channel has served the thread, or its time is up, and this channel gives it
+//! nothing.
 //!
 //! Under the lock preemption is off: nothing is allocated, freed or dropped, no user code runs.
 
@@ -60,12 +63,12 @@ use super::buffer::{Block, Buffer};
 use crate::engine::door::claim::{Claimed, Node};
 use crate::engine::door::list::{Chain, Crowd, List};
 
-// What a node in a queue is for: `Node::tag`.
+// The purposes of a node in a queue: `Node::tag`.
 pub(super) const PLAIN: usize = 0;
 pub(super) const SELECT: usize = 1;
 pub(super) const OBSERVER: usize = 2;
 
-// How its wait ended: `Node::outcome`.
+// The ways in which its wait ends: `Node::outcome`.
 pub(super) const TRY_AGAIN: usize = 0;
 pub(super) const DONE: usize = 1;
 pub(super) const GRANTED: usize = 2;
@@ -85,16 +88,16 @@ pub(super) struct State<T> {
     pub(super) receivers_gone: bool,
 }
 
-/// What became of a message offered.
+/// The outcome of offering a message.
 pub(super) enum Offer {
     Sent,
     Full,
     Disconnected,
-    /// Nothing: the buffer needs a block first.
+    /// Nothing was done: the buffer needs a block first.
     NeedsBlock,
 }
 
-/// What was found for a receiver.
+/// The outcome of trying to receive.
 pub(super) enum Take {
     Received,
     Empty,
@@ -138,7 +141,7 @@ impl<T> State<T> {
         (self.capacity != usize::MAX).then_some(self.capacity)
     }
 
-    /// How many messages are there for those who come.
+    /// The number of messages that are there for receivers that come now.
     pub(super) fn len(&self) -> usize {
         (self.buffer.len() - self.promised).min(self.capacity)
     }
@@ -178,7 +181,8 @@ impl<T> State<T> {
         Offer::Sent
     }
 
-    /// `None`: only observers have waited, who are woken if the message can be buffered.
+    /// Offers a message to the receivers that wait. `None` if only observers waited; they are woken
+    /// if the message can be buffered.
     ///
     /// # Safety
     /// As [`State::offer`].
@@ -216,7 +220,8 @@ impl<T> State<T> {
         None
     }
 
-    /// Room for a message to a receiver in a select, which is claimed. False: it takes a block.
+    /// Makes room for a message to a receiver in a select, which is claimed. False if that takes a
+    /// block.
     pub(super) fn make_room(&mut self, spare: &mut Spare<T>) -> bool {
         self.buffer.make_room(spare)
     }
@@ -239,7 +244,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Promises the first message that is not promised, which there is: its ticket.
+    /// Promises the first message that is not promised yet, and returns its ticket. There must be
+    /// one.
     pub(super) fn promise(&mut self) -> usize {
         self.tickets += 1;
         // SAFETY: there is one behind those that are promised.
@@ -248,7 +254,7 @@ impl<T> State<T> {
         self.tickets
     }
 
-    /// [`State::promise`], to a receiver in a select that is claimed.
+    /// Promises a message to a receiver in a select that is claimed.
     fn promise_to(&mut self, receiver: &Node) {
         let ticket = self.promise();
         receiver.place.set(ptr::without_provenance_mut(ticket));
@@ -270,7 +276,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Moves a promised message out, to who has its ticket.
+    /// Moves a promised message out, to the owner of its ticket.
     ///
     /// # Safety
     /// It is promised, and `into` is a place for it.
@@ -289,7 +295,7 @@ impl<T> State<T> {
         self.promised -= 1;
     }
 
-    /// A promised message is one for anybody again, before those that came later.
+    /// Frees a promised message for any receiver, in front of the messages that came later.
     pub(super) fn break_promise(&mut self, ticket: usize) {
         let before = self.find(ticket);
         self.promised -= 1;
@@ -336,7 +342,7 @@ impl<T> State<T> {
         Take::Empty
     }
 
-    /// Of a channel of capacity 0. `None`: only observers have waited.
+    /// Receives from a sender that waits, at capacity 0. `None` if only observers waited.
     ///
     /// # Safety
     /// As [`State::take`].
@@ -391,7 +397,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Queues a sender for which there was nothing.
+    /// Queues a sender that found no place and no receiver.
     ///
     /// # Safety
     /// The node is in no list and lives until it is out of this one. A plain one's place has its
@@ -404,7 +410,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Queues a receiver for which there was nothing.
+    /// Queues a receiver that found no message and no sender.
     ///
     /// # Safety
     /// As [`State::queue_sender`]; a plain one's place is for a message.
@@ -428,7 +434,8 @@ impl<T> State<T> {
         unsafe { self.receivers.remove(node) };
     }
 
-    /// The last sender is gone: receivers have what is there, and then nothing to wait for.
+    /// Disconnects the senders after the last one is gone. Receivers get the messages that are
+    /// left, and no longer wait.
     ///
     /// # Safety
     /// As [`List::pop_all`].
@@ -438,8 +445,8 @@ impl<T> State<T> {
         unsafe { self.receivers.pop_all(crowd) }
     }
 
-    /// The last receiver is gone: the messages are to be dropped, and senders have nothing to wait
-    /// for.
+    /// Disconnects the receivers after the last one is gone. The caller drops the messages, and
+    /// senders no longer wait.
     ///
     /// # Safety
     /// As [`List::pop_all`].
@@ -472,19 +479,19 @@ pub(super) unsafe fn take_directly<T>(sender: &Node, into: *mut T) {
     sender.outcome.set(DONE);
 }
 
-/// Not an observer.
+/// Whether the node takes a message or a place: all but observers do.
 pub(super) fn is_taker(node: &Node) -> bool {
     node.tag.get() != OBSERVER
 }
 
-/// Wakes the observers in a queue where nobody else waits: what is there stays there.
+/// Wakes the observers in a queue in which only observers wait: the message or place stays.
 fn wake_all(observers: &mut List, woken: &mut Chain) {
     while let Some(observer) = observers.pop() {
         woken.push(observer);
     }
 }
 
-/// At capacity 0, who waits on one side makes the other ready.
+/// Wakes the observers on one side at capacity 0: a thread that waits on the other makes it ready.
 fn wake_observers(list: &mut List, waiting: &Node, woken: &mut Chain) {
     if !is_taker(waiting) || list.is_empty() {
         return;

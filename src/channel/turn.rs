@@ -1,4 +1,4 @@
-//! In which order a select looks at its operations: shuffled, so that none is preferred however
+//! The order in which a select looks at its operations: shuffled, so that none is preferred however
 //! often several are ready; as they stand if it is biased. The order lies in the operations
 //! themselves.
 
@@ -17,7 +17,7 @@ pub(super) struct InTurn<'o, 'a> {
     next: usize,
 }
 
-/// In order if biased; else shuffled (Fisher and Yates).
+/// Puts the operations in order: as they stand if biased, else shuffled (Fisher and Yates).
 pub(super) fn in_turn<'o, 'a>(operations: &'o mut [Operation<'a>], biased: bool) -> InTurn<'o, 'a> {
     let operations: &'o [Operation<'a>] = operations;
     for (position, operation) in operations.iter().enumerate() {
@@ -56,15 +56,16 @@ impl<'o, 'a> Iterator for InTurn<'o, 'a> {
 
 impl ExactSizeIterator for InTurn<'_, '_> {}
 
-/// A number below `limit`, from one sequence a thread. (fastrand's own thread-local generator would allocate at
-/// first use.)
+/// Returns a number below `limit`, from one sequence a thread. (fastrand's own thread-local generator
+/// allocates at its first use.)
 fn random(limit: usize) -> usize {
     thread_local! {
         static STATE: Cell<u64> = const { Cell::new(0) };
     }
     let mut state = STATE.get();
     if state == 0 {
-        // A thread has its own address for it, and its own time of coming here first.
+        // The address of the thread-local and the time of the first call differ from thread to
+        // thread.
         state = STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now();
     }
     let mut generator = Rng::with_seed(state);

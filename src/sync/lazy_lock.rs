@@ -1,8 +1,8 @@
-//! [`LazyLock`]: a [`Once`], and a closure that becomes what it makes.
+//! [`LazyLock`]: a [`Once`], and a closure that is replaced by the value that it returns.
 //!
 //! | `once` | `state` |
 //! |---|---|
-//! | nobody has asked | `Closure` |
+//! | no thread has asked yet | `Closure` |
 //! | the closure runs | belongs to the thread that runs it |
 //! | completed | `Value`, and shared by all |
 //! | poisoned | `Nothing`: the closure is gone, for good |
@@ -15,8 +15,17 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::Once;
 
-/// A value that is made when it is first asked for: [`std::sync::LazyLock`], which blocks only the
-/// green thread.
+/// A value that is computed when it is first used.
+///
+/// The closure runs once, in the thread that first asks for the value. Threads that ask meanwhile
+/// wait for it. It works as [`std::sync::LazyLock`] does and blocks only the green thread.
+///
+/// # Poisoning
+///
+/// If the closure panics, the panic goes on in the thread that asked first. The closure is gone
+/// then, so every later attempt to use the value panics too.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::sync::LazyLock;
@@ -29,10 +38,6 @@ use super::Once;
 /// assert_eq!(PRIMES.len(), 10);
 /// assert_eq!(last.join().unwrap(), Some(29));
 /// ```
-///
-/// # Panics
-/// If the closure panics, its panic goes to who asked, and everybody who asks later gets a panic
-/// too. A closure that asks for its own value waits for itself, for ever.
 pub struct LazyLock<T, F = fn() -> T> {
     once: Once,
     state: UnsafeCell<Lazy<T, F>>,
@@ -44,14 +49,24 @@ enum Lazy<T, F> {
     Nothing,
 }
 
-// SAFETY: the closure runs in, and is dropped by, whichever thread, hence `F: Send`; the value may
-// be dropped by another, hence `T: Send`; all get shared references to it, hence `T: Sync`.
+// SAFETY: any thread may run the closure or drop it, hence `F: Send`; another thread may drop the
+// value, hence `T: Send`; all threads get shared references to it, hence `T: Sync`.
 unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
-    /// A value that `f` will make.
+    /// Creates a lazy value that `f` computes on first use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::LazyLock;
+    ///
+    /// let hello = "Hello, World!".to_string();
+    /// let lazy = LazyLock::new(|| hello.to_uppercase());
+    /// assert_eq!(&*lazy, "HELLO, WORLD!");
+    /// ```
     #[inline]
     pub const fn new(f: F) -> LazyLock<T, F> {
         LazyLock {
@@ -60,11 +75,24 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         }
     }
 
-    /// The value, made if it is not there yet; the same as dereferencing. Blocks while another
-    /// thread makes it.
+    /// Computes the value if that has not happened yet, and returns a reference to it.
+    ///
+    /// Dereferencing the `LazyLock` does the same. The call blocks while another thread computes
+    /// the value. If the closure itself asks for the value, it waits for ever.
     ///
     /// # Panics
-    /// If the closure panics, now or earlier.
+    ///
+    /// Panics if the closure panics, now or in an earlier call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::LazyLock;
+    ///
+    /// let lazy = LazyLock::new(|| 92);
+    /// assert_eq!(LazyLock::force(&lazy), &92);
+    /// assert_eq!(&*lazy, &92);
+    /// ```
     #[inline]
     #[track_caller]
     pub fn force(this: &LazyLock<T, F>) -> &T {
@@ -75,10 +103,13 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         LazyLock::get(this).expect("a value once completed")
     }
 
-    /// The value, made if it is not there yet.
+    /// Computes the value if that has not happened yet, and returns a mutable reference to it.
     ///
     /// # Panics
-    /// As [`force`](LazyLock::force).
+    ///
+    /// Panics if the closure panics, now or in an earlier call.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::LazyLock;
@@ -99,7 +130,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     fn make(&self) {
         self.once.call_once_force(|_| {
             let state = self.state.get();
-            // SAFETY: the closure of a `Once`, which has not completed: nobody else looks.
+            // SAFETY: the closure of a `Once`, which has not completed: no other thread looks.
             match unsafe { mem::replace(&mut *state, Lazy::Nothing) } {
                 Lazy::Closure(f) => {
                     let value = f();
@@ -113,7 +144,11 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
 }
 
 impl<T, F> LazyLock<T, F> {
-    /// The value, if it is there. Never blocks.
+    /// Returns a reference to the value, or `None` if it has not been computed yet.
+    ///
+    /// This method never blocks.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::LazyLock;
@@ -128,14 +163,26 @@ impl<T, F> LazyLock<T, F> {
         if !this.once.is_completed() {
             return None;
         }
-        // SAFETY: completed, so nobody writes to it while `this` is shared.
+        // SAFETY: completed, so no thread writes to it while `this` is shared.
         match unsafe { &*this.state.get() } {
             Lazy::Value(value) => Some(value),
             _ => None,
         }
     }
 
-    /// The value, if it is there.
+    /// Returns a mutable reference to the value, or `None` if it has not been computed yet.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::LazyLock;
+    ///
+    /// let mut lazy = LazyLock::new(|| 92);
+    /// assert_eq!(LazyLock::get_mut(&mut lazy), None);
+    /// assert_eq!(*lazy, 92);
+    /// *LazyLock::get_mut(&mut lazy).unwrap() = 44;
+    /// assert_eq!(*lazy, 44);
+    /// ```
     #[inline]
     pub fn get_mut(this: &mut LazyLock<T, F>) -> Option<&mut T> {
         match this.state.get_mut() {

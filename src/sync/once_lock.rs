@@ -1,10 +1,10 @@
-//! [`OnceLock`]: a [`Once`] and what it made.
+//! [`OnceLock`]: a [`Once`] and the value that its closure made.
 //!
 //! | `once` | `value` |
 //! |---|---|
 //! | a closure runs | belongs to the thread that runs it |
 //! | completed | `Some`, and shared by all |
-//! | else | `None`, and nobody's: a closure that panics leaves nothing |
+//! | else | `None`, and no thread's: a closure that panics leaves nothing |
 //!
 //! An `Option` and not a `MaybeUninit`: it drops itself, so that there is no `Drop` to write, and a
 //! cell may hold a reference to something that is dropped before it, as std's.
@@ -15,7 +15,11 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::Once;
 
-/// A place that is written once: [`std::sync::OnceLock`], which blocks only the green thread.
+/// A cell that is written once and then read by any number of threads.
+///
+/// It works as [`std::sync::OnceLock`] does and blocks only the green thread.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::sync::OnceLock;
@@ -32,14 +36,23 @@ pub struct OnceLock<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: a value may be made by one thread and dropped by another, hence `Send`; all others get
+// SAFETY: one thread may make the value and another may drop it, hence `Send`; all threads get
 // shared references, hence `Sync`.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 
 impl<T> OnceLock<T> {
-    /// Without a value.
+    /// Creates an empty cell.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// static NAME: OnceLock<String> = OnceLock::new();
+    /// assert!(NAME.get().is_none());
+    /// ```
     #[inline]
     #[must_use]
     pub const fn new() -> OnceLock<T> {
@@ -49,31 +62,56 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// The value, if it is there. Never blocks.
+    /// Returns a reference to the value, or `None` if the cell is empty.
+    ///
+    /// This method never blocks. It returns `None` while another thread is making the value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// let cell = OnceLock::new();
+    /// assert_eq!(cell.get(), None);
+    /// cell.set(92).unwrap();
+    /// assert_eq!(cell.get(), Some(&92));
+    /// ```
     #[inline]
     pub fn get(&self) -> Option<&T> {
         if self.once.is_completed() {
-            // SAFETY: completed, so nobody writes to it while `self` is shared.
+            // SAFETY: completed, so no thread writes to it while `self` is shared.
             unsafe { (*self.value.get()).as_ref() }
         } else {
             None
         }
     }
 
-    /// The value, if it is there.
+    /// Returns a mutable reference to the value, or `None` if the cell is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// let mut cell = OnceLock::from("one".to_string());
+    /// cell.get_mut().unwrap().push_str(" and two");
+    /// assert_eq!(cell.get().unwrap(), "one and two");
+    /// ```
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut().as_mut()
     }
 
-    /// Blocks until the value is there.
+    /// Blocks the current thread until the cell has a value, and returns a reference to it.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::OnceLock;
     ///
     /// let sum = OnceLock::new();
-    /// greenthread::scope(|s| {
-    ///     s.spawn(|| sum.set(1 + 1));
+    /// greenthread::scope(|scope| {
+    ///     scope.spawn(|| sum.set(1 + 1));
     ///     assert_eq!(sum.wait(), &2);
     /// });
     /// ```
@@ -82,22 +120,41 @@ impl<T> OnceLock<T> {
         self.completed()
     }
 
-    /// Writes `value`, unless there is one already. Blocks while another thread makes one.
+    /// Sets the value of the cell if it is empty.
+    ///
+    /// The call blocks while another thread is making the value. When it returns, the cell has a
+    /// value.
     ///
     /// # Errors
-    /// There was a value; `value` comes back.
+    ///
+    /// Returns `value` as the error if the cell has a value already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// let cell = OnceLock::new();
+    /// assert_eq!(cell.set(1), Ok(()));
+    /// assert_eq!(cell.set(2), Err(2));
+    /// assert_eq!(cell.get(), Some(&1));
+    /// ```
     pub fn set(&self, value: T) -> Result<(), T> {
         let mut value = Some(value);
         self.make(|| value.take());
         value.map_or(Ok(()), Err)
     }
 
-    /// The value; if there is none yet, `f` makes it. Blocks while another thread makes it.
+    /// Returns a reference to the value, which `f` makes if the cell is empty.
     ///
-    /// If `f` asks for the value it waits for itself, for ever.
+    /// If several threads call this at once, one closure runs and the other threads block until it
+    /// has returned. If `f` asks for the value of the same cell, it waits for ever.
     ///
     /// # Panics
-    /// If `f` does. There is no value then, and the next caller's closure runs.
+    ///
+    /// Panics if `f` panics. The cell stays empty then, and the closure of the next caller runs.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::OnceLock;
@@ -115,34 +172,47 @@ impl<T> OnceLock<T> {
         self.completed()
     }
 
-    /// Unless there is a value, writes the one that `f` makes.
+    /// Runs `f` and writes the value that it makes, unless there is one already.
     #[cold]
     fn make(&self, f: impl FnOnce() -> Option<T>) {
         self.once.call_once_force(|_| {
             let value = f();
-            // SAFETY: the closure of a `Once`, which has not completed: nobody else looks.
+            // SAFETY: the closure of a `Once`, which has not completed: no other thread looks.
             unsafe { *self.value.get() = value };
         });
     }
 
-    /// For who knows that it has completed.
+    /// The value, for a caller that knows that there is one.
     fn completed(&self) -> &T {
         self.get().expect("a value once completed")
     }
 
-    /// The value, without the cell.
+    /// Consumes the cell and returns its value, or `None` if it is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// let cell = OnceLock::new();
+    /// cell.set("hello").unwrap();
+    /// assert_eq!(cell.into_inner(), Some("hello"));
+    /// ```
     #[inline]
     pub fn into_inner(self) -> Option<T> {
         self.value.into_inner()
     }
 
-    /// Takes the value out; the cell is as new.
+    /// Takes the value out and leaves the cell empty.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::OnceLock;
     ///
     /// let mut cell = OnceLock::from(1);
     /// assert_eq!(cell.take(), Some(1));
+    /// assert_eq!(cell.take(), None);
     /// assert_eq!(cell.set(2), Ok(()));
     /// ```
     #[inline]

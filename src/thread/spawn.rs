@@ -1,10 +1,10 @@
 //! The road of a spawned closure, from `spawn` to `join`.
 //!
-//! `spawn` puts the closure into a packet, and starts a green thread (`on_cluster`) or a kernel thread
-//! that runs the closure and leaves its result in the packet.
+//! `spawn` puts the closure into a packet, and starts a green thread or a kernel thread
+//! (`engine::backend::spawn`) that runs the closure and leaves its result in the packet.
 //!
-//! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with
-//! preemption on, before it leaves its stack for the last time.
+//! Invariant: code that frees memory (the packet, the handle) runs on the thread itself, with
+//! preemption on, before the thread leaves its stack for the last time.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -17,18 +17,36 @@ use super::scope::ScopeData;
 use crate::engine::door::handle::{self, End, Shared, Thread};
 use crate::engine::door::{Backend, Job, Kernel, Wishes};
 
-/// The result of a thread: what its closure returned, or what it panicked with.
+/// The result of a thread: the value that its closure returned, or the payload of its panic.
+///
+/// It is the same type as [`std::thread::Result`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// fn describe(result: thread::Result<i32>) -> String {
+///     match result {
+///         Ok(value) => format!("returned {value}"),
+///         Err(_) => "panicked".into(),
+///     }
+/// }
+///
+/// assert_eq!(describe(thread::spawn(|| 6 * 7).join()), "returned 42");
+/// assert_eq!(describe(thread::spawn(|| panic!("on purpose")).join()), "panicked");
+/// ```
 pub type Result<T> = std::thread::Result<T>;
 
-/// Where a thread finds its closure, and leaves its result. Whose `W` it is only the thread knows:
-/// to everybody else it is memory ([`Stowed`]).
+/// The place where a thread finds its closure and leaves its result. Only the thread knows the type
+/// `W` of its closure: to everybody else it is memory ([`Stowed`]).
 struct Packet<T, W: ?Sized = dyn Stowed> {
     result: UnsafeCell<Option<Result<T>>>,
     scope: Option<Arc<ScopeData>>,
     work: W,
 }
 
-/// Memory that a closure lies in, or no longer.
+/// Memory in which a closure lies, until it is taken.
 type Stow<F> = UnsafeCell<MaybeUninit<F>>;
 
 trait Stowed {}
@@ -53,11 +71,12 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
     }
 }
 
-/// What every kind of join handle has.
+/// The common part of all join handles.
 pub(super) struct Joiner<T> {
     thread: Thread,
     packet: Arc<Packet<T>>,
-    /// In kernel-thread mode: joined, so that the thread is over with all that C does at its end.
+    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's
+    /// end is over.
     kernel: Option<Kernel>,
 }
 
@@ -89,7 +108,8 @@ impl<T> Joiner<T> {
         self.after_end()
     }
 
-    /// Gives itself back if the thread has not ended by `deadline` (monotonic nanoseconds).
+    /// Waits until `deadline` at most (monotonic nanoseconds), and returns the handle if the thread
+    /// has not ended by then.
     pub(super) fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
         self.forbid_self();
         if self.end().wait(Some(deadline)) {
@@ -116,7 +136,7 @@ impl<T> Joiner<T> {
         }
     }
 
-    /// Whether the thread has ended; if not, `waker` is called when it has. After a yes,
+    /// Whether the thread has ended; if not, `waker` is called when it has. After `true`,
     /// [`Joiner::after_end`] does not wait.
     pub(super) fn poll(&self, waker: &Waker) -> bool {
         self.end().poll(waker)
@@ -126,8 +146,8 @@ impl<T> Joiner<T> {
         self.end().forget_waker();
     }
 
-    /// The result; the thread has ended. In kernel-thread mode it may still have C's destructors to
-    /// run (pthread keys'): those are waited for.
+    /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
+    /// the destructors of pthread keys; this waits for them.
     pub(super) fn after_end(mut self) -> Result<T> {
         if let Some(kernel) = self.kernel.take() {
             kernel.join();
@@ -172,14 +192,14 @@ where
     Ok(joiner)
 }
 
-/// What a thread is to do: a packet whose closure is there still.
+/// The work of a thread: a packet whose closure has not been taken yet.
 struct Work<F, T>(Arc<Packet<T, Stow<F>>>);
 
 // SAFETY: `spawn` demands that the closure may be sent, and the result.
 unsafe impl<F, T> Send for Work<F, T> {}
 
 impl<F, T> Work<F, T> {
-    /// The packet, for who waits for the result.
+    /// The packet, for the joiner.
     fn packet(&self) -> Arc<Packet<T>> {
         let packet: Arc<Packet<T, dyn Stowed + '_>> = self.0.clone();
         // SAFETY: only the lifetime changes. Nothing of a closure is reached by way of a `Stowed`,
@@ -187,7 +207,7 @@ impl<F, T> Work<F, T> {
         unsafe { core::mem::transmute(packet) }
     }
 
-    /// The packet; the closure in it is the caller's to take, once.
+    /// Returns the packet; the caller may take the closure, once.
     fn into_packet(self) -> Arc<Packet<T, Stow<F>>> {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `self` is not used again.
@@ -217,8 +237,8 @@ unsafe impl<F: FnOnce() -> T, T> Job for Work<F, T> {
     }
 }
 
-/// Takes `f` and calls it: taken where it is called, a large closure lies on a small stack once. A
-/// backtrace in std's short form ends here; std knows the frame by its name.
+/// Takes `f` and calls it. Since it is taken where it is called, a large closure lies on a small
+/// stack only once. A backtrace in std's short form ends here; std knows the frame by its name.
 ///
 /// # Safety
 /// As `f.read()`.
@@ -232,7 +252,7 @@ unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
 }
 
 impl<F, T> Drop for Work<F, T> {
-    /// It was not run.
+    /// Drops the closure, which was not run.
     fn drop(&mut self) {
         // SAFETY: it is there still, and nobody else reaches it.
         unsafe { (*self.0.work.get()).assume_init_drop() }

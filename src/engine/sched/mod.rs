@@ -16,7 +16,7 @@
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
-//! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
+//! | `preempt`, `monitor`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `recruiter`, `shortage` | makes kernel threads ahead of need; what is done when there can be none |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
@@ -58,6 +58,7 @@ pub(crate) mod io;
 mod lifo;
 pub(crate) mod locked;
 pub(crate) mod machine;
+mod monitor;
 pub(crate) mod outbox;
 mod owned;
 mod ownership;
@@ -71,7 +72,6 @@ pub(crate) mod setxid;
 mod shortage;
 pub(crate) mod start;
 mod switch;
-mod sysmon;
 pub(crate) mod timers;
 mod unload;
 mod wake;

@@ -17,7 +17,7 @@ use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
 use crate::engine::sched::lifo::Linked;
 use crate::engine::sched::outbox::Outbox;
-use crate::engine::sched::{Cluster, Machine, sysmon};
+use crate::engine::sched::{Cluster, Machine, monitor};
 use crate::engine::stack;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
@@ -50,7 +50,7 @@ pub(crate) struct Processor {
     /// The link among the idle ones.
     below: Cell<Option<&'static Processor>>,
     /// What the monitor saw at its last look; the monitor's.
-    pub(super) seen: Cell<sysmon::Seen>,
+    pub(super) seen: Cell<monitor::SeenOfProcessor>,
     // On lines of their own: others take the lock to fire or to disarm timers.
     pub(crate) timers: Lock<timer::Heap>,
     /// The earliest deadline in `timers`.

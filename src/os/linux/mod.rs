@@ -1,4 +1,4 @@
-//! What Linux has, as in [`std::os::linux`].
+//! Extensions for Linux, like [`std::os::linux`].
 
 pub mod fs;
 #[cfg(feature = "net")]

@@ -1,4 +1,4 @@
-//! What Unix has, as in [`std::os::unix`].
+//! Extensions for Unix, like [`std::os::unix`].
 
 pub mod fs;
 #[cfg(feature = "net")]
@@ -12,7 +12,9 @@ pub mod thread;
 #[doc(no_inline)]
 pub use std::os::unix::{ffi, io, raw};
 
-/// The traits of all these modules, and what descriptors are made of, as [`std::os::unix::prelude`].
+/// The traits of these modules and the types of descriptors, like [`std::os::unix::prelude`].
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::os::unix::prelude::*;

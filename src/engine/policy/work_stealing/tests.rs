@@ -1,5 +1,5 @@
-//! The round: who is in it, and that nobody has more turns because fewer are. And that those preempted
-//! go on.
+//! Tests of the round: which threads are in it, that none has more turns because fewer others are
+//! in it, and that preempted threads go on.
 
 use super::*;
 use crate::engine::policy::aging::AGING;
@@ -21,7 +21,7 @@ fn yielding_threads_have_even_shares_wherever_they_begin() {
     }
     let mut turns = [0; 10];
     for _ in 0..200_000 {
-        // Both run something at once.
+        // Both processors run a thread at once.
         let running = [0, 1].map(|processor| next(&policy, &seats[processor]));
         for (seat, running) in seats.iter().zip(running) {
             if let Some((index, thread)) = running {
@@ -80,7 +80,7 @@ fn who_is_preempted_before_a_round_joins_it_out_of_reach() {
     policy.ready(second, Readied::Yielded, Some(seat));
     policy.ready(third, Readied::Preempted, Some(seat));
     let round = lens();
-    // Where others have nothing to do, it is in reach.
+    // Where others have nothing to do, the round is within their reach.
     let running = policy.next(seat, true).unwrap().thread;
     let published = lens();
     let rest = core::iter::from_fn(|| policy.next(seat, false)).map(|next| next.thread);
@@ -90,11 +90,12 @@ fn who_is_preempted_before_a_round_joins_it_out_of_reach() {
     assert_eq!(published, [0, 1, 1]);
 }
 
-/// Three have slept and come back, all at one processor, and compute from then on as the others do.
+/// Three threads have slept and come back, all at one processor, and from then on compute as the
+/// others do.
 #[test]
 fn a_round_in_which_all_compute_dissolves() {
     const THREADS: u64 = 16;
-    /// Of a whole time slice, in twentieths.
+    /// A whole time slice, in twentieths of it.
     const WHOLE: u64 = 20;
     let (policy, seats) = (WorkStealing::new(), seats(2));
     policy.resize(2);
@@ -139,8 +140,8 @@ fn a_round_in_which_all_compute_dissolves() {
     assert!(most * 4 < least * 5, "some had more: {had:?}");
 }
 
-/// Beside a flood of fresh threads that use up their slices: every other turn is that of one who
-/// was preempted.
+/// Beside a flood of fresh threads that use up their slices, every other turn is a preempted
+/// thread's.
 #[test]
 fn who_computes_goes_on_beside_fresh_ones_that_compute() {
     let (policy, seat) = (WorkStealing::new(), &seats(1)[0]);
