@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+#![cfg_attr(feature = "net", doc = include_str!("../README.md"))]
 //!
 //! # For readers of the source
 //!
@@ -12,8 +12,12 @@
 #![warn(unreachable_pub)]
 #![deny(unsafe_code)]
 #![cfg_attr(
-    not(green),
-    allow(dead_code, reason = "what only green threads use stays where it is")
+    not(all(green, feature = "io-uring", feature = "net")),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "what only green threads, or a feature, use stays where it is"
+    )
 )]
 
 #[allow(unsafe_code, reason = "messages behind locks and on stacks")]
@@ -30,7 +34,7 @@ pub mod future;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "descriptors")]
 pub mod io;
-#[cfg(green)]
+#[cfg(all(green, feature = "net"))]
 #[allow(unsafe_code, reason = "descriptors and messages")]
 pub mod net;
 #[cfg(green)]
@@ -51,8 +55,10 @@ pub mod time;
 
 #[cfg(not(green))]
 pub use crate::engine::elsewhere::signal;
+#[cfg(all(not(green), feature = "net"))]
+pub use std::net;
 #[cfg(not(green))]
-pub use std::{fs, io, net, os, process};
+pub use std::{fs, io, os, process};
 
 pub use crate::future::block_on;
 #[doc(inline)]

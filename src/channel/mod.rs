@@ -90,7 +90,7 @@
 mod buffer;
 mod error;
 mod handle;
-mod iter;
+pub(crate) mod iter;
 mod receiver;
 mod rights;
 mod select;

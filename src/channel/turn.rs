@@ -5,6 +5,8 @@
 use core::cell::Cell;
 use core::ptr;
 
+use fastrand::Rng;
+
 use super::selecting::Operation;
 use crate::engine::door::clock;
 
@@ -54,22 +56,20 @@ impl<'o, 'a> Iterator for InTurn<'o, 'a> {
 
 impl ExactSizeIterator for InTurn<'_, '_> {}
 
-/// Returns a number below `limit`: xorshift64* (Marsaglia, Vigna), one sequence a thread.
+/// Returns a number below `limit`, from one sequence a thread. (fastrand's own thread-local generator
+/// allocates at its first use.)
 fn random(limit: usize) -> usize {
     thread_local! {
         static STATE: Cell<u64> = const { Cell::new(0) };
     }
-    let mut x = STATE.get();
-    if x == 0 {
+    let mut state = STATE.get();
+    if state == 0 {
         // The address of the thread-local and the time of the first call differ from thread to
         // thread.
-        x = (STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now()) | 1;
+        state = STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now();
     }
-    x ^= x >> 12;
-    x ^= x << 25;
-    x ^= x >> 27;
-    STATE.set(x);
-    let bits = x.wrapping_mul(0x2545_F491_4F6C_DD1D);
-    // The upper half of a product scales without division; its bias is below limit in 2^64.
-    ((u128::from(bits) * limit as u128) >> 64) as usize
+    let mut generator = Rng::with_seed(state);
+    let number = generator.usize(..limit);
+    STATE.set(generator.get_seed());
+    number
 }

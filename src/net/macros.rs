@@ -377,30 +377,8 @@ macro_rules! stream {
             }
         }
 
-        impl Read for $Type {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                (&*self).read(buffer)
-            }
-
-            fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-                (&*self).read_vectored(buffers)
-            }
-        }
-
-        impl Write for $Type {
-            fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-                (&*self).write(buffer)
-            }
-
-            fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-                (&*self).write_vectored(buffers)
-            }
-
-            /// Does nothing, since nothing is buffered.
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
+        $crate::io::macros::read_by_reference!($Type);
+        $crate::io::macros::write_by_reference!($Type);
     };
 }
 

@@ -79,7 +79,8 @@ pub enum Driver {
     /// its kernel thread, and the sends of several threads are not submitted together.
     Epoll,
     /// A call that would block becomes an operation of io_uring. Where the kernel has no io_uring,
-    /// or forbids it, this is the same as [`Driver::Epoll`].
+    /// or forbids it, or where the crate lacks its feature `io-uring`, this is the same as
+    /// [`Driver::Epoll`].
     IoUring,
 }
 

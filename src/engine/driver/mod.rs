@@ -19,6 +19,7 @@ mod readiness;
 mod record;
 pub(crate) mod source;
 mod transfer;
+#[cfg_attr(not(feature = "io-uring"), path = "no_uring.rs")]
 mod uring;
 
 use std::io;

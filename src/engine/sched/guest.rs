@@ -6,7 +6,7 @@
 //!
 //! | called by | thread pointer then | what is done |
 //! |---|---|---|
-//! | the run loop, with a seat | perhaps that of the green thread before | [`Machine::come_home`] |
+//! | the run loop, with a seat | perhaps that of the green thread before | `Machine::come_home` |
 //! | a green thread, with or without a seat | its own | the kernel thread's meanwhile |
 //! | anybody else | its own | nothing |
 //! | for `resize`: who builds the runtime, later the recruiter | its own | nothing |

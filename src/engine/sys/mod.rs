@@ -2,10 +2,10 @@
 //!
 //! Everything here may run under any thread pointer and with preemption off: no call goes through
 //! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
-//! itself. (But for [`cgroup`] and the growing of a [`table`]: only ordinary threads do that.)
+//! itself. (But for the growing of a [`table`]: only ordinary threads do that.)
 
+#[cfg_attr(not(feature = "io-uring"), path = "no_batch.rs")]
 pub(crate) mod batch;
-pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod epoll;
 pub(crate) mod fence;

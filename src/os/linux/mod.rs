@@ -1,6 +1,7 @@
 //! Extensions for Linux, like [`std::os::linux`].
 
 pub mod fs;
+#[cfg(feature = "net")]
 pub mod net;
 
 #[allow(deprecated)]

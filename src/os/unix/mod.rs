@@ -1,6 +1,7 @@
 //! Extensions for Unix, like [`std::os::unix`].
 
 pub mod fs;
+#[cfg(feature = "net")]
 #[allow(unsafe_code, reason = "descriptors")]
 pub mod net;
 #[allow(unsafe_code, reason = "a promise handed on to std")]
@@ -18,8 +19,8 @@ pub use std::os::unix::{ffi, io, raw};
 /// ```
 /// use greenthread::os::unix::prelude::*;
 ///
-/// let (stream, _peer) = greenthread::os::unix::net::UnixStream::pair()?;
-/// assert!(stream.as_raw_fd() > 2);
+/// let file = greenthread::fs::File::open("/dev/null")?;
+/// assert!(file.as_raw_fd() > 2);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub mod prelude {
