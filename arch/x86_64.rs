@@ -59,8 +59,7 @@ pub(crate) unsafe fn set_thread_pointer(pointer: *mut u8) {
 /// not.
 pub(crate) fn supported() -> Result<(), &'static str> {
     const HWCAP2_FSGSBASE: u64 = 1 << 1;
-    // SAFETY: reads the auxiliary vector.
-    if unsafe { libc::getauxval(libc::AT_HWCAP2) } & HWCAP2_FSGSBASE == 0 {
+    if auxiliary(libc::AT_HWCAP2) & HWCAP2_FSGSBASE == 0 {
         return Err("the kernel does not let programs write the FS base (FSGSBASE is off)");
     }
     if !std::is_x86_feature_detected!("xsave") {
@@ -73,6 +72,13 @@ pub(crate) fn supported() -> Result<(), &'static str> {
     greenthread_xsave_bytes.store(size.next_multiple_of(64), Ordering::Relaxed);
     greenthread_xsave_compacts.store(compacts as usize, Ordering::Relaxed);
     Ok(())
+}
+
+/// An entry of the auxiliary vector, in which the kernel tells a program about the machine; 0 if there
+/// is none of that kind.
+pub(crate) fn auxiliary(kind: u64) -> u64 {
+    // SAFETY: reads the vector, which does not change.
+    unsafe { libc::getauxval(kind) }
 }
 
 /// A system call. A failure comes back as `-errno`; the thread-local `errno` is left alone, so this

@@ -32,7 +32,7 @@ impl Slot {
         let memory = mm::map(size)?;
         // SAFETY: a fresh mapping is zero and nobody else's.
         let made = unsafe {
-            mm::protect(memory, GUARD, libc::PROT_NONE).and_then(|()| {
+            mm::guard(memory, GUARD).and_then(|()| {
                 let place = block::place(memory + size);
                 block::create(&place, memory + GUARD, size - GUARD)?;
                 Ok(Slot {

@@ -19,7 +19,8 @@ fn in_child(test: &str, body: impl FnOnce()) -> Option<Output> {
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     // A filter that matches nothing does no harm: one of the two is the test's path.
-    let paths = ["", "overflow::"].map(|module| format!("stack::tests::{module}{test}"));
+    let (_, here) = module_path!().split_once("::").unwrap();
+    let paths = ["", "overflow::"].map(|module| format!("{here}::{module}{test}"));
     command
         .args(["--exact", "--nocapture", "--test-threads=1"])
         .args(paths);
@@ -38,15 +39,17 @@ fn must_succeed(output: Option<Output>) {
     }
 }
 
+fn byte(address: usize) -> &'static AtomicU8 {
+    // SAFETY: the tests read and write stacks of their own, or a guard, to be killed.
+    unsafe { AtomicU8::from_ptr(std::ptr::with_exposed_provenance_mut(address)) }
+}
+
 fn write(address: usize, value: u8) {
-    let pointer = std::ptr::with_exposed_provenance_mut::<u8>(address);
-    // SAFETY: the tests write to stacks of their own, or to a guard, to be killed.
-    unsafe { pointer.write_volatile(value) };
+    byte(address).store(value, Relaxed);
 }
 
 fn read(address: usize) -> u8 {
-    // SAFETY: as in `write`.
-    unsafe { std::ptr::with_exposed_provenance::<u8>(address).read_volatile() }
+    byte(address).load(Relaxed)
 }
 
 /// Bytes in memory between `start` and `end`.
@@ -278,7 +281,7 @@ fn guards_fault() {
 #[test]
 fn guards_fault_on_kernels_without_markers() {
     must_succeed(in_child("guards_fault_on_kernels_without_markers", || {
-        SPLIT.store(true, Relaxed);
+        mm::SPLIT.store(true, Relaxed);
         check_guards();
     }));
 }
@@ -288,7 +291,7 @@ fn without_markers_the_end_of_mappings_is_an_error() {
     must_succeed(in_child(
         "without_markers_the_end_of_mappings_is_an_error",
         || {
-            SPLIT.store(true, Relaxed);
+            mm::SPLIT.store(true, Relaxed);
             let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
             let limit: usize = limit.trim().parse().unwrap();
             if limit > 1_000_000 {
@@ -346,7 +349,7 @@ fn many_stacks_in_few_mappings() {
     must_succeed(in_child("many_stacks_in_few_mappings", || {
         const COUNT: usize = 200_000;
         acquire(MIN_SIZE).unwrap();
-        if SPLIT.load(Relaxed) {
+        if mm::SPLIT.load(Relaxed) {
             return eprintln!("skipped: this kernel has no guard markers");
         }
         let before = mappings();
