@@ -14,11 +14,12 @@
 //!            | control block             |  struct pthread
 //!   tp   ->  +---------------------------+  the thread pointer, aligned as the loader asks
 //!            | thread-locals             |  of the program, of libc, of every library loaded at
-//!            start, and
-//!            |                           |  some surplus for libraries loaded later (static TLS)
+//!            |                           |  start, and some surplus for libraries loaded later
+//!            |                           |  (static TLS)
 //!            +---------------------------+
 //!            | our own record            |  64 bytes: which snapshot of the libraries the block
-//!            was reset to stack -> +---------------------------+
+//!            |                           |  was reset to
+//!   stack -> +---------------------------+
 //!            | stack, growing down       |
 //! ```
 //!
@@ -31,17 +32,16 @@
 //!                                                           +----destroy---> memory
 //! ```
 //!
-//! `enter` and `exit` run on the green thread, preemptible; `create` and `destroy` on anybody,
-//! preemptible;
-//! `recycle` in the scheduler with preemption off: it only copies and clears memory.
+//! `enter` and `exit` run on the green thread, preemptible; `create` and `destroy` on any thread,
+//! preemptible; `recycle` in the scheduler with preemption off: it only copies and clears memory.
 //!
 //! # Reading order
 //!
 //! `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where
-//! glibc does not say); `block` is the life above;
-//! `keys` runs the destructors of pthread keys; `modules` knows the initial contents of every
-//! library's thread-locals (`loads` tells when a library was loaded); `selftest` tries all of it
-//! once, before the first spawn.
+//! glibc does not say); `block` is the life above; `keys` runs the destructors of pthread keys;
+//! `modules` knows the initial contents of every library's thread-locals (`libraries` lists the
+//! libraries, `loads` tells when one was loaded); `selftest` tries all of it once, before the first
+//! spawn. `words` and `glibc` are the tools of all: memory of glibc's, and its functions.
 //!
 //! # Limits
 //!
@@ -53,14 +53,17 @@
 //! - What the kernel knows of a thread (robust futexes, rseq, its id) is the kernel thread's.
 
 mod block;
+mod glibc;
 mod keys;
 mod layout;
+mod libraries;
 mod loads;
 mod modules;
 mod probe;
 mod selftest;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
 pub(crate) use layout::{look_up_flag, no_cache, tcache_offset, with_thread_locals};
