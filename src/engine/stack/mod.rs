@@ -177,7 +177,7 @@ impl Slot {
     /// below the reserve, counted from the deepest page. For diagnosis: reads the page tables.
     #[cfg(test)]
     pub(crate) fn high_water(&self) -> usize {
-        let mut pages = [0; 256];
+        let mut pages = [false; 256];
         let stack_end = self.bottom() + self.size();
         let mut at = self.bottom();
         while at < stack_end {
@@ -185,7 +185,7 @@ impl Slot {
             if mm::resident(at, &mut pages[..count]).is_err() {
                 return 0;
             }
-            if let Some(first) = pages[..count].iter().position(|page| page & 1 != 0) {
+            if let Some(first) = pages[..count].iter().position(|page| *page) {
                 return stack_end - (at + first * PAGE);
             }
             at += count * PAGE;

@@ -16,6 +16,7 @@
 use super::{Slot, Where, find};
 use crate::engine::sys::{self, Plain, signal};
 use std::fmt::{self, Write};
+use std::mem::transmute;
 use std::sync::OnceLock;
 
 /// Passes the name of a slot's thread on, in one or more pieces. Runs in the handler: invariant 1.
@@ -72,12 +73,14 @@ unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *
         if code <= 0 {
             signal::raise(number);
         }
-    } else if flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: it was installed as such a handler, and gets the kernel's arguments.
-        unsafe { std::mem::transmute::<usize, signal::Handler>(function)(number, info, context) };
-    } else {
-        // SAFETY: as above.
-        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i32)>(function)(number) };
+        return;
+    }
+    // SAFETY: it was installed as a handler of one of the two kinds, and gets the kernel's arguments.
+    unsafe {
+        match flags & libc::SA_SIGINFO {
+            0 => transmute::<usize, unsafe extern "C" fn(i32)>(function)(number),
+            _ => transmute::<usize, signal::Handler>(function)(number, info, context),
+        }
     }
 }
 

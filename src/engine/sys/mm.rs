@@ -97,13 +97,20 @@ impl Drop for Mapping {
     }
 }
 
-/// `mincore`: for each page from `address` on, sets the lowest bit of its byte if it is in memory.
+/// For each page from `address` on, whether it is in memory.
 #[cfg(test)]
-pub(crate) fn resident(address: usize, pages: &mut [u8]) -> io::Result<()> {
-    let (length, bytes) = (pages.len() * PAGE, pages.as_mut_ptr() as usize);
-    // SAFETY: the kernel writes one byte a page, which is the length of `pages`; it reads no
-    // memory.
-    done(unsafe { call(libc::SYS_mincore, &[address, length, bytes]) })
+pub(crate) fn resident(address: usize, pages: &mut [bool]) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    const PRESENT: u64 = 1 << 63;
+    // A word for each page of the process.
+    let map = std::fs::File::open("/proc/self/pagemap")?;
+    let mut words = vec![0; pages.len() * size_of::<u64>()];
+    map.read_exact_at(&mut words, (address / PAGE * size_of::<u64>()) as u64)?;
+    for (page, word) in pages.iter_mut().zip(words.chunks_exact(size_of::<u64>())) {
+        let word = word.try_into().map_err(io::Error::other)?;
+        *page = u64::from_ne_bytes(word) & PRESENT != 0;
+    }
+    Ok(())
 }
 
 fn done(result: Result<usize, i32>) -> io::Result<()> {

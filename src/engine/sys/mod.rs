@@ -52,6 +52,7 @@ impl Plain {
     pub(crate) const TGKILL: Plain = Plain(libc::SYS_tgkill);
     pub(crate) const EXIT_GROUP: Plain = Plain(libc::SYS_exit_group);
     pub(crate) const MEMBARRIER: Plain = Plain(libc::SYS_membarrier);
+    const CLOSE: Plain = Plain(libc::SYS_close);
     const EPOLL_CREATE: Plain = Plain(libc::SYS_epoll_create1);
     const EVENTFD: Plain = Plain(libc::SYS_eventfd2);
 }

@@ -15,8 +15,8 @@
 
 use core::ffi::CStr;
 
-use super::call;
 use super::kernel_thread::{self, SystemCall};
+use super::{Plain, call, plain};
 
 /// As much of a file as tells all: of `syscall`, a number and eight words; of `stat`, the id, the name,
 /// and one letter.
@@ -165,8 +165,7 @@ fn open(directory: usize, path: &CStr, flags: i32) -> Result<usize, i32> {
 
 /// Closes a descriptor that the caller has seen to be ours.
 pub(super) fn close(descriptor: usize) {
-    // SAFETY: the caller has seen that it is ours.
-    let _ = unsafe { call(libc::SYS_close, &[descriptor]) };
+    let _ = plain(Plain::CLOSE, &[descriptor]);
 }
 
 const DIGITS: usize = 10;

@@ -14,8 +14,12 @@ pub(super) fn data(name: &CStr, length: usize) -> Result<Words<'static>, String>
 
 /// The address of what has that name.
 pub(super) fn symbol(name: &CStr) -> Result<*mut u8, String> {
-    // SAFETY: a search by name in what is loaded.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    symbol_in(libc::RTLD_DEFAULT, name)
+}
+
+fn symbol_in(library: *mut c_void, name: &CStr) -> Result<*mut u8, String> {
+    // SAFETY: a search by name in a library that is loaded, or in all of them.
+    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
     match address.is_null() {
         false => Ok(address.cast()),
         true => Err(format!("this libc has no {name:?}")),
@@ -72,9 +76,8 @@ impl Loaded {
 
     /// The address of what has that name in the library.
     #[cfg(test)]
-    pub(super) fn symbol(&self, name: &CStr) -> *mut c_void {
-        // SAFETY: a library that is loaded.
-        unsafe { libc::dlsym(self.0, name.as_ptr()) }
+    pub(super) fn symbol(&self, name: &CStr) -> Result<*mut u8, String> {
+        symbol_in(self.0, name)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Place, layout};
 use crate::engine::arch::{set_thread_pointer, thread_pointer};
 use crate::engine::sys::mm::{self, Mapping, PAGE};
 use corosensei::stack::{Stack, StackPointer};
-use corosensei::{Coroutine, CoroutineResult};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::io;
@@ -53,7 +53,7 @@ impl Slot {
     /// The life of one thread on the block, from `enter` to `exit`. A panic of `body` comes back as
     /// `None`.
     pub(super) fn run<T>(&mut self, body: impl FnOnce() -> T) -> Option<T> {
-        let life = |_: &corosensei::Yielder<(), ()>, ()| {
+        let life = |_: &Yielder<(), ()>, ()| {
             // SAFETY: first and last on this thread; the body's panic stops here.
             unsafe {
                 block::enter();
@@ -63,12 +63,7 @@ impl Slot {
             }
         };
         let stack = Bounds(self.place.stack_top, self.memory.start() + GUARD);
-        // SAFETY: neither the closure nor what it borrows outlives this call: it never suspends.
-        let mut thread = unsafe { Coroutine::with_stack_unchecked(stack, life) };
-        match resume(&mut thread, self.block(), layout::tcache_offset()) {
-            CoroutineResult::Return(result) => result,
-            CoroutineResult::Yield(()) => unreachable!("it never suspends"),
-        }
+        run_to_its_end(stack, life, self.block(), layout::tcache_offset())
     }
 
     pub(super) fn recycle(&mut self) {
@@ -95,20 +90,23 @@ unsafe impl Stack for Bounds {
     }
 }
 
-/// Runs the thread, which catches panics, to its end under its own thread pointer. Never inlined, and
-/// touches no thread-local itself.
+/// Runs `life`, which catches panics and never suspends, on `stack` and under the block's thread pointer.
+/// Never inlined, and touches no thread-local itself.
 ///
 /// malloc's cache goes along, as in the scheduler: otherwise it would be lost with the block.
 #[inline(never)]
-fn resume<T>(
-    thread: &mut Coroutine<(), (), T, Bounds>,
+fn run_to_its_end<T>(
+    stack: Bounds,
+    life: impl FnOnce(&Yielder<(), ()>, ()) -> T,
     block: &mut Block,
     tcache: Option<isize>,
-) -> CoroutineResult<(), T> {
+) -> T {
     let (own, block) = (thread_pointer(), block.thread_pointer());
-    // SAFETY: nobody else runs on the block, which is live. The cache's word is one in each of the two
-    // blocks, and no call to malloc is under way on either.
-    unsafe {
+    // SAFETY: the thread ends here, so it outlives nothing that it borrows. The block is live, and
+    // nobody else runs on it. The cache's word is one in each of the two blocks, and no call to malloc
+    // is under way on either.
+    let result = unsafe {
+        let mut thread = Coroutine::with_stack_unchecked(stack, life);
         let swap_tcache = || {
             if let Some(offset) = tcache {
                 let word = |block: *mut u8| block.wrapping_offset(offset).cast::<usize>();
@@ -121,6 +119,10 @@ fn resume<T>(
         set_thread_pointer(own);
         swap_tcache();
         result
+    };
+    match result {
+        CoroutineResult::Return(result) => result,
+        CoroutineResult::Yield(()) => unreachable!("it never suspends"),
     }
 }
 

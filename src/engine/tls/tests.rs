@@ -190,8 +190,8 @@ fn nothing_leaks() {
         for _ in 0..3 {
             slot.run(|| {
                 ON_DROP.set(Some(OnDrop(Rc::new(Cell::new(0)))));
-                // SAFETY: there is no such library. The error is to be forgotten at the end.
-                assert!(unsafe { Loaded::open(c"there-is-no-such-library") }.is_none());
+                // The error is to be forgotten at the end.
+                assert!(Library::load(c"there-is-no-such-library").is_none());
             });
             slot.recycle();
         }
@@ -257,17 +257,16 @@ impl Library {
         )
     }
 
-    fn load(path: &CStr) -> Library {
+    fn load(path: &CStr) -> Option<Library> {
         // SAFETY: a library of ours, without constructors, and its functions of these names and types.
         unsafe {
-            let loaded = Loaded::open(path).expect("a library of ours");
-            Library {
-                get: std::mem::transmute::<*mut c_void, extern "C" fn() -> i32>(
-                    loaded.symbol(c"get"),
-                ),
-                set: std::mem::transmute::<*mut c_void, extern "C" fn(i32)>(loaded.symbol(c"set")),
+            let loaded = Loaded::open(path)?;
+            let (get, set) = (loaded.symbol(c"get").ok()?, loaded.symbol(c"set").ok()?);
+            Some(Library {
+                get: std::mem::transmute::<*mut u8, extern "C" fn() -> i32>(get),
+                set: std::mem::transmute::<*mut u8, extern "C" fn(i32)>(set),
                 _loaded: loaded,
-            }
+            })
         }
     }
 
@@ -304,14 +303,14 @@ fn dynamic_thread_locals() {
     let big = Library::build("big", "global-dynamic", 88, 10_000).expect("as before");
     let (mut before, mut idle) = (slot(), slot());
     for _ in 0..20 {
-        let library = Library::load(&small);
+        let library = Library::load(&small).expect("it is there");
         let mut after = slot();
         use_library(&mut before, &library, 77);
         use_library(&mut after, &library, 77);
         // Gone while `before`'s vector points to its thread-locals; the next gets its module id,
         // and `before` is recycled without having touched it.
         drop(library);
-        let library = Library::load(&big);
+        let library = Library::load(&big).expect("it is there");
         before.run(|| ()).expect("no panic");
         before.recycle();
         use_library(&mut after, &library, 88);
@@ -319,7 +318,8 @@ fn dynamic_thread_locals() {
         use_library(&mut before, &library, 88);
         drop(library);
         before.recycle();
-        idle.run(|| drop(Library::load(&big))).expect("no panic");
+        idle.run(|| drop(Library::load(&big).expect("it is there")))
+            .expect("no panic");
         idle.recycle();
     }
 }
@@ -336,14 +336,16 @@ fn initial_exec_thread_locals() {
     let (mut fresh, mut recycled, mut running) = (slot(), slot(), slot());
     recycled.run(|| ()).expect("no panic");
     recycled.recycle();
-    let library = Library::load(&path);
+    let library = Library::load(&path).expect("it is there");
     let mut after = slot();
     for slot in [&mut fresh, &mut recycled, &mut after] {
         use_library(slot, &library, 42);
     }
     drop(library);
     // Again, now from a green thread, which cannot be helped but must be right the next time.
-    let library = running.run(|| Library::load(&path)).expect("no panic");
+    let library = running
+        .run(|| Library::load(&path).expect("it is there"))
+        .expect("no panic");
     running.recycle();
     for slot in [&mut fresh, &mut recycled, &mut after, &mut running] {
         use_library(slot, &library, 42);
@@ -368,7 +370,7 @@ fn libraries_and_threads_at_once() {
             scope.spawn(move || {
                 let mut slot = slot();
                 for _ in 0..300 {
-                    let library = Library::load(&path);
+                    let library = Library::load(&path).expect("it is there");
                     use_library(&mut slot, &library, value);
                 }
             });

@@ -54,9 +54,9 @@ fn read(address: usize) -> u8 {
 
 /// Bytes in memory between `start` and `end`.
 fn resident(start: usize, end: usize) -> usize {
-    let mut pages = vec![0; (end - start) / PAGE];
+    let mut pages = vec![false; (end - start) / PAGE];
     mm::resident(start, &mut pages).unwrap();
-    pages.iter().filter(|&page| page & 1 != 0).count() * PAGE
+    pages.iter().filter(|&&page| page).count() * PAGE
 }
 
 fn mappings() -> usize {
