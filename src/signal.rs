@@ -43,10 +43,10 @@ pub use libc::{
 };
 
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
-use crate::engine::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::engine::sched::{fork, interpose};
-use crate::engine::sys::futex;
-use crate::engine::sys::signal::{self as kernel, Mask, bit};
+use crate::engine::door::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::engine::door::futex;
+use crate::engine::door::signal::{self as kernel, Mask, bit};
+use crate::engine::door::{interpose, is_forked_child};
 use crate::sync::Mutex;
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
@@ -285,7 +285,7 @@ fn wake_forwarder() {
 }
 
 fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
-    if fork::is_child() {
+    if is_forked_child() {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "signals cannot be watched in a process forked from one with green threads",

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::rights::{Attempt, Right};
-use crate::engine::wait::claim::Node;
+use crate::engine::door::claim::Node;
 
 pub(super) trait Handle {
     /// Selects the operation if it would not block. Else, if there is a node, queues it.

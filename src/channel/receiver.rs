@@ -23,7 +23,7 @@ use super::shared::{Failed, Shared, Until};
 use super::state::State;
 use super::timer::{Timer, sleep_until};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
-use crate::engine::wait::claim::Node;
+use crate::engine::door::claim::Node;
 
 /// The receiving half of a channel.
 ///

@@ -25,8 +25,8 @@ use super::shared::{Failed, Shared, Until};
 use super::state::{
     OBSERVER, Offer, PLAIN, Spare, State, TRY_AGAIN, Take, give_directly, is_taker, take_directly,
 };
-use crate::engine::wait::claim::{Claimed, Node, Wait};
-use crate::engine::wait::list::Chain;
+use crate::engine::door::claim::{Claimed, Node, Wait};
+use crate::engine::door::list::Chain;
 
 /// The right to complete one operation: what a select has selected.
 pub(super) enum Right {

@@ -49,9 +49,9 @@ use super::state::{DONE, GRANTED, OBSERVER, PAIRED, SELECT, TRY_AGAIN};
 use super::timer::sleep_until;
 use super::turn::{InTurn, in_turn};
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
-use crate::engine::sys::clock;
-use crate::engine::sys::perturb;
-use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
+use crate::engine::door::claim::{Claimed, Ended, Node, Wait};
+use crate::engine::door::clock;
+use crate::engine::door::perturb;
 
 /// An operation that may be selected.
 pub struct Operation<'a> {

@@ -12,7 +12,7 @@ use super::rights::{Attempt, Right};
 use super::shared::{Failed, Shared, Until};
 use super::state::State;
 use super::{SendError, SendTimeoutError, TrySendError};
-use crate::engine::wait::claim::Node;
+use crate::engine::door::claim::Node;
 
 /// The sending half of a channel.
 ///

@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 
 use super::buffer::Block;
 use super::state::{DONE, Offer, PAIRED, Spare, State, Take};
-use crate::engine::atomic::Ordering::{AcqRel, Relaxed};
-use crate::engine::atomic::{AtomicBool, AtomicUsize};
-use crate::engine::current::{self, PreemptionOff};
-use crate::engine::sys::clock;
-use crate::engine::sys::lock::{Guard, Lock};
-use crate::engine::sys::perturb;
-use crate::engine::wait::claim::{Ended, Node, Wait};
-use crate::engine::wait::list::{Chain, Crowd};
+use crate::engine::door::atomic::Ordering::{AcqRel, Relaxed};
+use crate::engine::door::atomic::{AtomicBool, AtomicUsize};
+use crate::engine::door::claim::{Ended, Node, Wait};
+use crate::engine::door::clock;
+use crate::engine::door::list::{Chain, Crowd};
+use crate::engine::door::lock::{Guard, Lock};
+use crate::engine::door::perturb;
+use crate::engine::door::{self, PreemptionOff};
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,
@@ -113,7 +113,7 @@ impl<T> Shared<T> {
 
     #[inline(always)]
     pub(super) fn lock(&self) -> Locked<'_, T> {
-        let preemption = current::preemption_off();
+        let preemption = door::preemption_off();
         Locked {
             state: self.state.lock(),
             _preemption: preemption,

@@ -57,8 +57,8 @@
 use core::ptr;
 
 use super::buffer::{Block, Buffer};
-use crate::engine::wait::claim::{Claimed, Node};
-use crate::engine::wait::list::{Chain, Crowd, List};
+use crate::engine::door::claim::{Claimed, Node};
+use crate::engine::door::list::{Chain, Crowd, List};
 
 // What a node in a queue is for: `Node::tag`.
 pub(super) const PLAIN: usize = 0;
@@ -301,7 +301,7 @@ impl<T> State<T> {
         // SAFETY: invariant 1.
         match unsafe { self.buffer.find(ticket, self.promised) } {
             Some(before) => before,
-            None => crate::engine::sys::die("a promised message is not in its channel"),
+            None => crate::engine::door::die("a promised message is not in its channel"),
         }
     }
 

@@ -24,11 +24,11 @@
 use core::marker::PhantomData;
 use core::ptr;
 
-use crate::engine::atomic::{
+use crate::engine::door::atomic::{
     AtomicPtr, Cell,
     Ordering::{AcqRel, Acquire, Release},
 };
-use crate::engine::sys::perturb;
+use crate::engine::door::perturb;
 
 pub(crate) struct Dependents<D> {
     newest: AtomicPtr<Edge<D>>,

@@ -24,11 +24,11 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::current;
-use crate::engine::driver::source::{answer, says_would_block};
-use crate::engine::driver::{Direction, Limit, Source};
-use crate::thread::may_block;
+use crate::engine::door::atomic::{AtomicBool, Ordering};
+use crate::engine::door::is_green;
+use crate::engine::door::may_block;
+use crate::engine::door::{Direction, Limit, Source};
+use crate::engine::door::{answer, says_would_block};
 
 /// The most that is written at once, and that there is room for when a pipe can be written to.
 const ATOMIC: usize = libc::PIPE_BUF;
@@ -64,7 +64,7 @@ impl End {
         let blocking = || answer(unsafe { libc::readv(fd, vectors, count) });
         // For no bytes the kernel waits for nobody; `poll(2)` would.
         let mut known = buffers.iter().take(count as usize);
-        if current::green().is_none() || known.all(|buffer| buffer.is_empty()) {
+        if !is_green() || known.all(|buffer| buffer.is_empty()) {
             return blocking();
         }
         self.run(
@@ -76,7 +76,7 @@ impl End {
     }
 
     pub(crate) fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        if current::green().is_none() {
+        if !is_green() {
             return self.write_blocking(buffers);
         }
         let buffers = &buffers[..count(buffers.len()) as usize];

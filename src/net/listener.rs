@@ -20,8 +20,8 @@ use std::sync::{Arc, PoisonError};
 use socket2::{SockAddr, SockAddrStorage};
 
 use super::socket::{AsStd, Socket};
-use crate::engine::driver::source::{answer, uninterrupted};
-use crate::engine::sched::fork;
+use crate::engine::door::is_forked_child;
+use crate::engine::door::{answer, uninterrupted};
 use crate::sync::Mutex;
 
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Listener {
         // SAFETY: the kernel writes an address and the length that it has.
         let accept = || unsafe { SockAddr::try_init(accept) };
         let (fd, address) = self.socket.read_with(|| {
-            if self.socket.is_nonblocking() || fork::is_child() {
+            if self.socket.is_nonblocking() || is_forked_child() {
                 return accept();
             }
             let _no_other = self

@@ -46,8 +46,8 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Type};
 
-use crate::engine::driver::{Direction, Limit, Source, closed};
-use crate::engine::sys::clock;
+use crate::engine::door::clock;
+use crate::engine::door::{Direction, Limit, Source, closed};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The state of an open file description that calls depend on.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::macros::{options, shutdown, socket_type, stream, timeouts};
 use super::socket::Socket;
-use crate::engine::driver::Limit;
-use crate::engine::sys::clock;
+use crate::engine::door::Limit;
+use crate::engine::door::clock;
 
 /// A TCP connection: [`std::net::TcpStream`], which blocks only the calling thread.
 ///

@@ -9,8 +9,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process;
 
 use super::{ExitStatus, Output};
-use crate::engine::driver::source::answer;
-use crate::engine::driver::{Direction, Limit, Source};
+use crate::engine::door::answer;
+use crate::engine::door::{Direction, Limit, Source};
 use crate::io::pipe::{End, pipe_end};
 use crate::{Builder, blocking, scope};
 

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
 use super::raw_mutex::RawMutex;
-use crate::engine::atomic::const_fn;
-use crate::engine::sys::clock;
+use crate::engine::door::atomic::const_fn;
+use crate::engine::door::clock;
 
 /// Protects data from being used by several threads at once: [`std::sync::Mutex`], which blocks
 /// only the green thread.

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
 use super::raw_rwlock::RawRwLock;
-use crate::engine::sys::clock;
+use crate::engine::door::clock;
 
 /// Protects data that many threads may read at once, or one may write: [`std::sync::RwLock`], which
 /// blocks only the green thread.

@@ -20,8 +20,9 @@
 use core::ptr::NonNull;
 
 use crate::engine::atomic::Ordering;
-use crate::engine::driver::epoll::{Turn, readiness};
-use crate::engine::policy::{Readied, fifo::Fifo};
+use crate::engine::green::fifo::Fifo;
+use crate::engine::policy::Readied;
+use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::wake::Slept;
 use crate::engine::sched::{Cluster, Machine, Processor, io, timers};
@@ -160,7 +161,7 @@ impl Cluster {
         processor
             .machine
             .store(core::ptr::null_mut(), Ordering::Relaxed);
-        crate::engine::current::set_scheduling(false);
+        crate::engine::green::current::set_scheduling(false);
         let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
         perturb::point("rest: announced");
         machine.allow_reclamation();
@@ -169,7 +170,7 @@ impl Cluster {
             if retired {
                 self.notify();
             } else if self.get_up(machine).is_some() {
-                crate::engine::current::set_scheduling(true);
+                crate::engine::green::current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
         }
@@ -181,7 +182,7 @@ impl Cluster {
     #[inline(never)]
     pub(crate) fn wait_for_processor(&'static self, machine: &'static Machine) -> Rested {
         machine.come_home();
-        crate::engine::current::set_scheduling(false);
+        crate::engine::green::current::set_scheduling(false);
         machine.allow_reclamation();
         let surplus = {
             let mut idlers = self.idlers.lock();
@@ -201,14 +202,14 @@ impl Cluster {
             }
             // A waker may have found no machine: whoever comes looks once. Later, only for a timer.
             if look && self.something_to_do() && self.rise(machine) {
-                crate::engine::current::set_scheduling(true);
+                crate::engine::green::current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
             let watches = self.watch_deadline();
             // Who has no prospect of a processor leaves the events to those that have one.
             let turn = match self.idle.sleeping() {
                 0 => None,
-                _ => readiness().turn(),
+                _ => events().turn(),
             };
             perturb::point("spare: sleeping");
             let (slept, ready) = match &turn {
@@ -232,7 +233,7 @@ impl Cluster {
                     io::pass_on(ready);
                     return Rested::Dismissed;
                 }
-                crate::engine::current::set_scheduling(true);
+                crate::engine::green::current::set_scheduling(true);
                 io::settle(machine, ready);
                 return Rested::Working {
                     searching: machine.searching.replace(false),
@@ -240,7 +241,7 @@ impl Cluster {
             }
             if ready.len() != 0 {
                 if self.rise(machine) {
-                    crate::engine::current::set_scheduling(true);
+                    crate::engine::green::current::set_scheduling(true);
                     // It does not search: it has found its work.
                     crate::engine::sched::stop_searching(self);
                     io::settle(machine, ready);

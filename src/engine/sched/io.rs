@@ -1,6 +1,6 @@
 //! Who collects events, and when.
 //!
-//! The driver has one turn at collecting (`driver::epoll`). It is taken
+//! The driver has one turn at collecting (`events`). It is taken
 //!
 //! | by | when | for how long |
 //! |---|---|---|
@@ -21,8 +21,9 @@
 //! not sleep while the turn is free. A cluster that ends kicks the monitors of all others.
 
 use crate::engine::atomic::Ordering;
-use crate::engine::driver::epoll::{BATCH, readiness};
-use crate::engine::policy::{Readied, Ready, fifo::Fifo};
+use crate::engine::green::fifo::Fifo;
+use crate::engine::policy::{Readied, Ready};
+use crate::engine::sched::events::{BATCH, events};
 use crate::engine::sched::{Cluster, Machine, Processor};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::perturb;
@@ -73,7 +74,7 @@ fn is_too_much(processor: &Processor, count: usize) -> bool {
         processor.crowded_since.set(NEVER);
         return false;
     }
-    let now = readiness().asked();
+    let now = events().asked();
     let since = processor.crowded_since.get().min(now);
     let too_much = now - since >= PATIENCE;
     processor
@@ -104,7 +105,7 @@ pub(crate) fn pass_on(mut ready: Fifo) {
 
 /// One look, by the owner of `processor`. True: something came.
 pub(super) fn look(processor: &'static Processor) -> bool {
-    let ready = readiness().turn().map(|turn| turn.collect(Some(0)));
+    let ready = events().turn().map(|turn| turn.collect(Some(0)));
     perturb::point("io: collected");
     ready.is_some_and(|ready| take_in(processor, ready))
 }
@@ -112,7 +113,7 @@ pub(super) fn look(processor: &'static Processor) -> bool {
 /// [`look`] by a processor that has other threads to run. If nothing came, whoever is to send
 /// something may be waiting for this CPU: threads that only give way in turn would keep it.
 pub(super) fn look_when_busy(processor: &'static Processor) {
-    if readiness().is_in_use() && !look(processor) {
+    if events().is_in_use() && !look(processor) {
         kernel_thread::give_way();
     }
 }
@@ -133,7 +134,7 @@ pub(super) fn spin(processor: &'static Processor) -> Spun {
     if !processor.spin_pays.get() || !processor.cluster().config.ideas.spinning {
         return Spun::InVain;
     }
-    let Some(turn) = readiness().turn() else {
+    let Some(turn) = events().turn() else {
         return Spun::InVain;
     };
     let end = clock::now() + SPIN;
@@ -167,9 +168,9 @@ pub(super) fn settle(machine: &'static Machine, ready: Fifo) {
 
 /// How long nobody has looked for events that can come.
 fn unseen(now: u64) -> u64 {
-    let readiness = readiness();
-    match readiness.is_in_use() && !readiness.is_watched() {
-        true => now.saturating_sub(readiness.asked()),
+    let events = events();
+    match events.is_in_use() && !events.is_watched() {
+        true => now.saturating_sub(events.asked()),
         false => 0,
     }
 }
@@ -183,8 +184,8 @@ impl Cluster {
 
     /// The monitor's part. True: it must look again soon, for the turn is free, or may be any time.
     pub(super) fn see_to_events(&'static self, now: u64) -> bool {
-        let readiness = readiness();
-        if !readiness.is_in_use() {
+        let events = events();
+        if !events.is_in_use() {
             return false;
         }
         let unseen = unseen(now);
@@ -197,7 +198,7 @@ impl Cluster {
             }
             // Nobody does, or there is no machine to be sent.
             if unseen >= STALE
-                && let Some(turn) = readiness.turn()
+                && let Some(turn) = events.turn()
             {
                 pass_on(turn.collect(Some(0)));
             }

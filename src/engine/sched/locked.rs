@@ -17,17 +17,17 @@ use crate::engine::sys::perturb;
 
 /// The calling green thread stays on its kernel thread, once more.
 pub(crate) fn lock() {
-    if let Some(entered) = current::enter() {
+    if let Some(entered) = super::enter() {
         let green = entered.green();
         green.locks.set(green.locks.get().saturating_add(1));
-        green.locked_to.set(Some(entered.machine()));
+        green.set_locked_to(Some(entered.machine()));
         green.oddities.add(Oddities::LOCKED);
     }
 }
 
 /// Takes one [`lock`] back.
 pub(crate) fn unlock() {
-    if let Some(entered) = current::enter() {
+    if let Some(entered) = super::enter() {
         let green = entered.green();
         // Who has forgotten as many as can be counted stays locked.
         if green.locks.get() != u16::MAX {
@@ -46,8 +46,7 @@ pub(super) fn handed(machine: &'static Machine) -> Option<Next> {
 
 pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
     green
-        .locked_to
-        .get()
+        .locked_to()
         .is_some_and(|bound| core::ptr::eq(bound, machine))
 }
 
@@ -57,7 +56,7 @@ pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) ->
 #[inline(never)]
 pub(super) fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rested {
     let cluster = machine.cluster();
-    let Some(bound) = green.locked_to.get() else {
+    let Some(bound) = green.locked_to() else {
         crate::engine::sys::die("a locked thread is locked to no machine")
     };
     let Some(processor) = machine.processor.surrender() else {

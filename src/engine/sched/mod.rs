@@ -44,7 +44,10 @@
 //! | the turn at events | who does not get it sleeps on its futex (`io`) |
 //! | places in an outbox | it is sent before the next thread runs (`outbox`) |
 
+pub(crate) mod announce;
 pub(crate) mod cluster;
+pub(crate) mod enter;
+pub(crate) mod events;
 pub(crate) mod fork;
 mod guest;
 mod idle;
@@ -57,8 +60,10 @@ pub(crate) mod locked;
 pub(crate) mod machine;
 pub(crate) mod outbox;
 mod ownership;
+pub(crate) mod park;
 pub(crate) mod preempt;
 mod processor;
+mod record;
 mod recruiter;
 pub(crate) mod resize;
 pub(crate) mod setxid;
@@ -71,14 +76,14 @@ mod unload;
 mod wake;
 
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
+pub(crate) use self::enter::{Entered, enter};
 use self::idlers::Rested;
 use self::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 pub(crate) use self::machine::Machine;
-pub(crate) use self::ownership::entry_fence;
 pub(crate) use self::processor::{Counter, Processor};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::context::Action;
-use crate::engine::current::{self, Entered};
+use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{Next, Readied, Ready, Victims};
 use crate::engine::sys::perturb;
@@ -470,7 +475,7 @@ fn owned(machine: &'static Machine) -> Option<&'static Processor> {
 
 /// `green`, which was waiting and is now the caller's, can run.
 pub(crate) fn ready(green: &'static Green) {
-    match current::enter() {
+    match enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
             ready_from(&entered, green, Readied::Woken);
         }

@@ -2,7 +2,7 @@
 //!
 //! A server's threads come in batches: events have made some ready, each receives, computes a
 //! little, sends, and waits again. Their sends wait in the processor's outbox, and one system call
-//! performs up to [`SIZE`] of them (`driver::uring::batch`):
+//! performs up to [`SIZE`] of them (`sys::batch`):
 //!
 //! ```text
 //!   events ──► arrivals in the queue ──► send: push, park ──► outbox
@@ -52,12 +52,12 @@ use core::ptr;
 use io_uring::squeue;
 
 use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::current;
-use crate::engine::driver::batch::{Batch, SIZE};
+use crate::engine::green::waiter::Waiter;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{Next, Readied, Ready};
 use crate::engine::sched::Processor;
-use crate::engine::wait::Waiter;
+use crate::engine::sched::enter;
+use crate::engine::sys::batch::{Batch, SIZE};
 
 /// Sends of a processor's threads.
 pub(crate) struct Outbox {
@@ -106,7 +106,7 @@ impl Request {
 /// What the entry points to stays valid until this returns. It makes one completion, and does not
 /// wait.
 pub(crate) unsafe fn perform(entry: impl FnOnce() -> squeue::Entry) -> Option<i32> {
-    let entered = current::enter()?;
+    let entered = enter()?;
     let (green, processor) = (entered.green(), entered.processor());
     let outbox = &processor.outbox;
     let waiting = || processor.cluster().policy.len(Some(processor.index));
@@ -141,7 +141,7 @@ fn make_ring() {
         Ok(batch) => Way::Together(Box::new(batch)),
         Err(_) => Way::Alone,
     };
-    if let Some(entered) = current::enter() {
+    if let Some(entered) = enter() {
         // SAFETY: `entered` owns the processor.
         let way = unsafe { &mut *entered.processor().outbox.way.get() };
         if let Way::Untried = way {

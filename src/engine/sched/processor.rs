@@ -9,8 +9,7 @@ use core::cell::{Cell, UnsafeCell};
 
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::current;
-use crate::engine::driver::timer;
+use crate::engine::green::current;
 use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
 use crate::engine::sched::lifo::Linked;
@@ -20,6 +19,7 @@ use crate::engine::stack;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::topology;
+use crate::engine::timer;
 
 #[repr(align(128))]
 pub(crate) struct Processor {
@@ -94,7 +94,7 @@ impl Processor {
             preemptions: Counter::new(),
             crowded_since: Cell::new(NEVER),
             spin_pays: Cell::new(false),
-            outbox: Outbox::new(cluster.config.allows_rings()),
+            outbox: Outbox::new(cluster.config.allows_rings),
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
             stacks: UnsafeCell::new(stacks),
             records: UnsafeCell::new(Records::new()),

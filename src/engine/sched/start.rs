@@ -30,8 +30,8 @@
 //! list under its lock, or with the processor.
 
 use super::{Cluster, Machine, Processor, Readied, Rested, current, ready_globally};
+use crate::engine::green::fifo::Fifo;
 use crate::engine::green::{Green, Room, records};
-use crate::engine::policy::fifo::Fifo;
 use crate::engine::stack;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
@@ -193,7 +193,7 @@ fn say_drained(cluster: &'static Cluster) {
 #[inline(never)]
 pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     let size = cluster.config.stack_size;
-    let is_stocked = match current::enter() {
+    let is_stocked = match super::enter() {
         // SAFETY: `entered` owns the processor; the reference ends here.
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
             entered.processor().stacks().fetch(size)
@@ -207,7 +207,7 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
         return Ok(());
     }
     let room = Room::find(size)?;
-    match current::enter() {
+    match super::enter() {
         // SAFETY: as above.
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
             entered.processor().stacks().keep(room.slot());

@@ -30,8 +30,8 @@
 use std::io;
 
 use crate::engine::atomic::{AtomicU32, Ordering, fence};
-use crate::engine::driver::epoll::readiness;
 use crate::engine::green::Green;
+use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
 use crate::engine::sched::{Cluster, Machine, Processor, machine, preempt};
 use crate::engine::sys::clock::NEVER;
@@ -239,7 +239,7 @@ fn watch(cluster: &'static Cluster) {
         let everybody_sleeps = || {
             cluster.idle.awake() == 0
                 && !cluster.stopping.load(Ordering::SeqCst)
-                && !readiness().is_unwatched()
+                && !events().is_unwatched()
                 && !cluster.is_short()
         };
         // Not at once: those that sleep for moments only would have to kick it each time.

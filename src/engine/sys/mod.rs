@@ -4,9 +4,11 @@
 //! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
 //! itself. (But for [`cgroup`] and the growing of a [`table`]: only ordinary threads do that.)
 
+pub(crate) mod batch;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod epoll;
+pub(crate) mod fence;
 pub(crate) mod futex;
 pub(crate) mod kernel_thread;
 pub(crate) mod lock;
