@@ -1,4 +1,4 @@
-//! What the runtime needs from a processor architecture, and nothing else.
+//! The few things that the runtime needs from a processor architecture.
 //!
 //! The contract, which each architecture's file fulfils:
 //!

@@ -48,7 +48,7 @@ pub(crate) struct Frame<'a>(&'a mut Context);
 
 /// A system call that a thread was interrupted right behind.
 pub(crate) struct FinishedCall {
-    /// What it has returned.
+    /// Its result.
     pub(crate) result: isize,
     /// Its number, if that is plain to see before the instruction: `mov eax, number` or `xor eax, eax`,
     /// and nothing after it that writes eax.
@@ -210,13 +210,13 @@ impl SavedRegisters {
         (self.rcx as i64, arguments)
     }
 
-    /// What it has returned, and will be seen to have returned.
+    /// Its result so far, and the one that the thread will see.
     pub(crate) fn call_result(&mut self) -> &mut usize {
         &mut self.rax
     }
 }
 
-/// Saves everything, calls `$function` with what of it lies in [`SavedRegisters`], restores
+/// Saves everything, calls `$function` with the part that lies in [`SavedRegisters`], restores
 /// everything.
 macro_rules! trampoline {
     ($name:literal, $function:path) => {
@@ -262,7 +262,7 @@ macro_rules! trampoline {
             "2:",
             "xsave64 [rsp]",
             "3:",
-            // XSAVE copies: who runs next would find the x87 stack as full as it was here.
+            // XSAVE copies: the next thread would find the x87 stack as full as it was here.
             "fninit",
             "call {function}",
             "mov eax, -1",

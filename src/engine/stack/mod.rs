@@ -248,7 +248,7 @@ fn put(slot: &'static Slot) {
     lists[slot.class().index()].lock().push(slot);
 }
 
-/// Gives the memory of a stack nobody is on back to the kernel, but for the topmost [`KEEP`] bytes.
+/// Gives the memory of an unused stack back to the kernel, but for the topmost [`KEEP`] bytes.
 pub(crate) fn trim(slot: &'static Slot) {
     let length = slot.size() - KEEP;
     // SAFETY: the range lies in the slot's stack, below all that the owner relies on (invariant 4).
@@ -279,7 +279,7 @@ pub(crate) fn find(address: usize) -> Option<(&'static Slot, Where)> {
 /// Visits every slot that its owner has furnished (`extra` is not 0), in use or not. Lock-free.
 pub(crate) fn visit(mut each: impl FnMut(&'static Slot)) {
     for slot in slab::spans().filter_map(Slot::complete) {
-        // Acquire: pairs with the owner's release of `extra`: what it furnished is visible.
+        // Acquire: pairs with the owner's release of `extra`: the furnished reserve is visible.
         if slot.extra.load(Acquire) != 0 {
             each(slot);
         }

@@ -84,7 +84,7 @@ unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *
     }
 }
 
-/// Text in a fixed buffer; what does not fit is left out.
+/// Text in a fixed buffer; the part that does not fit is left out.
 struct Message {
     bytes: [u8; 512],
     length: usize,

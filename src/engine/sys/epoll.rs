@@ -8,14 +8,14 @@ use crate::engine::atomic::{AtomicBool, Ordering};
 
 pub(crate) use libc::epoll_event as Event;
 
-/// An epoll instance. Anybody may wait for it.
+/// An epoll instance. Any thread may wait for it.
 #[derive(Debug)]
 pub(crate) struct Epoll {
     instance: OwnedFd,
     bell: OwnedFd,
 }
 
-/// What a ring of the bell has in the place of a registration's token.
+/// The token of a ring of the bell: no registration has it.
 pub(crate) const BELL: u64 = 0;
 
 /// `epoll_pwait2`, with its time-out in nanoseconds, is there since Linux 5.11.
@@ -42,7 +42,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, Some(&mut event))
     }
 
-    /// Forgets `fd`, which is open still. Events that somebody has collected are still to come.
+    /// Forgets `fd`, which is open still. Events that some thread has already collected are to come.
     pub(crate) fn remove(&self, fd: RawFd) {
         // It fails only if `fd` is not there.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, None);

@@ -13,7 +13,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
 }
 
 /// Wakes at most `count` of those that wait on `word`. The word may be gone by now: the kernel then
-/// wakes nobody, or somebody who looks again.
+/// wakes no thread, or one that looks again.
 pub(crate) fn wake(word: *const AtomicU32, count: u32) {
     perturb::point("futex: waking");
     call(word, libc::FUTEX_WAKE, count, None);

@@ -43,7 +43,7 @@ pub(crate) fn set_name(kind: &str, number: u32) {
     set(Attribute::Name(&name));
 }
 
-/// What the system keeps about a kernel thread.
+/// An attribute of a kernel thread, kept by the system.
 enum Attribute<'a> {
     /// With a NUL behind it, and room for 16 bytes.
     Name(&'a [u8; 32]),
@@ -82,7 +82,7 @@ pub(crate) struct SystemCall {
 }
 
 impl SystemCall {
-    /// From what `/proc` says: the number, six arguments, the stack pointer and the program counter,
+    /// From the text in `/proc`: the number, six arguments, the stack pointer and the program counter,
     /// all but the first in hexadecimal. Not from `running`, nor from `-1` and the latter two.
     pub(crate) fn parse(text: &[u8]) -> Option<SystemCall> {
         let mut words = core::str::from_utf8(text).ok()?.split_ascii_whitespace();
@@ -110,7 +110,7 @@ impl SystemCall {
 
     /// Whether it waits for as long as it takes, on a futex, for a lock on a file, for the other end of
     /// a FIFO or for a child, and begins anew if a signal interrupts it: nothing has come of it then.
-    /// (What transfers data begins anew, too; but its descriptor may have a time-out, which would.)
+    /// (A call that transfers data begins anew, too; but so would the time-out of its descriptor.)
     pub(crate) fn begins_anew(&self) -> bool {
         let [_, operation, _, timeout, ..] = self.arguments;
         match self.number {

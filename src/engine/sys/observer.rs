@@ -1,4 +1,4 @@
-//! Whether other kernel threads of this process are blocked, and in what, as the kernel says in `/proc`.
+//! Tells whether another kernel thread of this process is blocked, and in which call, by `/proc`.
 //!
 //! A CPU clock that stands still cannot tell a thread that is blocked from one that the system does not
 //! run just now; two files can ([`task_file`](super::task_file)). They cannot be opened where `/proc` is
@@ -54,8 +54,8 @@ impl Observer {
         self.ask(id, true, File::is_blocked)
     }
 
-    /// What kernel thread `id` of this process does. So many are asked about that their descriptors are
-    /// not worth keeping.
+    /// The doing of kernel thread `id` of this process. So many are asked about that their descriptors
+    /// are not worth keeping.
     pub(crate) fn doing(&mut self, id: i32) -> Doing {
         let doing = self.ask(id, false, File::doing);
         doing.unwrap_or(Doing::Untold)
@@ -292,7 +292,7 @@ mod tests {
             subjects.iter().any(|subject| is_at(subject.id))
         };
         assert!(kept.iter().all(is_task));
-        // The program closes what it does not know, and opens a file of its own there.
+        // The program closes descriptors that it does not know, and opens a file of its own there.
         let last = observer.kept.iter_mut().flatten().last().unwrap();
         close(last.file.descriptor);
         let own = empty_file();

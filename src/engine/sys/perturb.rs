@@ -20,7 +20,7 @@
 //! the *season*, which lasts for so many hits of all points.
 //!
 //! Seed, name and season make the temper, the temper and a count of hits make the choice. The seed
-//! is `GREENTHREAD_PERTURB_SEED`; 0: nobody stops. If it is not set, the clock gives one, which is
+//! is `GREENTHREAD_PERTURB_SEED`; 0: no thread stops. If it is not set, the clock gives one, which is
 //! printed. A seed repeats the tempers, not the interleaving.
 //!
 //! # Invariants
@@ -37,7 +37,7 @@ use super::{clock, kernel_thread};
 
 /// The seed was not asked for yet.
 const UNKNOWN: u64 = u64::MAX;
-/// Nobody stops.
+/// No thread stops.
 const STILL: u64 = 0;
 
 /// Hits of a season: 2 to the power of this.
@@ -109,7 +109,7 @@ fn stop(luck: u64, sleeps: u64) {
 fn learn_seed() -> u64 {
     const NAME: &core::ffi::CStr = c"GREENTHREAD_PERTURB_SEED";
     // SAFETY: a valid name, and null or a string. It reads the environment without std's lock, which
-    // may be held by a thread that is preempted; tests do not change what is read here.
+    // may be held by a thread that is preempted; tests do not change this variable.
     let value = unsafe {
         let value = libc::getenv(NAME.as_ptr());
         (!value.is_null()).then(|| core::ffi::CStr::from_ptr(value))

@@ -130,8 +130,8 @@ pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) ->
     send(process, thread, signal, libc::SI_QUEUE, payload)
 }
 
-/// Sends `signal` to the calling kernel thread, however many wait: as if by `kill`, which the kernel holds
-/// back for nobody, and which it may forget everything about but the number.
+/// Sends `signal` to the calling kernel thread, however many wait: as if by `kill`: the kernel never
+/// holds that back, but may forget everything about it except the number.
 pub(crate) fn send_to_self(signal: i32) -> Result<(), i32> {
     let (process, thread) = (std::process::id() as i32, kernel_thread::id());
     send(

@@ -42,7 +42,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Makes entries until there are `len`. Anybody, at any time; allocates.
+    /// Makes entries until there are `len`. Any thread may, at any time. Allocates.
     pub(crate) fn grow_to(&self, len: usize, mut make: impl FnMut(usize) -> T) {
         if len <= self.len() {
             return;

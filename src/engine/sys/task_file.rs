@@ -1,5 +1,5 @@
-//! The files in `/proc` that tell the state of one kernel thread of this process: how they are named,
-//! opened and read, and what is in them.
+//! The files in `/proc` that tell the state of one kernel thread of this process: their names, their
+//! contents, opening and reading them.
 //!
 //! | `/proc/self/task/<id>/…` | says | can be opened |
 //! |---|---|---|
@@ -36,7 +36,7 @@ pub(super) struct File {
     pub(super) descriptor: usize,
 }
 
-/// What a kernel thread does, as far as can be told.
+/// The doing of a kernel thread, as far as can be told.
 pub(crate) enum Doing {
     Call(SystemCall),
     /// It runs, or is blocked elsewhere: in a page fault.
@@ -44,12 +44,12 @@ pub(crate) enum Doing {
     Untold,
 }
 
-/// What reading a file came to.
+/// The result of reading a file.
 pub(super) enum Answer<T> {
     Is(T),
     /// The thread has ended.
     Ended,
-    /// It is not that file, not any more.
+    /// It is not that file, or not any more.
     Foreign,
 }
 

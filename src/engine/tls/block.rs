@@ -136,8 +136,8 @@ pub(crate) unsafe fn create(
     stack_size: usize,
 ) -> io::Result<Block> {
     let tid = Tids::take().ok_or(io::ErrorKind::OutOfMemory)?;
-    // Before the loader copies its images in: what is loaded in between is then copied once more by
-    // `enter`.
+    // Before the loader copies its images in: `enter` then copies the images of libraries loaded in
+    // between once more.
     let seen = modules::number();
     // SAFETY: the caller's memory is as the layout demands.
     let block = unsafe {

@@ -12,7 +12,7 @@ pub(super) fn data(name: &CStr, length: usize) -> Result<Words<'static>, String>
     Ok(unsafe { Words::new(start, length) })
 }
 
-/// The address of what has that name.
+/// The address of the variable or function of that name.
 pub(super) fn symbol(name: &CStr) -> Result<*mut u8, String> {
     symbol_in(libc::RTLD_DEFAULT, name)
 }
@@ -74,7 +74,7 @@ impl Loaded {
         (!handle.is_null()).then(|| Loaded(handle))
     }
 
-    /// The address of what has that name in the library.
+    /// The address of the variable or function of that name in the library.
     #[cfg(test)]
     pub(super) fn symbol(&self, name: &CStr) -> Result<*mut u8, String> {
         symbol_in(self.0, name)
@@ -106,8 +106,8 @@ pub(super) fn run_on(stack: &mut Mapping, main: &mut (dyn FnMut() + Send)) -> bo
     let argument: *mut &mut (dyn FnMut() + Send) = &mut main;
     let size = stack.end() - stack.start();
     let mut thread = 0;
-    // SAFETY: the attributes are initialised first and destroyed last; the stack is borrowed for as
-    // long as the thread lives, and so is what it runs: it is joined.
+    // SAFETY: the attributes are initialised first and destroyed last; the stack and the closure are
+    // borrowed for as long as the thread lives: it is joined.
     unsafe {
         let mut attributes = std::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);

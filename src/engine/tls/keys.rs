@@ -2,8 +2,8 @@
 //! their values.
 //!
 //! glibc keeps values in blocks of 32: the first lies in the control block, further ones are
-//! allocated. It runs the destructors only when a kernel thread ends, in a function that nobody
-//! else can call; this is the same for green threads.
+//! allocated. It runs the destructors only when a kernel thread ends, in a function that no
+//! other code can call; this is the same for green threads.
 
 use super::layout::{Keys, WORD, layout};
 use super::words::Words;

@@ -1,4 +1,4 @@
-//! Where glibc keeps what: found out at start, never assumed.
+//! Where glibc keeps its data about a thread: found out at start, never assumed.
 //!
 //! # Sources, best first
 //!
@@ -6,7 +6,7 @@
 //! 2. `_thread_db_*`: the descriptors that glibc exports for debuggers (libthread_db), one `[bits,
 //!    count, offset]` for each field, one number for each size.
 //! 3. A *probe thread*: a short-lived pthread on a stack we know. In its control block we search
-//!    for what we can recognise: the stack's bounds, the robust list (an empty ring), the
+//!    for parts that we can recognise: the stack's bounds, the robust list (an empty ring), the
 //!    resolver's state, the first block of keys. A search must find exactly one place.
 //! 4. The first words of the control block are fixed by the ABI (compilers emit `fs:0`, `fs:0x28`)
 //!    or by 25 years of glibc. They are compared with the probe thread's and with our own; a
@@ -38,7 +38,7 @@ pub(super) const SHARED: Range<usize> = 0x18..0x38;
 const LOOK_UP_FLAG: usize = 0x1c;
 pub(super) const WORD: usize = size_of::<usize>();
 
-/// What the blocks and the list of modules need to know of this glibc.
+/// The facts about this glibc that the blocks and the list of modules need.
 pub(super) struct Layout {
     pub(super) sizes: Sizes,
     tid: usize,
@@ -126,7 +126,7 @@ pub(super) fn layout() -> &'static Layout {
 
 pub(super) fn init() -> Result<(), String> {
     let found = Layout::find()?;
-    // Relaxed: who uses it has seen `LAYOUT`.
+    // Relaxed: its users have seen `LAYOUT`.
     NO_CACHE.store(found.probe.tcache.map_or(0, |word| word.none), Relaxed);
     LAYOUT.get_or_init(|| found);
     Ok(())
@@ -155,7 +155,7 @@ pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 
 
 static NO_CACHE: AtomicUsize = AtomicUsize::new(0);
 
-/// What that word holds in a thread without a cache.
+/// The value of that word in a thread without a cache.
 #[inline(always)]
 pub(crate) fn no_cache() -> usize {
     NO_CACHE.load(Relaxed)
@@ -209,7 +209,7 @@ impl Layout {
         for (i, &value) in self.probe.shared.iter().enumerate() {
             set(SHARED.start + i * WORD, value);
         }
-        // Alone in the list of threads: nobody finds us there, and unlinking does no harm.
+        // Alone in the list of threads: no search finds it there, and unlinking does no harm.
         set(self.list, address + self.list);
         set(self.list + WORD, address + self.list);
         set(self.keys.blocks, address + self.keys.first_block);

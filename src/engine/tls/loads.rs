@@ -3,7 +3,7 @@
 //!
 //! The loader tells its counter in `dl_iterate_phdr`, but under a lock of the whole process,
 //! which a thread may hold for long (a backtrace). So we look for the counter itself, among the
-//! words of the loader's `_rtld_global`: a library of glibc's that hardly anybody has loaded is
+//! words of the loader's `_rtld_global`: a library of glibc's that hardly any program loads is
 //! loaded and unloaded, and the one word is taken that followed the answers of `dl_iterate_phdr`
 //! all the way. If that fails, the function is called every time.
 //!

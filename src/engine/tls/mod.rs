@@ -1,4 +1,4 @@
-//! The thread-local block of a green thread: what makes `spawn` safe.
+//! The thread-local block of a green thread, which makes `spawn` safe.
 //!
 //! # The idea
 //!
@@ -50,7 +50,7 @@
 //!   start as zero. Reported on stderr (`modules`); threads started later are right.
 //! - Libraries in a `dlmopen` namespace of their own are not seen, so their thread-locals survive a
 //!   recycling.
-//! - What the kernel knows of a thread (robust futexes, rseq, its id) is the kernel thread's.
+//! - The kernel's knowledge of a thread (robust futexes, rseq, its id) is about the kernel thread.
 
 mod block;
 mod glibc;

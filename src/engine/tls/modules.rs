@@ -56,7 +56,7 @@ struct Module {
     generation: usize,
     /// Offset from the thread pointer, if static.
     offset: Option<isize>,
-    /// Bytes in all; what the image does not cover is zero.
+    /// Bytes in all; those behind the image are zero.
     size: usize,
     image: &'static [u8],
     /// The first snapshot that had it.
@@ -78,7 +78,7 @@ static HISTORY: Mutex<History> = Mutex::new(History {
     reported: Vec::new(),
 });
 
-/// What is kept from one snapshot to the next.
+/// The data kept from one snapshot to the next.
 struct History {
     /// The different images so far.
     images: Vec<&'static [u8]>,

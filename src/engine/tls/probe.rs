@@ -1,5 +1,5 @@
 //! The probe thread: a short-lived pthread on a stack we know, which searches its own control block
-//! for what it can recognise. Each search must find exactly one place.
+//! for parts that it can recognise. Each search must find exactly one place.
 //!
 //! It also makes libc leave its single-threaded shortcuts (atomics without `lock`, stdio without
 //! locks) before a second green thread can exist.
@@ -49,12 +49,12 @@ pub(super) struct Probe {
 pub(super) struct CacheWord {
     /// From the thread pointer.
     pub(super) offset: isize,
-    /// What it holds in a thread that has no cache: null, or the address of an empty one that all
+    /// Its value in a thread that has no cache: null, or the address of an empty one that all
     /// share (glibc 2.43 reads through it without a look).
     pub(super) none: usize,
 }
 
-/// What the thread needs to know.
+/// The facts that the thread needs.
 struct Task {
     /// Its stack, from the lowest address to the highest.
     stack: Range<usize>,
@@ -193,8 +193,8 @@ fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
 /// makes point to a chunk which, once another chunk is freed, holds that one's address, and no more
 /// once it is taken again.
 ///
-/// Then it does what the scheduler will do: takes the cache away, by putting back what was in the
-/// word before, and brings it again. In between malloc must make another.
+/// Then it does what the scheduler will do: takes the cache away, by putting back the
+/// value that the word had before, and brings it again. In between malloc must make another.
 fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
     const MOST: usize = 256;
     let mut before = [0; MOST];

@@ -1,8 +1,9 @@
 //! One green thread's life, tried before the first is spawned: does this glibc behave as we found
 //! it described?
 //!
-//! Two threads run on one block, the second after a recycling. What each must see is checked from
-//! inside; what must have been destroyed, from outside. A failure is an answer, not a panic.
+//! Two threads run on one block, the second after a recycling. The values that each
+//! must find are checked from inside, the destructors that must have run from outside. A failure is an
+//! answer, not a panic.
 
 use super::block::{self, Block};
 use super::glibc::Key;
@@ -73,7 +74,9 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.block.take().map(Block::destroy);
+        if let Some(block) = self.block.take() {
+            block.destroy();
+        }
     }
 }
 

@@ -184,16 +184,16 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
             let mut cache = Cache::new();
             assert!(cache.pop().is_none());
 
-            // The list was empty. Whoever found it so for the cache has what was acquired.
+            // The list was empty. The cache for which it was found so keeps the slot acquired.
             cache.keep(slots[0]);
             assert!(std::ptr::eq(cache.pop().unwrap(), slots[0]));
 
-            // For anybody else: the first slot goes there, with all that the cache has.
+            // For any other thread: the first slot goes to the list, with all that the cache has.
             cache.push(slots[0]);
             assert!(cache.pop().is_none());
             assert!(std::ptr::eq(acquire(MIB).unwrap(), slots[0]));
 
-            // Two recycled, one taken again: only what is in the cache is trimmed, and once.
+            // Two recycled, one taken again: only the one in the cache is trimmed, and once.
             slots[..2].iter().for_each(|slot| deep(slot));
             cache.push(slots[0]);
             cache.push(slots[1]);
@@ -228,10 +228,20 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
             free.sort();
             own.sort();
             assert_eq!(free, own);
+        },
+    ));
+}
 
-            // Other classes do not stay.
+#[test]
+fn slots_of_another_class_do_not_stay_in_a_cache() {
+    must_succeed(in_child(
+        "slots_of_another_class_do_not_stay_in_a_cache",
+        || {
+            let mut cache = Cache::new();
+            cache.keep(acquire(MIB).unwrap());
+            assert!(cache.pop().is_some());
             let small = acquire(MIN_SIZE).unwrap();
-            cache.push(small);
+            cache.keep(small);
             assert!(cache.pop().is_none() && std::ptr::eq(acquire(MIN_SIZE).unwrap(), small));
         },
     ));
@@ -254,7 +264,7 @@ fn must_fault(address: usize) {
     }
 }
 
-/// Both ends of the guard fault, and its neighbours are writable and keep what was written.
+/// Both ends of the guard fault, and its neighbours are writable and keep their values.
 fn check_guards() {
     let slots: Vec<_> = (0..20).map(|_| acquire(64 << 10).unwrap()).collect();
     for (i, slot) in slots.iter().enumerate() {

@@ -65,7 +65,7 @@ fn a_long_name_leaves_room_for_the_rest() {
     assert!(text.contains("long n' has overflowed its stack\nstack size: 1048576 bytes ("));
 }
 
-/// Faults and signals that are no overflow do what they did before.
+/// Faults and signals that are no overflow have the effect that they had before.
 fn not_an_overflow(test: &str, before: fn(), fault: fn()) -> Option<std::process::ExitStatus> {
     let output = in_child(test, || {
         before();
