@@ -83,14 +83,14 @@ mod tests {
     fn only_places_inside_can_be_had() {
         let memory = [const { AtomicUsize::new(0) }; 3];
         // SAFETY: a local, of atomics.
-        let words = unsafe { Words::new(memory.as_ptr().cast(), size_of_val(&memory)) };
+        let words = unsafe { Words::new(memory.as_ptr().cast(), 20) };
         words.word(8).store(0x0102_0304_0506_0708, Relaxed);
         assert_eq!(memory[1].load(Relaxed), 0x0102_0304_0506_0708);
         assert_eq!(words.half(12).load(Relaxed), 0x0102_0304);
         assert_eq!(words.byte(8).load(Relaxed), 8);
-        words.byte(23).store(1, Relaxed);
-        assert_eq!(words.word(16).load(Relaxed), 1 << 56);
-        for outside in [24, 17, 4, 1 << 20, usize::MAX, usize::MAX - 7] {
+        words.byte(19).store(1, Relaxed);
+        assert_eq!(words.half(16).load(Relaxed), 1 << 24);
+        for outside in [16, 24, 9, 4, 1 << 20, usize::MAX, usize::MAX - 7] {
             let look = AssertUnwindSafe(|| words.word(outside).load(Relaxed));
             assert!(catch_unwind(look).is_err(), "{outside}");
         }
