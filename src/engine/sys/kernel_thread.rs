@@ -45,7 +45,7 @@ pub(crate) fn set_name(kind: &str, number: u32) {
 
 /// An attribute of a kernel thread, kept by the system.
 enum Attribute<'a> {
-    /// With a NUL behind it, and room for 16 bytes.
+    /// It ends with a NUL; the system reads 16 bytes at most.
     Name(&'a [u8; 32]),
     /// In nanoseconds.
     TimerSlack(usize),

@@ -289,7 +289,8 @@ impl Sizes {
         })
     }
 
-    /// The control block of the calling thread, for as long as that runs.
+    /// The control block of the calling thread, which has it for as long as it runs. Words of it are
+    /// not for other threads.
     pub(super) fn own_control_block<'a>(self) -> Words<'a> {
         // SAFETY: every thread has a control block at its thread pointer, of this size.
         unsafe { Words::new(thread_pointer(), self.control) }
