@@ -38,13 +38,13 @@ pub(crate) struct Place {
 
 /// Bytes of our own record in the block, just below the thread-locals. Its first word is the number of
 /// the snapshot of modules that the block was last brought up to date with.
-const RECORD: usize = 64;
+pub(super) const RECORD: usize = 64;
 
 /// Where things lie if the block ends at `top`.
 pub(crate) fn place(top: usize) -> Place {
     let sizes = layout().sizes;
     let thread_pointer = (top - sizes.control) & !(sizes.align - 1);
-    let record = thread_pointer - record_below();
+    let record = thread_pointer - sizes.below;
     Place {
         thread_pointer: thread_pointer as *mut u8,
         stack_top: record,
@@ -53,19 +53,13 @@ pub(crate) fn place(top: usize) -> Place {
 
 /// Where the stack below a block begins.
 pub(crate) fn stack_top(thread_pointer: *mut u8) -> *mut u8 {
-    thread_pointer.wrapping_sub(record_below())
+    thread_pointer.wrapping_sub(layout().sizes.below)
 }
 
 /// Bytes from a block's stack to its top, at most.
 pub(super) fn most() -> usize {
     let sizes = layout().sizes;
-    record_below() + sizes.control + sizes.align
-}
-
-fn record_below() -> usize {
-    let sizes = layout().sizes;
-    // Rounded up: thread-locals begin at or above it.
-    (sizes.all - sizes.control).next_multiple_of(64) + RECORD
+    sizes.below + sizes.control + sizes.align
 }
 
 /// A block that no thread uses: its thread has not begun, or has ended.
@@ -80,18 +74,22 @@ impl Block {
     /// # Safety
     /// `thread_pointer` is that of a block in which `_dl_allocate_tls` has laid things out, and no
     /// thread uses it for as long as the value is used.
+    #[inline]
     unsafe fn of(thread_pointer: *mut u8) -> Block {
-        let base = record_below();
+        let sizes = &layout().sizes;
+        let base = sizes.below;
         let start = thread_pointer.wrapping_sub(base);
         // SAFETY: the caller's promise; a block has these bytes on both sides.
-        let words = unsafe { Words::new(start, base + layout().sizes.control) };
+        let words = unsafe { Words::new(start, base + sizes.control) };
         Block { words, base }
     }
 
+    #[inline]
     pub(super) fn thread_pointer(&self) -> *mut u8 {
         self.words.start().wrapping_add(self.base)
     }
 
+    #[inline]
     pub(super) fn control(&self) -> Words<'_> {
         self.words.from(self.base)
     }
@@ -107,11 +105,13 @@ impl Block {
     }
 
     /// The number of the snapshot that it was last brought up to date with.
+    #[inline]
     fn seen(&self) -> &AtomicUsize {
         self.words.word(0)
     }
 
     /// Makes the block of an ended thread as good as new.
+    #[inline]
     pub(super) fn recycle(&mut self) {
         let seen = modules::reset(self);
         self.seen().store(seen, Relaxed);
@@ -163,9 +163,11 @@ pub(crate) unsafe fn enter() {
     // tables behind `isalpha` and its like, which libc does for its own threads.
     unsafe {
         let mut block = Block::of(thread_pointer());
-        let seen = block.seen().load(Relaxed);
-        let seen = modules::catch_up(&mut block, seen);
-        block.seen().store(seen, Relaxed);
+        let before = block.seen().load(Relaxed);
+        let seen = modules::catch_up(&mut block, before);
+        if seen != before {
+            block.seen().store(seen, Relaxed);
+        }
         libc::uselocale(GLOBAL_LOCALE);
         *libc::__errno_location() = 0;
     }

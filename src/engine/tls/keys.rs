@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether the calling thread set a value since the last `clear`. True if that cannot be told.
+#[inline]
 pub(super) fn used() -> bool {
     let layout = layout();
     let control = layout.sizes.own_control_block();

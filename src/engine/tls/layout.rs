@@ -17,7 +17,7 @@
 //! 1. `LAYOUT` is set once, before the first block exists, and only if every check passed.
 //! 2. Each field of the control block lies inside it.
 
-use super::block::Block;
+use super::block::{Block, RECORD};
 use super::glibc::{data, symbol};
 use super::probe::{Probe, SELF, TCB};
 use super::words::Words;
@@ -59,6 +59,8 @@ pub(super) struct Sizes {
     pub(super) align: usize,
     /// Bytes of the control block.
     pub(super) control: usize,
+    /// Bytes of a block of ours below its control block.
+    pub(super) below: usize,
 }
 
 /// Functions by which glibc's own parts make and end threads.
@@ -234,6 +236,7 @@ impl Layout {
     }
 
     /// The resolver's state in a control block.
+    #[inline]
     pub(super) fn resolver(&self) -> usize {
         self.probe.resolver
     }
@@ -286,11 +289,14 @@ impl Sizes {
             all,
             align,
             control,
+            // Rounded up: thread-locals begin at or above our record.
+            below: (all - control).next_multiple_of(64) + RECORD,
         })
     }
 
     /// The control block of the calling thread, which has it for as long as it runs. Words of it are
     /// not for other threads.
+    #[inline]
     pub(super) fn own_control_block<'a>(self) -> Words<'a> {
         // SAFETY: every thread has a control block at its thread pointer, of this size.
         unsafe { Words::new(thread_pointer(), self.control) }

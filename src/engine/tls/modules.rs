@@ -99,6 +99,7 @@ pub(super) fn init() -> Result<(), String> {
 }
 
 /// Sees to it that the snapshot holds every library loaded by now.
+#[inline]
 pub(super) fn refresh() {
     // Acquire: with the Release in `renew`.
     if LOADS.load(Acquire) != loads::count() {
@@ -113,6 +114,7 @@ pub(super) fn number() -> usize {
 
 /// Resets the thread-locals of every module, except libc's and the loader's, in the block of a thread
 /// that has ended with a `refresh`. Returns the snapshot's number.
+#[inline]
 pub(super) fn reset(block: &mut Block) -> usize {
     let snapshot = current();
     for module in &snapshot.modules {
@@ -123,6 +125,7 @@ pub(super) fn reset(block: &mut Block) -> usize {
 
 /// Initialises the static modules that are newer than snapshot `seen`, in the block of a thread that
 /// has not begun. Returns the number of the one in force.
+#[inline]
 pub(super) fn catch_up(block: &mut Block, seen: usize) -> usize {
     let snapshot = current();
     if snapshot.number != seen {
@@ -133,11 +136,13 @@ pub(super) fn catch_up(block: &mut Block, seen: usize) -> usize {
     snapshot.number
 }
 
+#[inline]
 fn current() -> &'static Snapshot {
     last_snapshot().expect("tls::init has succeeded")
 }
 
 /// The snapshot in force; none before the first.
+#[inline]
 fn last_snapshot() -> Option<&'static Snapshot> {
     // Acquire: with the Release in `renew`.
     // SAFETY: null or a snapshot, which is never freed (invariant 4).

@@ -20,6 +20,7 @@ impl<'a> Words<'a> {
     /// # Safety
     /// During `'a` the `length` bytes at `start` are mapped, and no others than libc and the loader
     /// write there except by this type.
+    #[inline]
     pub(super) unsafe fn new(start: *const u8, length: usize) -> Words<'a> {
         Words {
             start: start.cast_mut(),
@@ -28,11 +29,13 @@ impl<'a> Words<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn start(self) -> *mut u8 {
         self.start
     }
 
     /// The part that begins at `offset`.
+    #[inline]
     pub(super) fn from(self, offset: usize) -> Words<'a> {
         Words {
             start: self.start.wrapping_add(offset),
@@ -41,30 +44,37 @@ impl<'a> Words<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn word(self, offset: usize) -> &'a AtomicUsize {
         self.at(offset)
     }
 
+    #[inline]
     pub(super) fn half(self, offset: usize) -> &'a AtomicU32 {
         self.at(offset)
     }
 
+    #[inline]
     pub(super) fn byte(self, offset: usize) -> &'a AtomicU8 {
         self.at(offset)
     }
 
+    #[inline]
     fn at<T: Atomic>(self, offset: usize) -> &'a T {
         let is_inside = offset <= self.length && size_of::<T>() <= self.length - offset;
         let place = self.start.wrapping_add(offset).cast::<T>();
-        assert!(
-            is_inside && place.is_aligned(),
-            "{offset} is no place in {} bytes",
-            self.length
-        );
+        if !is_inside || !place.is_aligned() {
+            no_place(offset, self.length);
+        }
         // SAFETY: the place is inside and aligned, any bits are a value of the type, and the rest is
         // the promise of `new`.
         unsafe { &*place }
     }
+}
+
+#[cold]
+fn no_place(offset: usize, length: usize) -> ! {
+    panic!("{offset} is no place in {length} bytes");
 }
 
 /// An atomic integer, which is aligned to its size.
