@@ -41,7 +41,7 @@ use core::ffi::CStr;
 use std::io;
 use std::sync::OnceLock;
 
-use crate::engine::arch::Frame;
+use crate::engine::arch::{Frame, Trampoline};
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::{Machine, interpose, interrupted, machine};
@@ -206,7 +206,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     green.off.store(1, Ordering::Relaxed);
     // SAFETY: room was checked; the thread is in user code with preemption on, so it may be
     // suspended.
-    unsafe { frame.inject() };
+    unsafe { frame.inject(Trampoline::Preempted) };
 }
 
 /// Rule 5. A leaf function has not moved the stack pointer: what it points to is the return
