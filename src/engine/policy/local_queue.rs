@@ -59,7 +59,7 @@ impl LocalQueue {
 
     /// The number of threads that may still be pushed. For the owner.
     #[inline]
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn space(&self) -> usize {
         CAPACITY.saturating_sub(self.worker.len())
     }
 

@@ -12,6 +12,9 @@
 //! work of a seat's holders on an entry travels with the processor (`sched::ownership`); the
 //! entry's first state travels with the length of the table.
 
+use core::marker::PhantomData;
+use core::ops::Deref;
+
 use super::Seat;
 use crate::engine::atomic::{AtomicU64, Ordering};
 use crate::engine::sys::table::Table;
@@ -24,6 +27,30 @@ struct Entry<T> {
     /// The name of the seat that is accepted; 0 before the first seat comes.
     seat: AtomicU64,
     value: T,
+}
+
+/// An entry and the right to be its one user: that of the seat's holder, for as long as it lends the seat.
+pub(crate) struct Held<'a, T> {
+    entry: &'a T,
+    by: PhantomData<&'a Seat>,
+}
+
+impl<T> Clone for Held<'_, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Held<'_, T> {}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        self.entry
+    }
 }
 
 impl<T> Seats<T> {
@@ -57,10 +84,32 @@ impl<T> Seats<T> {
         }
     }
 
+    /// The entry of the caller, as its one user.
+    ///
+    /// # Panics
+    ///
+    /// As [`of`](Seats::of).
+    #[inline(always)]
+    pub(crate) fn hold<'a>(&'a self, seat: &'a Seat) -> Held<'a, T> {
+        Held {
+            entry: self.of(seat),
+            by: PhantomData,
+        }
+    }
+
     /// The same, if the seat has come before. (A caller that handles the other case last need not
     /// save its registers for a call that is hardly ever made.)
     #[inline(always)]
-    pub(crate) fn known(&self, seat: &Seat) -> Option<&T> {
+    pub(crate) fn hold_known<'a>(&'a self, seat: &'a Seat) -> Option<Held<'a, T>> {
+        let entry = self.known(seat)?;
+        Some(Held {
+            entry,
+            by: PhantomData,
+        })
+    }
+
+    #[inline(always)]
+    fn known(&self, seat: &Seat) -> Option<&T> {
         let entry = self.0.find(seat.index())?;
         (entry.seat.load(Ordering::Relaxed) == seat.name()).then_some(&entry.value)
     }

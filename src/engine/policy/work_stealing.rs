@@ -33,17 +33,15 @@
 //! the next slot is filled, which costs a ping-pong pair 13 µs a message (the monitor looks after a
 //! next slot that is not used).
 
+mod local;
 #[cfg(test)]
 mod tests;
 
-use core::cell::{Cell, UnsafeCell};
-
-use super::local_queue::{BATCH, LocalQueue};
-use super::seats::Seats;
+use self::local::Local;
+use super::local_queue::BATCH;
+use super::seats::{Held, Seats};
 use super::shared_queue::SharedQueue;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
-use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::perturb;
 
@@ -72,40 +70,19 @@ const ROUND_TURNS: u32 = 4;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct WorkStealing {
-    ideas: Ideas,
+    options: Options,
     global: SharedQueue,
     locals: Seats<Local>,
 }
 
-/// The ideas that are switched on.
+/// Which ideas are switched on.
 #[derive(Clone, Copy, Debug)]
-struct Ideas {
+struct Options {
     stealing: bool,
     next_slot: bool,
     last_in_first_out: bool,
     global_interval: u32,
 }
-
-struct Local {
-    queue: LocalQueue,
-    next: AtomicPtr<Green>,
-    /// The round, and beside it its length for others to see.
-    round: UnsafeCell<Fifo>,
-    round_len: AtomicUsize,
-    picks: Cell<u32>,
-    next_in_a_row: Cell<u32>,
-    yields_to_mixing: Cell<u32>,
-    /// Whether the last thread was preempted, and is in the global queue.
-    was_preempted: Cell<bool>,
-    /// The number of preempted threads since one joined the round by itself.
-    preempted_in_a_row: Cell<usize>,
-}
-
-// SAFETY: the cells are used only by the holder of the processor's `Seat`, of which there is one at
-// a time, and seats change hands with a Release and an Acquire (`sched::ownership`).
-unsafe impl Sync for Local {}
-// SAFETY: as above; the pointers are to `Green`, which is Sync.
-unsafe impl Send for Local {}
 
 impl Default for WorkStealing {
     fn default() -> WorkStealing {
@@ -115,7 +92,7 @@ impl Default for WorkStealing {
 
 impl core::fmt::Debug for WorkStealing {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_tuple("WorkStealing").field(&self.ideas).finish()
+        f.debug_tuple("WorkStealing").field(&self.options).finish()
     }
 }
 
@@ -133,7 +110,7 @@ impl WorkStealing {
     /// ```
     pub const fn new() -> WorkStealing {
         WorkStealing {
-            ideas: Ideas {
+            options: Options {
                 stealing: true,
                 next_slot: true,
                 last_in_first_out: false,
@@ -159,7 +136,7 @@ impl WorkStealing {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub const fn stealing(mut self, on: bool) -> WorkStealing {
-        self.ideas.stealing = on;
+        self.options.stealing = on;
         self
     }
 
@@ -178,7 +155,7 @@ impl WorkStealing {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub const fn next_slot(mut self, on: bool) -> WorkStealing {
-        self.ideas.next_slot = on;
+        self.options.next_slot = on;
         self
     }
 
@@ -197,7 +174,7 @@ impl WorkStealing {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub const fn last_in_first_out(mut self, on: bool) -> WorkStealing {
-        self.ideas.last_in_first_out = on;
+        self.options.last_in_first_out = on;
         self
     }
 
@@ -216,7 +193,7 @@ impl WorkStealing {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub const fn global_interval(mut self, picks: u32) -> WorkStealing {
-        self.ideas.global_interval = picks;
+        self.options.global_interval = picks;
         self
     }
 
@@ -236,45 +213,35 @@ impl WorkStealing {
         self.next(seat, others)
     }
 
-    fn take_global(&self, local: &Local) -> Option<Ready> {
+    fn take_global(&self, local: Held<'_, Local>) -> Option<Ready> {
         let processors = self.locals.len();
-        let room = local.queue.room();
+        let space = local.space();
         let (first, mut batch) = self
             .global
-            .take_with_others(|left| (left / processors).min(BATCH).min(room))?;
+            .take_with_others(|left| (left / processors).min(BATCH).min(space))?;
         perturb::point("work_stealing: taken");
         while let Some(green) = batch.pop() {
             green.prefetch_record();
-            // SAFETY: called by `next`, which holds the seat.
-            unsafe { local.queue.push(Ready::new(green)) };
+            local.push(Ready::new(green));
         }
         Some(Ready::new(first))
     }
 
-    /// # Safety
-    /// The caller holds the seat that `local` belongs to.
     #[inline]
-    unsafe fn push(&self, local: &Local, thread: Ready) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match local.queue.room() {
-                0 => self.overflow(local, thread),
-                _ => local.queue.push(thread),
-            }
+    fn push(&self, local: Held<'_, Local>, thread: Ready) {
+        match local.space() {
+            0 => self.overflow(local, thread),
+            _ => local.push(thread),
         }
     }
 
     /// Moves half of the full queue to the global queue, and `last` behind it.
-    ///
-    /// # Safety
-    /// The caller holds the seat that `local` belongs to.
     #[cold]
     #[inline(never)]
-    unsafe fn overflow(&self, local: &Local, last: Ready) {
+    fn overflow(&self, local: Held<'_, Local>, last: Ready) {
         let mut batch = Fifo::new();
         for _ in 0..BATCH {
-            // SAFETY: the caller's promise.
-            match unsafe { local.queue.pop() } {
+            match local.pop() {
                 Some(thread) => batch.push(thread.into_green()),
                 None => break,
             }
@@ -284,94 +251,14 @@ impl WorkStealing {
         self.global.append(batch);
     }
 
-    /// # Safety
-    /// The caller holds the seat that `local` belongs to.
     #[inline]
-    unsafe fn ready_next(&self, local: &Local, thread: Ready) -> ForOthers {
-        let pointer = core::ptr::from_ref(thread.into_green()).cast_mut();
-        if local.next.load(Ordering::Relaxed).is_null() {
-            // Only the holder of the seat fills the slot. Release: publishes the record to a
-            // thief, whose swap is an Acquire.
-            local.next.store(pointer, Ordering::Release);
-            return ForOthers::Nothing;
-        }
-        perturb::point("work_stealing: displacing");
-        // Release: as above; Acquire: the displaced one may be an earlier holder's.
-        let displaced = local.next.swap(pointer, Ordering::AcqRel);
-        // SAFETY: the slot holds null or the record of a green thread.
-        match unsafe { displaced.as_ref() } {
+    fn ready_next(&self, local: Held<'_, Local>, thread: Ready) -> ForOthers {
+        match local.fill_next(thread) {
             None => ForOthers::Nothing,
             Some(displaced) => {
-                // SAFETY: the caller's promise.
-                unsafe { self.push(local, Ready::new(displaced)) };
-                ForOthers::when(self.ideas.stealing)
+                self.push(local, displaced);
+                ForOthers::when(self.options.stealing)
             }
-        }
-    }
-}
-
-impl Local {
-    fn new(last_in_first_out: bool) -> Local {
-        Local {
-            queue: LocalQueue::new(last_in_first_out),
-            next: AtomicPtr::new(core::ptr::null_mut()),
-            round: UnsafeCell::new(Fifo::new()),
-            round_len: AtomicUsize::new(0),
-            picks: Cell::new(0),
-            next_in_a_row: Cell::new(0),
-            yields_to_mixing: Cell::new(MIXING_INTERVAL),
-            was_preempted: Cell::new(false),
-            preempted_in_a_row: Cell::new(0),
-        }
-    }
-
-    /// Counts a yield, and says whether the thread changes queues. For the holder of the seat.
-    #[inline(always)]
-    fn mixes_now(&self, processors: usize) -> bool {
-        let left = self.yields_to_mixing.get() - 1;
-        let mixes = left == 0;
-        self.yields_to_mixing.set(match mixes {
-            true => MIXING_INTERVAL * processors as u32,
-            false => left,
-        });
-        mixes
-    }
-
-    /// Counts a preemption, and says whether the thread joins the round: whether there is a round
-    /// in which not all threads compute, as far as is known. For the holder of the seat.
-    fn preempted_joins_round(&self) -> bool {
-        let in_a_row = self.preempted_in_a_row.get();
-        self.preempted_in_a_row.set(in_a_row.saturating_add(1));
-        in_a_row < self.round_len.load(Ordering::Relaxed)
-    }
-
-    /// # Safety
-    /// The caller holds the seat, and not the round.
-    #[inline(always)]
-    unsafe fn with_round<R>(&self, f: impl FnOnce(&mut Fifo) -> R) -> R {
-        // SAFETY: the caller's promise.
-        let round = unsafe { &mut *self.round.get() };
-        let result = f(round);
-        self.round_len.store(round.len(), Ordering::Relaxed);
-        result
-    }
-
-    /// Moves the round, as far as there is room, to the queue, where others can steal from it.
-    ///
-    /// # Safety
-    /// The caller holds the seat, and not the round.
-    #[cold]
-    #[inline(never)]
-    unsafe fn publish_round(&self) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.with_round(|round| {
-                while self.queue.room() != 0
-                    && let Some(green) = round.pop()
-                {
-                    self.queue.push(Ready::new(green));
-                }
-            });
         }
     }
 }
@@ -381,12 +268,11 @@ impl Policy for WorkStealing {
     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let local = match seat {
             None => None,
-            Some(seat) => match self.locals.known(seat) {
+            Some(seat) => match self.locals.hold_known(seat) {
                 None => return self.ready_at_first(thread, how, seat),
                 known => known,
             },
         };
-        // SAFETY, of the calls below: the caller, who passes the seat, holds it.
         match (local, how) {
             (Some(local), Readied::Yielded) if local.mixes_now(self.locals.len()) => {
                 self.global.push(thread.into_green(), how);
@@ -394,25 +280,21 @@ impl Policy for WorkStealing {
             }
             (Some(local), Readied::Yielded | Readied::Arrived) => {
                 local.preempted_in_a_row.set(0);
-                // SAFETY: see above; the round is the seat's holder's.
-                unsafe { local.with_round(|round| round.push(thread.into_green())) };
+                local.with_round(|round| round.push(thread.into_green()));
                 ForOthers::Nothing
             }
             // The thread goes behind all that waited while it ran: from the global queue it could
             // come back before them.
             (Some(local), Readied::Preempted) if local.preempted_joins_round() => {
-                // SAFETY: see above; the round is the seat's holder's.
-                unsafe { local.with_round(|round| round.push(thread.into_green())) };
+                local.with_round(|round| round.push(thread.into_green()));
                 ForOthers::Nothing
             }
-            (Some(local), Readied::Spawned | Readied::Woken) if self.ideas.next_slot => {
-                // SAFETY: see above.
-                unsafe { self.ready_next(local, thread) }
+            (Some(local), Readied::Spawned | Readied::Woken) if self.options.next_slot => {
+                self.ready_next(local, thread)
             }
             (Some(local), Readied::Spawned | Readied::Woken) => {
-                // SAFETY: see above.
-                unsafe { self.push(local, thread) };
-                ForOthers::when(self.ideas.stealing)
+                self.push(local, thread);
+                ForOthers::when(self.options.stealing)
             }
             (local, _) => {
                 if let Some(local) = local {
@@ -426,7 +308,7 @@ impl Policy for WorkStealing {
 
     #[inline]
     fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
-        let Some(local) = self.locals.known(seat) else {
+        let Some(local) = self.locals.hold_known(seat) else {
             return self.next_at_first(seat, others);
         };
         let picks = local.picks.get().wrapping_add(1);
@@ -436,21 +318,18 @@ impl Policy for WorkStealing {
         {
             return Some(Ready::new(green).into());
         }
-        let interval = self.ideas.global_interval;
+        let interval = self.options.global_interval;
         if interval != 0
             && picks.is_multiple_of(interval)
             && let Some(green) = self.global.take()
         {
             return Some(Ready::new(green).into());
         }
-        if !local.next.load(Ordering::Relaxed).is_null() {
+        if !local.is_next_empty() {
             let used = local.next_in_a_row.get();
             perturb::point("work_stealing: next slot");
-            // Acquire, Release: as in `ready_next`; a thief may have been faster.
-            let pointer = local.next.swap(core::ptr::null_mut(), Ordering::AcqRel);
-            // SAFETY: the slot holds null or the record of a green thread.
-            if let Some(green) = unsafe { pointer.as_ref() } {
-                let thread = Ready::new(green);
+            // A thief may have been faster.
+            if let Some(thread) = local.take_next() {
                 if used < NEXT_IN_A_ROW || local.queue.is_empty() {
                     local.next_in_a_row.set(used.saturating_add(1));
                     return Some(Next {
@@ -458,51 +337,41 @@ impl Policy for WorkStealing {
                         inherits_slice: true,
                     });
                 }
-                // SAFETY: the caller holds the seat.
-                unsafe { self.push(local, thread) };
+                self.push(local, thread);
             }
         }
         local.next_in_a_row.set(0);
-        if local.round_len.load(Ordering::Relaxed) != 0 {
-            // SAFETY: the caller holds the seat, and with it the round.
-            unsafe {
-                if others == Others::Idle {
-                    local.publish_round();
-                } else if !picks.is_multiple_of(ROUND_TURNS) || local.queue.is_empty() {
-                    let first = local.with_round(Fifo::pop);
-                    return first.map(|green| Ready::new(green).into());
-                }
+        if local.round_len() != 0 {
+            if others == Others::Idle {
+                local.publish_round();
+            } else if !picks.is_multiple_of(ROUND_TURNS) || local.queue.is_empty() {
+                let first = local.with_round(Fifo::pop);
+                return first.map(|green| Ready::new(green).into());
             }
         }
-        // SAFETY: the caller holds the seat.
-        if let Some(thread) = unsafe { local.queue.pop() } {
+        if let Some(thread) = local.pop() {
             return Some(thread.into());
         }
         self.take_global(local).map(Next::from)
     }
 
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
-        if !self.ideas.stealing {
+        if !self.options.stealing {
             return None;
         }
-        let mine = &self.locals.of(seat).queue;
+        let mine = self.locals.hold(seat);
         let last = victims.is_last_pass();
-        // SAFETY: the caller holds the seat.
-        if let Some(thread) = unsafe { mine.pop() } {
+        if let Some(thread) = mine.pop() {
             return Some(thread);
         }
         for victim in victims.filter_map(|index| self.locals.find(index)) {
-            // SAFETY: the caller holds the seat, and its queue is empty.
-            if let Some(thread) = unsafe { victim.queue.steal_half(mine) } {
+            if let Some(thread) = mine.steal_half_of(victim) {
                 return Some(thread);
             }
-            if last && !victim.next.load(Ordering::Relaxed).is_null() {
+            if last && !victim.is_next_empty() {
                 perturb::point("work_stealing: stealing the next");
-                // Acquire: pairs with the Release in `ready_next`.
-                let pointer = victim.next.swap(core::ptr::null_mut(), Ordering::Acquire);
-                // SAFETY: the slot holds null or the record of a green thread.
-                if let Some(green) = unsafe { pointer.as_ref() } {
-                    return Some(Ready::new(green));
+                if let Some(thread) = victim.take_next() {
+                    return Some(thread);
                 }
             }
         }
@@ -510,21 +379,15 @@ impl Policy for WorkStealing {
     }
 
     fn leave(&self, seat: &Seat) {
-        let local = self.locals.of(seat);
+        let local = self.locals.hold(seat);
         let mut batch = Fifo::new();
-        // Acquire: pairs with the Release in `ready_next`.
-        let next = local.next.swap(core::ptr::null_mut(), Ordering::Acquire);
-        // SAFETY: the slot holds null or the record of a green thread.
-        if let Some(green) = unsafe { next.as_ref() } {
-            batch.push(green);
+        if let Some(thread) = local.take_next() {
+            batch.push(thread.into_green());
         }
-        // SAFETY: the caller holds the seat, and with it the round.
-        unsafe {
-            while let Some(thread) = local.queue.pop() {
-                batch.push(thread.into_green());
-            }
-            batch.append(local.with_round(core::mem::take));
+        while let Some(thread) = local.pop() {
+            batch.push(thread.into_green());
         }
+        batch.append(local.with_round(core::mem::take));
         if batch.len() != 0 {
             self.global.append(batch);
         }
@@ -532,7 +395,7 @@ impl Policy for WorkStealing {
 
     fn resize(&self, processors: usize) {
         super::check(processors);
-        let local = |_| Local::new(self.ideas.last_in_first_out);
+        let local = |_| Local::new(self.options.last_in_first_out);
         self.locals.grow_to(processors, local);
     }
 
@@ -543,26 +406,22 @@ impl Policy for WorkStealing {
         let Some(local) = self.locals.find(processor) else {
             return 0;
         };
-        local.queue.len()
-            + local.round_len.load(Ordering::Relaxed)
-            + !local.next.load(Ordering::Relaxed).is_null() as usize
+        local.queue.len() + local.round_len() + !local.is_next_empty() as usize
     }
 
     fn out_of_reach(&self, processor: usize) -> usize {
-        match self.ideas.stealing {
+        match self.options.stealing {
             true => {
                 let local = self.locals.find(processor);
-                local.map_or(0, |local| local.round_len.load(Ordering::Relaxed))
+                local.map_or(0, Local::round_len)
             }
             false => self.len(Some(processor)),
         }
     }
 
     fn work_for_others(&self) -> ForOthers {
-        let has = |local: &Local| {
-            !local.queue.is_empty() || !local.next.load(Ordering::Relaxed).is_null()
-        };
-        let work = !self.global.is_empty() || self.ideas.stealing && self.locals.iter().any(has);
+        let has = |local: &Local| !local.queue.is_empty() || !local.is_next_empty();
+        let work = !self.global.is_empty() || self.options.stealing && self.locals.iter().any(has);
         ForOthers::when(work)
     }
 }
