@@ -383,7 +383,7 @@ impl Cluster {
             .machine
             .store(core::ptr::null_mut(), Ordering::Relaxed);
         // Some of its threads would be out of reach of machines that get another processor.
-        self.policy.leave(processor.seat());
+        self.policy.leave(&processor.seat());
         for green in outbox::take_senders(&mut processor) {
             crate::engine::sched::ready_globally(green, Readied::Arrived);
         }

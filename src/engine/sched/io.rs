@@ -57,7 +57,7 @@ pub(super) fn take_in(processor: &mut Owned<'_>, mut ready: Fifo) -> bool {
             let thread = Ready::new(green);
             cluster
                 .policy
-                .ready(thread, Readied::Arrived, Some(processor.seat()));
+                .ready(thread, Readied::Arrived, Some(&processor.seat()));
         } else {
             super::ready_globally(green, Readied::Arrived);
         }

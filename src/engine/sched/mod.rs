@@ -230,7 +230,9 @@ fn ready_again(
     match processor {
         Some(p) => {
             let cluster = p.cluster();
-            let for_others = cluster.policy.ready(Ready::new(green), how, Some(p.seat()));
+            let for_others = cluster
+                .policy
+                .ready(Ready::new(green), how, Some(&p.seat()));
             tell(cluster, for_others);
         }
         None => {
@@ -305,7 +307,7 @@ fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
     machine.come_home();
     outbox::send_all(processor);
     perturb::point("step_down");
-    processor.cluster().policy.leave(processor.seat());
+    processor.cluster().policy.leave(&processor.seat());
     let own = processor.own();
     own.stacks.drain();
     own.records.drain();
@@ -320,7 +322,7 @@ fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
             true => Others::Busy,
             false => Others::Idle,
         };
-        cluster.policy.next(processor.seat(), others)
+        cluster.policy.next(&processor.seat(), others)
     })
 }
 
@@ -391,7 +393,7 @@ fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
         let thief = processor.shared();
         let distance = |other: usize| thief.distance(cluster.processor(other));
         let victims = victims(processor, pass == PASSES, &distance);
-        if let Some(thread) = cluster.policy.steal(processor.seat(), victims) {
+        if let Some(thread) = cluster.policy.steal(&processor.seat(), victims) {
             processor.steals.add(1);
             // Its victim counts it; here nobody does.
             thread.green().arrived.set(false);
@@ -454,7 +456,7 @@ fn fire_timers(processor: &mut Owned<'_>, home: &Processor) {
     let mut any = false;
     let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
-        policy.ready(Ready::new(green), Readied::Arrived, Some(processor.seat()));
+        policy.ready(Ready::new(green), Readied::Arrived, Some(&processor.seat()));
         any = true;
     }
     if any {
@@ -483,7 +485,7 @@ pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Read
     let cluster = processor.cluster();
     let for_others = cluster
         .policy
-        .ready(Ready::new(green), how, Some(processor.seat()));
+        .ready(Ready::new(green), how, Some(&processor.seat()));
     tell(cluster, for_others);
 }
 

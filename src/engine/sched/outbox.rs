@@ -296,6 +296,6 @@ fn hand_in(processor: &mut Owned<'_>) {
     for green in take_senders(processor) {
         processor.own().outbox.expect(green);
         let policy = &processor.cluster().policy;
-        policy.ready(Ready::new(green), Readied::Arrived, Some(processor.seat()));
+        policy.ready(Ready::new(green), Readied::Arrived, Some(&processor.seat()));
     }
 }

@@ -24,9 +24,23 @@ use crate::engine::policy::Seat;
 /// A processor that the holder owns, or has in hand.
 pub(crate) struct Owned<'a> {
     processor: &'static Processor,
-    seat: Seat,
     /// The one who lends it uses it no more meanwhile.
     lent: PhantomData<&'a mut RunLoop>,
+}
+
+/// The seat of an owned processor, for one call.
+pub(crate) struct Seated<'a> {
+    seat: Seat,
+    owned: PhantomData<&'a Processor>,
+}
+
+impl Deref for Seated<'_> {
+    type Target = Seat;
+
+    #[inline(always)]
+    fn deref(&self) -> &Seat {
+        &self.seat
+    }
 }
 
 impl Owned<'_> {
@@ -35,8 +49,6 @@ impl Owned<'_> {
     #[inline(always)]
     pub(super) unsafe fn assume(processor: &'static Processor) -> Owned<'static> {
         Owned {
-            // SAFETY: the caller's promise.
-            seat: unsafe { processor.seat() },
             processor,
             lent: PhantomData,
         }
@@ -54,8 +66,12 @@ impl Owned<'_> {
 
     /// The right to ask the policy in its name.
     #[inline(always)]
-    pub(crate) fn seat(&self) -> &Seat {
-        &self.seat
+    pub(crate) fn seat(&self) -> Seated<'_> {
+        Seated {
+            // SAFETY: the promise made to `assume`, which holds for longer than this borrow.
+            seat: unsafe { self.processor.seat() },
+            owned: PhantomData,
+        }
     }
 
     /// What belongs to the owner alone.
