@@ -26,7 +26,6 @@
     allow(dead_code, reason = "what only green threads use stays where it is")
 )]
 
-#[allow(unsafe_code, reason = "messages behind locks and on stacks")]
 pub mod channel;
 #[allow(unsafe_code, reason = "values that change hands")]
 pub mod coroutine;

@@ -27,7 +27,8 @@
 //! | `state` | what happens under the channel's lock: who hands what to whom; no wake-up is lost |
 //! | `shared` | reference counts, the lock, waiting |
 //! | `rights` | what a select is given, and how it completes it |
-//! | `buffer` | where messages lie |
+//! | `cell` | how a message gets from one thread to another; all of the channel's `unsafe` |
+//! | `cell/buffer` | where messages lie |
 //! | `timer` | channels that make their messages themselves |
 //! | `sender`, `receiver`, `iter` | what users hold |
 //! | `selecting` | the first of several operations, through `handle` |
@@ -70,7 +71,8 @@
 //! assert_eq!(sum, 1 + 4 + 9);
 //! ```
 
-mod buffer;
+#[allow(unsafe_code, reason = "messages in slots and on stacks")]
+mod cell;
 mod error;
 mod handle;
 mod iter;
@@ -86,6 +88,7 @@ mod state;
 mod timer;
 mod turn;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::error::{
@@ -153,9 +156,8 @@ pub fn bounded<T>(cap: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 fn with_capacity<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let shared = Shared::new(capacity);
-    // SAFETY: a new channel counts one of each.
-    unsafe { (Sender::new(shared), Receiver::new(shared)) }
+    let shared = Arc::new(Shared::new(capacity));
+    (Sender::new(shared.clone()), Receiver::new(shared))
 }
 
 /// A receiver of one message, which is there after `duration`.

@@ -3,8 +3,8 @@
 //! | right | to send | to receive |
 //! |---|---|---|
 //! | `Counted` | one of the `reserved` places | the `promised` message with that ticket |
-//! | `Peer`, plain | its place is for the message | its place has the message |
-//! | `Peer`, in a select | the message is buffered and promised to it | it is woken, to send it there |
+//! | `Plain`, a peer | its place is for the message | its place has the message |
+//! | `Chooser`, a peer in a select | the message is buffered and promised to it | it is woken, to send it there |
 //! | `Made` | | the message itself (`timer`) |
 //! | `Disconnected` | an error | an error |
 //!
@@ -16,16 +16,12 @@
 //!
 //! [`SelectedOperation`]: super::SelectedOperation
 
-use core::mem::{ManuallyDrop, MaybeUninit};
-use core::ptr;
 use std::time::Instant;
 
-use super::buffer::Block;
-use super::shared::{Failed, Shared, Until};
-use super::state::{
-    OBSERVER, Offer, PLAIN, Spare, State, TRY_AGAIN, Take, give_directly, is_taker, take_directly,
-};
-use crate::engine::wait::claim::{Claimed, Node, Wait};
+use super::cell::buffer::Block;
+use super::cell::{AnyPlain, Chooser, Entry, Kind, Peer, Side};
+use super::shared::{Deadline, Failed, Shared, Until};
+use super::state::{Offer, Spare, State, Take};
 use crate::engine::wait::list::Chain;
 
 /// The right to complete one operation: what a select has selected.
@@ -36,7 +32,8 @@ pub(super) enum Right {
     /// nothing.
     Counted(usize),
     /// To the peer.
-    Peer(Claimed),
+    Plain(AnyPlain),
+    Chooser(Chooser),
     /// To a message that was made for it: see `timer`.
     Made(Instant),
 }
@@ -45,7 +42,7 @@ pub(super) enum Right {
 pub(super) enum Attempt {
     /// It has the right to the operation; an observer: the operation is ready.
     Selected(Option<Right>),
-    /// It would block. If it had a node, that is queued now.
+    /// It would block. If it had an entry, that is queued now.
     Blocked,
     /// Its wait has been ended by somebody.
     Taken,
@@ -53,75 +50,68 @@ pub(super) enum Attempt {
     Missed,
 }
 
+impl<T> From<Peer<T>> for Right {
+    fn from(peer: Peer<T>) -> Right {
+        match peer {
+            Peer::Plain(peer) => Right::Plain(peer.any()),
+            Peer::Select(peer) => Right::Chooser(peer),
+        }
+    }
+}
+
 impl<T> State<T> {
     /// Whether sending would not block. Who waits with `own` is nobody's peer.
-    pub(super) fn can_send(&self, own: *const Wait) -> bool {
+    pub(super) fn can_send(&self, own: Option<&Entry<'_, '_>>) -> bool {
         self.receivers_gone
             || self.has_place()
-            || self.capacity == 0
-                && self
-                    .receivers
-                    .first_where(|node| is_peer(node, own))
-                    .is_some()
+            || self.capacity == 0 && self.receivers.has_peer(own)
     }
 
     /// Whether receiving would not block. Who waits with `own` is nobody's peer.
-    pub(super) fn can_receive(&self, own: *const Wait) -> bool {
-        self.has_message()
-            || self.senders_gone
-            || self.capacity == 0
-                && self
-                    .senders
-                    .first_where(|node| is_peer(node, own))
-                    .is_some()
+    pub(super) fn can_receive(&self, own: Option<&Entry<'_, '_>>) -> bool {
+        self.has_message() || self.senders_gone || self.capacity == 0 && self.senders.has_peer(own)
     }
 
     /// The right to send, for a select that has not queued or has given up its wait `own`. `None`:
     /// what `can_send` saw was a peer that is going already.
-    pub(super) fn grant_send(&mut self, own: *const Wait) -> Option<Right> {
+    pub(super) fn grant_send(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Right> {
         if self.receivers_gone {
             Some(Right::Disconnected)
         } else if self.has_place() {
             self.reserved += 1;
             Some(Right::Counted(0))
         } else if self.capacity == 0 {
-            let peer = self.receivers.pop_where(|node| is_peer(node, own));
-            peer.map(Right::Peer)
+            self.receivers.pop_peer(own).map(Right::from)
         } else {
             None
         }
     }
 
     /// The right to receive, as [`State::grant_send`].
-    pub(super) fn grant_receive(&mut self, own: *const Wait) -> Option<Right> {
+    pub(super) fn grant_receive(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Right> {
         if self.has_message() {
             return Some(Right::Counted(self.promise()));
         }
-        if self.capacity == 0 {
-            let peer = self.senders.pop_where(|node| is_peer(node, own));
-            if peer.is_some() {
-                return peer.map(Right::Peer);
-            }
+        if self.capacity == 0
+            && let Some(peer) = self.senders.pop_peer(own)
+        {
+            return Some(peer.into());
         }
         self.senders_gone.then_some(Right::Disconnected)
     }
 
-    /// Uses a reserved place: [`State::offer`], whose answer is never `Full`.
-    ///
-    /// # Safety
-    /// As [`State::offer`]; the caller has a [`Right::Counted`] to send, and no longer if the
-    /// answer is anything but `NeedsBlock`.
-    pub(super) unsafe fn offer_reserved(
+    /// Uses a reserved place, a [`Right::Counted`] to send: [`State::offer`], whose answer is never
+    /// `Full`. The right is gone if the answer is anything but `NeedsBlock`.
+    pub(super) fn offer_reserved(
         &mut self,
-        message: *const T,
+        message: T,
         spare: &mut Spare<T>,
         woken: &mut Chain,
-    ) -> Offer {
+    ) -> Offer<T> {
         self.reserved -= 1;
-        // SAFETY: the caller's promise.
-        let offer = unsafe { self.offer(message, spare, woken) };
+        let offer = self.offer(message, spare, woken);
         match offer {
-            Offer::NeedsBlock => self.reserved += 1,
+            Offer::NeedsBlock(_) => self.reserved += 1,
             // A receiver that waited had a place of its own: then the reserved one is free.
             Offer::Sent if !self.senders.is_empty() => self.settle(spare, woken),
             _ => {}
@@ -129,22 +119,18 @@ impl<T> State<T> {
         offer
     }
 
-    /// Takes the promised message with that ticket.
-    ///
-    /// # Safety
-    /// `into` is a place for it; the caller has a [`Right::Counted`] to receive, and no longer.
-    pub(super) unsafe fn take_promised(
+    /// Takes the promised message with that ticket, a [`Right::Counted`] to receive.
+    pub(super) fn take_promised(
         &mut self,
         ticket: usize,
-        into: *mut T,
         spare: &mut Spare<T>,
         woken: &mut Chain,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { self.pop_promised(ticket, into, spare) };
+    ) -> T {
+        let message = self.pop_promised(ticket, spare);
         if !self.senders.is_empty() {
             self.settle(spare, woken);
         }
+        message
     }
 
     /// A [`Right::Counted`] to send is given back, and passed on if somebody waits.
@@ -161,137 +147,95 @@ impl<T> State<T> {
 }
 
 impl<T> Shared<T> {
-    /// Selects sending if it would not block; else queues the node if there is one.
-    ///
-    /// # Safety
-    /// The node and its wait stay where they are until [`Shared::leave_senders`].
-    pub(super) unsafe fn attempt_send(&self, node: Option<&Node>) -> Attempt {
+    /// Selects sending if it would not block; else queues the entry if there is one.
+    pub(super) fn attempt_send(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
         let mut woken = Chain::new();
         let mut state = self.lock();
-        let attempt = match node {
-            None if !state.can_send(ptr::null()) => Attempt::Blocked,
-            None => granted(state.grant_send(ptr::null())),
-            Some(node) if !state.can_send(node.wait()) => {
-                // SAFETY: the caller's promise.
-                unsafe { state.queue_sender(node, &mut woken) };
+        let attempt = match entry {
+            None if !state.can_send(None) => Attempt::Blocked,
+            None => granted(state.grant_send(None)),
+            Some(entry) if !state.can_send(Some(entry)) => {
+                state.queue_select(Side::Senders, entry, &mut woken);
                 Attempt::Blocked
             }
-            Some(node) => end(node, || state.grant_send(node.wait())),
+            Some(entry) => end(entry, || state.grant_send(Some(entry))),
         };
         drop(state);
         woken.wake();
         attempt
     }
 
-    /// Selects receiving if it would not block; else queues the node if there is one.
-    ///
-    /// # Safety
-    /// The node and its wait stay where they are until [`Shared::leave_receivers`].
-    pub(super) unsafe fn attempt_receive(&self, node: Option<&Node>) -> Attempt {
+    /// Selects receiving if it would not block; else queues the entry if there is one.
+    pub(super) fn attempt_receive(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
         let mut woken = Chain::new();
         let mut state = self.lock();
-        let attempt = match node {
-            None if !state.can_receive(ptr::null()) => Attempt::Blocked,
-            None => granted(state.grant_receive(ptr::null())),
-            Some(node) if !state.can_receive(node.wait()) => {
-                // SAFETY: the caller's promise.
-                unsafe { state.queue_receiver(node, &mut woken) };
+        let attempt = match entry {
+            None if !state.can_receive(None) => Attempt::Blocked,
+            None => granted(state.grant_receive(None)),
+            Some(entry) if !state.can_receive(Some(entry)) => {
+                state.queue_select(Side::Receivers, entry, &mut woken);
                 Attempt::Blocked
             }
-            Some(node) => end(node, || state.grant_receive(node.wait())),
+            Some(entry) => end(entry, || state.grant_receive(Some(entry))),
         };
         drop(state);
         woken.wake();
         attempt
-    }
-
-    pub(super) fn leave_senders(&self, node: &Node) {
-        self.lock().remove_sender(node);
-    }
-
-    pub(super) fn leave_receivers(&self, node: &Node) {
-        self.lock().remove_receiver(node);
     }
 
     /// Completes a selected send. The message comes back if the channel is disconnected.
-    pub(super) fn complete_send(&self, right: Right, message: T) -> Result<(), T> {
-        let message = ManuallyDrop::new(message);
+    pub(super) fn complete_send(&self, right: Right, mut message: T) -> Result<(), T> {
         let mut spare: Spare<T> = None;
-        loop {
-            let mut woken = Chain::new();
-            match &right {
-                Right::Disconnected | Right::Made(_) => {
-                    return Err(ManuallyDrop::into_inner(message));
+        match right {
+            Right::Disconnected | Right::Made(_) => return Err(message),
+            Right::Counted(_) => loop {
+                let mut woken = Chain::new();
+                let offer = self.lock().offer_reserved(message, &mut spare, &mut woken);
+                woken.wake();
+                match offer {
+                    Offer::Sent => break,
+                    Offer::NeedsBlock(not_yet) => message = not_yet,
+                    Offer::Disconnected(message) | Offer::Full(message) => return Err(message),
                 }
-                Right::Counted(_) => {
-                    let mut state = self.lock();
-                    // SAFETY: the message is not used any more if it was sent.
-                    let offer = unsafe {
-                        state.offer_reserved(&raw const *message, &mut spare, &mut woken)
-                    };
+                spare = Some(Block::new());
+            },
+            Right::Plain(receiver) => receiver.of(self).give(message).wake(),
+            Right::Chooser(receiver) => {
+                let mut state = self.lock();
+                while !state.make_room(&mut spare) {
                     drop(state);
-                    woken.wake();
-                    match offer {
-                        Offer::Sent => return Ok(()),
-                        Offer::NeedsBlock => {}
-                        Offer::Disconnected | Offer::Full => {
-                            return Err(ManuallyDrop::into_inner(message));
-                        }
-                    }
+                    spare = Some(Block::new());
+                    state = self.lock();
                 }
-                Right::Peer(receiver) => {
-                    if receiver.node().tag.get() == PLAIN {
-                        // SAFETY: it waits in this channel, and is ours; so was the message.
-                        unsafe { give_directly(receiver.node(), &raw const *message) };
-                    } else {
-                        let mut state = self.lock();
-                        if !state.make_room(&mut spare) {
-                            drop(state);
-                            spare = Some(Block::new());
-                            continue;
-                        }
-                        // SAFETY: as above, and there is room.
-                        unsafe { state.give(receiver, &raw const *message) };
-                    }
-                    break;
-                }
+                let receiver = state.promise_to(receiver, message);
+                drop(state);
+                receiver.wake();
             }
-            spare = Some(Block::new());
-        }
-        if let Right::Peer(receiver) = right {
-            receiver.wake();
         }
         Ok(())
     }
 
     /// Completes a selected receive. An error: the channel is disconnected.
     pub(super) fn complete_receive(&self, right: Right) -> Result<T, Failed> {
-        let mut message = MaybeUninit::uninit();
         match right {
-            Right::Disconnected | Right::Made(_) => return Err(Failed::Disconnected),
+            Right::Disconnected | Right::Made(_) => Err(Failed::Disconnected),
             Right::Counted(ticket) => {
                 let (mut spare, mut woken) = (None, Chain::new());
-                let into = message.as_mut_ptr();
-                let mut state = self.lock();
-                // SAFETY: a place for a message, and a right to one.
-                unsafe { state.take_promised(ticket, into, &mut spare, &mut woken) };
-                drop(state);
+                let message = self.lock().take_promised(ticket, &mut spare, &mut woken);
                 woken.wake();
+                Ok(message)
             }
-            Right::Peer(sender) if sender.node().tag.get() == PLAIN => {
-                // SAFETY: it waits in this channel, and is ours.
-                unsafe { take_directly(sender.node(), message.as_mut_ptr()) };
+            Right::Plain(sender) => {
+                let (message, sender) = sender.of(self).take();
                 sender.wake();
+                Ok(message)
             }
-            Right::Peer(sender) => {
+            Right::Chooser(sender) => {
                 let (state, paired) = (self.lock(), Take::Paired(sender));
-                let into = message.as_mut_ptr();
-                // SAFETY: a place for a message.
-                unsafe { self.receive_slowly(state, Chain::new(), paired, into, Until::Never)? };
+                let deadline = Deadline::new(Until::Never);
+                self.receive_slowly(state, Chain::new(), paired, deadline)
             }
         }
-        // SAFETY: all ways here have received it.
-        Ok(unsafe { message.assume_init() })
     }
 
     /// A selected send is not completed.
@@ -312,27 +256,21 @@ impl<T> Shared<T> {
                 count(&mut self.lock(), ticket, &mut spare, &mut woken);
                 woken.wake();
             }
-            Right::Peer(peer) => {
-                peer.node().outcome.set(TRY_AGAIN);
-                peer.wake();
-            }
+            Right::Plain(peer) => peer.send_away().wake(),
+            Right::Chooser(peer) => peer.send_away().wake(),
         }
     }
-}
-
-fn is_peer(node: &Node, own: *const Wait) -> bool {
-    is_taker(node) && !ptr::eq(node.wait(), own)
 }
 
 fn granted(right: Option<Right>) -> Attempt {
     right.map_or(Attempt::Missed, |right| Attempt::Selected(Some(right)))
 }
 
-/// The operation of `node`, which is queued elsewhere perhaps, is ready: ends its wait.
-pub(super) fn end(node: &Node, grant: impl FnOnce() -> Option<Right>) -> Attempt {
-    if !node.give_up() {
+/// The operation of `entry`, whose wait is queued elsewhere perhaps, is ready: ends the wait.
+pub(super) fn end(entry: &Entry<'_, '_>, grant: impl FnOnce() -> Option<Right>) -> Attempt {
+    if !entry.give_up() {
         Attempt::Taken
-    } else if node.tag.get() == OBSERVER {
+    } else if entry.kind() == Kind::Observer {
         Attempt::Selected(None)
     } else {
         granted(grant())

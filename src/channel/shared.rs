@@ -2,42 +2,36 @@
 //! under its lock; and how a thread waits for it.
 //!
 //! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait it
-//! queues in the same critical section, with a node on its stack whose `place` is where its message
-//! is or goes to; the peer moves the message, so there is nothing to do after it was woken. Only
-//! `TRY_AGAIN` sends it round again.
+//! queues in the same critical section, with a place on its stack where its message is or goes to;
+//! the peer moves the message, so there is nothing to do after it was woken. Only
+//! [`Ended::TryAgain`] sends it round again.
 //!
 //! Invariants:
 //! 1. Under the lock preemption is off. What must be woken, allocated or freed waits until after
 //!    it.
-//! 2. The last of a side disconnects. Of the two last ones the later frees the channel: whoever
-//!    finds
-//!    `one_side_gone` set.
-//! 3. A node leaves its queue before the function that made it returns.
+//! 2. The last of a side disconnects.
 //!
 //! Orderings: giving a reference up is AcqRel, so that what was done through any handle comes
-//! before the disconnection and the freeing. Cloning is Relaxed: who clones has a reference.
+//! before the disconnection. Cloning is Relaxed: who clones has a reference.
 
-use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
-use core::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use super::buffer::Block;
-use super::state::{DONE, Offer, PAIRED, Spare, State, Take};
+use super::cell::buffer::{Block, Buffer};
+use super::cell::{Ended, Side, wait_for, wait_in_queue, wake_all};
+use super::state::{Offer, Spare, State, Take};
+use crate::engine::atomic::AtomicUsize;
 use crate::engine::atomic::Ordering::{AcqRel, Relaxed};
-use crate::engine::atomic::{AtomicBool, AtomicUsize};
 use crate::engine::current::{self, PreemptionOff};
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::{Guard, Lock};
 use crate::engine::sys::perturb;
-use crate::engine::wait::claim::{Ended, Node, Wait};
-use crate::engine::wait::list::{Chain, Crowd};
+use crate::engine::wait::list::Chain;
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,
     senders: AtomicUsize,
     receivers: AtomicUsize,
-    one_side_gone: AtomicBool,
 }
 
 /// How long an operation may wait.
@@ -71,6 +65,23 @@ impl Until {
     }
 }
 
+/// An [`Until`] that is reckoned once, when it is first needed.
+pub(super) struct Deadline {
+    pub(super) until: Until,
+    known: Option<u64>,
+}
+
+impl Deadline {
+    pub(super) fn new(until: Until) -> Deadline {
+        Deadline { until, known: None }
+    }
+
+    /// In monotonic nanoseconds.
+    pub(super) fn get(&mut self) -> u64 {
+        *self.known.get_or_insert_with(|| self.until.deadline())
+    }
+}
+
 /// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failed {
@@ -101,14 +112,12 @@ impl<T> DerefMut for Locked<'_, T> {
 
 impl<T> Shared<T> {
     /// With one sender and one receiver. `usize::MAX`: without a bound.
-    pub(super) fn new(capacity: usize) -> NonNull<Shared<T>> {
-        let shared = Box::new(Shared {
+    pub(super) fn new(capacity: usize) -> Shared<T> {
+        Shared {
             state: Lock::new(State::new(capacity)),
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
-            one_side_gone: AtomicBool::new(false),
-        });
-        NonNull::from(Box::leak(shared))
+        }
     }
 
     #[inline(always)]
@@ -128,149 +137,113 @@ impl<T> Shared<T> {
     /// Sends, waiting until then if the channel is full.
     #[inline]
     pub(super) fn send(&self, message: T, until: Until) -> Result<(), (T, Failed)> {
-        let message = ManuallyDrop::new(message);
         let (mut spare, mut woken) = (None, Chain::new());
         let mut state = self.lock();
-        // SAFETY: the message is not used any more if it was sent.
-        let offer = unsafe { state.offer(&raw const *message, &mut spare, &mut woken) };
-        if let Offer::Sent = offer {
-            drop(state);
-            woken.wake();
-            return Ok(());
+        match state.offer(message, &mut spare, &mut woken) {
+            Offer::Sent => {
+                drop(state);
+                woken.wake();
+                Ok(())
+            }
+            offer => self.send_slowly(state, woken, offer, Deadline::new(until)),
         }
-        // SAFETY: as above.
-        unsafe { self.send_slowly(state, woken, offer, &raw const *message, until) }
-            .map_err(|failed| (ManuallyDrop::into_inner(message), failed))
     }
 
-    /// # Safety
-    /// `message` is one; if the answer is Ok, it is the caller's no more.
     #[cold]
     #[inline(never)]
-    unsafe fn send_slowly<'a>(
+    fn send_slowly<'a>(
         &'a self,
         mut state: Locked<'a, T>,
         mut woken: Chain,
-        mut offer: Offer,
-        message: *const T,
-        until: Until,
-    ) -> Result<(), Failed> {
+        mut offer: Offer<T>,
+        mut deadline: Deadline,
+    ) -> Result<(), (T, Failed)> {
         let mut spare: Spare<T> = None;
-        let mut deadline = None;
         loop {
-            let wait = Wait::new();
-            let node = Node::new(&wait);
-            node.place.set(message.cast_mut().cast());
-            let queued = matches!(offer, Offer::Full) && !matches!(until, Until::Now);
-            if queued {
-                // SAFETY: it stays until it was taken, or is removed below.
-                unsafe { state.queue_sender(&node, &mut woken) };
-            }
-            drop(state);
-            woken.wake();
-            match offer {
-                Offer::Sent => return Ok(()),
-                Offer::Disconnected => return Err(Failed::Disconnected),
-                Offer::NeedsBlock => spare = Some(Block::new()),
-                Offer::Full if !queued => return Err(Failed::TimedOut),
-                Offer::Full => {
-                    let deadline = *deadline.get_or_insert_with(|| until.deadline());
-                    match wait.wait(Some(deadline)) {
-                        Ended::Taken(_) if node.outcome.get() == DONE => return Ok(()),
-                        Ended::Taken(_) => {}
-                        Ended::TimedOut => {
-                            self.lock().remove_sender(&node);
-                            return Err(Failed::TimedOut);
+            let message = match offer {
+                Offer::Full(message) if !matches!(deadline.until, Until::Now) => {
+                    let to_send = Some(message);
+                    let (ended, message) =
+                        wait_in_queue(self, state, Side::Senders, to_send, woken, &mut deadline);
+                    match (ended, message) {
+                        (Ended::TryAgain, Some(message)) => message,
+                        (Ended::TimedOut, Some(message)) => {
+                            return Err((message, Failed::TimedOut));
+                        }
+                        (_, None) | (Ended::Done, _) => return Ok(()),
+                    }
+                }
+                _ => {
+                    drop(state);
+                    woken.wake();
+                    match offer {
+                        Offer::Sent => return Ok(()),
+                        Offer::Full(message) => return Err((message, Failed::TimedOut)),
+                        Offer::Disconnected(message) => {
+                            return Err((message, Failed::Disconnected));
+                        }
+                        Offer::NeedsBlock(message) => {
+                            spare = Some(Block::new());
+                            message
                         }
                     }
                 }
-            }
+            };
             woken = Chain::new();
             state = self.lock();
-            // SAFETY: the caller's promise.
-            offer = unsafe { state.offer(message, &mut spare, &mut woken) };
+            offer = state.offer(message, &mut spare, &mut woken);
         }
     }
 
     /// Receives, waiting until then if the channel is empty.
     #[inline]
     pub(super) fn receive(&self, until: Until) -> Result<T, Failed> {
-        let mut message = MaybeUninit::uninit();
         let (mut spare, mut woken) = (None, Chain::new());
         let mut state = self.lock();
-        // SAFETY: a place for a message, which is there if it was received.
-        let take = unsafe { state.take(message.as_mut_ptr(), &mut spare, &mut woken) };
-        if let Take::Received = take {
-            drop(state);
-            woken.wake();
-        } else {
-            // SAFETY: a place for a message.
-            unsafe { self.receive_slowly(state, woken, take, message.as_mut_ptr(), until)? };
+        match state.take(&mut spare, &mut woken) {
+            Take::Received(message) => {
+                drop(state);
+                woken.wake();
+                Ok(message)
+            }
+            take => self.receive_slowly(state, woken, take, Deadline::new(until)),
         }
-        // SAFETY: it was received.
-        Ok(unsafe { message.assume_init() })
     }
 
-    /// # Safety
-    /// `into` is a place for a message, which is there if the answer is Ok.
     #[cold]
     #[inline(never)]
-    pub(super) unsafe fn receive_slowly<'a>(
+    pub(super) fn receive_slowly<'a>(
         &'a self,
         mut state: Locked<'a, T>,
         mut woken: Chain,
-        mut take: Take,
-        into: *mut T,
-        until: Until,
-    ) -> Result<(), Failed> {
+        mut take: Take<T>,
+        mut deadline: Deadline,
+    ) -> Result<T, Failed> {
         let mut spare: Spare<T> = None;
-        let mut deadline = None;
         loop {
-            let wait = Wait::new();
-            let node = Node::new(&wait);
-            node.place.set(into.cast());
-            let mut paired = false;
-            match take {
-                Take::Empty if !matches!(until, Until::Now) => {
-                    // SAFETY: it stays until it was taken, or is removed below.
-                    unsafe { state.queue_receiver(&node, &mut woken) };
+            let (ended, message) = match take {
+                Take::Empty if !matches!(deadline.until, Until::Now) => {
+                    wait_in_queue(self, state, Side::Receivers, None, woken, &mut deadline)
                 }
-                Take::Paired(sender) => {
-                    // It is to send here. The node is in no list, so nobody else does.
-                    sender.node().place.set((&raw const node).cast_mut().cast());
-                    sender.node().outcome.set(PAIRED);
-                    woken.push(sender);
-                    paired = true;
-                }
-                Take::Empty | Take::Received | Take::Disconnected => {
+                Take::Paired(sender) => wait_for(self, state, sender, woken),
+                Take::Empty | Take::Received(_) | Take::Disconnected => {
                     drop(state);
                     woken.wake();
                     return match take {
-                        Take::Empty => Err(Failed::TimedOut),
+                        Take::Received(message) => Ok(message),
                         Take::Disconnected => Err(Failed::Disconnected),
-                        _ => Ok(()),
+                        _ => Err(Failed::TimedOut),
                     };
                 }
-            }
-            drop(state);
-            woken.wake();
-            let deadline = if paired {
-                clock::NEVER
-            } else {
-                *deadline.get_or_insert_with(|| until.deadline())
             };
-            match wait.wait(Some(deadline)) {
-                Ended::Taken(_) if node.outcome.get() == DONE => return Ok(()),
-                Ended::Taken(_) => {}
-                Ended::TimedOut => {
-                    self.lock().remove_receiver(&node);
-                    return Err(Failed::TimedOut);
-                }
+            match (ended, message) {
+                (_, Some(message)) => return Ok(message),
+                (Ended::TimedOut, None) => return Err(Failed::TimedOut),
+                (Ended::TryAgain | Ended::Done, None) => {}
             }
             woken = Chain::new();
             state = self.lock();
-            // SAFETY: the caller's promise.
-            take = unsafe { state.take(into, &mut spare, &mut woken) };
+            take = state.take(&mut spare, &mut woken);
         }
     }
 
@@ -282,56 +255,24 @@ impl<T> Shared<T> {
         add_reference(&self.receivers);
     }
 
-    /// Gives a sender's reference up.
-    ///
-    /// # Safety
-    /// The caller has it, and does not use the channel any more.
-    pub(super) unsafe fn remove_sender(shared: NonNull<Shared<T>>) {
-        // SAFETY: the reference keeps it.
-        let this = unsafe { shared.as_ref() };
+    /// Gives a sender's reference up: the caller has it, and does not send any more.
+    pub(super) fn remove_sender(&self) {
         // AcqRel: see the header.
-        if this.senders.fetch_sub(1, AcqRel) == 1 {
+        if self.senders.fetch_sub(1, AcqRel) == 1 {
             perturb::point("channel: last sender");
-            let crowd = Crowd::new();
-            // SAFETY: it is woken below.
-            let first = unsafe { this.lock().disconnect_senders(&crowd) };
-            first.wake();
-            crowd.wake(|| this.lock());
-            // SAFETY: that was the last of this side.
-            unsafe { Shared::side_is_gone(shared) };
+            wake_all(self, State::disconnect_senders);
         }
     }
 
-    /// Gives a receiver's reference up.
-    ///
-    /// # Safety
-    /// The caller has it, and does not use the channel any more.
-    pub(super) unsafe fn remove_receiver(shared: NonNull<Shared<T>>) {
-        // SAFETY: the reference keeps it.
-        let this = unsafe { shared.as_ref() };
+    /// Gives a receiver's reference up: the caller has it, and does not receive any more.
+    pub(super) fn remove_receiver(&self) {
         // AcqRel: see the header.
-        if this.receivers.fetch_sub(1, AcqRel) == 1 {
+        if self.receivers.fetch_sub(1, AcqRel) == 1 {
             perturb::point("channel: last receiver");
-            let crowd = Crowd::new();
-            // SAFETY: it is woken below.
-            let (first, messages) = unsafe { this.lock().disconnect_receivers(&crowd) };
-            first.wake();
-            crowd.wake(|| this.lock());
-            // SAFETY: that was the last of this side.
-            unsafe { Shared::side_is_gone(shared) };
+            let mut messages = Buffer::blocks();
+            wake_all(self, |state| state.disconnect_receivers(&mut messages));
             // Last, because it may panic.
             drop(messages);
-        }
-    }
-
-    /// # Safety
-    /// Called once for each side, by its last reference.
-    unsafe fn side_is_gone(shared: NonNull<Shared<T>>) {
-        perturb::point("channel: side gone");
-        // SAFETY: it is freed by the second to come here. AcqRel: see the header.
-        if unsafe { shared.as_ref() }.one_side_gone.swap(true, AcqRel) {
-            // SAFETY: made by `Box::leak`, and nobody has a reference any more.
-            drop(unsafe { Box::from_raw(shared.as_ptr()) });
         }
     }
 }
