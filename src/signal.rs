@@ -1,36 +1,21 @@
 //! Signals as messages in channels, so that a server can stop cleanly.
 //!
-//! A handler may do next to nothing, so ours leaves a bit in a word and wakes a kernel thread, the
-//! *forwarder*, which is started at first use and puts the signal into the channels of those that
-//! watch it.
-//!
-//! ```text
-//!   handler (any thread)              forwarder
-//!   former handler, if any            s = SEQUENCE            (Acquire)
-//!   PENDING |= bit     (Release)      came = PENDING.swap(0)  (Acquire)
-//!   SEQUENCE += 1      (Release)      came == 0: futex wait while SEQUENCE == s
-//!   futex wake                        else: into the channels
-//! ```
+//! A handler may do next to nothing, so ours (`engine/sys/handler`) leaves a bit in a word and wakes a
+//! kernel thread, the *forwarder*, which is started at first use and puts the signal into the
+//! channels of those that watch it.
 //!
 //! Invariants:
-//! 1. No signal is lost: if the swap misses the bit, the forwarder read `SEQUENCE` before it was
-//!    raised (its Acquire pairs with the raise's Release), so the futex does not block it.
+//! 1. No signal is lost: the forwarder asks for the handler's sequence before it looks.
 //! 2. A channel holds a signal once at most. The forwarder alone sends, so what is in the channel is
 //!    the last part of what it sent; it keeps that list and leaves out what is still there. Hence a
 //!    channel for n signals never holds more than n messages, and is never full for a new one.
 //! 3. The forwarder blocks no signal that is watched, and every other. So a watched signal is seen
 //!    even if all threads of the program block it, and no other is caught that the program waits for
 //!    in its own way.
-//! 4. The handler runs on the alternate stack: little of a green thread's may be left. It runs with
-//!    the others blocked: an alternate stack of std's is too small for two. It touches no
-//!    thread-local, `errno` included. (The usual crate for this, `signal-hook-registry`, asks for no
-//!    alternate stack; with one fixed action its table of actions would be of no use here.)
-//! 5. A handler stays for good, and so does what is stored of the former one.
-//! 6. Nobody hears of a signal while the handler is still busy with it. It may be running on the main
+//! 4. Nobody hears of a signal while the handler is still busy with it. It may be running on the main
 //!    thread's alternate stack, which std unmaps when any thread calls `exit`: as one does who was
 //!    told to stop. (The few instructions of the way out are left, and the system's own.)
 
-use core::ptr::null_mut;
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::io;
@@ -43,9 +28,9 @@ pub use libc::{
 };
 
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
-use crate::engine::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::engine::atomic::{AtomicU64, Ordering};
 use crate::engine::sched::{fork, interpose};
-use crate::engine::sys::futex;
+use crate::engine::sys::handler;
 use crate::engine::sys::signal::{self as kernel, Mask, bit};
 use crate::sync::Mutex;
 
@@ -264,24 +249,12 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 /// The signals that have our handler.
 static CAUGHT: AtomicU64 = AtomicU64::new(0);
-/// The signals that have come and were not forwarded yet.
-static PENDING: AtomicU64 = AtomicU64::new(0);
-/// Raised with every signal, and when `CAUGHT` grows: what the forwarder sleeps on.
-static SEQUENCE: AtomicU32 = AtomicU32::new(0);
-/// Handlers that are at work (invariant 6), and how soon to look again.
-static HANDLING: AtomicU32 = AtomicU32::new(0);
+/// How soon to look again whether handlers are at work (invariant 4).
 const NEARLY_DONE: std::time::Duration = std::time::Duration::from_micros(20);
-/// The handler that each signal had before, if any.
-static FORMER: [AtomicPtr<libc::sigaction>; 65] = [const { AtomicPtr::new(null_mut()) }; 65];
 
 /// The signals in `mask`.
 fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
     NUMBERS.filter(move |signal| mask & bit(*signal) != 0)
-}
-
-fn wake_forwarder() {
-    SEQUENCE.fetch_add(1, Ordering::Release);
-    futex::wake(&SEQUENCE, 1);
 }
 
 fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
@@ -301,78 +274,26 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     // Before the handlers: no signal finds ours without this watcher.
     state.watchers.push(watcher);
     for signal in numbers(signals & !CAUGHT.load(Ordering::Relaxed)) {
-        if let Err(error) = catch(signal) {
+        let unblocked = FORBIDDEN.iter().map(|(signal, _)| *signal);
+        if let Err(error) = handler::catch(signal, unblocked) {
             state.watchers.pop();
             return Err(error);
         }
         CAUGHT.fetch_or(bit(signal), Ordering::Relaxed);
     }
-    wake_forwarder(); // it unblocks them
+    handler::wake(); // it unblocks them
     Ok(())
-}
-
-/// Installs our handler, and keeps what was there.
-fn catch(signal: i32) -> io::Result<()> {
-    let install = |new: *const libc::sigaction, old: *mut libc::sigaction| {
-        // SAFETY: null or valid actions.
-        match unsafe { libc::sigaction(signal, new, old) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: zeroes are an action.
-    let mut former: libc::sigaction = unsafe { core::mem::zeroed() };
-    install(core::ptr::null(), &mut former)?;
-    let mut ours = former;
-    ours.sa_sigaction = on_signal as *const () as usize;
-    ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: sets that are valid.
-    unsafe {
-        libc::sigfillset(&mut ours.sa_mask);
-        for (signal, _) in FORBIDDEN {
-            libc::sigdelset(&mut ours.sa_mask, *signal);
-        }
-    }
-    if !matches!(former.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
-        let former = Box::into_raw(Box::new(former));
-        FORMER[signal as usize].store(former, Ordering::Release);
-    }
-    install(&ours, null_mut())
-}
-
-unsafe extern "C" fn on_signal(
-    signal: i32,
-    info: *mut libc::siginfo_t,
-    context: *mut libc::c_void,
-) {
-    // SAFETY: null, or a box that is never freed.
-    if let Some(former) = unsafe { FORMER[signal as usize].load(Ordering::Acquire).as_ref() } {
-        // SAFETY: a handler of the type that its flags say; the arguments are the kernel's.
-        unsafe {
-            let handler = former.sa_sigaction;
-            if former.sa_flags & libc::SA_SIGINFO != 0 {
-                core::mem::transmute::<usize, kernel::Handler>(handler)(signal, info, context)
-            } else {
-                core::mem::transmute::<usize, extern "C" fn(i32)>(handler)(signal)
-            }
-        }
-    }
-    HANDLING.fetch_add(1, Ordering::Relaxed);
-    PENDING.fetch_or(bit(signal), Ordering::Release);
-    wake_forwarder();
-    // Release: pairs with the Acquire in `forward`: all but the way out is done.
-    HANDLING.fetch_sub(1, Ordering::Release);
 }
 
 /// The forwarder.
 fn forward() {
     loop {
-        let sequence = SEQUENCE.load(Ordering::Acquire);
+        let sequence = handler::sequence();
         kernel::set_mask(kernel::ALL & !CAUGHT.load(Ordering::Relaxed));
-        match PENDING.swap(0, Ordering::Acquire) {
-            0 => futex::wait(&SEQUENCE, sequence, None),
+        match handler::fetch() {
+            0 => handler::wait(sequence),
             came => {
-                while HANDLING.load(Ordering::Acquire) != 0 {
+                while handler::is_busy() {
                     std::thread::sleep(NEARLY_DONE);
                 }
                 numbers(came).for_each(forward_one);

@@ -56,14 +56,13 @@
 //! would be given back to its owner, while the threads of a [`scope`](crate::scope()) on its stack still
 //! use it. And they are `Send`, for they move between two threads.
 
-mod turns;
-
 use core::fmt;
 use core::iter::FusedIterator;
 use std::panic::resume_unwind;
 
-use self::turns::{Called, Caller, News, Order};
+use crate::engine::wait::turns::{self, Called, Caller, News, Order};
 use crate::thread::{self, JoinHandle};
+use std::sync::{Mutex, PoisonError};
 
 /// What [`Coroutine::resume`] brings.
 ///
@@ -131,16 +130,14 @@ pub struct Coroutine<Input, Yield, Return> {
 type Body<Input, Yield, Return> = Box<dyn FnOnce(&Yielder<Input, Yield>, Input) -> Return + Send>;
 
 enum Stage<Input, Yield, Return> {
-    New(Body<Input, Yield, Return>),
+    /// Never locked: it makes a shared coroutine `Sync`, which the closure need not be.
+    New(Mutex<Body<Input, Yield, Return>>),
     Begun {
         caller: Caller<Input, Yield>,
         thread: JoinHandle<Return>,
     },
     Done,
 }
-
-// SAFETY: a shared coroutine tells whether it has ended, and nothing else.
-unsafe impl<Input: Send, Yield: Send, Return: Send> Sync for Coroutine<Input, Yield, Return> {}
 
 /// What unwinds the stack of a coroutine that is dropped.
 struct Dropped;
@@ -158,7 +155,7 @@ where
         F: FnOnce(&Yielder<Input, Yield>, Input) -> Return + Send + 'static,
     {
         Coroutine {
-            stage: Stage::New(Box::new(body)),
+            stage: Stage::New(Mutex::new(Box::new(body))),
         }
     }
 
@@ -200,6 +197,7 @@ where
         let Stage::New(body) = core::mem::replace(&mut self.stage, Stage::Done) else {
             unreachable!("a coroutine begins once");
         };
+        let body = body.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (mut caller, side) = turns::pair();
         let thread = thread::Builder::new().spawn(move || {
             let yielder = Yielder(side.begin());

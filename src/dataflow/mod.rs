@@ -52,12 +52,11 @@
 //! | `value` | the handle, and what a node leaves there |
 //! | `inputs` | which shapes inputs have, and what the function sees |
 //! | `task` | the last of the inputs makes it ready |
-//! | `dependents` | who waits for a value: the protocol between adding and resolving (modelled) |
+//! | `engine/wait/dependents` | who waits for a value: the protocol between adding and resolving (modelled) |
 //! | `stock` | who runs what is ready |
 //! | `turn` | the same over kernel threads |
 //! | `failure` | a panic on its way |
 
-mod dependents;
 mod failure;
 mod inputs;
 mod stock;

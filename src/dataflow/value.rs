@@ -12,10 +12,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::dependents::Dependents;
 use super::failure::Failure;
 use super::inputs::Held;
 use super::task::{Dependent, Told, when};
+use crate::engine::wait::dependents::Dependents;
 use crate::sync::OnceLock;
 
 /// A value that is there or will be: what [`call`](super::call) returns.

@@ -6,7 +6,7 @@
 
 use std::fs::{FileTimes, Metadata, Permissions, TryLockError};
 use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -15,6 +15,7 @@ use std::{fmt, fs};
 
 use super::OpenOptions;
 use crate::engine::driver::file::{self, Nature};
+use crate::engine::sys::calls::from_raw_fd;
 use crate::io::macros::{read_by_reference, write_by_reference};
 use crate::thread::may_block;
 
@@ -335,9 +336,4 @@ impl IntoRawFd for File {
     }
 }
 
-impl FromRawFd for File {
-    unsafe fn from_raw_fd(fd: RawFd) -> File {
-        // SAFETY: the caller's promise.
-        unsafe { fs::File::from_raw_fd(fd) }.into()
-    }
-}
+from_raw_fd!(File);

@@ -22,16 +22,22 @@
 //! Memory orderings: Relaxed; whether the flag is taken is a hint and guards nothing.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use socket2::SockRef;
 
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::current;
-use crate::engine::driver::source::{answer, says_would_block};
+use crate::engine::driver::source::says_would_block;
 use crate::engine::driver::{Direction, Limit, Source};
+use crate::engine::sys::calls;
 use crate::thread::may_block;
 
 /// The most that is written at once, and that there is room for when a pipe can be written to.
 const ATOMIC: usize = libc::PIPE_BUF;
+
+/// As many buffers as the kernel takes at once.
+const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 
 /// One end of a pipe.
 #[derive(Debug)]
@@ -44,7 +50,7 @@ pub(crate) struct End {
 impl End {
     pub(crate) fn new(fd: OwnedFd) -> End {
         End {
-            takes_nowait: AtomicBool::new(is_pipe(fd.as_fd())),
+            takes_nowait: AtomicBool::new(calls::is_pipe(fd.as_fd())),
             source: Source::new(fd),
         }
     }
@@ -58,31 +64,25 @@ impl End {
     }
 
     pub(crate) fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let (fd, vectors) = (self.source.as_raw_fd(), buffers.as_mut_ptr().cast());
-        let count = count(buffers.len());
-        // SAFETY: `IoSliceMut` has the layout of an `iovec`; the buffers are borrowed.
-        let blocking = || answer(unsafe { libc::readv(fd, vectors, count) });
         // For no bytes the kernel waits for nobody; `poll(2)` would.
-        let mut known = buffers.iter().take(count as usize);
+        let mut known = buffers.iter().take(MOST_BUFFERS);
         if current::green().is_none() || known.all(|buffer| buffer.is_empty()) {
-            return blocking();
+            return calls::read(self.as_fd(), buffers);
         }
-        self.run(
-            Direction::Read,
-            // SAFETY: the same.
-            || answer(unsafe { libc::preadv2(fd, vectors, count, -1, libc::RWF_NOWAIT) }),
-            blocking,
-        )
+        self.run(Direction::Read, |now| match now {
+            true => calls::read_now(self.as_fd(), buffers),
+            false => calls::read(self.as_fd(), buffers),
+        })
     }
 
     pub(crate) fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         if current::green().is_none() {
-            return self.write_blocking(buffers);
+            return calls::write(self.as_fd(), buffers);
         }
-        let buffers = &buffers[..count(buffers.len()) as usize];
+        let buffers = &buffers[..buffers.len().min(MOST_BUFFERS)];
         let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         if wanted == 0 {
-            return self.write_blocking(buffers); // as in `read`
+            return calls::write(self.as_fd(), buffers); // as in `read`
         }
         let mut done = self.write_some(buffers, wanted)?;
         if done < wanted {
@@ -101,45 +101,37 @@ impl End {
 
     /// Writes a part of `buffers`, of the length `wanted`; all if that is [`ATOMIC`] at most.
     fn write_some(&self, buffers: &[IoSlice<'_>], wanted: usize) -> io::Result<usize> {
-        let (fd, vectors) = (self.source.as_raw_fd(), buffers.as_ptr().cast());
-        let count = count(buffers.len());
-        self.run(
-            Direction::Write,
-            // SAFETY: `IoSlice` has the layout of an `iovec`; the buffers are borrowed.
-            || answer(unsafe { libc::pwritev2(fd, vectors, count, -1, libc::RWF_NOWAIT) }),
-            || match buffers.iter().find(|buffer| !buffer.is_empty()) {
+        self.run(Direction::Write, |now| {
+            if now {
+                return calls::write_now(self.as_fd(), buffers);
+            }
+            match buffers.iter().find(|buffer| !buffer.is_empty()) {
                 Some(first) if wanted > ATOMIC => {
-                    self.write_blocking(&[IoSlice::new(&first[..first.len().min(ATOMIC)])])
+                    let part = &first[..first.len().min(ATOMIC)];
+                    calls::write(self.as_fd(), &[IoSlice::new(part)])
                 }
-                _ => self.write_blocking(buffers),
-            },
-        )
+                _ => calls::write(self.as_fd(), buffers),
+            }
+        })
     }
 
-    fn write_blocking(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let (fd, vectors) = (self.source.as_raw_fd(), buffers.as_ptr().cast());
-        // SAFETY: `IoSlice` has the layout of an `iovec`; the buffers are borrowed.
-        answer(unsafe { libc::writev(fd, vectors, count(buffers.len())) })
-    }
-
-    /// Makes one of two calls, waiting until it need not wait: one with `RWF_NOWAIT`, or one that
-    /// could block, but for what `poll(2)` says.
+    /// Makes one of two calls, waiting until it need not wait: one with `RWF_NOWAIT` (`call` is told
+    /// so), or one that could block, but for what `poll(2)` says.
     fn run(
         &self,
         direction: Direction,
-        nowait: impl Fn() -> io::Result<usize>,
-        blocking: impl Fn() -> io::Result<usize>,
+        mut call: impl FnMut(bool) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let attempt = || {
+        let mut attempt = || {
             if self.takes_nowait.load(Ordering::Relaxed) {
-                let answer = nowait();
+                let answer = call(true);
                 if !answer.as_ref().is_err_and(says_unknown) {
                     return answer;
                 }
                 self.takes_nowait.store(false, Ordering::Relaxed);
             }
             match is_ready(self.as_fd(), direction) {
-                true => may_block(&blocking),
+                true => may_block(|| call(false)),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             }
         };
@@ -155,11 +147,6 @@ impl End {
     }
 }
 
-/// As many buffers as the kernel takes at once.
-fn count(buffers: usize) -> i32 {
-    buffers.min(1024) as i32
-}
-
 /// The kernel does not know the call, or the flag, or not for this kind of file.
 fn says_unknown(error: &io::Error) -> bool {
     matches!(
@@ -168,31 +155,17 @@ fn says_unknown(error: &io::Error) -> bool {
     )
 }
 
-fn is_pipe(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: zeroes are a valid record, which the call fills in.
-    unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        libc::fstat(fd.as_raw_fd(), &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFIFO
-    }
-}
-
 fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: only asks.
-    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+    SockRef::from(&fd).nonblocking().unwrap_or(false)
 }
 
-/// Whether a call would not block at this moment.
+/// Whether a call would not block at this moment. An error is for the call to tell.
 fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> bool {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: match direction {
-            Direction::Read => libc::POLLIN,
-            Direction::Write => libc::POLLOUT,
-        },
-        revents: 0,
+    let events = match direction {
+        Direction::Read => libc::POLLIN,
+        Direction::Write => libc::POLLOUT,
     };
-    // SAFETY: one valid record. An error is for the call to tell.
-    unsafe { libc::poll(&mut poll, 1, 0) != 0 }
+    calls::poll(fd, events).unwrap_or(true)
 }
 
 impl AsFd for End {
@@ -253,12 +226,7 @@ macro_rules! pipe_end {
             }
         }
 
-        impl std::os::fd::FromRawFd for $Type {
-            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $Type {
-                // SAFETY: the caller's promise.
-                unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
-            }
-        }
+        $crate::engine::sys::calls::from_raw_fd!($Type);
     };
     ($Type:ident, like $Std:ty, reads) => {
         $crate::io::pipe::pipe_end!(@conversions $Type, $Std);

@@ -4,7 +4,7 @@ pub(super) const TICKET: &str = "engine/wait/ticket.rs";
 pub(super) const OWNERSHIP: &str = "engine/sched/ownership.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/wake.rs";
-pub(super) const TURNS: &str = "coroutine/turns.rs";
+pub(super) const TURNS: &str = "engine/wait/turns.rs";
 pub(super) const CLAIM: &str = "engine/wait/claim.rs";
 pub(super) const LIST: &str = "engine/wait/list.rs";
 pub(super) const QUEUE: &str = "engine/wait/queue.rs";
@@ -18,7 +18,7 @@ pub(super) const LOCK: &str = "engine/sys/lock.rs";
 pub(super) const READERS: &str = "engine/policy/readers.rs";
 pub(super) const READINESS: &str = "engine/driver/readiness.rs";
 pub(super) const INBOX: &str = "engine/driver/uring/inbox.rs";
-pub(super) const DEPENDENTS: &str = "dataflow/dependents.rs";
+pub(super) const DEPENDENTS: &str = "engine/wait/dependents.rs";
 pub(super) const CELL: &str = "channel/cell.rs";
 pub(super) const RIGHTS: &str = "channel/rights.rs";
 pub(super) const SELECTING: &str = "channel/selecting.rs";
@@ -487,7 +487,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(RIGHTS, "Right::Plain(peer) => peer.send_away().wake(),", "Right::Plain(peer) => { let node = peer.node(); peer.send_away().wake(); unsafe { (*node).outcome.set(0) } }"),
                  (CELL, "    /// Nothing was moved.\n", "    pub(super) fn node(&self) -> *const Node { self.0.node() }\n")] },
     Mutant { protocol: "channels", name: "sent_though_sent_away", model: "last_receiver_goes", fails: LOST,
-        edits: &[(SHARED, "(Ended::TryAgain, Some(message)) => message,", "(Ended::TryAgain, Some(_)) => return Ok(()),")] },
+        edits: &[(SHARED, "(Ended::TryAgain, Some(message)) => message,", "(Ended::TryAgain, Some(message)) => { core::mem::forget(message); return Ok(()) }")] },
     Mutant { protocol: "select", name: "promised_is_not_counted", model: "select_beside_another", fails: "a promised message is not in its channel",
         edits: &[(STATE, "        self.promised += 1;\n        self.tickets\n", "        self.tickets\n"),
                  (STATE, "        self.promised -= 1;\n        match self.buffer.pop(spare) {", "        match self.buffer.pop(spare) {"),

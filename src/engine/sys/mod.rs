@@ -2,12 +2,15 @@
 //!
 //! Everything here may run under any thread pointer and with preemption off: no call goes through
 //! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
-//! itself. (But for [`cgroup`] and the growing of a [`table`]: only ordinary threads do that.)
+//! itself. (But for [`calls`], [`cgroup`] and the growing of a [`table`]: only ordinary threads do
+//! that.)
 
+pub(crate) mod calls;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod epoll;
 pub(crate) mod futex;
+pub(crate) mod handler;
 pub(crate) mod kernel_thread;
 pub(crate) mod lock;
 pub(crate) mod mm;

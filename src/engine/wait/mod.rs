@@ -7,6 +7,8 @@
 //! | `claim` | one wait in several queues is ended once, by one of them or by the clock |
 //! | `list` | waits in a row, under their owner's lock |
 //! | `queue` | a list, its lock and its owner's flags in one word |
+//! | `turns` | two threads, one of which waits for the other (coroutines) |
+//! | `dependents` | closures that wait for a value, in one word (dataflow) |
 //!
 //! Every primitive that blocks is built on [`Waiter::wait`] and [`Waiter::wake`]; it works alike
 //! for green threads, which are suspended, and for kernel threads, which wait on the ticket itself
@@ -19,9 +21,11 @@
 //!    unless it found a parked green thread, which cannot go on before it is made ready here.
 
 pub(crate) mod claim;
+pub(crate) mod dependents;
 pub(crate) mod list;
 pub(crate) mod queue;
 pub(crate) mod ticket;
+pub(crate) mod turns;
 
 pub(crate) use self::ticket::Outcome;
 use self::ticket::{By, Commit, Found, Ticket};

@@ -1,9 +1,7 @@
 //! What Unix has, as in [`std::os::unix`].
 
 pub mod fs;
-#[allow(unsafe_code, reason = "descriptors")]
 pub mod net;
-#[allow(unsafe_code, reason = "a promise handed on to std")]
 pub mod process;
 pub mod thread;
 

@@ -33,6 +33,7 @@ pub trait CommandExt: sealed::Sealed {
     /// # Safety
     /// As std's: `f` runs in a forked child, where next to nothing is safe. It must not use this
     /// crate.
+    #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Command
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static;
@@ -42,6 +43,7 @@ pub trait CommandExt: sealed::Sealed {
     /// # Safety
     /// As [`CommandExt::pre_exec`].
     #[deprecated(note = "as in std: use `pre_exec`")]
+    #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn before_exec<F>(&mut self, f: F) -> &mut Command
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static,
@@ -71,6 +73,7 @@ impl CommandExt for Command {
         self
     }
 
+    #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Command
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static,

@@ -14,12 +14,16 @@ use crate::{atomic::Ordering::Relaxed, context::Action, current, green::Green, s
 
 #[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;
+#[path = "../../../src/engine/wait/dependents.rs"]
+pub(crate) mod dependents;
 #[path = "../../../src/engine/wait/list.rs"]
 pub(crate) mod list;
 #[path = "../../../src/engine/wait/queue.rs"]
 pub(crate) mod queue;
 #[path = "../../../src/engine/wait/ticket.rs"]
 pub(crate) mod ticket;
+#[path = "../../../src/engine/wait/turns.rs"]
+pub(crate) mod turns;
 
 pub(crate) use self::ticket::Outcome;
 use self::ticket::{By, Commit, Found, Ticket};
