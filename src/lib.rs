@@ -45,7 +45,6 @@ pub mod process;
 pub mod runtime;
 #[cfg(green)]
 pub mod signal;
-#[allow(unsafe_code, reason = "data behind locks")]
 pub mod sync;
 #[allow(unsafe_code, reason = "closures and results that cross stacks")]
 pub mod thread;

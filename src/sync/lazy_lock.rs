@@ -1,19 +1,18 @@
 //! [`LazyLock`]: a [`Once`], and a closure that becomes what it makes.
 //!
-//! | `once` | `state` |
+//! | the `Once` | the stage |
 //! |---|---|
 //! | nobody has asked | `Closure` |
 //! | the closure runs | belongs to the thread that runs it |
 //! | completed | `Value`, and shared by all |
 //! | poisoned | `Nothing`: the closure is gone, for good |
 
-use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::Once;
+use super::cell::{OnceCell, Stage};
 
 /// A value that is made when it is first asked for: [`std::sync::LazyLock`], which blocks only the
 /// green thread.
@@ -34,19 +33,9 @@ use super::Once;
 /// If the closure panics, its panic goes to who asked, and everybody who asks later gets a panic
 /// too. A closure that asks for its own value waits for itself, for ever.
 pub struct LazyLock<T, F = fn() -> T> {
-    once: Once,
-    state: UnsafeCell<Lazy<T, F>>,
+    cell: OnceCell<T, F>,
 }
 
-enum Lazy<T, F> {
-    Closure(F),
-    Value(T),
-    Nothing,
-}
-
-// SAFETY: the closure runs in, and is dropped by, whichever thread, hence `F: Send`; the value may
-// be dropped by another, hence `T: Send`; all get shared references to it, hence `T: Sync`.
-unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
 
@@ -55,8 +44,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[inline]
     pub const fn new(f: F) -> LazyLock<T, F> {
         LazyLock {
-            once: Once::new(),
-            state: UnsafeCell::new(Lazy::Closure(f)),
+            cell: OnceCell::new(Stage::Closure(f)),
         }
     }
 
@@ -97,18 +85,11 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[cold]
     #[track_caller]
     fn make(&self) {
-        self.once.call_once_force(|_| {
-            let state = self.state.get();
-            // SAFETY: the closure of a `Once`, which has not completed: nobody else looks.
-            match unsafe { mem::replace(&mut *state, Lazy::Nothing) } {
-                Lazy::Closure(f) => {
-                    let value = f();
-                    // SAFETY: as above.
-                    unsafe { *state = Lazy::Value(value) };
-                }
+        self.cell
+            .make(|stage| match mem::replace(stage, Stage::Nothing) {
+                Stage::Closure(f) => *stage = Stage::Value(f()),
                 _ => panic!("LazyLock instance has previously been poisoned"),
-            }
-        });
+            });
     }
 }
 
@@ -125,23 +106,13 @@ impl<T, F> LazyLock<T, F> {
     /// ```
     #[inline]
     pub fn get(this: &LazyLock<T, F>) -> Option<&T> {
-        if !this.once.is_completed() {
-            return None;
-        }
-        // SAFETY: completed, so nobody writes to it while `this` is shared.
-        match unsafe { &*this.state.get() } {
-            Lazy::Value(value) => Some(value),
-            _ => None,
-        }
+        this.cell.get()
     }
 
     /// The value, if it is there.
     #[inline]
     pub fn get_mut(this: &mut LazyLock<T, F>) -> Option<&mut T> {
-        match this.state.get_mut() {
-            Lazy::Value(value) => Some(value),
-            _ => None,
-        }
+        this.cell.get_mut()
     }
 }
 

@@ -18,10 +18,13 @@
 //! | `barrier`, `wait_group` | a count and a queue; the last one wakes all |
 //! | `semaphore` | permits, first come, first served |
 //! | `once` | something runs once; `once_lock` and `lazy_lock` put data in it |
+//! | `cell` | the data of locks, and the tokens that give it out; all of the locks' `unsafe` |
 //! | `poison` | a panic under a lock is told to whoever comes next |
 //! | `mpsc` | std's view of the channels |
 
 mod barrier;
+#[allow(unsafe_code, reason = "the data of locks")]
+mod cell;
 mod condvar;
 mod lazy_lock;
 pub mod mpsc;

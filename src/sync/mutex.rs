@@ -1,15 +1,13 @@
-//! [`Mutex`]: std's, on a [`RawMutex`]; eight bytes beside the data.
+//! [`Mutex`]: std's, on a [`RawMutex`](super::raw_mutex::RawMutex); eight bytes beside the data.
 
-use core::cell::UnsafeCell;
 use core::fmt;
-use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::time::Duration;
 use std::time::Instant;
 
-use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
-use super::raw_mutex::RawMutex;
+use super::cell::{Held, MutexCell, Unlock};
+use super::poison::{self, LockResult, TryLockError, TryLockResult};
 use crate::engine::atomic::const_fn;
 use crate::engine::sys::clock;
 
@@ -36,14 +34,9 @@ use crate::engine::sys::clock;
 /// assert_eq!(*count.lock().unwrap(), 100);
 /// ```
 pub struct Mutex<T: ?Sized> {
-    raw: RawMutex,
-    data: UnsafeCell<T>,
+    cell: MutexCell<T>,
 }
 
-// SAFETY: the data is reached through a guard, of which `raw` allows one at a time.
-unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
-// SAFETY: as above.
-unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 // What a panic left behind is told by the poison.
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
@@ -51,13 +44,8 @@ impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 /// The mutex is locked as long as this lives; [`std::sync::MutexGuard`].
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct MutexGuard<'a, T: ?Sized> {
-    mutex: &'a Mutex<T>,
-    witness: Witness,
-    not_send: PhantomData<*mut ()>,
+    held: Held<'a, T>,
 }
-
-// SAFETY: a shared guard gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
     const_fn! {
@@ -65,8 +53,7 @@ impl<T> Mutex<T> {
         #[inline]
         pub const fn new(value: T) -> Mutex<T> {
             Mutex {
-                raw: RawMutex::new(),
-                data: UnsafeCell::new(value),
+                cell: MutexCell::new(value),
             }
         }
     }
@@ -76,7 +63,7 @@ impl<T> Mutex<T> {
     /// # Errors
     /// A thread panicked while it held the mutex. The error contains the data.
     pub fn into_inner(self) -> LockResult<T> {
-        poison::checked(self.raw.is_poisoned(), self.data.into_inner())
+        poison::checked(self.cell.is_poisoned(), self.cell.into_inner())
     }
 }
 
@@ -90,8 +77,7 @@ impl<T: ?Sized> Mutex<T> {
     /// the error.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        self.raw.lock(None);
-        self.guard()
+        MutexGuard::new(self.cell.lock())
     }
 
     /// Locks the mutex if it is free at this moment.
@@ -100,10 +86,9 @@ impl<T: ?Sized> Mutex<T> {
     /// `WouldBlock` if it is not; `Poisoned` as for [`lock`](Mutex::lock).
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        if self.raw.try_lock() {
-            Ok(self.guard()?)
-        } else {
-            Err(TryLockError::WouldBlock)
+        match self.cell.try_lock() {
+            Some(held) => Ok(MutexGuard::new(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
@@ -133,34 +118,24 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     fn lock_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<MutexGuard<'_, T>> {
-        if self.raw.try_lock() || self.raw.lock(Some(deadline())) {
-            Ok(self.guard()?)
-        } else {
-            Err(TryLockError::WouldBlock)
+        let held = self.cell.try_lock();
+        match held.or_else(|| self.cell.lock_until(deadline())) {
+            Some(held) => Ok(MutexGuard::new(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
     /// For a caller that has just locked it.
-    #[inline]
-    fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
-        let guard = MutexGuard {
-            mutex: self,
-            witness: Witness::new(),
-            not_send: PhantomData,
-        };
-        poison::checked(self.raw.is_poisoned(), guard)
-    }
-
     /// Whether a thread panicked while it held the mutex. Another may do so the moment after.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.raw.is_poisoned()
+        self.cell.is_poisoned()
     }
 
     /// Forgets that a thread panicked while it held the mutex.
     #[inline]
     pub fn clear_poison(&self) {
-        self.raw.clear_poison();
+        self.cell.clear_poison();
     }
 
     /// The data. Nobody else can have locked it.
@@ -168,7 +143,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     /// A thread panicked while it held the mutex. The error contains the reference.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        poison::checked(self.raw.is_poisoned(), self.data.get_mut())
+        poison::checked(self.cell.is_poisoned(), self.cell.get_mut())
     }
 }
 
@@ -198,16 +173,18 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// For a condition variable, which unlocks the mutex behind the guard's back and locks it
-    /// again.
-    pub(super) fn mutex(&self) -> &'a Mutex<T> {
-        self.mutex
+    #[inline]
+    fn new(held: Held<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        poison::checked(held.is_poisoned(), MutexGuard { held })
     }
-}
 
-impl<T: ?Sized> Mutex<T> {
-    pub(super) fn raw(&self) -> &RawMutex {
-        &self.raw
+    /// Does something by which the mutex is unlocked, and locks it again.
+    pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(Unlock<'_>) -> R) -> R {
+        self.held.unlocked(wait)
+    }
+
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.held.is_poisoned()
     }
 }
 
@@ -216,27 +193,14 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that the mutex is locked.
-        unsafe { &*self.mutex.data.get() }
+        &self.held
     }
 }
 
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed uniquely.
-        unsafe { &mut *self.mutex.data.get() }
-    }
-}
-
-impl<T: ?Sized> Drop for MutexGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.witness.has_seen_a_panic() {
-            self.mutex.raw.poison();
-        }
-        // SAFETY: the guard is the proof that this thread holds it.
-        unsafe { self.mutex.raw.unlock() };
+        &mut self.held
     }
 }
 

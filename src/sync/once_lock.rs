@@ -1,19 +1,16 @@
 //! [`OnceLock`]: a [`Once`] and what it made.
 //!
-//! | `once` | `value` |
+//! | the `Once` | the stage |
 //! |---|---|
 //! | a closure runs | belongs to the thread that runs it |
-//! | completed | `Some`, and shared by all |
-//! | else | `None`, and nobody's: a closure that panics leaves nothing |
-//!
-//! An `Option` and not a `MaybeUninit`: it drops itself, so that there is no `Drop` to write, and a
-//! cell may hold a reference to something that is dropped before it, as std's.
+//! | completed | `Value`, and shared by all |
+//! | else | `Nothing`, and nobody's: a closure that panics leaves nothing |
 
-use core::cell::UnsafeCell;
+use core::convert::Infallible;
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::Once;
+use super::cell::{OnceCell, Stage};
 
 /// A place that is written once: [`std::sync::OnceLock`], which blocks only the green thread.
 ///
@@ -28,13 +25,9 @@ use super::Once;
 /// assert_eq!(reader.join().unwrap(), 5);
 /// ```
 pub struct OnceLock<T> {
-    once: Once,
-    value: UnsafeCell<Option<T>>,
+    cell: OnceCell<T, Infallible>,
 }
 
-// SAFETY: a value may be made by one thread and dropped by another, hence `Send`; all others get
-// shared references, hence `Sync`.
-unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 
@@ -44,26 +37,20 @@ impl<T> OnceLock<T> {
     #[must_use]
     pub const fn new() -> OnceLock<T> {
         OnceLock {
-            once: Once::new(),
-            value: UnsafeCell::new(None),
+            cell: OnceCell::new(Stage::Nothing),
         }
     }
 
     /// The value, if it is there. Never blocks.
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        if self.once.is_completed() {
-            // SAFETY: completed, so nobody writes to it while `self` is shared.
-            unsafe { (*self.value.get()).as_ref() }
-        } else {
-            None
-        }
+        self.cell.get()
     }
 
     /// The value, if it is there.
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        self.value.get_mut().as_mut()
+        self.cell.get_mut()
     }
 
     /// Blocks until the value is there.
@@ -78,7 +65,7 @@ impl<T> OnceLock<T> {
     /// });
     /// ```
     pub fn wait(&self) -> &T {
-        self.once.wait_force();
+        self.cell.wait();
         self.completed()
     }
 
@@ -118,10 +105,10 @@ impl<T> OnceLock<T> {
     /// Unless there is a value, writes the one that `f` makes.
     #[cold]
     fn make(&self, f: impl FnOnce() -> Option<T>) {
-        self.once.call_once_force(|_| {
-            let value = f();
-            // SAFETY: the closure of a `Once`, which has not completed: nobody else looks.
-            unsafe { *self.value.get() = value };
+        self.cell.make(|stage| {
+            if let Some(value) = f() {
+                *stage = Stage::Value(value);
+            }
         });
     }
 
@@ -133,7 +120,7 @@ impl<T> OnceLock<T> {
     /// The value, without the cell.
     #[inline]
     pub fn into_inner(self) -> Option<T> {
-        self.value.into_inner()
+        self.cell.into_inner()
     }
 
     /// Takes the value out; the cell is as new.

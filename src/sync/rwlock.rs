@@ -1,19 +1,15 @@
-//! [`RwLock`]: std's, on a [`RawRwLock`]; sixteen bytes beside the data.
+//! [`RwLock`]: std's, on a [`RawRwLock`](super::raw_rwlock::RawRwLock); sixteen bytes beside the data.
 //!
 //! Only writers poison: a reader that panics has changed nothing.
 
-use core::cell::UnsafeCell;
 use core::fmt;
-use core::marker::PhantomData;
-use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
-use core::ptr::NonNull;
 use core::time::Duration;
 use std::time::Instant;
 
-use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
-use super::raw_rwlock::RawRwLock;
+use super::cell::{Reading, RwCell, Writing};
+use super::poison::{self, LockResult, TryLockError, TryLockResult};
 use crate::engine::sys::clock;
 
 /// Protects data that many threads may read at once, or one may write: [`std::sync::RwLock`], which
@@ -35,15 +31,9 @@ use crate::engine::sys::clock;
 /// assert_eq!(*lock.read().unwrap(), 6);
 /// ```
 pub struct RwLock<T: ?Sized> {
-    raw: RawRwLock,
-    data: UnsafeCell<T>,
+    cell: RwCell<T>,
 }
 
-// SAFETY: who owns the lock owns the data.
-unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
-// SAFETY: readers share the data (`T: Sync`); a writer, of which `raw` allows one while there is no
-// reader, may take it away (`T: Send`).
-unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 // What a panic left behind is told by the poison.
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
@@ -52,31 +42,21 @@ impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
     /// Not a reference: while the guard is dropped the data may change already.
-    data: NonNull<T>,
-    raw: &'a RawRwLock,
+    reading: Reading<'a, T>,
 }
-
-// SAFETY: a shared guard gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 
 /// The lock is held for writing as long as this lives; [`std::sync::RwLockWriteGuard`].
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
-    lock: &'a RwLock<T>,
-    witness: Witness,
-    not_send: PhantomData<*mut ()>,
+    writing: Writing<'a, T>,
 }
-
-// SAFETY: a shared guard gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
     /// A lock that nobody holds.
     #[inline]
     pub const fn new(t: T) -> RwLock<T> {
         RwLock {
-            raw: RawRwLock::new(),
-            data: UnsafeCell::new(t),
+            cell: RwCell::new(t),
         }
     }
 
@@ -85,7 +65,7 @@ impl<T> RwLock<T> {
     /// # Errors
     /// A thread panicked while it held the lock for writing. The error contains the data.
     pub fn into_inner(self) -> LockResult<T> {
-        poison::checked(self.raw.is_poisoned(), self.data.into_inner())
+        poison::checked(self.cell.is_poisoned(), self.cell.into_inner())
     }
 }
 
@@ -100,8 +80,7 @@ impl<T: ?Sized> RwLock<T> {
     /// If 2^30 − 2 threads read already.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        self.raw.read(None);
-        self.read_guard()
+        self.read_guard(self.cell.read())
     }
 
     /// Locks for reading if that is possible at this moment.
@@ -110,9 +89,9 @@ impl<T: ?Sized> RwLock<T> {
     /// `WouldBlock` if it is not; `Poisoned` as for [`read`](RwLock::read).
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        match self.raw.try_read() {
-            true => Ok(self.read_guard()?),
-            false => Err(TryLockError::WouldBlock),
+        match self.cell.try_read() {
+            Some(held) => Ok(self.read_guard(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
@@ -148,9 +127,10 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn read_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        match self.raw.try_read() || self.raw.read(Some(deadline())) {
-            true => Ok(self.read_guard()?),
-            false => Err(TryLockError::WouldBlock),
+        let held = self.cell.try_read();
+        match held.or_else(|| self.cell.read_until(deadline())) {
+            Some(held) => Ok(self.read_guard(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
@@ -162,8 +142,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`read`](RwLock::read).
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        self.raw.write(None);
-        self.write_guard()
+        self.write_guard(self.cell.write())
     }
 
     /// Locks for writing if that is possible at this moment.
@@ -172,9 +151,9 @@ impl<T: ?Sized> RwLock<T> {
     /// `WouldBlock` if it is not; `Poisoned` as for [`read`](RwLock::read).
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        match self.raw.try_write() {
-            true => Ok(self.write_guard()?),
-            false => Err(TryLockError::WouldBlock),
+        match self.cell.try_write() {
+            Some(held) => Ok(self.write_guard(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
@@ -204,49 +183,35 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn write_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        match self.raw.try_write() || self.raw.write(Some(deadline())) {
-            true => Ok(self.write_guard()?),
-            false => Err(TryLockError::WouldBlock),
+        let held = self.cell.try_write();
+        match held.or_else(|| self.cell.write_until(deadline())) {
+            Some(held) => Ok(self.write_guard(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
     /// For a caller that has just locked it for reading.
     #[inline]
-    fn read_guard(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        poison::checked(self.raw.is_poisoned(), self.as_reader())
+    fn read_guard<'a>(&self, reading: Reading<'a, T>) -> LockResult<RwLockReadGuard<'a, T>> {
+        poison::checked(self.is_poisoned(), RwLockReadGuard { reading })
     }
 
     #[inline]
-    fn as_reader(&self) -> RwLockReadGuard<'_, T> {
-        RwLockReadGuard {
-            // SAFETY: the address of a field.
-            data: unsafe { NonNull::new_unchecked(self.data.get()) },
-            raw: &self.raw,
-        }
-    }
-
-    /// For a caller that has just locked it for writing.
-    #[inline]
-    fn write_guard(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let guard = RwLockWriteGuard {
-            lock: self,
-            witness: Witness::new(),
-            not_send: PhantomData,
-        };
-        poison::checked(self.raw.is_poisoned(), guard)
+    fn write_guard<'a>(&self, writing: Writing<'a, T>) -> LockResult<RwLockWriteGuard<'a, T>> {
+        poison::checked(self.is_poisoned(), RwLockWriteGuard { writing })
     }
 
     /// Whether a thread panicked while it held the lock for writing. Another may do so the moment
     /// after.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.raw.is_poisoned()
+        self.cell.is_poisoned()
     }
 
     /// Forgets that a thread panicked while it held the lock for writing.
     #[inline]
     pub fn clear_poison(&self) {
-        self.raw.clear_poison();
+        self.cell.clear_poison();
     }
 
     /// The data. Nobody else can have locked it.
@@ -254,7 +219,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     /// A thread panicked while it held the lock for writing. The error contains the reference.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        poison::checked(self.raw.is_poisoned(), self.data.get_mut())
+        poison::checked(self.cell.is_poisoned(), self.cell.get_mut())
     }
 }
 
@@ -272,11 +237,9 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     /// assert_eq!((*reader, *lock.read().unwrap()), (2, 2));
     /// ```
     pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
-        let lock = s.lock;
-        mem::forget(s);
-        // SAFETY: the guard was the proof that this thread writes.
-        unsafe { lock.raw.downgrade() };
-        lock.as_reader()
+        RwLockReadGuard {
+            reading: s.writing.downgrade(),
+        }
     }
 }
 
@@ -310,8 +273,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that nobody writes.
-        unsafe { self.data.as_ref() }
+        &self.reading
     }
 }
 
@@ -320,35 +282,14 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that nobody else holds the lock.
-        unsafe { &*self.lock.data.get() }
+        &self.writing
     }
 }
 
 impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed uniquely.
-        unsafe { &mut *self.lock.data.get() }
-    }
-}
-
-impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: the guard is the proof that this thread reads.
-        unsafe { self.raw.unlock_read() };
-    }
-}
-
-impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.witness.has_seen_a_panic() {
-            self.lock.raw.poison();
-        }
-        // SAFETY: the guard is the proof that this thread writes.
-        unsafe { self.lock.raw.unlock_write() };
+        &mut self.writing
     }
 }
 

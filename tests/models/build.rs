@@ -27,7 +27,9 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("select", CHANNEL),
     (
         "condvar",
-        &[CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
+        &[
+            CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, LOCKS_CELL, MUTEX, CONDVAR,
+        ],
     ),
 ];
 

@@ -12,6 +12,7 @@ pub(super) const RAW_MUTEX: &str = "sync/raw_mutex.rs";
 pub(super) const ONCE: &str = "sync/once.rs";
 pub(super) const RAW_RWLOCK: &str = "sync/raw_rwlock.rs";
 pub(super) const POISON: &str = "sync/poison.rs";
+pub(super) const LOCKS_CELL: &str = "sync/cell.rs";
 pub(super) const MUTEX: &str = "sync/mutex.rs";
 pub(super) const CONDVAR: &str = "sync/condvar.rs";
 pub(super) const LOCK: &str = "engine/sys/lock.rs";
@@ -272,13 +273,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- condvar ----
     Mutant { protocol: "condvar", name: "unlocks_before_it_queues", model: "one_waits", fails: "deadlock",
-        edits: &[(CONDVAR, "let locked = self.queue.lock();\n", "unsafe { mutex.unlock() };\n        let locked = self.queue.lock();\n"),
-                 (CONDVAR, "let unlock = || unsafe { mutex.unlock() };", "let unlock = || ();")] },
+        edits: &[(CONDVAR, "let locked = self.queue.lock();\n", "mutex.unlock();\n            let locked = self.queue.lock();\n"),
+                 (CONDVAR, "let unlock = || mutex.unlock();", "let unlock = || ();")] },
     Mutant { protocol: "condvar", name: "unlocks_before_its_place_is_public", model: "one_waits", fails: "deadlock",
         edits: &[(QUEUE, "        if let Err(mut locked) = self.release_if(decide) {", "        then();\n        if let Err(mut locked) = self.release_if(decide) {"),
                  (QUEUE, "        then();\n        match wait.wait", "        match wait.wait")] },
     Mutant { protocol: "condvar", name: "notification_is_called_a_time_out", model: "one_gives_up", fails: "deadlock",
-        edits: &[(CONDVAR, "matches!(waited, Ok(Waited::TimedOut))", "deadline.is_some()")] },
+        edits: &[(CONDVAR, "waited == Some(Waited::TimedOut)", "deadline.is_some()")] },
     Mutant { protocol: "condvar", name: "notifies_who_is_gone", model: "one_gives_up", fails: "deadlock",
         edits: &[(LIST, "if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n        }\n    }\n\n    /// The first that is like that.",
                         "return unsafe { self.take(node) };\n        }\n    }\n\n    /// The first that is like that.")] },
