@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | then | `src/engine/sched/switch.rs`, `src/engine/context.rs` | to a green thread and back |
 //! | | `src/engine/wait/mod.rs` | how a thread waits, and who wakes it |
-//! | | `src/engine/current.rs` | who am I, and the way into the runtime |
+//! | | `src/engine/sched/enter.rs` | the way into the runtime |
 //! | | `src/engine/sched/sysmon.rs`, `src/engine/sched/preempt.rs` | ending a time slice from outside |
 //! | | `src/engine/driver/source.rs`, `src/engine/sched/io.rs` | waiting for a descriptor, and who hears of it |
 //! | | `src/engine/tls/` | a thread-local block for each green thread |
@@ -69,5 +69,5 @@ pub use crate::thread::{park_timeout_ms, sleep_ms};
 /// For tests: whether the code that asks runs with preemption off, where it must not allocate.
 #[doc(hidden)]
 pub fn __preemption_is_off() -> bool {
-    crate::engine::current::is_preemption_off()
+    crate::engine::door::is_preemption_off()
 }

@@ -28,10 +28,10 @@ pub use libc::{
 };
 
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
-use crate::engine::atomic::{AtomicU64, Ordering};
-use crate::engine::sched::{fork, interpose};
-use crate::engine::sys::handler;
-use crate::engine::sys::signal::{self as kernel, Mask, bit};
+use crate::engine::door::atomic::{AtomicU64, Ordering};
+use crate::engine::door::handler;
+use crate::engine::door::signal::{self as kernel, Mask, bit};
+use crate::engine::door::{interpose, is_forked_child};
 use crate::sync::Mutex;
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
@@ -258,7 +258,7 @@ fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
 }
 
 fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
-    if fork::is_child() {
+    if is_forked_child() {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "signals cannot be watched in a process forked from one with green threads",

@@ -47,7 +47,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    match crate::spawn(f).join_timeout(duration) {
+    match crate::thread::spawn(f).join_timeout(duration) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(payload)) => resume_unwind(payload),
         Err(_detached) => Err(Elapsed),

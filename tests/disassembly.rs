@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::process::Command;
 
 const ROOTS: [&str; 3] = [
-    "greenthread::sched::run_one_after_another",
-    "as greenthread::policy::Policy>::next",
-    "as greenthread::policy::Policy>::ready",
+    "greenthread::engine::sched::run_one_after_another",
+    "as greenthread::engine::policy::Policy>::next",
+    "as greenthread::engine::policy::Policy>::ready",
 ];
 
 /// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it
@@ -19,15 +19,15 @@ const ROOTS: [&str; 3] = [
 const ENDS: [&str; 12] = [
     "::come_home",
     "::wait_for_processor",
-    "greenthread::sched::locked::stay",
-    "greenthread::sched::locked::hand_to_its_machine",
-    "greenthread::sched::start::find_room",
+    "greenthread::engine::sched::locked::stay",
+    "greenthread::engine::sched::locked::hand_to_its_machine",
+    "greenthread::engine::sched::start::find_room",
     // Restores it before it calls, if it is not restored.
-    "greenthread::sched::guest::Guest::",
+    "greenthread::engine::sched::guest::Guest::",
     // Whoever has no seat is at home, or a green thread.
     "::read_without_seat",
-    "greenthread::sched::start::say_drained",
-    "greenthread::sys::die",
+    "greenthread::engine::sched::start::say_drained",
+    "greenthread::engine::sys::die",
     "core::panicking::",
     "core::option::",
     "Worker<T>::resize",

@@ -32,9 +32,9 @@ use core::{mem, ptr};
 use super::handle::Handle;
 use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
-use crate::engine::sys::die;
-use crate::engine::wait::claim::{self, Claimed, Node, Wait};
-use crate::engine::wait::list::{Chain, Crowd, List};
+use crate::engine::door::claim::{self, Claimed, Node, Wait};
+use crate::engine::door::die;
+use crate::engine::door::list::{Chain, Crowd, List};
 
 /// What a thread in a queue waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use super::cell::buffer::Block;
 use super::cell::{AnyPlain, Chooser, Entry, Kind, Peer, Side};
 use super::shared::{Deadline, Failed, Shared, Until};
 use super::state::{Offer, Spare, State, Take};
-use crate::engine::wait::list::Chain;
+use crate::engine::door::list::Chain;
 
 /// The right to complete one operation: what a select has selected.
 pub(super) enum Right {

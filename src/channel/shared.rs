@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Ended, Side, wait_for, wait_in_queue, wake_all};
 use super::state::{Offer, Spare, State, Take};
-use crate::engine::atomic::AtomicUsize;
-use crate::engine::atomic::Ordering::{AcqRel, Relaxed};
-use crate::engine::current::{self, PreemptionOff};
-use crate::engine::sys::clock;
-use crate::engine::sys::lock::{Guard, Lock};
-use crate::engine::sys::perturb;
-use crate::engine::wait::list::Chain;
+use crate::engine::door::atomic::AtomicUsize;
+use crate::engine::door::atomic::Ordering::{AcqRel, Relaxed};
+use crate::engine::door::clock;
+use crate::engine::door::list::Chain;
+use crate::engine::door::lock::{Guard, Lock};
+use crate::engine::door::perturb;
+use crate::engine::door::{self, PreemptionOff};
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,
@@ -122,7 +122,7 @@ impl<T> Shared<T> {
 
     #[inline(always)]
     pub(super) fn lock(&self) -> Locked<'_, T> {
-        let preemption = current::preemption_off();
+        let preemption = door::preemption_off();
         Locked {
             state: self.state.lock(),
             _preemption: preemption,

@@ -51,8 +51,8 @@
 
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Chooser, Entry, Kind, Peer, Queue, Side};
-use crate::engine::wait::claim::Claimed;
-use crate::engine::wait::list::Chain;
+use crate::engine::door::claim::Claimed;
+use crate::engine::door::list::Chain;
 
 pub(super) struct State<T> {
     pub(super) senders: Queue<T>,
@@ -359,5 +359,5 @@ impl<T> State<T> {
 
 #[cold]
 fn not_there() -> ! {
-    crate::engine::sys::die("a promised message is not in its channel")
+    crate::engine::door::die("a promised message is not in its channel")
 }

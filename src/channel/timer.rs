@@ -18,9 +18,9 @@
 use std::time::{Duration, Instant};
 
 use super::shared::Failed;
-use crate::engine::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::engine::sys::clock;
-use crate::engine::wait::claim::Wait;
+use crate::engine::door::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::engine::door::claim::Wait;
+use crate::engine::door::clock;
 
 const NEVER: u64 = u64::MAX;
 

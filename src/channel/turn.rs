@@ -6,7 +6,7 @@ use core::cell::Cell;
 use core::ptr;
 
 use super::selecting::Operation;
-use crate::engine::sys::clock;
+use crate::engine::door::clock;
 
 /// Operations in the order in which they are to be looked at.
 #[derive(Clone)]

@@ -22,7 +22,7 @@
 //!
 //! # A coroutine is a thread
 //!
-//! It has a stack, thread-locals and an identity ([`current`](crate::engine::current)) of its own, and it
+//! It has a stack, thread-locals and an identity ([`current`](crate::thread::current)) of its own, and it
 //! may do all that a thread may: block, wait for sockets, spawn, lock, resume other coroutines. But
 //! it runs only while somebody waits for it in `resume`, and that switch is direct: no queue, no
 //! other thread in between, in the caller's time slice. So it may be moved to other threads, and be
@@ -60,7 +60,7 @@ use core::fmt;
 use core::iter::FusedIterator;
 use std::panic::resume_unwind;
 
-use crate::engine::wait::turns::{self, Called, Caller, News, Order};
+use crate::engine::door::turns::{self, Called, Caller, News, Order};
 use crate::thread::{self, JoinHandle};
 use std::sync::{Mutex, PoisonError};
 

@@ -6,8 +6,8 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
+use crate::engine::door::handle::text_of;
 use crate::sync::{Mutex, PoisonError};
-use crate::thread::text_of;
 
 /// Why there is no value: the function of a node panicked, of this one or of one that it depends
 /// on.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use super::task::Ready;
 use super::turn::Turn;
-use crate::engine::sched::fork;
+use crate::engine::door::is_forked_child;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::thread::Builder;
 
@@ -54,7 +54,7 @@ thread_local! {
 /// This thread's. A thread that is about to end has a new one each time.
 fn own() -> Arc<Stock> {
     let found = OWN.try_with(|own| {
-        if own.borrow().in_child != fork::is_child() {
+        if own.borrow().in_child != is_forked_child() {
             // What the parent's has is run there.
             mem::forget(own.replace(Stock::new()));
         }
@@ -87,7 +87,7 @@ impl Stock {
     fn new() -> Arc<Stock> {
         Arc::new(Stock {
             content: Mutex::default(),
-            in_child: fork::is_child(),
+            in_child: is_forked_child(),
         })
     }
 

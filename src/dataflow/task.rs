@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::inputs::Held;
 use super::stock;
-use crate::engine::wait::dependents::Taken;
+use crate::engine::door::dependents::Taken;
 
 /// What is told that an input is resolved.
 pub trait Dependent: Send + Sync {

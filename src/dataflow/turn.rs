@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use crate::engine::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::engine::current;
+use crate::engine::door::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::engine::door::is_green;
 use crate::sync::{LazyLock, Semaphore, SemaphorePermit};
 use crate::thread::available_parallelism;
 
@@ -29,7 +29,7 @@ pub(super) enum Turn {
 
 impl Turn {
     pub(super) fn take() -> Turn {
-        if current::green().is_some() {
+        if is_green() {
             return Turn::Green;
         }
         loop {

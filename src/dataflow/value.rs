@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::inputs::Held;
 use super::task::{Dependent, Told, when};
-use crate::engine::wait::dependents::Dependents;
+use crate::engine::door::dependents::Dependents;
 use crate::sync::OnceLock;
 
 /// A value that is there or will be: what [`call`](super::call) returns.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use super::{FileType, Metadata};
-use crate::thread::may_block;
+use crate::engine::door::may_block;
 
 /// The entries of a directory, as [`std::fs::ReadDir`]; made by [`read_dir`](super::read_dir).
 #[derive(Debug)]

@@ -14,10 +14,10 @@ use std::time::SystemTime;
 use std::{fmt, fs};
 
 use super::OpenOptions;
-use crate::engine::driver::file::{self, Nature};
-use crate::engine::sys::calls::from_raw_fd;
+use crate::engine::door::calls::from_raw_fd;
+use crate::engine::door::file::{self, Nature};
+use crate::engine::door::may_block;
 use crate::io::macros::{read_by_reference, write_by_reference};
-use crate::thread::may_block;
 
 /// An open file, as [`std::fs::File`]: its calls block the green thread only.
 ///

@@ -46,7 +46,7 @@ pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
 pub use self::dir::{DirBuilder, DirEntry, ReadDir};
 pub use self::file::File;
 pub use self::options::OpenOptions;
-use crate::thread::may_block;
+use crate::engine::door::may_block;
 
 /// Functions of std's with the same name and arguments.
 macro_rules! functions {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use super::File;
-use crate::thread::may_block;
+use crate::engine::door::may_block;
 
 /// How a file is opened, as [`std::fs::OpenOptions`]. std's `OpenOptionsExt` applies to it too.
 ///

@@ -15,7 +15,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::engine::wait::Waiter;
+use crate::engine::door::Waiter;
 
 struct Signal(Waiter);
 

@@ -11,7 +11,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::{JoinHandle, Result};
+use crate::thread::{JoinHandle, Result};
 
 /// Ready when a thread has ended, with what [`JoinHandle::join`] returns; made by awaiting a
 /// [`JoinHandle`].

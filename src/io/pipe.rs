@@ -26,12 +26,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use socket2::SockRef;
 
-use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::current;
-use crate::engine::driver::source::says_would_block;
-use crate::engine::driver::{Direction, Limit, Source};
-use crate::engine::sys::calls;
-use crate::thread::may_block;
+use crate::engine::door::atomic::{AtomicBool, Ordering};
+use crate::engine::door::calls;
+use crate::engine::door::is_green;
+use crate::engine::door::may_block;
+use crate::engine::door::says_would_block;
+use crate::engine::door::{Direction, Limit, Source};
 
 /// The most that is written at once, and that there is room for when a pipe can be written to.
 const ATOMIC: usize = libc::PIPE_BUF;
@@ -66,7 +66,7 @@ impl End {
     pub(crate) fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         // For no bytes the kernel waits for nobody; `poll(2)` would.
         let mut known = buffers.iter().take(MOST_BUFFERS);
-        if current::green().is_none() || known.all(|buffer| buffer.is_empty()) {
+        if !is_green() || known.all(|buffer| buffer.is_empty()) {
             return calls::read(self.as_fd(), buffers);
         }
         self.run(Direction::Read, |now| match now {
@@ -76,7 +76,7 @@ impl End {
     }
 
     pub(crate) fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        if current::green().is_none() {
+        if !is_green() {
             return calls::write(self.as_fd(), buffers);
         }
         let buffers = &buffers[..buffers.len().min(MOST_BUFFERS)];
@@ -226,7 +226,7 @@ macro_rules! pipe_end {
             }
         }
 
-        $crate::engine::sys::calls::from_raw_fd!($Type);
+        $crate::engine::door::calls::from_raw_fd!($Type);
     };
     ($Type:ident, like $Std:ty, reads) => {
         $crate::io::pipe::pipe_end!(@conversions $Type, $Std);

@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, IoSliceMut, IsTerminal, Lines, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use crate::thread::may_block;
+use crate::engine::door::may_block;
 
 /// Standard input, as [`std::io::Stdin`].
 #[derive(Debug)]

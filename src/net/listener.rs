@@ -20,9 +20,9 @@ use std::sync::{Arc, PoisonError};
 use socket2::{SockAddr, SockRef};
 
 use super::socket::Socket;
-use crate::engine::driver::source::uninterrupted;
-use crate::engine::sched::fork;
-use crate::engine::sys::calls::{self, AsStd, Std};
+use crate::engine::door::calls::{self, AsStd, Std};
+use crate::engine::door::is_forked_child;
+use crate::engine::door::uninterrupted;
 use crate::sync::Mutex;
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Listener {
     pub(crate) fn accept(&self) -> io::Result<(Socket, SockAddr)> {
         let accept = || SockRef::from(self).accept();
         let (fd, address) = self.socket.read_with(|| {
-            if self.socket.is_nonblocking() || fork::is_child() {
+            if self.socket.is_nonblocking() || is_forked_child() {
                 return accept();
             }
             let _no_other = self
@@ -84,7 +84,7 @@ impl Listener {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             match self.has_connection() {
-                true => crate::blocking(accept),
+                true => crate::thread::blocking(accept),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             }
         })?;

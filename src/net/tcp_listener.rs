@@ -57,7 +57,7 @@ impl TcpListener {
     /// That of the last address, or of the resolution;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
-        let listener = crate::blocking(|| std::net::TcpListener::bind(addr))?;
+        let listener = crate::thread::blocking(|| std::net::TcpListener::bind(addr))?;
         SockRef::from(&listener).listen(AS_MANY_AS_ALLOWED)?;
         Ok(listener.into())
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::macros::{options, shutdown, socket_type, stream, timeouts};
 use super::socket::Socket;
-use crate::engine::driver::Limit;
-use crate::engine::sys::clock;
+use crate::engine::door::Limit;
+use crate::engine::door::clock;
 
 /// A TCP connection: [`std::net::TcpStream`], which blocks only the calling thread.
 ///
@@ -52,7 +52,7 @@ impl TcpStream {
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
         let none = "could not resolve to any addresses";
         let mut answer = Err(io::Error::new(io::ErrorKind::InvalidInput, none));
-        for address in crate::blocking(|| addr.to_socket_addrs())? {
+        for address in crate::thread::blocking(|| addr.to_socket_addrs())? {
             answer = Socket::connect(&address, Limit::Forever);
             if answer.is_ok() {
                 break;

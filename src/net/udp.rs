@@ -41,7 +41,7 @@ impl UdpSocket {
     /// That of the last address, or of the resolution;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
-        let socket = crate::blocking(|| std::net::UdpSocket::bind(addr))?;
+        let socket = crate::thread::blocking(|| std::net::UdpSocket::bind(addr))?;
         Ok(UdpSocket(Socket::fresh(socket.into())))
     }
 
@@ -98,7 +98,7 @@ impl UdpSocket {
     /// Those of `sendto(2)`, or of the resolution; [`InvalidInput`](io::ErrorKind::InvalidInput)
     /// if there is no address.
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
-        match crate::blocking(|| addr.to_socket_addrs())?.next() {
+        match crate::thread::blocking(|| addr.to_socket_addrs())?.next() {
             Some(address) => self.0.send_to(buf, &address.into()),
             None => {
                 let message = "no addresses to send data to";
@@ -124,7 +124,7 @@ impl UdpSocket {
     /// That of the last address, or of the resolution;
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        crate::blocking(|| self.std().connect(addr))
+        crate::thread::blocking(|| self.std().connect(addr))
     }
 
     /// The peer that [`connect`](UdpSocket::connect) chose.

@@ -8,10 +8,10 @@ use std::io::{self, Read};
 use std::process;
 
 use super::{ExitStatus, Output};
-use crate::engine::driver::{Direction, Limit, Source};
-use crate::engine::sys::calls;
+use crate::engine::door::calls;
+use crate::engine::door::{Direction, Limit, Source};
 use crate::io::pipe::{End, pipe_end};
-use crate::{Builder, blocking, scope};
+use crate::thread::{Builder, blocking, scope};
 
 /// The input of a child, as [`std::process::ChildStdin`].
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{fmt, io, process};
 
 use super::{Child, CommandArgs, CommandEnvs, ExitStatus, Output, Stdio};
-use crate::blocking;
+use crate::thread::blocking;
 
 /// How a process is started, as [`std::process::Command`].
 ///

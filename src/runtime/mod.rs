@@ -5,57 +5,16 @@
 //! kernel thread behind the same API.
 
 mod builder;
-mod choice;
-mod config;
-#[cfg_attr(not(green), path = "../engine/elsewhere/runtime.rs")]
-mod green;
-mod kernel;
-mod metrics;
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 pub use self::builder::Builder;
-pub(crate) use self::kernel::KernelBackend;
-pub use self::metrics::{Metrics, ProcessorMetrics};
-use crate::engine::atomic::Ordering;
-use crate::engine::current;
-use crate::engine::sched::{self, Cluster, resize};
+use crate::engine::door::Backend;
+pub use crate::engine::door::{Driver, Metrics, Mode, ProcessorMetrics};
+use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
-
-/// How a runtime's threads are run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// As green threads: many on each kernel thread.
-    Green,
-    /// As kernel threads, one each. Same API, same results, heavier. It is what remains where
-    /// thread-locals cannot be isolated (other processors, systems or C libraries), and what
-    /// `GREENTHREAD_MODE=kernel` asks for.
-    Kernel,
-}
-
-/// How the green threads of a runtime wait for sockets, pipes and files.
-///
-/// The results are the same. Kernel threads, and all threads in [`Mode::Kernel`], wait in the kernel
-/// themselves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Driver {
-    /// Calls are tried first, and epoll says when to try again. Asked for by name, it also means
-    /// that io_uring is not used at all: what waits for a disk is a call that blocks, and sends of
-    /// several threads do not go together.
-    Epoll,
-    /// What would block is an operation of io_uring. Where the kernel has no io_uring, or forbids
-    /// it, this is the same as [`Driver::Epoll`].
-    IoUring,
-}
-
-/// What runs the threads of a runtime.
-#[derive(Clone, Copy)]
-pub(crate) enum Backend {
-    Green(&'static Cluster),
-    Kernel(&'static KernelBackend),
-}
 
 /// A runtime: threads spawned on it stay on its processors, and so do the threads that they spawn.
 ///
@@ -74,12 +33,18 @@ pub(crate) enum Backend {
 /// ```
 pub struct Runtime {
     backend: Backend,
+    /// Held by the thread that changes the number of processors.
+    resizing: Mutex<()>,
 }
 
-/// The default runtime.
-static GLOBAL: OnceLock<Runtime> = OnceLock::new();
-
 impl Runtime {
+    fn of(backend: Backend) -> Runtime {
+        Runtime {
+            backend,
+            resizing: Mutex::new(()),
+        }
+    }
+
     /// Starts a runtime with the knobs' defaults: see [`Builder`].
     ///
     /// # Errors
@@ -99,43 +64,10 @@ impl Runtime {
     /// If it cannot be started, with the reason: a `GREENTHREAD_*` variable with a bad value, or no
     /// kernel thread to be had.
     pub fn global() -> &'static Runtime {
-        match Runtime::try_global() {
-            Ok(runtime) => runtime,
+        static GLOBAL: OnceLock<Runtime> = OnceLock::new();
+        match Backend::global() {
+            Ok(backend) => GLOBAL.get_or_init(|| Runtime::of(backend)),
             Err(error) => panic!("failed to start the runtime: {error}"),
-        }
-    }
-
-    fn try_global() -> io::Result<&'static Runtime> {
-        static STARTING: Mutex<()> = Mutex::new(());
-        if let Some(runtime) = GLOBAL.get() {
-            return Ok(runtime);
-        }
-        let _starting = STARTING
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(runtime) = GLOBAL.get() {
-            return Ok(runtime);
-        }
-        let runtime = Runtime::new()?;
-        Ok(GLOBAL.get_or_init(|| runtime))
-    }
-
-    /// Where a thread that is spawned here runs: with its spawner, or on the default runtime.
-    pub(crate) fn backend_here() -> io::Result<Backend> {
-        if sched::fork::is_child() {
-            return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
-        }
-        match current::green() {
-            Some(green) => Ok(Backend::Green(green.cluster())),
-            None => Runtime::try_global().map(|runtime| runtime.backend),
-        }
-    }
-
-    /// What runs this runtime's threads; in a forked child, what is there instead.
-    fn backend_or_child(&self) -> Backend {
-        match sched::fork::is_child() {
-            true => Backend::Kernel(KernelBackend::of_forked_child()),
-            false => self.backend,
         }
     }
 
@@ -148,7 +80,7 @@ impl Runtime {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        match thread::Builder::new().spawn_on(self.backend_or_child(), f) {
+        match thread::Builder::new().spawn_on(self.backend.or_child(), f) {
             Ok(handle) => handle,
             Err(error) => panic!("failed to spawn thread: {error}"),
         }
@@ -156,18 +88,12 @@ impl Runtime {
 
     /// How this runtime runs its threads.
     pub fn mode(&self) -> Mode {
-        match self.backend {
-            Backend::Green(_) => Mode::Green,
-            Backend::Kernel(_) => Mode::Kernel,
-        }
+        self.backend.mode()
     }
 
     /// How many of its threads run at once. In kernel-thread mode: as many as there are CPUs.
     pub fn processors(&self) -> usize {
-        match self.backend_or_child() {
-            Backend::Green(cluster) => cluster.active(),
-            Backend::Kernel(backend) => backend.processors.load(Ordering::Relaxed),
-        }
+        self.backend.processors()
     }
 
     /// Changes how many of its threads run at once, while they run: 1 to 4096, and fewer than there
@@ -192,31 +118,10 @@ impl Runtime {
     ///
     /// # Errors
     /// `InvalidInput`, naming the number and what is accepted. Otherwise, the policy has panicked in
-    /// [`Policy::resize`](crate::engine::policy::Policy::resize), and there are as many as before.
+    /// [`Policy::resize`](crate::policy::Policy::resize), and there are as many as before.
     pub fn set_processors(&self, count: usize) -> io::Result<()> {
-        match self.backend_or_child() {
-            Backend::Green(cluster) => {
-                resize::check(count, Some(cluster.config.max_kernel_threads))?;
-                cluster.wish(count)?;
-            }
-            Backend::Kernel(backend) => {
-                resize::check(count, None)?;
-                backend.processors.store(count, Ordering::Relaxed);
-            }
-        }
-        Ok(())
-    }
-
-    /// How many threads run at once where the caller is: on its own runtime, or on the default one,
-    /// which need not have been started.
-    pub(crate) fn parallelism_here() -> io::Result<usize> {
-        if let Some(green) = current::green() {
-            return Ok(green.cluster().active());
-        }
-        match GLOBAL.get() {
-            Some(runtime) => Ok(runtime.processors()),
-            None => Ok(config::processors()?.unwrap_or_else(resize::default_size)),
-        }
+        let _resizing = self.resizing.lock().unwrap_or_else(|e| e.into_inner());
+        self.backend.set_processors(count)
     }
 
     /// How green threads wait for sockets and pipes; `None` if there are none, but kernel
@@ -232,19 +137,13 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn driver(&self) -> Option<Driver> {
-        match self.backend {
-            Backend::Green(cluster) => green::driver_of(cluster),
-            Backend::Kernel(_) => None,
-        }
+        self.backend.driver()
     }
 
     /// What the runtime has done so far, and what it is doing. The figures are read one after the
     /// other, while threads run.
     pub fn metrics(&self) -> Metrics {
-        match self.backend {
-            Backend::Green(cluster) => green::metrics_of(cluster),
-            Backend::Kernel(backend) => Metrics::of_kernel_threads(backend),
-        }
+        self.backend.metrics()
     }
 
     /// Waits until all threads of this runtime have ended, those that they spawn meanwhile
@@ -253,20 +152,11 @@ impl Runtime {
     /// # Panics
     /// If it is called on a thread of this runtime, which would wait for itself.
     pub fn shutdown(self) {
-        let inside = match self.backend {
-            Backend::Green(cluster) => {
-                current::green().is_some_and(|green| core::ptr::eq(green.cluster(), cluster))
-            }
-            Backend::Kernel(backend) => backend.owns_this_thread(),
-        };
         assert!(
-            !inside,
+            !self.backend.runs_this_thread(),
             "Runtime::shutdown was called on one of the runtime's own threads"
         );
-        match self.backend {
-            Backend::Green(cluster) => cluster.close(),
-            Backend::Kernel(backend) => backend.close(),
-        }
+        self.backend.close();
     }
 }
 

@@ -9,8 +9,8 @@
 
 use core::fmt;
 
-use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::wait::queue::{Position, WaitQueue};
+use crate::engine::door::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::engine::door::queue::{Position, WaitQueue};
 
 /// Lets a number of threads wait for each other, again and again: [`std::sync::Barrier`], which
 /// blocks only the green thread.

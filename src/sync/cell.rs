@@ -28,7 +28,7 @@ use super::once::Once;
 use super::poison::Witness;
 use super::raw_mutex::RawMutex;
 use super::raw_rwlock::RawRwLock;
-use crate::engine::atomic::const_fn;
+use crate::engine::door::atomic::const_fn;
 
 /// Data that one at a time has.
 pub(super) struct MutexCell<T: ?Sized> {

@@ -20,9 +20,9 @@ use core::time::Duration;
 
 use super::mutex::MutexGuard;
 use super::poison::{self, LockResult, PoisonError};
-use crate::engine::atomic::{Ordering::Relaxed, const_fn};
-use crate::engine::sys::clock;
-use crate::engine::wait::queue::{Position, WaitQueue, Waited};
+use crate::engine::door::atomic::{Ordering::Relaxed, const_fn};
+use crate::engine::door::clock;
+use crate::engine::door::queue::{Position, WaitQueue, Waited};
 
 /// Lets threads wait until something that a mutex protects has changed: [`std::sync::Condvar`],
 /// which blocks only the green thread.

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use super::cell::{Held, MutexCell, Unlock};
 use super::poison::{self, LockResult, TryLockError, TryLockResult};
-use crate::engine::atomic::const_fn;
-use crate::engine::sys::clock;
+use crate::engine::door::atomic::const_fn;
+use crate::engine::door::clock;
 
 /// Protects data from being used by several threads at once: [`std::sync::Mutex`], which blocks
 /// only the green thread.

@@ -31,8 +31,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::engine::atomic::{Ordering::Acquire, const_fn};
-use crate::engine::wait::queue::{Position, State, WaitQueue};
+use crate::engine::door::atomic::{Ordering::Acquire, const_fn};
+use crate::engine::door::queue::{Position, State, WaitQueue};
 
 const RUNNING: usize = WaitQueue::flag(0);
 const COMPLETE: usize = WaitQueue::flag(1);

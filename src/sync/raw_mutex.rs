@@ -31,12 +31,12 @@
 //! Orderings: setting `HELD` is Acquire and clearing it Release. A mutex that is handed over is
 //! acquired by who hands it over, in the waiter's name, and published by the wake-up.
 
-use crate::engine::atomic::{
+use crate::engine::door::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::sys::clock;
-use crate::engine::wait::queue::{Position, State, WaitQueue, Waited};
+use crate::engine::door::clock;
+use crate::engine::door::queue::{Position, State, WaitQueue, Waited};
 
 const HELD: usize = WaitQueue::flag(0);
 const WOKEN: usize = WaitQueue::flag(1);

@@ -57,15 +57,15 @@
 //! are read-modify-writes, so a writer sees what every reader before it did. A hold that is handed
 //! over is published by the wake-up.
 
-use crate::engine::atomic::{
+use crate::engine::door::atomic::{
     AtomicU64,
     Ordering::{self, Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::sys::clock;
-use crate::engine::sys::perturb;
-use crate::engine::wait::list::Chain;
-use crate::engine::wait::queue::{Position, WaitQueue, Waited};
+use crate::engine::door::clock;
+use crate::engine::door::list::Chain;
+use crate::engine::door::perturb;
+use crate::engine::door::queue::{Position, WaitQueue, Waited};
 
 const WRITER: u64 = 1;
 const QUEUED: u64 = 1 << 1;

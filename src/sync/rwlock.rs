@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::cell::{Reading, RwCell, Writing};
 use super::poison::{self, LockResult, TryLockError, TryLockResult};
-use crate::engine::sys::clock;
+use crate::engine::door::clock;
 
 /// Protects data that many threads may read at once, or one may write: [`std::sync::RwLock`], which
 /// blocks only the green thread.

@@ -30,14 +30,14 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::engine::atomic::{
+use crate::engine::door::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::sys::clock;
-use crate::engine::sys::perturb;
-use crate::engine::wait::list::Chain;
-use crate::engine::wait::queue::{Position, WaitQueue, Waited};
+use crate::engine::door::clock;
+use crate::engine::door::list::Chain;
+use crate::engine::door::perturb;
+use crate::engine::door::queue::{Position, WaitQueue, Waited};
 
 const QUEUED: usize = 1;
 const PERMIT: usize = 2;

@@ -13,12 +13,12 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::engine::atomic::{
+use crate::engine::door::atomic::{
     AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use crate::engine::sys::clock;
-use crate::engine::wait::queue::{Position, WaitQueue, Waited};
+use crate::engine::door::clock;
+use crate::engine::door::queue::{Position, WaitQueue, Waited};
 
 /// Lets threads wait until all of a changing number of threads have finished something:
 /// `crossbeam_utils::sync::WaitGroup`, which blocks only the green thread.

@@ -2,17 +2,16 @@
 
 use std::fmt;
 use std::io;
-use std::sync::OnceLock;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::handle::Thread;
 use super::scope::{Scope, ScopedJoinHandle};
-use super::spawn::{self, Joiner, Result, Wishes};
-use crate::engine::policy::Priority;
-use crate::engine::stack;
-use crate::engine::sys::clock;
-use crate::runtime::{Backend, Runtime};
+use super::spawn::{self, Joiner, Result};
+use crate::engine::door::Priority;
+use crate::engine::door::Wishes;
+use crate::engine::door::clock;
+use crate::engine::door::handle::Thread;
+use crate::engine::door::{Backend, check_stack_size};
 
 /// Configures a new thread, as [`std::thread::Builder`].
 ///
@@ -60,7 +59,7 @@ impl Builder {
 
     /// How the thread is ranked against others, if the runtime's policy asks for that. Default:
     /// [`Priority::NORMAL`]. A running thread changes its own with
-    /// [`policy::set_priority`](crate::engine::policy::set_priority).
+    /// [`policy::set_priority`](crate::policy::set_priority).
     pub fn priority(mut self, priority: Priority) -> Builder {
         self.priority = priority;
         self
@@ -83,7 +82,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.spawn_on(Runtime::backend_here()?, f)
+        self.spawn_on(Backend::here()?, f)
     }
 
     /// [`Builder::spawn`] of a thread that may borrow: nobody sees to it that it has ended in time.
@@ -112,7 +111,7 @@ impl Builder {
     {
         let wishes = self.checked()?;
         // SAFETY: the caller's promise.
-        unsafe { spawn::spawn(Runtime::backend_here()?, wishes, None, f) }.map(JoinHandle)
+        unsafe { spawn::spawn(Backend::here()?, wishes, None, f) }.map(JoinHandle)
     }
 
     pub(crate) fn spawn_on<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
@@ -142,7 +141,7 @@ impl Builder {
         T: Send + 'scope,
     {
         let wishes = self.checked()?;
-        let backend = Runtime::backend_here()?;
+        let backend = Backend::here()?;
         let data = Some(scope.data());
         // SAFETY: the scope ends only when its threads have dropped their closures and results.
         unsafe { spawn::spawn(backend, wishes, data, f) }.map(ScopedJoinHandle::new)
@@ -163,27 +162,6 @@ impl Builder {
             priority: self.priority,
         })
     }
-}
-
-/// Whether a stack of `size` bytes can be asked for, which is rounded up to the least that there is;
-/// if not, the error names what can.
-pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
-    let max = stack::MAX_SIZE;
-    if size <= max {
-        return Ok(());
-    }
-    let message = format!("a stack of {size} bytes: accepted are {max} (64 GiB) at most");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
-}
-
-/// The stack size where nobody has asked for one: std's, with std's variable. As std reads it: once,
-/// and what is no number counts for nothing.
-pub(crate) fn default_stack_size() -> usize {
-    static SIZE: OnceLock<usize> = OnceLock::new();
-    *SIZE.get_or_init(|| {
-        let asked = std::env::var("RUST_MIN_STACK").ok();
-        asked.and_then(|size| size.parse().ok()).unwrap_or(2 << 20)
-    })
 }
 
 /// Starts a thread, as [`std::thread::spawn`], but a green one.

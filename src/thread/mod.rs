@@ -22,12 +22,7 @@
 // A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
 // `spawn`.
 
-#[cfg_attr(not(green), path = "../engine/elsewhere/bare.rs")]
-mod bare;
 pub(crate) mod builder;
-mod end;
-pub(crate) mod handle;
-mod panic_hook;
 mod scope;
 mod spawn;
 
@@ -39,21 +34,12 @@ use std::time::{Duration, Instant};
 pub use std::thread::{AccessError, LocalKey};
 
 pub use self::builder::{Builder, JoinHandle, spawn};
-pub use self::handle::{Thread, ThreadId, current};
-#[cfg(green)]
-pub(crate) use self::panic_hook::install as install_panic_hook;
-pub(crate) use self::panic_hook::text_of;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::Result;
+pub use crate::engine::door::handle::{Thread, ThreadId, current};
 
-use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::context::Action;
-use crate::engine::current as me;
-use crate::engine::green::Green;
-use crate::engine::sched::locked;
-use crate::engine::sys::clock;
-use crate::engine::wait::Waiter;
-use crate::runtime::Runtime;
+use crate::engine::door::clock;
+use crate::engine::door::{self, Backend, handle};
 
 /// Lets others run: the thread goes to the back of the queue. On a kernel thread,
 /// [`std::thread::yield_now`].
@@ -63,10 +49,7 @@ use crate::runtime::Runtime;
 /// ```
 #[inline]
 pub fn yield_now() {
-    match me::enter() {
-        Some(entered) => entered.suspend(Action::Yield),
-        None => std::thread::yield_now(),
-    }
+    door::yield_now();
 }
 
 /// Blocks until the thread's token is available ([`Thread::unpark`]), and takes it. As with std, be
@@ -112,7 +95,7 @@ pub fn park_until(deadline: Instant) {
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 pub fn sleep(duration: Duration) {
-    sleep_to(clock::after(duration));
+    door::sleep_until(clock::after(duration));
 }
 
 /// [`sleep`], for so many milliseconds.
@@ -136,14 +119,7 @@ pub fn park_timeout_ms(ms: u32) {
 /// assert!(Instant::now() >= deadline);
 /// ```
 pub fn sleep_until(deadline: Instant) {
-    sleep_to(clock::at(deadline));
-}
-
-fn sleep_to(deadline: u64) {
-    let alarm = Waiter::new();
-    while clock::now() < deadline {
-        alarm.wait(Some(deadline));
-    }
+    door::sleep_until(clock::at(deadline));
 }
 
 /// Whether the thread is unwinding; [`std::thread::panicking`].
@@ -167,7 +143,7 @@ pub fn panicking() -> bool {
 /// # Errors
 /// `GREENTHREAD_PROCS` is set, and to something that is not a number of processors.
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
-    let count = Runtime::parallelism_here()?;
+    let count = Backend::parallelism_here()?;
     Ok(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN))
 }
 
@@ -183,42 +159,7 @@ pub fn available_parallelism() -> io::Result<NonZeroUsize> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.announced, f)
-}
-
-/// Runs `f`, which makes system calls that may block and seldom do, for little more than they cost.
-///
-/// The processor stays until the monitor sees that the thread is blocked, or that it goes on for longer
-/// than its time slice. It is not signalled meanwhile: what a call does partly when a signal comes, it
-/// does completely.
-#[cfg(green)]
-pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
-    with_flag(|green| &green.in_call, f)
-}
-
-/// Runs `f` with one of the thread's flags set.
-#[inline]
-fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() -> T) -> T {
-    struct Set<F: Fn(&Green) -> &AtomicBool>(F, bool);
-    impl<F: Fn(&Green) -> &AtomicBool> Drop for Set<F> {
-        fn drop(&mut self) {
-            if let Some(green) = me::green() {
-                (self.0)(green).store(self.1, Ordering::Relaxed);
-                // Gives way if the slice is over; takes the processor back if it is gone, or an idle
-                // one, or queues for one.
-                drop(me::enter());
-            }
-        }
-    }
-    // Only the thread itself writes it.
-    let before = me::green().is_some_and(|green| {
-        let flag = flag(green);
-        let before = flag.load(Ordering::Relaxed);
-        flag.store(true, Ordering::Relaxed);
-        before
-    });
-    let _set = Set(flag, before);
-    f()
+    door::blocking(f)
 }
 
 /// Keeps a thread on its kernel thread for as long as it lives; see [`lock_kernel_thread`].
@@ -252,12 +193,12 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 /// }).join().unwrap();
 /// ```
 pub fn lock_kernel_thread() -> KernelThreadLock {
-    locked::lock();
+    door::lock_kernel_thread();
     KernelThreadLock(PhantomData)
 }
 
 impl Drop for KernelThreadLock {
     fn drop(&mut self) {
-        locked::unlock();
+        door::unlock_kernel_thread();
     }
 }

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::builder::Builder;
-use super::handle::Thread;
 use super::spawn::{Joiner, Result};
-use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::sys::clock;
-use crate::engine::sys::perturb;
-use crate::engine::wait::Waiter;
+use crate::engine::door::Waiter;
+use crate::engine::door::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::door::clock;
+use crate::engine::door::handle::Thread;
+use crate::engine::door::perturb;
 
 /// What a scope and its threads share.
 pub(crate) struct ScopeData {
@@ -28,7 +28,7 @@ pub(crate) struct ScopeData {
 impl ScopeData {
     pub(super) fn enter(&self) {
         if self.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
-            crate::engine::sys::die("too many threads in one scope");
+            crate::engine::door::die("too many threads in one scope");
         }
     }
 

@@ -6,9 +6,6 @@
 //! Invariant: what frees memory (the packet, the handle) does so on the thread itself, with
 //! preemption on, before it leaves its stack for the last time.
 
-#[cfg_attr(not(green), path = "../engine/elsewhere/on_cluster.rs")]
-mod on_cluster;
-
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use std::io;
@@ -16,13 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::bare;
-use super::end::End;
-use super::handle::{self, Shared, Thread};
 use super::scope::ScopeData;
-use crate::engine::policy::Priority;
-use crate::engine::sched;
-use crate::runtime::{Backend, KernelBackend};
+use crate::engine::door::handle::{self, End, Shared, Thread};
+use crate::engine::door::{Backend, Job, Kernel, Wishes};
 
 /// The result of a thread: what its closure returned, or what it panicked with.
 pub type Result<T> = std::thread::Result<T>;
@@ -52,7 +45,7 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
         let result = self.result.get_mut().take();
         let unhandled = matches!(result, Some(Err(_)));
         if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
-            crate::engine::sys::die("a thread's result panicked while it was dropped");
+            crate::engine::door::die("a thread's result panicked while it was dropped");
         }
         if let Some(scope) = &self.scope {
             scope.leave(unhandled);
@@ -66,12 +59,6 @@ pub(super) struct Joiner<T> {
     packet: Arc<Packet<T>>,
     /// In kernel-thread mode: joined, so that the thread is over with all that C does at its end.
     kernel: Option<Kernel>,
-}
-
-/// A kernel thread: std's, or, in a forked child, one without std.
-enum Kernel {
-    Std(std::thread::JoinHandle<()>),
-    Bare(bare::Handle),
 }
 
 impl<T> Joiner<T> {
@@ -112,6 +99,23 @@ impl<T> Joiner<T> {
         }
     }
 
+    /// What libc calls the thread.
+    #[cfg(green)]
+    pub(super) fn pthread(&self) -> libc::pthread_t {
+        match &self.kernel {
+            Some(kernel) => kernel.pthread(),
+            None => self.thread.shared().pthread(),
+        }
+    }
+
+    #[cfg(green)]
+    pub(super) fn into_pthread(self) -> libc::pthread_t {
+        match self.kernel {
+            Some(kernel) => kernel.into_pthread(),
+            None => self.pthread(),
+        }
+    }
+
     /// Whether the thread has ended; if not, `waker` is called when it has. After a yes,
     /// [`Joiner::after_end`] does not wait.
     pub(super) fn poll(&self, waker: &Waker) -> bool {
@@ -125,14 +129,12 @@ impl<T> Joiner<T> {
     /// The result; the thread has ended. In kernel-thread mode it may still have C's destructors to
     /// run (pthread keys'): those are waited for.
     pub(super) fn after_end(mut self) -> Result<T> {
-        match self.kernel.take() {
-            Some(Kernel::Std(kernel)) => drop(kernel.join()),
-            Some(Kernel::Bare(kernel)) => kernel.join(),
-            None => {}
+        if let Some(kernel) = self.kernel.take() {
+            kernel.join();
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
-            None => crate::engine::sys::die("a thread has ended without a result"),
+            None => crate::engine::door::die("a thread has ended without a result"),
         }
     }
 }
@@ -165,23 +167,9 @@ where
         packet: work.packet(),
         kernel: None,
     };
-    // SAFETY: the caller's promise.
-    unsafe {
-        match backend {
-            Backend::Green(cluster) => on_cluster::start(cluster, shared, &wishes, work)?,
-            Backend::Kernel(backend) => {
-                joiner.kernel = Some(start_kernel(backend, shared, wishes.stack_size, work)?)
-            }
-        }
-    }
+    // SAFETY: the caller's promise; the job runs the closure once, and catches its panic.
+    joiner.kernel = unsafe { backend.spawn(shared, &wishes, work) }?;
     Ok(joiner)
-}
-
-/// What a thread is to be like.
-pub(super) struct Wishes {
-    pub(super) name: Option<Box<str>>,
-    pub(super) stack_size: Option<usize>,
-    pub(super) priority: Priority,
 }
 
 /// What a thread is to do: a packet whose closure is there still.
@@ -199,17 +187,6 @@ impl<F, T> Work<F, T> {
         unsafe { core::mem::transmute(packet) }
     }
 
-    fn into_raw(self) -> *const () {
-        Arc::into_raw(self.into_packet()).cast()
-    }
-
-    /// # Safety
-    /// What `into_raw` of the same type gave, once.
-    unsafe fn from_raw(work: *const ()) -> Self {
-        // SAFETY: the caller's promise.
-        Work(unsafe { Arc::from_raw(work.cast()) })
-    }
-
     /// The packet; the closure in it is the caller's to take, once.
     fn into_packet(self) -> Arc<Packet<T, Stow<F>>> {
         let this = core::mem::ManuallyDrop::new(self);
@@ -218,7 +195,17 @@ impl<F, T> Work<F, T> {
     }
 }
 
-impl<F: FnOnce() -> T, T> Work<F, T> {
+// SAFETY: `run` catches the panic of the closure.
+unsafe impl<F: FnOnce() -> T, T> Job for Work<F, T> {
+    fn into_raw(self) -> *const () {
+        Arc::into_raw(self.into_packet()).cast()
+    }
+
+    unsafe fn from_raw(work: *const ()) -> Self {
+        // SAFETY: the caller's promise.
+        Work(unsafe { Arc::from_raw(work.cast()) })
+    }
+
     /// Runs the closure and leaves its result, or its panic, in the packet.
     fn run(self) {
         let packet = self.into_packet();
@@ -250,57 +237,4 @@ impl<F, T> Drop for Work<F, T> {
         // SAFETY: it is there still, and nobody else reaches it.
         unsafe { (*self.0.work.get()).assume_init_drop() }
     }
-}
-
-/// # Safety
-/// As [`spawn`].
-unsafe fn start_kernel<F: FnOnce() -> T + Send, T: Send>(
-    backend: &'static KernelBackend,
-    shared: Arc<Shared>,
-    stack_size: Option<usize>,
-    work: Work<F, T>,
-) -> io::Result<Kernel> {
-    let stack_size = stack_size.or(backend.stack_size);
-    if let Some(size) = stack_size {
-        crate::engine::stack::check_size(size)?;
-    }
-    backend.enter();
-    let (forked, named) = (sched::fork::is_child(), shared.clone());
-    let main = move || {
-        /// Says that the thread has ended, and counts it out, after every other thread-local
-        /// destructor that was registered later. (What a waker registers now runs after this.)
-        struct Last(&'static KernelBackend, Thread);
-        impl Drop for Last {
-            fn drop(&mut self) {
-                let _ = self.1.shared().end.come();
-                self.0.leave();
-            }
-        }
-        thread_local! {
-            static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) };
-        }
-        if let (true, Some(name)) = (forked, shared.name()) {
-            bare::set_name(name);
-        }
-        backend.own_this_thread();
-        let thread = Thread::new(shared);
-        LAST.set(Some(Last(backend, thread.clone())));
-        handle::set_kernel_thread(thread);
-        work.run();
-    };
-    let started = if forked {
-        // SAFETY: lifetimes are the caller's promise; `run` catches panics.
-        unsafe { bare::spawn(stack_size, main) }.map(Kernel::Bare)
-    } else {
-        let mut builder = std::thread::Builder::new();
-        if let Some(name) = named.name() {
-            builder = builder.name(name.into());
-        }
-        if let Some(size) = stack_size {
-            builder = builder.stack_size(size);
-        }
-        // SAFETY: lifetimes are the caller's promise.
-        unsafe { builder.spawn_unchecked(main) }.map(Kernel::Std)
-    };
-    started.inspect_err(|_| backend.leave())
 }

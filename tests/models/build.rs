@@ -9,10 +9,10 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 /// For each protocol, the sources that a mutant of it is made of: all that stand on one another.
 const PROTOCOLS: &[(&str, &[&str])] = &[
     ("ticket", &[TICKET]),
-    ("ownership", &[OWNERSHIP]),
+    ("ownership", &[OWNERSHIP, FENCE]),
     ("idle", &[IDLE]),
     ("wake", &[WAKE]),
-    ("turns", &[TURNS]),
+    ("turns", &[TURNS, SIDE]),
     ("claim", &[CLAIM, LIST]),
     ("queue", &[CLAIM, LIST, QUEUE]),
     ("mutex", &[CLAIM, LIST, QUEUE, RAW_MUTEX]),
@@ -115,6 +115,8 @@ fn main() {
         }
         let model_file = copy(MODEL, format!("{here}/{protocol}.rs"));
         writeln!(index, "mod {name} {{ #![allow(unused, clippy::all, clippy::undocumented_unsafe_blocks)] use crate::*;").unwrap();
+        // The front comes to the copies by a door of their own.
+        let door = format!("#[path = \"{here}/library/door.rs\"] pub(crate) mod door;");
         let mut engine = String::new();
         for (folder, files) in folders {
             let path = folder.replace('/', "::");
@@ -132,7 +134,7 @@ fn main() {
         }
         writeln!(
             index,
-            "    pub(crate) mod engine {{ pub(crate) use crate::engine::*; {engine} }}"
+            "    pub(crate) mod engine {{ pub(crate) use crate::engine::*; {door} {engine} }}"
         )
         .unwrap();
         writeln!(index, "    {root} {model_file}").unwrap();

@@ -49,7 +49,7 @@ mod engine;
 #[path = "library/sync.rs"]
 mod sync;
 
-use engine::{atomic, context, current, driver, green, policy, sched, sys, wait};
+use engine::{atomic, context, driver, green, policy, sched, sys, wait};
 
 // What several models have in common.
 mod letters;

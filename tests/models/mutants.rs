@@ -1,9 +1,11 @@
 //! The mutants: what is weakened in which source, which model must see it, and how.
 
-pub(super) const TICKET: &str = "engine/wait/ticket.rs";
+pub(super) const TICKET: &str = "engine/green/ticket.rs";
 pub(super) const OWNERSHIP: &str = "engine/sched/ownership.rs";
+pub(super) const FENCE: &str = "engine/sys/fence.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/wake.rs";
+pub(super) const SIDE: &str = "engine/wait/side.rs";
 pub(super) const TURNS: &str = "engine/wait/turns.rs";
 pub(super) const CLAIM: &str = "engine/wait/claim.rs";
 pub(super) const LIST: &str = "engine/wait/list.rs";
@@ -90,7 +92,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- ownership: the asymmetric fence and the second look ----
     Mutant { protocol: "ownership", name: "entry_without_fence", model: "enter_twice", fails: RACE,
-        edits: &[(OWNERSHIP, "    compiler_fence(SeqCst);\n", "")] },
+        edits: &[(FENCE, "    compiler_fence(SeqCst);\n", "")] },
     Mutant { protocol: "ownership", name: "retake_without_barrier", model: "enter_twice", fails: RACE,
         edits: &[(OWNERSHIP, "        barrier();\n", "")] },
     Mutant { protocol: "ownership", name: "retake_without_second_look", model: "enter_twice", fails: RACE,
@@ -179,7 +181,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "wake", name: "sleeps_without_looking", model: "woken_on_the_futex", fails: "deadlock",
         edits: &[(WAKE, "        loop {\n            match self.take() {", "        loop {\n            self.0.swap(ASLEEP, Relaxed);\n            futex::wait(&self.0, ASLEEP, deadline);\n            match self.take() {")] },
     Mutant { protocol: "wake", name: "nobody_rings_who_collects", model: "woken_from_collecting", fails: "deadlock",
-        edits: &[(WAKE, "== COLLECTING {\n            readiness().ring();", "== COLLECTING {\n            futex::wake(&self.0, 1);")] },
+        edits: &[(WAKE, "== COLLECTING {\n            events().ring();", "== COLLECTING {\n            futex::wake(&self.0, 1);")] },
     Mutant { protocol: "wake", name: "looks_before_it_wakes", model: "woken_from_collecting", fails: "deadlock",
         edits: &[(WAKE, "if self.0.swap(AWAKE, Release) == COLLECTING {", "if (self.is_collecting(), self.0.swap(AWAKE, Release)).0 {")] },
     Mutant { protocol: "wake", name: "collects_over_a_wake_up", model: "woken_from_collecting", fails: "deadlock",
@@ -191,7 +193,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "wake", name: "time_is_up_whatever_it_is_told", model: "gives_up_sleeping", fails: "deadlock",
         edits: &[(WAKE, "            AWAKE => (Slept::Woken, ready),", "            AWAKE if deadline.is_none() => (Slept::Woken, ready),")] },
     Mutant { protocol: "wake", name: "all_collect", model: "one_collects", fails: "deadlock",
-        edits: &[(MODEL, "        readiness().turn()", "        Some(epoll::for_all())")] },
+        edits: &[(MODEL, "        events().turn()", "        Some(events::for_all())")] },
     // ---- wake: its users ----
     Mutant { protocol: "wake", name: "goes_though_it_is_chosen", model: "gives_up_sleeping", fails: LOST,
         edits: &[(MODEL, "                    Slept::Disturbed if machine.choose() => 0,\n                    Slept::Disturbed => machine.until_woken(by),", "                    Slept::Disturbed => 0,")] },
@@ -200,25 +202,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- turns: each is passed on ----
     Mutant { protocol: "turns", name: "nobody_knows_who_waits_aside", model: "green_to_green", fails: "deadlock",
-        edits: &[(TURNS, "                self.aside.set(Some(green));\n", "")] },
+        edits: &[(SIDE, "                self.aside.set(Some(green));\n", "")] },
     Mutant { protocol: "turns", name: "who_is_called_is_not_made_ready", model: "kernel_to_green", fails: "deadlock",
-        edits: &[(TURNS, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.waiter", "        self.waiter")] },
+        edits: &[(SIDE, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.waiter", "        self.waiter")] },
     Mutant { protocol: "turns", name: "who_is_parked_is_left_so", model: "green_to_green", fails: "deadlock",
-        edits: &[(TURNS, "None => unsafe { Waiter::notify_at(&self.waiter) },", "None => unsafe { Waiter::notify_at(&self.waiter); None },")] },
+        edits: &[(SIDE, "None => unsafe { Waiter::notify_at(&self.waiter) },", "None => unsafe { Waiter::notify_at(&self.waiter); None },")] },
     Mutant { protocol: "turns", name: "the_end_wakes_nobody", model: "kernel_to_green", fails: "deadlock",
         edits: &[(TURNS, "        self.0.leave(News::Ended);\n        self.0.caller.wake();", "        self.0.leave(News::Ended);")] },
     Mutant { protocol: "turns", name: "the_end_wakes_nobody_aside", model: "green_to_green", fails: "deadlock",
-        edits: &[(TURNS, "        if let Some(green) = self.call() {\n            sched::ready(green);\n        }\n    }", "        let _ = self.call();\n    }")] },
+        edits: &[(SIDE, "        if let Some(green) = self.call() {\n            sched::ready(green);\n        }\n    }", "        let _ = self.call();\n    }")] },
     Mutant { protocol: "turns", name: "first_turn_is_not_waited_for", model: "kernel_to_kernel", fails: SILENT,
-        edits: &[(TURNS, "        self.0.caller.waiter.wait(None);\n        self.news()", "        self.news()")] },
+        edits: &[(TURNS, "        self.0.caller.wait();\n        self.news()", "        self.news()")] },
     // ---- turns: never before the stack is left ----
     Mutant { protocol: "turns", name: "the_other_goes_on_too_early", model: "green_to_green", fails: RACE,
-        edits: &[(TURNS, "green.next.set(Some(next));", "sched::ready(next);")] },
+        edits: &[(SIDE, "green.next.set(Some(next));", "sched::ready(next);")] },
     Mutant { protocol: "turns", name: "aside_of_who_goes_on", model: "green_to_kernel", fails: RACE,
-        edits: &[(TURNS, "(Some(entered), Some(next)) => {", "(Some(entered), next) => {"),
-                 (TURNS, "green.next.set(Some(next));", "green.next.set(next);")] },
+        edits: &[(SIDE, "(Some(entered), Some(next)) => {", "(Some(entered), next) => {"),
+                 (SIDE, "green.next.set(Some(next));", "green.next.set(next);")] },
     Mutant { protocol: "turns", name: "aside_is_not_left", model: "the_caller_changes", fails: "it is on its stack",
-        edits: &[(TURNS, "match self.aside.take() {", "match self.aside.get() {")] },
+        edits: &[(SIDE, "match self.aside.take() {", "match self.aside.get() {")] },
     // ---- turns: the messages ----
     Mutant { protocol: "turns", name: "order_after_the_turn", model: "kernel_to_green", fails: SILENT,
         edits: &[(TURNS, "        self.0.order.set(Some(order));\n        self.0.caller.hand_over_to(&self.0.coroutine);", "        self.0.caller.hand_over_to(&self.0.coroutine);\n        self.0.order.set(Some(order));")] },

@@ -10,7 +10,8 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
-use crate::sched::ownership::{Ownership, entry_fence};
+use crate::sched::ownership::Ownership;
+use crate::sys::fence::entry_fence;
 
 /// What only the owner may touch: a run queue, say.
 struct Processor {

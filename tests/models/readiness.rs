@@ -13,7 +13,7 @@ use crate::{
         Ordering::{Acquire, Relaxed, Release},
     },
     driver::readiness::Readiness,
-    policy::fifo::Fifo,
+    green::fifo::Fifo,
     wait::queue::Waited,
 };
 

@@ -13,7 +13,7 @@ use loom::{
 
 use crate::{
     atomic::{AtomicU32, Ordering::Relaxed},
-    wait::ticket::{By, Commit, Found, Outcome, Ticket},
+    green::ticket::{By, Commit, Found, Outcome, Ticket},
 };
 
 /// Waits, in a loop as every waiter does, until two notifiers are through. At most 3 preemptions.

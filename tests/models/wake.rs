@@ -13,7 +13,7 @@ use crate::{
         AtomicBool, Cell,
         Ordering::{AcqRel, Relaxed},
     },
-    driver::epoll::{self, Turn, readiness},
+        sched::events::{self, Turn, events},
     sched::wake::{Slept, WakeWord},
     wait::{Outcome, Waiter},
 };
@@ -47,7 +47,7 @@ impl Machine {
     }
 
     fn turn(&self) -> Option<Turn> {
-        readiness().turn()
+        events().turn()
     }
 
     fn sleep(&self, by: By, deadline: Option<u64>) -> Slept {
@@ -71,7 +71,7 @@ impl Machine {
 
 fn woken(by: By, bound: Option<usize>) {
     crate::check(bound, move || {
-        epoll::begin();
+        events::begin();
         let machine = Machine::new();
         let sleeper = thread::spawn({
             let machine = machine.clone();
@@ -118,7 +118,7 @@ pub(crate) fn poked() {
 pub(crate) fn woken_twice() {
     for [first, second] in [[By::Futex, By::Events], [By::Events, By::Futex]] {
         crate::check(Some(4), move || {
-            epoll::begin();
+            events::begin();
             let machine = Machine::new();
             let again = Arc::new(Waiter::new());
             let sleeper = thread::spawn({
@@ -151,7 +151,7 @@ pub(crate) fn woken_twice() {
 pub(crate) fn gives_up_sleeping() {
     for by in [By::Futex, By::Events] {
         crate::check(None, move || {
-            epoll::begin();
+            events::begin();
             let machine = Machine::new();
             let sleeper = thread::spawn({
                 let machine = machine.clone();
@@ -178,7 +178,7 @@ pub(crate) fn gives_up_sleeping() {
 /// for. At most 5 preemptions.
 pub(crate) fn one_collects() {
     crate::check(Some(5), || {
-        epoll::begin();
+        events::begin();
         let machines = [Machine::new(), Machine::new()];
         let sleepers = machines.clone().map(|machine| {
             thread::spawn(move || assert_eq!(machine.until_woken(By::Events), 1, "lost or doubled"))

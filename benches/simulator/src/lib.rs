@@ -29,7 +29,7 @@ pub use deque::{Steal, Stealer, Worker};
 #[path = "library/engine.rs"]
 mod engine;
 pub use engine::policy;
-use engine::{arch, atomic, current, green, sys};
+use engine::{arch, atomic, green, sys};
 
 mod deque;
 

@@ -230,7 +230,7 @@ impl<T> Drop for Buffer<T> {
 
 #[cold]
 fn no_room() -> ! {
-    crate::engine::sys::die("a message without a place in its channel")
+    crate::engine::door::die("a message without a place in its channel")
 }
 
 impl<T> Ring<T> {

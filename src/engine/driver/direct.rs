@@ -3,17 +3,13 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::{Direction, Driver, Kind, Limit, Source, would_block};
+use super::{Direction, Driver, Limit, Source, would_block};
 use crate::engine::sys::clock;
 
 /// Waits by `poll(2)`.
 pub(crate) struct Direct;
 
 impl Driver for Direct {
-    fn kind(&self) -> Kind {
-        Kind::Direct
-    }
-
     fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
         let mut poll = libc::pollfd {
             fd: source.as_raw_fd(),

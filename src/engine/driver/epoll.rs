@@ -3,33 +3,22 @@
 //! A descriptor is registered, edge-triggered and for both directions, when a call on it would
 //! block for the first time. Its token is the address of its [`Record`], which is never freed.
 //!
-//! One kernel thread at a time collects events: the one that has the [`Turn`]. Who that is, and
-//! when, the scheduler decides (`sched::io`). Two at once would not find more, and each would take
-//! half of the events to a processor of its own: the design's prototype lost a tenth to a quarter of
-//! its throughput by that.
-//!
-//! Invariants:
-//! 1. Between `turn` and the end of the [`Turn`] no other thread collects.
-//! 2. `watched` counts registered descriptors: while it is 0 nothing can come.
+//! Which kernel thread collects events, and when, the scheduler decides (`sched::events`, `sched::io`).
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
 use super::record::Record;
-use super::{Direction, Driver, Kind, Limit, Source, Transfer, would_block};
+use super::{Direction, Driver, Limit, Source, Transfer, would_block};
 use crate::engine::arch;
-use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::events::{BATCH, Collect, events};
 use crate::engine::sched::outbox;
 use crate::engine::sys::clock;
 use crate::engine::sys::epoll::{self, BELL, Event};
 use crate::engine::sys::perturb;
 use crate::engine::wait::queue::Waited;
-
-/// Events collected by one call. What their threads touch, in the kernel too, must fit into a
-/// processor's own cache: with 128 at once, a request among 10,000 connections cost a tenth more.
-pub(crate) const BATCH: usize = 32;
 
 /// Sends of more bytes than this gain nothing by going together, and would hold others up.
 const LITTLE: usize = 4096;
@@ -46,10 +35,6 @@ const DOUBT: i32 = libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EP
 pub(crate) struct Epoll;
 
 impl Driver for Epoll {
-    fn kind(&self) -> Kind {
-        Kind::Epoll
-    }
-
     fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
         let deadline = match limit {
             Limit::Forever => None,
@@ -86,112 +71,49 @@ impl Driver for Epoll {
     }
 }
 
-/// What the process has of it. Lives as long as that.
-pub(crate) struct Readiness {
-    epoll: OnceLock<epoll::Epoll>,
-    taken: AtomicBool,
-    watched: AtomicUsize,
-    /// When events were last asked for (monotonic nanoseconds).
-    asked: AtomicU64,
-}
+/// The process's epoll instance. Lives as long as that.
+pub(super) struct Instance(OnceLock<epoll::Epoll>);
 
-static READINESS: Readiness = Readiness {
-    epoll: OnceLock::new(),
-    taken: AtomicBool::new(false),
-    watched: AtomicUsize::new(0),
-    asked: AtomicU64::new(0),
-};
+pub(super) static INSTANCE: Instance = Instance(OnceLock::new());
 
-/// The process's.
-pub(crate) fn readiness() -> &'static Readiness {
-    &READINESS
-}
+impl Instance {
+    /// Makes what `add` needs.
+    pub(super) fn start(&self) -> io::Result<&epoll::Epoll> {
+        if self.0.get().is_none() {
+            // Made outside the cell, which cannot report errors: if another thread makes one too,
+            // one of the two is dropped.
+            let _ = self.0.set(epoll::Epoll::new()?);
+        }
+        Ok(self.0.wait())
+    }
 
-/// The right to collect events, of one thread at a time.
-pub(crate) struct Turn(&'static epoll::Epoll);
-
-impl Readiness {
     /// Registers `fd`, whose events are to be kept in `record`.
-    pub(crate) fn add(&self, fd: RawFd, record: &'static Record) -> io::Result<()> {
+    pub(super) fn add(&'static self, fd: RawFd, record: &'static Record) -> io::Result<()> {
         let token = core::ptr::from_ref(record).expose_provenance() as u64;
-        self.started()?.add(fd, BOTH, token)?;
+        self.start()?.add(fd, BOTH, token)?;
         perturb::point("epoll: registered");
-        self.watched.fetch_add(1, Ordering::Relaxed);
+        events().watch(self);
         Ok(())
     }
 
-    fn started(&self) -> io::Result<&epoll::Epoll> {
-        if self.epoll.get().is_none() {
-            // Made outside the cell, which cannot report errors: if another thread makes one too,
-            // one of the two is dropped.
-            let _ = self.epoll.set(epoll::Epoll::new()?);
-        }
-        Ok(self.epoll.wait())
-    }
-
-    /// Makes what `add` needs.
-    pub(crate) fn start(&self) -> io::Result<()> {
-        self.started().map(drop)
-    }
-
     /// Forgets `fd`, which is registered.
-    pub(crate) fn remove(&self, fd: RawFd) {
-        if let Some(epoll) = self.epoll.get() {
+    pub(super) fn remove(&self, fd: RawFd) {
+        if let Some(epoll) = self.0.get() {
             epoll.remove(fd);
-            self.watched.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether anything can come.
-    #[inline]
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.watched.load(Ordering::Relaxed) != 0
-    }
-
-    /// Whether somebody has the turn. A hint.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.taken.load(Ordering::Relaxed)
-    }
-
-    /// Whether something can come and nobody would notice.
-    pub(crate) fn is_unwatched(&self) -> bool {
-        // SeqCst: the monitor's look after it has said that it sleeps; see `sched::io`.
-        self.is_in_use() && !self.taken.load(Ordering::SeqCst)
-    }
-
-    /// When events were last asked for.
-    pub(crate) fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    /// The turn, if something can come and nobody has it.
-    pub(crate) fn turn(&'static self) -> Option<Turn> {
-        if !self.is_in_use() || self.is_watched() {
-            return None;
-        }
-        let epoll = self.epoll.get()?;
-        perturb::point("epoll: turn");
-        // SeqCst: whoever goes to sleep without the turn, and the monitor that looks for sleepers
-        // without one, must see each other (`sched::io`).
-        (!self.taken.swap(true, Ordering::SeqCst)).then(|| Turn(epoll))
-    }
-
-    /// Ends the wait of who has the turn, or the next one's.
-    pub(crate) fn ring(&self) {
-        if let Some(epoll) = self.epoll.get() {
-            epoll.ring();
+            events().forget();
         }
     }
 }
 
-impl Turn {
-    /// Collects events, for at most `nanos`; the threads that they make ready.
-    pub(crate) fn collect(&self, nanos: Option<u64>) -> Fifo {
+impl Collect for Instance {
+    fn collect(&self, nanos: Option<u64>) -> Fifo {
         let mut places = [Event { events: 0, u64: 0 }; BATCH];
         let mut ready = Fifo::new();
-        perturb::point("epoll: collecting");
+        let Some(epoll) = self.0.get() else {
+            return ready;
+        };
         // With thousands of descriptors all of this is cold: asked for at once, it comes at once.
-        let events = self.0.wait(&mut places, nanos);
+        let events = epoll.wait(&mut places, nanos);
         perturb::point("epoll: collected");
         for event in events {
             arch::prefetch(core::ptr::without_provenance(event.u64 as usize));
@@ -214,8 +136,13 @@ impl Turn {
                 record.write.announce(events & DOUBT != 0, &mut ready);
             }
         }
-        READINESS.asked.store(clock::now(), Ordering::Relaxed);
         ready
+    }
+
+    fn ring(&self) {
+        if let Some(epoll) = self.0.get() {
+            epoll.ring();
+        }
     }
 }
 
@@ -225,11 +152,4 @@ fn record_of(event: &Event) -> Option<&'static Record> {
     // SAFETY: a token other than the bell's is the address of a record, exposed in `add`.
     (token != BELL)
         .then(|| unsafe { &*core::ptr::with_exposed_provenance::<Record>(token as usize) })
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        perturb::point("epoll: turn over");
-        READINESS.taken.store(false, Ordering::SeqCst);
-    }
 }

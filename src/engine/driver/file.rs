@@ -33,7 +33,7 @@ use std::os::unix::fs::FileExt;
 use super::source::answer;
 use super::{by_ring, has_ring_for_files, uring};
 use crate::engine::atomic::{AtomicU8, Ordering};
-use crate::thread::may_block;
+use crate::engine::sched::announce::may_block;
 
 /// Reads that the page cache cuts short end where a page does.
 const PAGE: u64 = 4096;

@@ -8,19 +8,17 @@
 //! | `readiness`, `record` | what is known of one direction of a descriptor; of both |
 //! | `uring` | the kernel does the operation |
 //! | `direct` | a kernel thread's own way to wait |
-//! | `timer` | deadlines |
 //!
 //! A cluster has one of the first two, chosen at its start: [`choose`]. Both live as long as the
 //! process and serve any number of clusters; a descriptor may be used with both.
 
 mod direct;
-pub(crate) mod epoll;
+mod epoll;
 pub(crate) mod file;
 mod messages;
 mod readiness;
 mod record;
 pub(crate) mod source;
-pub(crate) mod timer;
 mod transfer;
 mod uring;
 
@@ -31,9 +29,9 @@ use self::epoll::Epoll;
 pub(crate) use self::source::{Source, closed};
 pub(crate) use self::transfer::Transfer;
 use self::uring::Uring;
-pub(crate) use self::uring::batch;
-use crate::engine::current;
 use crate::engine::green::Green;
+use crate::engine::green::current;
+use crate::engine::sched::cluster::Kind;
 
 /// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,9 +56,6 @@ pub(crate) enum Limit {
 
 /// A way to wait for the kernel.
 pub(crate) trait Driver: Send + Sync {
-    /// What it is called.
-    fn kind(&self) -> Kind;
-
     /// Blocks the thread until a call may find something, or until `limit`: then the error is
     /// `WouldBlock`. May return early.
     fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()>;
@@ -99,29 +94,18 @@ pub(crate) trait Driver: Send + Sync {
     fn end_waits(&self, source: &Source);
 }
 
-/// Which driver.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// `epoll`.
-    Epoll,
-    /// `io_uring`.
-    Uring,
-    /// The thread blocks in the kernel.
-    Direct,
-}
-
 /// The driver of a new cluster: the one asked for, if it can be had, or else epoll.
-pub(crate) fn choose(asked: Option<Kind>) -> &'static dyn Driver {
+pub(crate) fn choose(asked: Option<Kind>) -> Kind {
     match asked {
-        Some(Kind::Uring) if uring::available() => &Uring,
-        _ => &Epoll,
+        Some(Kind::Uring) if uring::available() => Kind::Uring,
+        _ => Kind::Epoll,
     }
 }
 
 /// Whether the ring does what would block the calling thread on a file: unless its cluster was
 /// asked to use epoll, which cannot.
 fn has_ring_for_files() -> bool {
-    let allows = |green: &Green| green.cluster().config.allows_rings();
+    let allows = |green: &Green| green.cluster().config.allows_rings;
     current::green().is_some_and(allows) && uring::available()
 }
 
@@ -135,7 +119,10 @@ fn by_ring<T>(operation: impl FnOnce() -> io::Result<T>) -> Option<io::Result<T>
 /// The calling thread's driver.
 fn mine() -> &'static dyn Driver {
     match current::green() {
-        Some(green) => green.cluster().driver,
+        Some(green) => match green.cluster().config.driver {
+            Kind::Epoll => &Epoll,
+            Kind::Uring => &Uring,
+        },
         None => &Direct,
     }
 }

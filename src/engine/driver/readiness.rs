@@ -35,8 +35,8 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::current;
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::current;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::perturb;
 use crate::engine::wait::Waiter;
 use crate::engine::wait::queue::{Position, WaitQueue, Waited};

@@ -7,8 +7,8 @@ use core::cell::Cell;
 
 use super::Direction;
 use super::readiness::Readiness;
-use crate::engine::current;
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::current;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::lock::Lock;
 
 /// Both directions of a descriptor.

@@ -13,12 +13,14 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use socket2::SockRef;
 
+use super::epoll::INSTANCE;
 use super::record::Record;
-use super::{Direction, Driver, Limit, Transfer, epoll};
+use super::{Direction, Driver, Limit, Transfer};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::engine::green::current;
+use crate::engine::sched;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
-use crate::engine::{current, sched};
 
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
@@ -74,14 +76,14 @@ impl Source {
         if let Some(record) = self.record() {
             return Ok(record);
         }
-        epoll::readiness().start()?;
+        INSTANCE.start()?;
         let mine = Record::acquire();
         let registered = {
             let _off = current::preemption_off();
             let _registering = self.registering.lock();
             match self.record() {
                 Some(record) => Ok(record),
-                None => epoll::readiness().add(self.as_raw_fd(), mine).map(|()| {
+                None => INSTANCE.add(self.as_raw_fd(), mine).map(|()| {
                     perturb::point("source: registered");
                     // Release: pairs with the Acquire in `record`.
                     self.record
@@ -103,7 +105,7 @@ impl Source {
     fn deregister(&mut self) {
         // A forked child has none. It shares the parent's epoll instance and must not change it.
         if let Some(record) = self.record() {
-            epoll::readiness().remove(self.as_raw_fd());
+            INSTANCE.remove(self.as_raw_fd());
             record.release();
         }
     }

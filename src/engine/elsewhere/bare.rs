@@ -1,12 +1,12 @@
-//! Stands in for `thread::bare`: std's threads do not get about in a forked child here.
+//! Stands in for `backend::bare`: std's threads do not get about in a forked child here.
 
 use core::convert::Infallible;
 use std::io;
 
-pub(super) struct Handle(Infallible);
+pub(crate) struct Handle(Infallible);
 
 impl Handle {
-    pub(super) fn join(self) {
+    pub(crate) fn join(self) {
         match self.0 {}
     }
 }

@@ -1,8 +1,8 @@
 //! What stands in for the engine where green threads cannot be had: everything but Linux on x86-64.
 //!
 //! Every thread is a kernel thread there, with std's means alone. Locks, channels, scopes, coroutines
-//! and dataflow are the same code as elsewhere: they ask `current` whether they are on a green
-//! thread, and wait on a futex if not. So this is all that is needed: nobody is green ([`current`]),
+//! and dataflow are the same code as elsewhere: they ask `green::current` whether they are on a green
+//! thread, and wait on a futex if not. So this is all that is needed: nobody is green ([`green::current`]),
 //! there is no record of a green thread ([`green::Green`] cannot be made) and no cluster
 //! ([`sched::Cluster`] neither), and a futex is a table of condition variables ([`sys::futex`]).
 //!
@@ -11,7 +11,6 @@
 //! GREENTHREAD_ELSEWHERE in the environment of the build asks for this on any platform, so that it can
 //! be tested there.
 
-pub(crate) mod current;
 pub(crate) mod green;
 pub(crate) mod sched;
 pub mod signal;

@@ -21,24 +21,34 @@
 //!    thread itself (or its signal handler) only; the monitor reads it.
 //! 2. `machine` is the kernel thread that resumed it last, right while `off` is not zero.
 //! 3. A thread that has no room has [`Oddities::NEW`].
+//!
+//! Fields that belong to others are hooks: this folder makes room for them, and their owners declare what
+//! they are. An intrusive link, a timer's entry and a waiter lie in lower files; an address that only an
+//! upper folder understands is a [`Hook`] (`sched::record` has `sched`'s).
 
+pub(crate) mod current;
+pub(crate) mod fifo;
+mod hook;
+pub(crate) mod identity;
+mod links;
 pub(crate) mod records;
 pub(crate) mod room;
+pub(crate) mod ticket;
+pub(crate) mod waiter;
 
 use core::cell::{Cell, UnsafeCell};
 
+pub(crate) use self::hook::Hook;
+pub(crate) use self::identity::Identity;
+pub(crate) use self::links::Links;
 pub(crate) use self::room::Room;
+use self::waiter::Waiter;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::engine::context::{Bounds, Context};
-use crate::engine::driver::timer;
-use crate::engine::policy::{Links, Priority};
-use crate::engine::sched::{Cluster, Machine, Processor};
 use crate::engine::sys::clock;
 use crate::engine::sys::signal::Mask;
-use crate::engine::tls;
-use crate::engine::wait::Waiter;
-use crate::thread::handle::Shared;
+use crate::engine::{timer, tls};
 
 #[repr(C, align(64))]
 pub(crate) struct Green {
@@ -47,7 +57,8 @@ pub(crate) struct Green {
     tcache: Cell<*mut usize>,
     pub(crate) oddities: Oddities,
     pub(crate) off: AtomicU32,
-    pub(crate) machine: AtomicPtr<Machine>,
+    /// The kernel thread that resumed it last (`sched`'s).
+    pub(crate) machine: Hook,
     /// The next thread in an intrusive queue, or the one that it hands over to.
     pub(crate) next: Cell<Option<&'static Green>>,
     /// It is an arrival (`sched::outbox`).
@@ -66,23 +77,25 @@ pub(crate) struct Green {
     pub(crate) context: Context,
 
     // What waiting and the edges touch.
-    pub(crate) cluster: Cell<Option<&'static Cluster>>,
-    /// The name and identity, owned by the thread; null before and after its life.
-    pub(crate) shared: AtomicPtr<Shared>,
+    /// Its cluster (`sched`'s).
+    pub(crate) cluster: Hook,
+    /// The name and number, owned by the thread; null before and after its life.
+    pub(crate) identity: AtomicPtr<Identity>,
     main: Cell<Option<Main>>,
     room: Cell<Option<&'static Room>>,
     /// What it waits for, and until when (or for ever: `clock::NEVER`), if it is about to park or
     /// parked.
     pub(crate) waiter: Cell<*const Waiter>,
     pub(crate) deadline: Cell<u64>,
-    pub(crate) timer_home: Cell<Option<&'static Processor>>,
+    /// The processor in whose heap the timer is, or was (`sched`'s).
+    pub(crate) timer_home: Hook,
     pub(crate) timer: UnsafeCell<timer::Entry>,
-    /// What a policy may look at, and may need.
+    /// What a policy may look at, and may need. Set at each spawn.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
     pub(crate) mask: Cell<Mask>,
-    /// The kernel thread this thread is locked to.
-    pub(crate) locked_to: Cell<Option<&'static Machine>>,
+    /// The kernel thread that it is locked to (`sched`'s).
+    pub(crate) locked_to: Hook,
 }
 
 /// Four cache lines: a million waiting threads have a million of them.
@@ -175,22 +188,22 @@ impl Green {
             tcache: Cell::new(core::ptr::null_mut()),
             oddities: Oddities::new(),
             off: AtomicU32::new(1),
-            machine: AtomicPtr::new(core::ptr::null_mut()),
+            machine: Hook::new(),
             context: Context::new(),
             next: Cell::new(None),
             arrived: Cell::new(false),
-            cluster: Cell::new(None),
-            shared: AtomicPtr::new(core::ptr::null_mut()),
+            cluster: Hook::new(),
+            identity: AtomicPtr::new(core::ptr::null_mut()),
             waiter: Cell::new(core::ptr::null()),
             deadline: Cell::new(clock::NEVER),
             timer: UnsafeCell::new(timer::Entry::new()),
-            timer_home: Cell::new(None),
-            priority: AtomicU64::new(Priority::NORMAL.get()),
+            timer_home: Hook::new(),
+            priority: AtomicU64::new(0),
             heap: Links::new(),
             mask: Cell::new(0),
             announced: AtomicBool::new(false),
             in_call: AtomicBool::new(false),
-            locked_to: Cell::new(None),
+            locked_to: Hook::new(),
             evicted_from: AtomicU8::new(0),
             locks: Cell::new(0),
             room: Cell::new(None),
@@ -262,8 +275,8 @@ impl Green {
 
     /// The name of the thread that asks, which is this one.
     pub(crate) fn name(&self) -> Option<&str> {
-        // SAFETY: the thread keeps its `Shared` while it runs.
-        unsafe { self.shared.load(Ordering::Relaxed).as_ref() }.and_then(Shared::name)
+        // SAFETY: the thread keeps its identity while it runs.
+        unsafe { self.identity.load(Ordering::Relaxed).as_ref() }.and_then(Identity::name)
     }
 
     /// The stack, from the lowest usable address up. `None`: it has no room, so it does not run,
@@ -281,13 +294,5 @@ impl Green {
     #[inline(always)]
     pub(crate) fn tcache(&self) -> *mut usize {
         self.tcache.get()
-    }
-
-    #[inline(always)]
-    pub(crate) fn cluster(&self) -> &'static Cluster {
-        match self.cluster.get() {
-            Some(cluster) => cluster,
-            None => crate::engine::sys::die("a running thread has no cluster"),
-        }
     }
 }

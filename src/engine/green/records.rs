@@ -140,7 +140,7 @@ pub(crate) fn create() -> io::Result<&'static Green> {
 }
 
 fn pop_free() -> Option<&'static Green> {
-    let _off = crate::engine::current::preemption_off();
+    let _off = super::current::preemption_off();
     let mut free = FREE.lock();
     let mut batch = free.pop()?;
     let green = batch.pop();
@@ -165,7 +165,7 @@ fn make() -> io::Result<&'static Green> {
     let Some(green) = batch.pop() else {
         crate::engine::sys::die("a batch of records is empty")
     };
-    let _off = crate::engine::current::preemption_off();
+    let _off = super::current::preemption_off();
     FREE.lock().push(batch);
     Ok(green)
 }

@@ -11,12 +11,11 @@
 use core::sync::atomic::Ordering;
 use std::io;
 
-use super::Green;
+use super::{Green, Identity};
 use crate::engine::atomic::AtomicPtr;
 use crate::engine::context::Bounds;
 use crate::engine::stack::{self, Slot};
 use crate::engine::tls;
-use crate::thread::handle::Shared;
 
 #[repr(align(64))]
 pub(crate) struct Room {
@@ -60,7 +59,7 @@ impl Room {
     pub(crate) fn find(size: usize) -> io::Result<&'static Room> {
         let slot = {
             // The list's lock is taken with preemption off.
-            let _off = crate::engine::current::preemption_off();
+            let _off = super::current::preemption_off();
             stack::acquire(size)?
         };
         // Relaxed: the slot came through a lock.
@@ -68,7 +67,7 @@ impl Room {
             return Ok(Room::on(slot));
         }
         Room::furnish(slot).inspect_err(|_| {
-            let _off = crate::engine::current::preemption_off();
+            let _off = super::current::preemption_off();
             stack::release(slot);
         })
     }
@@ -131,19 +130,15 @@ impl Room {
 pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
     // Acquire: pairs with the Release in `furnish`.
     let room = slot.extra.load(Ordering::Acquire) as *const Room;
-    // SAFETY: the handler runs on behalf of the thread that faulted: its records and its `Shared`
+    // SAFETY: the handler runs on behalf of the thread that faulted: its record and its identity
     // are alive. (If a stray pointer led another one here, the last tenant may have gone.)
-    let shared = unsafe {
+    let identity = unsafe {
         let tenant = room.as_ref().and_then(|room| {
             let green = room.tenant.load(Ordering::Relaxed).as_ref();
             green.filter(|green| green.lives_in(room))
         });
-        tenant.and_then(|green| green.shared.load(Ordering::Relaxed).as_ref())
+        tenant.and_then(|green| green.identity.load(Ordering::Relaxed).as_ref())
     };
-    print(
-        shared
-            .and_then(Shared::name)
-            .unwrap_or("<unnamed>")
-            .as_bytes(),
-    );
+    let name = identity.and_then(Identity::name).unwrap_or("<unnamed>");
+    print(name.as_bytes());
 }

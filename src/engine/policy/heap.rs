@@ -6,45 +6,10 @@
 //! pairing heap", 1986: pushing takes constant time, popping logarithmic time on average over a
 //! sequence.) Both passes are loops: a heap of a million must not need a deep stack.
 
-use core::cell::Cell;
 use core::fmt;
 
 use super::Ready;
 use crate::engine::green::Green;
-
-/// What a record needs to be in a heap. The next sibling is the record's link in any queue.
-pub(crate) struct Links {
-    child: Cell<Option<&'static Green>>,
-    /// The key, and behind it when it came: equals keep their order.
-    rank: Cell<(u64, u64)>,
-}
-
-impl Links {
-    pub(crate) const fn new() -> Links {
-        Links {
-            child: Cell::new(None),
-            rank: Cell::new((0, 0)),
-        }
-    }
-
-    /// The link in another list, for a record that is in no queue.
-    pub(crate) fn set_link(&self, link: Option<&'static Green>) {
-        self.child.set(link);
-    }
-
-    pub(crate) fn take_link(&self) -> Option<&'static Green> {
-        self.child.take()
-    }
-
-    /// When it came into a queue: `stamp` is from [`ticks`](crate::engine::arch::ticks).
-    pub(crate) fn set_stamp(&self, stamp: u64) {
-        self.rank.set((0, stamp));
-    }
-
-    pub(crate) fn stamp(&self) -> u64 {
-        self.rank.get().1
-    }
-}
 
 /// A queue of ready threads by key: the smallest first, and among equals the one that came first.
 /// It never allocates: the threads' own records are its links.

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-use crate::engine::current::{self, PreemptionOff};
+use crate::engine::green::current::{self, PreemptionOff};
 use crate::engine::sys::lock;
 
 /// A mutual exclusion for what a policy's processors share. Whoever holds it is not preempted, so

@@ -53,7 +53,6 @@
 //! ```
 
 mod aging;
-pub(crate) mod fifo;
 mod global_queue;
 mod heap;
 mod least_loaded;
@@ -72,7 +71,6 @@ mod work_stealing;
 
 pub use self::global_queue::GlobalQueue;
 pub use self::heap::Heap;
-pub(crate) use self::heap::Links;
 pub use self::least_loaded::LeastLoaded;
 pub use self::lock::{Guard, Lock};
 pub use self::priorities::Priorities;

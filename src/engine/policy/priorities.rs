@@ -32,12 +32,12 @@
 //! 4. Nobody holds two workers' locks, but for the writer, who is alone.
 
 use super::aging::is_preempted;
-use super::fifo::Fifo;
 use super::readers::{Readers, entry_of};
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::Green;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::lock::{Guard, Lock};
 
 /// Two for each priority: see [`level`].

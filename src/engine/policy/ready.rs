@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use super::fifo::Fifo;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
+use crate::engine::green::fifo::Fifo;
 
 /// A thread that is ready to run, in a policy's hands.
 ///
@@ -101,7 +101,7 @@ impl Default for Priority {
 /// greenthread::spawn(|| policy::set_priority(Priority::LOW)).join().unwrap();
 /// ```
 pub fn set_priority(priority: Priority) {
-    if let Some(green) = crate::engine::current::green() {
+    if let Some(green) = crate::engine::green::current::green() {
         green.priority.store(priority.get(), Ordering::Relaxed);
     }
 }

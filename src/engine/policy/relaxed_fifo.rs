@@ -34,13 +34,13 @@
 use core::cell::Cell;
 
 use super::aging::{Aging, is_preempted};
-use super::fifo::Fifo;
 use super::readers::Readers;
 use super::seats::Seats;
 use super::{Next, Policy, Readied, Ready, Seat};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::Green;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::{Guard, Lock};
 

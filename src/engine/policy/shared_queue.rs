@@ -3,9 +3,9 @@
 
 use super::Readied;
 use super::aging::{Aging, is_preempted};
-use super::fifo::Fifo;
 use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::engine::green::Green;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
 

@@ -36,13 +36,13 @@ mod tests;
 
 use core::cell::{Cell, UnsafeCell};
 
-use super::fifo::Fifo;
 use super::local_queue::{BATCH, LocalQueue};
 use super::seats::Seats;
 use super::shared_queue::SharedQueue;
 use super::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::engine::green::Green;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::perturb;
 
 const GLOBAL_INTERVAL: u32 = 61;

@@ -8,13 +8,13 @@ use std::io;
 use std::time::Duration;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
-use crate::engine::driver::{self, Driver};
+use crate::engine::green::waiter::Waiter;
 use crate::engine::policy::Policy;
 use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::{
-    Counter, Machine, Processor, guest::Guest, idlers::Idlers, recruiter, sysmon,
+    Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, outbox, recruiter, sysmon,
 };
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::lock::Lock;
@@ -22,7 +22,6 @@ use crate::engine::sys::perturb;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::table::Table;
 use crate::engine::tls;
-use crate::engine::wait::Waiter;
 
 /// What a cluster is made with; checked by `runtime::Builder`.
 #[derive(Clone, Debug)]
@@ -34,15 +33,19 @@ pub(crate) struct Config {
     pub(crate) time_slice: Duration,
     pub(crate) signal: i32,
     pub(crate) max_kernel_threads: usize,
-    pub(crate) driver: Option<driver::Kind>,
+    pub(crate) driver: Kind,
+    /// Whether io_uring may be used, for what it does better.
+    pub(crate) allows_rings: bool,
     pub(crate) ideas: Ideas,
 }
 
-impl Config {
-    /// Whether io_uring may be used, for what it does better.
-    pub(crate) fn allows_rings(&self) -> bool {
-        self.driver != Some(driver::Kind::Epoll)
-    }
+/// How the threads of a cluster wait for descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// epoll says which descriptors are ready.
+    Epoll,
+    /// io_uring does the operation.
+    Uring,
 }
 
 /// What the scheduler does besides its policy, each of which can be switched off.
@@ -64,7 +67,6 @@ impl Ideas {
 pub(crate) struct Cluster {
     pub(crate) config: Config,
     pub(crate) policy: &'static dyn Policy,
-    pub(crate) driver: &'static dyn Driver,
     pub(super) table: Table<Processor>,
     pub(super) size: Size,
     /// How many processors sleep, are awake, and search.
@@ -116,7 +118,6 @@ impl Cluster {
         let policy = guest.map_or(policy, |guest| guest);
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             policy,
-            driver: driver::choose(config.driver),
             table: Table::new(),
             size: Size::new(config.follows_quota),
             idle: IdleWord::new(0),
@@ -259,7 +260,7 @@ impl Cluster {
         self.monitor.stop();
         self.recruiter.call();
         {
-            let _off = crate::engine::current::preemption_off();
+            let _off = crate::engine::green::current::preemption_off();
             self.dismiss_spares();
         }
         // Acquire: pairs with the Release in `employ`. The staff first: of it, the recruiter makes machines.
@@ -268,19 +269,18 @@ impl Cluster {
         }
         for processor in self.processors() {
             // SAFETY: nobody is left that could own it, or have it in hand.
-            unsafe { processor.outbox.close() };
+            outbox::close(&mut unsafe { Owned::assume(processor) });
         }
         perturb::point("close: emptied");
-        let _off = crate::engine::current::preemption_off();
+        let _off = crate::engine::green::current::preemption_off();
         // If it watched for events, somebody else must.
         crate::engine::sched::machine::all().for_each(Machine::kick_monitor);
         for processor in self.processors() {
             // SAFETY: as above.
-            unsafe {
-                processor.stacks().drain();
-                perturb::point("close: stacks drained");
-                processor.records().drain();
-            }
+            let mut processor = unsafe { Owned::assume(processor) };
+            processor.own().stacks.drain();
+            perturb::point("close: stacks drained");
+            processor.own().records.drain();
         }
     }
 }

@@ -15,22 +15,27 @@
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::{current, sys};
-use crate::thread::handle;
+use crate::engine::green::Identity;
+use crate::engine::green::current;
+use crate::engine::sched::enter;
+use crate::engine::sys;
 
+/// What the front has the child's thread go on as.
+static GO_ON_AS: OnceLock<fn(*const Identity)> = OnceLock::new();
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// From the thread pointer to the area where the kernel notes a thread's CPU, where glibc has
 /// registered one.
 static RSEQ: OnceLock<Option<isize>> = OnceLock::new();
 
-/// Registers the handler, once per process, and makes what the child will use.
-pub(crate) fn register() {
+/// Registers the handler, once per process, and makes what the child will use. The child's thread calls
+/// `go_on_as`, which is async-signal-safe, with its identity: it is a kernel thread's from then on.
+pub(crate) fn register(go_on_as: fn(*const Identity)) {
     static ONCE: Once = Once::new();
+    GO_ON_AS.get_or_init(|| go_on_as);
     ONCE.call_once(register_first);
 }
 
 fn register_first() {
-    handle::make_key();
     RSEQ.get_or_init(|| {
         // SAFETY: names of glibc's two constants; what is found has these types.
         unsafe {
@@ -56,11 +61,13 @@ unsafe extern "C" fn in_child() {
         const UNREGISTER: usize = 1;
         const SIGNATURE: usize = 0x5305_3053;
         const SIZE: usize = 32;
-        let area = current::home(green).wrapping_offset(*offset) as usize;
+        let area = enter::home(green).wrapping_offset(*offset) as usize;
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
         let _ = unsafe { sys::call(libc::SYS_rseq, &[area, SIZE, UNREGISTER, SIGNATURE]) };
     }
-    handle::go_on_as(green.shared.load(Ordering::Relaxed));
+    if let Some(go_on_as) = GO_ON_AS.get() {
+        go_on_as(green.identity.load(Ordering::Relaxed));
+    }
     current::set_green(None);
 }
 

@@ -16,8 +16,8 @@
 
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicPtr, Ordering, compiler_fence};
-use crate::engine::current;
 use crate::engine::green::Green;
+use crate::engine::green::current;
 use crate::engine::policy::{Next, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::sched::{Cluster, Machine};
 
@@ -68,7 +68,7 @@ impl Guest {
         let _off = current::preemption_off();
         match current::green() {
             None => self.call(call),
-            Some(green) => self.away(green, current::home(green), call),
+            Some(green) => self.away(green, super::enter::home(green), call),
         }
     }
 

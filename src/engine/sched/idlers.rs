@@ -20,11 +20,12 @@
 use core::ptr::NonNull;
 
 use crate::engine::atomic::Ordering;
-use crate::engine::driver::epoll::{Turn, readiness};
-use crate::engine::policy::{Readied, fifo::Fifo};
+use crate::engine::green::fifo::Fifo;
+use crate::engine::policy::Readied;
+use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::wake::Slept;
-use crate::engine::sched::{Cluster, Machine, Processor, io, timers};
+use crate::engine::sched::{Cluster, Machine, Owned, Processor, RunLoop, io, outbox, timers};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::perturb;
 
@@ -44,6 +45,13 @@ impl Idlers {
             processors: Lifo::new(),
             spares: Lifo::new(),
         }
+    }
+
+    /// An idle processor, which is in the caller's hand then.
+    fn pop_processor(&mut self) -> Option<Owned<'static>> {
+        let processor = self.processors.pop()?;
+        // SAFETY: nobody owns a processor that lies in the list, and it is in there once.
+        Some(unsafe { Owned::assume(processor) })
     }
 
     /// The machine to wake. While other processors sleep on, one that only sleeps is better woken
@@ -85,7 +93,7 @@ impl Cluster {
     fn wake_claimed(&'static self) {
         perturb::point("notify: claimed");
         let mut idlers = self.idlers.lock();
-        let Some(processor) = idlers.processors.pop() else {
+        let Some(processor) = idlers.pop_processor() else {
             crate::engine::sys::die("a sleeper was claimed and none is in the list")
         };
         match idlers.pop_spare() {
@@ -116,7 +124,7 @@ impl Cluster {
     fn lie_down(
         &self,
         idlers: &mut Idlers,
-        processor: &'static Processor,
+        processor: Owned<'static>,
         was_searching: bool,
     ) -> bool {
         let retires = processor.is_surplus();
@@ -126,7 +134,7 @@ impl Cluster {
             processor.retired.store(true, Ordering::Release);
             self.recruiter.ring();
         } else {
-            idlers.processors.push(processor);
+            idlers.processors.push(processor.shared());
             self.idle.announce_sleep(was_searching);
         }
         retires
@@ -136,8 +144,9 @@ impl Cluster {
     /// for work or has seen some itself; or it is dismissed.
     #[cold]
     #[inline(never)]
-    pub(crate) fn rest(&'static self, machine: &'static Machine, searching: bool) -> Rested {
-        let Some(processor) = machine.processor.surrender() else {
+    pub(crate) fn rest(&'static self, run: &mut RunLoop, searching: bool) -> Rested {
+        let machine = run.machine();
+        let Some(mut processor) = run.surrender() else {
             // The monitor, with an old look in mind, was faster (`ownership`).
             if let Some(green) = machine.handed.take() {
                 // It is locked to this machine, which therefore waits for nothing else.
@@ -149,18 +158,16 @@ impl Cluster {
             if searching && self.idle.found() {
                 self.notify();
             }
-            return self.wait_for_processor(machine);
+            return self.wait_for_processor(run);
         };
         perturb::point("rest: surrendered");
-        // SAFETY: processors are never freed.
-        let processor = unsafe { processor.as_ref() };
-        // SAFETY: still ours: nobody else knows that it has no owner. Its stacks give back what
-        // they do not need.
-        unsafe { processor.stacks() }.trim_dirty(|| !self.something_to_do());
+        // Its stacks give back what they do not need.
+        let stacks = &mut processor.own().stacks;
+        stacks.trim_dirty(|| !self.something_to_do());
         processor
             .machine
             .store(core::ptr::null_mut(), Ordering::Relaxed);
-        crate::engine::current::set_scheduling(false);
+        crate::engine::green::current::set_scheduling(false);
         let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
         perturb::point("rest: announced");
         machine.allow_reclamation();
@@ -169,19 +176,20 @@ impl Cluster {
             if retired {
                 self.notify();
             } else if self.get_up(machine).is_some() {
-                crate::engine::current::set_scheduling(true);
+                crate::engine::green::current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
         }
-        self.wait_for_processor(machine)
+        self.wait_for_processor(run)
     }
 
     /// A machine without a processor: spare until somebody gives it one.
     #[cold]
     #[inline(never)]
-    pub(crate) fn wait_for_processor(&'static self, machine: &'static Machine) -> Rested {
+    pub(crate) fn wait_for_processor(&'static self, run: &mut RunLoop) -> Rested {
+        let machine = run.machine();
         machine.come_home();
-        crate::engine::current::set_scheduling(false);
+        crate::engine::green::current::set_scheduling(false);
         machine.allow_reclamation();
         let surplus = {
             let mut idlers = self.idlers.lock();
@@ -201,14 +209,14 @@ impl Cluster {
             }
             // A waker may have found no machine: whoever comes looks once. Later, only for a timer.
             if look && self.something_to_do() && self.rise(machine) {
-                crate::engine::current::set_scheduling(true);
+                crate::engine::green::current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
             let watches = self.watch_deadline();
             // Who has no prospect of a processor leaves the events to those that have one.
             let turn = match self.idle.sleeping() {
                 0 => None,
-                _ => readiness().turn(),
+                _ => events().turn(),
             };
             perturb::point("spare: sleeping");
             let (slept, ready) = match &turn {
@@ -232,18 +240,18 @@ impl Cluster {
                     io::pass_on(ready);
                     return Rested::Dismissed;
                 }
-                crate::engine::current::set_scheduling(true);
-                io::settle(machine, ready);
+                crate::engine::green::current::set_scheduling(true);
+                io::settle(run, ready);
                 return Rested::Working {
                     searching: machine.searching.replace(false),
                 };
             }
             if ready.len() != 0 {
                 if self.rise(machine) {
-                    crate::engine::current::set_scheduling(true);
+                    crate::engine::green::current::set_scheduling(true);
                     // It does not search: it has found its work.
                     crate::engine::sched::stop_searching(self);
-                    io::settle(machine, ready);
+                    io::settle(run, ready);
                     return Rested::Working { searching: false };
                 }
                 io::pass_on(ready);
@@ -300,7 +308,7 @@ impl Cluster {
         let processor = self
             .idle
             .cancel_sleep()
-            .then(|| idlers.processors.pop().or_else(missing))?;
+            .then(|| idlers.pop_processor().or_else(missing))?;
         drop(idlers);
         perturb::point("get_up: popped");
         Some(self.put_to_work(machine, processor?))
@@ -318,7 +326,7 @@ impl Cluster {
             idlers.spares.push(machine);
             return false;
         }
-        let processor = idlers.processors.pop().or_else(missing);
+        let processor = idlers.pop_processor().or_else(missing);
         drop(idlers);
         perturb::point("rise: popped");
         processor
@@ -329,11 +337,12 @@ impl Cluster {
     fn put_to_work(
         &'static self,
         machine: &'static Machine,
-        processor: &'static Processor,
+        processor: Owned<'static>,
     ) -> &'static Processor {
+        let shared = processor.shared();
         processor.give_to(machine);
         self.monitor.kick_if_asleep();
-        processor
+        shared
     }
 
     /// Takes `machine` out of the spares; false: somebody has chosen it already and will wake it.
@@ -369,16 +378,15 @@ impl Cluster {
     }
 
     /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
-    pub(crate) fn lay_to_rest(&'static self, processor: &'static Processor) {
+    pub(super) fn lay_to_rest(&'static self, mut processor: Owned<'static>) {
         processor
             .machine
             .store(core::ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: the caller has it in hand. Some of its threads would be out of reach of who gets
-        // another processor.
-        self.policy.leave(&unsafe { processor.seat() });
-        processor
-            .outbox
-            .empty(|green| crate::engine::sched::ready_globally(green, Readied::Arrived));
+        // Some of its threads would be out of reach of machines that get another processor.
+        self.policy.leave(processor.seat());
+        for green in outbox::take_senders(&mut processor) {
+            crate::engine::sched::ready_globally(green, Readied::Arrived);
+        }
         perturb::point("lay_to_rest: left");
         self.lie_down(&mut self.idlers.lock(), processor, false);
         perturb::point("lay_to_rest: lain");
@@ -409,16 +417,6 @@ impl Cluster {
 }
 
 /// The idle word counted a sleeper that the list does not have.
-fn missing() -> Option<&'static Processor> {
+fn missing() -> Option<Owned<'static>> {
     crate::engine::sys::die("a sleeper was counted and none is in the list")
-}
-
-impl Processor {
-    /// Makes `machine`, which owns nothing, the owner of this processor, which nobody owns.
-    pub(crate) fn give_to(&'static self, machine: &'static Machine) {
-        self.machine
-            .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Release);
-        perturb::point("give");
-        machine.processor.assign(NonNull::from(self));
-    }
 }

@@ -100,8 +100,8 @@ mod functions {
     use core::mem::transmute;
 
     use super::*;
-    use crate::engine::current;
     use crate::engine::green::Oddities;
+    use crate::engine::green::current;
     use crate::engine::sched::unload;
     use crate::engine::stack;
     use crate::engine::sys::signal::Mask;

@@ -1,6 +1,6 @@
 //! Who collects events, and when.
 //!
-//! The driver has one turn at collecting (`driver::epoll`). It is taken
+//! The driver has one turn at collecting (`events`). It is taken
 //!
 //! | by | when | for how long |
 //! |---|---|---|
@@ -21,9 +21,10 @@
 //! not sleep while the turn is free. A cluster that ends kicks the monitors of all others.
 
 use crate::engine::atomic::Ordering;
-use crate::engine::driver::epoll::{BATCH, readiness};
-use crate::engine::policy::{Readied, Ready, fifo::Fifo};
-use crate::engine::sched::{Cluster, Machine, Processor};
+use crate::engine::green::fifo::Fifo;
+use crate::engine::policy::{Readied, Ready};
+use crate::engine::sched::events::{BATCH, events};
+use crate::engine::sched::{Cluster, Owned, RunLoop};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::perturb;
 use crate::engine::sys::{clock, kernel_thread};
@@ -44,7 +45,7 @@ const LATE: u64 = 500_000;
 const STALE: u64 = 10_000_000;
 
 /// Takes `ready` into the queue of `processor`, which is the caller's. True: there were some.
-pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
+pub(super) fn take_in(processor: &mut Owned<'_>, mut ready: Fifo) -> bool {
     let count = ready.len();
     let cluster = processor.cluster();
     while let Some(green) = ready.pop() {
@@ -52,11 +53,11 @@ pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
             green.prefetch();
         }
         if core::ptr::eq(green.cluster(), cluster) {
-            processor.outbox.expect(green);
-            // SAFETY: the caller owns the processor.
-            let seat = unsafe { processor.seat() };
+            processor.own().outbox.expect(green);
             let thread = Ready::new(green);
-            cluster.policy.ready(thread, Readied::Arrived, Some(&seat));
+            cluster
+                .policy
+                .ready(thread, Readied::Arrived, Some(processor.seat()));
         } else {
             super::ready_globally(green, Readied::Arrived);
         }
@@ -68,17 +69,16 @@ pub(super) fn take_in(processor: &'static Processor, mut ready: Fifo) -> bool {
 }
 
 /// Whether `processor`, which takes in so many, could do with help.
-fn is_too_much(processor: &Processor, count: usize) -> bool {
+fn is_too_much(processor: &mut Owned<'_>, count: usize) -> bool {
+    let crowded_since = &mut processor.own().crowded_since;
     if count < CROWD {
-        processor.crowded_since.set(NEVER);
+        *crowded_since = NEVER;
         return false;
     }
-    let now = readiness().asked();
-    let since = processor.crowded_since.get().min(now);
+    let now = events().asked();
+    let since = (*crowded_since).min(now);
     let too_much = now - since >= PATIENCE;
-    processor
-        .crowded_since
-        .set(if too_much { NEVER } else { since });
+    *crowded_since = if too_much { NEVER } else { since };
     too_much
 }
 
@@ -103,16 +103,16 @@ pub(crate) fn pass_on(mut ready: Fifo) {
 }
 
 /// One look, by the owner of `processor`. True: something came.
-pub(super) fn look(processor: &'static Processor) -> bool {
-    let ready = readiness().turn().map(|turn| turn.collect(Some(0)));
+pub(super) fn look(processor: &mut Owned<'_>) -> bool {
+    let ready = events().turn().map(|turn| turn.collect(Some(0)));
     perturb::point("io: collected");
     ready.is_some_and(|ready| take_in(processor, ready))
 }
 
 /// [`look`] by a processor that has other threads to run. If nothing came, whoever is to send
 /// something may be waiting for this CPU: threads that only give way in turn would keep it.
-pub(super) fn look_when_busy(processor: &'static Processor) {
-    if readiness().is_in_use() && !look(processor) {
+pub(super) fn look_when_busy(processor: &mut Owned<'_>) {
+    if events().is_in_use() && !look(processor) {
         kernel_thread::give_way();
     }
 }
@@ -129,11 +129,11 @@ pub(super) enum Spun {
 
 /// Looks for a while, if events have come so quickly of late that it pays: sleeping and being woken
 /// would take longer. The owner of `processor` searches.
-pub(super) fn spin(processor: &'static Processor) -> Spun {
-    if !processor.spin_pays.get() || !processor.cluster().config.ideas.spinning {
+pub(super) fn spin(processor: &mut Owned<'_>) -> Spun {
+    if !processor.own().spin_pays || !processor.cluster().config.ideas.spinning {
         return Spun::InVain;
     }
-    let Some(turn) = readiness().turn() else {
+    let Some(turn) = events().turn() else {
         return Spun::InVain;
     };
     let end = clock::now() + SPIN;
@@ -146,19 +146,19 @@ pub(super) fn spin(processor: &'static Processor) -> Spun {
             return Spun::OtherWork;
         }
         if clock::now() >= end {
-            processor.spin_pays.set(false);
+            processor.own().spin_pays = false;
             return Spun::InVain;
         }
     }
 }
 
-/// Takes in what came while `machine`, which has a processor now, slept.
-pub(super) fn settle(machine: &'static Machine, ready: Fifo) {
-    let slept = machine.events_after.replace(u64::MAX);
-    match super::owned(machine) {
-        Some(processor) => {
-            if take_in(processor, ready) {
-                processor.spin_pays.set(slept < SPIN);
+/// Takes in what came while the machine, which has a processor now, slept.
+pub(super) fn settle(run: &mut RunLoop, ready: Fifo) {
+    let slept = run.machine().events_after.replace(u64::MAX);
+    match run.owned() {
+        Some(mut processor) => {
+            if take_in(&mut processor, ready) {
+                processor.own().spin_pays = slept < SPIN;
             }
         }
         None => pass_on(ready),
@@ -167,9 +167,9 @@ pub(super) fn settle(machine: &'static Machine, ready: Fifo) {
 
 /// How long nobody has looked for events that can come.
 fn unseen(now: u64) -> u64 {
-    let readiness = readiness();
-    match readiness.is_in_use() && !readiness.is_watched() {
-        true => now.saturating_sub(readiness.asked()),
+    let events = events();
+    match events.is_in_use() && !events.is_watched() {
+        true => now.saturating_sub(events.asked()),
         false => 0,
     }
 }
@@ -183,8 +183,8 @@ impl Cluster {
 
     /// The monitor's part. True: it must look again soon, for the turn is free, or may be any time.
     pub(super) fn see_to_events(&'static self, now: u64) -> bool {
-        let readiness = readiness();
-        if !readiness.is_in_use() {
+        let events = events();
+        if !events.is_in_use() {
             return false;
         }
         let unseen = unseen(now);
@@ -197,7 +197,7 @@ impl Cluster {
             }
             // Nobody does, or there is no machine to be sent.
             if unseen >= STALE
-                && let Some(turn) = readiness.turn()
+                && let Some(turn) = events.turn()
             {
                 pass_on(turn.collect(Some(0)));
             }

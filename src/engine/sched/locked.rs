@@ -8,8 +8,7 @@
 //! namespaces.
 
 use super::{
-    Action, Machine, Next, Processor, Readied, Ready, Rested, complete, current, outbox,
-    ready_again,
+    Action, Machine, Next, Readied, Ready, Rested, RunLoop, complete, current, outbox, ready_again,
 };
 use crate::engine::atomic::Ordering;
 use crate::engine::green::{Green, Oddities};
@@ -17,17 +16,17 @@ use crate::engine::sys::perturb;
 
 /// The calling green thread stays on its kernel thread, once more.
 pub(crate) fn lock() {
-    if let Some(entered) = current::enter() {
+    if let Some(entered) = super::enter() {
         let green = entered.green();
         green.locks.set(green.locks.get().saturating_add(1));
-        green.locked_to.set(Some(entered.machine()));
+        green.set_locked_to(Some(entered.machine()));
         green.oddities.add(Oddities::LOCKED);
     }
 }
 
 /// Takes one [`lock`] back.
 pub(crate) fn unlock() {
-    if let Some(entered) = current::enter() {
+    if let Some(entered) = super::enter() {
         let green = entered.green();
         // Who has forgotten as many as can be counted stays locked.
         if green.locks.get() != u16::MAX {
@@ -46,8 +45,7 @@ pub(super) fn handed(machine: &'static Machine) -> Option<Next> {
 
 pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
     green
-        .locked_to
-        .get()
+        .locked_to()
         .is_some_and(|bound| core::ptr::eq(bound, machine))
 }
 
@@ -55,25 +53,24 @@ pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) ->
 /// spare.
 #[cold]
 #[inline(never)]
-pub(super) fn hand_to_its_machine(machine: &'static Machine, green: &'static Green) -> Rested {
+pub(super) fn hand_to_its_machine(run: &mut RunLoop, green: &'static Green) -> Rested {
+    let machine = run.machine();
     let cluster = machine.cluster();
-    let Some(bound) = green.locked_to.get() else {
+    let Some(bound) = green.locked_to() else {
         crate::engine::sys::die("a locked thread is locked to no machine")
     };
-    let Some(processor) = machine.processor.surrender() else {
+    let Some(mut processor) = run.surrender() else {
         ready_again(machine, None, green, Readied::Yielded);
-        return cluster.wait_for_processor(machine);
+        return cluster.wait_for_processor(run);
     };
-    // SAFETY: processors are never freed.
-    let processor: &'static Processor = unsafe { processor.as_ref() };
     // It is in hand still.
-    outbox::send_all(processor);
+    outbox::send_all(&mut processor);
     bound.handed.set(Some(green));
     bound.searching.set(false);
     perturb::point("locked: handing");
     processor.give_to(bound);
     bound.wake();
-    cluster.wait_for_processor(machine)
+    cluster.wait_for_processor(run)
 }
 
 /// The thread that is locked to this machine has left its stack: the processor goes to others until
@@ -81,7 +78,8 @@ pub(super) fn hand_to_its_machine(machine: &'static Machine, green: &'static Gre
 /// anybody can pick the thread.
 #[cold]
 #[inline(never)]
-pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Action) -> Rested {
+pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> Rested {
+    let machine = run.machine();
     let cluster = machine.cluster();
     let has_ended = matches!(action, Action::Exit);
     machine.come_home();
@@ -89,9 +87,8 @@ pub(super) fn stay(machine: &'static Machine, green: &'static Green, action: Act
     // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
     cluster.bound.fetch_add(1, Ordering::Relaxed);
     // First of all: what is reclaimed may wait for a thread that needs this processor.
-    if let Some(processor) = machine.processor.surrender() {
-        // SAFETY: processors are never freed, and nobody owns this one now.
-        cluster.lay_to_rest(unsafe { processor.as_ref() });
+    if let Some(processor) = run.surrender() {
+        cluster.lay_to_rest(processor);
     }
     machine.allow_reclamation();
     complete(machine, None, green, action);

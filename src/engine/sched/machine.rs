@@ -17,9 +17,9 @@ use std::io;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use crate::engine::driver::epoll::Turn;
 use crate::engine::green::Green;
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::events::Turn;
 use crate::engine::sched::lifo::{Lifo, Linked};
 use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::shortage::Doubt;
@@ -124,7 +124,7 @@ impl Machine {
     /// A record for the kernel thread that is about to start; or the number of an error.
     pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Machine, i32> {
         let machine = {
-            let _off = crate::engine::current::preemption_off();
+            let _off = crate::engine::green::current::preemption_off();
             let unused = UNUSED.lock().pop();
             match unused {
                 Some(machine) => machine,

@@ -44,7 +44,10 @@
 //! | the turn at events | who does not get it sleeps on its futex (`io`) |
 //! | places in an outbox | it is sent before the next thread runs (`outbox`) |
 
+pub(crate) mod announce;
 pub(crate) mod cluster;
+pub(crate) mod enter;
+pub(crate) mod events;
 pub(crate) mod fork;
 mod guest;
 mod idle;
@@ -56,9 +59,12 @@ mod lifo;
 pub(crate) mod locked;
 pub(crate) mod machine;
 pub(crate) mod outbox;
+mod owned;
 mod ownership;
+pub(crate) mod park;
 pub(crate) mod preempt;
 mod processor;
+mod record;
 mod recruiter;
 pub(crate) mod resize;
 pub(crate) mod setxid;
@@ -71,14 +77,15 @@ mod unload;
 mod wake;
 
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
+pub(crate) use self::enter::enter;
 use self::idlers::Rested;
 use self::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 pub(crate) use self::machine::Machine;
-pub(crate) use self::ownership::entry_fence;
+pub(crate) use self::owned::{Owned, RunLoop};
 pub(crate) use self::processor::{Counter, Processor};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::context::Action;
-use crate::engine::current::{self, Entered};
+use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{Next, Readied, Ready, Victims};
 use crate::engine::sys::perturb;
@@ -88,13 +95,13 @@ use crate::engine::sys::{clock, topology};
 const TIMER_INTERVAL: u64 = 64;
 
 /// The life of a machine: rest until there is a processor, then find work and run it.
-fn run(machine: &'static Machine) {
-    let cluster = machine.cluster();
-    let mut rested = cluster.wait_for_processor(machine);
+fn run(mut run: RunLoop) {
+    let cluster = run.machine().cluster();
+    let mut rested = cluster.wait_for_processor(&mut run);
     while let Rested::Working { searching } = rested {
-        rested = match find_work(machine, searching) {
-            Ok(next) => run_one_after_another(machine, next),
-            Err(NothingFound { searching }) => cluster.rest(machine, searching),
+        rested = match find_work(&mut run, searching) {
+            Ok(next) => run_one_after_another(&mut run, next),
+            Err(NothingFound { searching }) => cluster.rest(&mut run, searching),
         };
     }
 }
@@ -102,30 +109,36 @@ fn run(machine: &'static Machine) {
 /// Runs `next`, and what follows it in this processor's queue, until that is empty or the processor
 /// is gone.
 #[inline(never)]
-fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
+fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
+    let machine = run.machine();
     loop {
         let (green, inherits_slice) = (next.thread.into_green(), next.inherits_slice);
         if green.oddities.any() {
             if green.oddities.has(Oddities::LOCKED) && !is_bound_here(machine, green) {
-                return hand_to_its_machine(machine, green);
+                return hand_to_its_machine(run, green);
             }
             let is_homeless = green.oddities.has(Oddities::NEW);
-            if is_homeless && !owned(machine).is_some_and(|p| start::move_in(p, green)) {
-                return start::find_room(machine, green);
+            if is_homeless
+                && !run
+                    .owned()
+                    .is_some_and(|mut p| start::move_in(&mut p, green))
+            {
+                return start::find_room(run, green);
             }
         }
         // SAFETY: this is the run loop, and the thread came out of a queue: it is ours.
         let action = unsafe { switch::to(machine, green, inherits_slice) };
-        let processor = owned(machine);
         // Asked now: after `complete` the thread may be running elsewhere.
         if green.oddities.has(Oddities::LOCKED) {
-            return stay(machine, green, action);
+            return stay(run, green, action);
         }
-        let successor = complete(machine, processor, green, action);
-        let Some(processor) = processor else {
+        let mut processor = run.owned();
+        let successor = complete(machine, processor.as_mut(), green, action);
+        let Some(mut processor) = processor else {
             machine.cluster().detached_switches.add_shared(1);
-            return machine.cluster().wait_for_processor(machine);
+            return machine.cluster().wait_for_processor(run);
         };
+        let processor = &mut processor;
         processor.switches.add(1);
         let switches = processor.switches.get();
         if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
@@ -159,19 +172,20 @@ fn run_one_after_another(machine: &'static Machine, mut next: Next) -> Rested {
 #[inline(always)]
 fn complete(
     machine: &'static Machine,
-    processor: Option<&'static Processor>,
+    mut processor: Option<&mut Owned<'_>>,
     green: &'static Green,
     action: Action,
 ) -> Option<&'static Green> {
     match action {
         Action::Yield => ready_again(machine, processor, green, Readied::Yielded),
-        Action::Park => park(machine, green),
+        Action::Park => park(machine, processor, green),
         Action::HandOver => {
             let successor = green.next.take();
-            return successor.filter(|successor| may_follow(machine, processor, successor));
+            return successor
+                .filter(|successor| may_follow(machine, processor.is_some(), successor));
         }
         Action::Preempt => {
-            match processor {
+            match &mut processor {
                 Some(p) => p.preemptions.add(1),
                 None => green.cluster().detached_preemptions.add_shared(1),
             }
@@ -186,12 +200,8 @@ fn complete(
 /// queue of its cluster. That is so too when the time slice is over: two that hand over to each
 /// other inherit it for ever, and would keep all others out.
 #[inline(always)]
-fn may_follow(
-    machine: &'static Machine,
-    processor: Option<&'static Processor>,
-    successor: &'static Green,
-) -> bool {
-    let may = processor.is_some()
+fn may_follow(machine: &'static Machine, has_processor: bool, successor: &'static Green) -> bool {
+    let may = has_processor
         && core::ptr::eq(successor.cluster(), machine.cluster())
         && !machine.is_slice_over();
     if !may {
@@ -205,16 +215,14 @@ fn may_follow(
 #[inline(always)]
 fn ready_again(
     machine: &'static Machine,
-    processor: Option<&'static Processor>,
+    processor: Option<&mut Owned<'_>>,
     green: &'static Green,
     how: Readied,
 ) {
     match processor {
         Some(p) => {
-            // SAFETY: this machine owns the processor.
-            let seat = unsafe { p.seat() };
             let cluster = p.cluster();
-            if cluster.policy.ready(Ready::new(green), how, Some(&seat)) {
+            if cluster.policy.ready(Ready::new(green), how, Some(p.seat())) {
                 cluster.notify();
             }
         }
@@ -227,25 +235,21 @@ fn ready_again(
 
 /// The thread waits, unless what it waits for has come meanwhile.
 #[inline]
-fn park(machine: &'static Machine, green: &'static Green) {
+fn park(machine: &'static Machine, processor: Option<&mut Owned<'_>>, green: &'static Green) {
     perturb::point("park: left");
     let waiter = green.waiter.get();
     let deadline = green.deadline.get();
     if deadline != clock::NEVER {
-        let home = machine
-            .processor
-            .get()
-            .map_or(machine.cluster().table.get(0), |p| {
-                // SAFETY: processors are never freed.
-                unsafe { p.as_ref() }
-            });
+        let home = processor
+            .as_ref()
+            .map_or(machine.cluster().table.get(0), |p| p.shared());
         timers::arm(green, home, deadline);
     }
     perturb::point("park: armed");
     // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can
     // resume it yet.
     if !unsafe { &*waiter }.commit() {
-        ready_again(machine, owned(machine), green, Readied::Yielded);
+        ready_again(machine, processor, green, Readied::Yielded);
     }
 }
 
@@ -256,8 +260,9 @@ struct NothingFound {
 
 /// Where the next thread comes from. `searching`: this machine counts as a searcher already.
 #[inline(never)]
-fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, NothingFound> {
-    let processor = owned(machine).ok_or(NothingFound { searching })?;
+fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFound> {
+    let machine = run.machine();
+    let processor = &mut run.owned().ok_or(NothingFound { searching })?;
     processor.dry.add(1);
     processor.note_cpu();
     fire_own_timers(processor);
@@ -289,33 +294,28 @@ fn find_work(machine: &'static Machine, mut searching: bool) -> Result<Next, Not
 /// There are too many processors, and this one lies down next: what is in its queue goes to others.
 #[cold]
 #[inline(never)]
-fn step_down(machine: &'static Machine, processor: &'static Processor) {
+fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
     machine.come_home();
     outbox::send_all(processor);
-    // SAFETY: this machine owns the processor.
-    unsafe {
-        perturb::point("step_down");
-        processor.cluster().policy.leave(&processor.seat());
-        processor.stacks().drain();
-        processor.records().drain();
-    }
+    perturb::point("step_down");
+    processor.cluster().policy.leave(processor.seat());
+    let own = processor.own();
+    own.stacks.drain();
+    own.records.drain();
 }
 
 /// Next slot, local queue, global queue.
 #[inline(always)]
-fn own_queues(processor: &'static Processor) -> Option<Next> {
+fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = processor.cluster();
-    outbox::before_next(processor, || {
-        // SAFETY: the caller owns the processor.
-        let seat = unsafe { processor.seat() };
-        cluster
-            .policy
-            .next(&seat, !cluster.idle.is_everybody_busy())
+    outbox::before_next(processor, |processor| {
+        let share = !cluster.idle.is_everybody_busy();
+        cluster.policy.next(processor.seat(), share)
     })
 }
 
 /// Threads whose descriptors are ready.
-fn arrivals(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
+fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
     machine.come_home();
     io::look(processor).then(|| own_queues(processor)).flatten()
 }
@@ -336,7 +336,7 @@ fn stop_searching(cluster: &'static Cluster) {
 /// What others have, or what comes while one looks. Whoever finds something searches no more, even
 /// if others get it: events may be of another cluster's threads, or be stolen at once. Who could not
 /// look everywhere the next time rests, and then begins anew: those who make work ready rely on it.
-fn search(machine: &'static Machine, processor: &'static Processor) -> Result<Next, NothingFound> {
+fn search(machine: &'static Machine, processor: &mut Owned<'_>) -> Result<Next, NothingFound> {
     let cluster = processor.cluster();
     loop {
         if let Some(next) = steal(machine, processor) {
@@ -363,7 +363,7 @@ fn search(machine: &'static Machine, processor: &'static Processor) -> Result<Ne
 /// Looks into all timers, and into other processors' queues if it may, a few times before it gives
 /// up.
 #[inline(never)]
-fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Next> {
+fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
     const PASSES: u32 = 4;
     const PAUSES: u32 = 200;
     let may_steal = machine.begin_stealing();
@@ -378,11 +378,10 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
             return Some(next);
         }
         may_steal.as_ref()?;
-        // SAFETY: this machine owns the processor.
-        let seat = unsafe { processor.seat() };
-        let distance = |other: usize| processor.distance(cluster.processor(other));
+        let thief = processor.shared();
+        let distance = |other: usize| thief.distance(cluster.processor(other));
         let victims = victims(processor, pass == PASSES, &distance);
-        if let Some(thread) = cluster.policy.steal(&seat, victims) {
+        if let Some(thread) = cluster.policy.steal(processor.seat(), victims) {
             processor.steals.add(1);
             // Its victim counts it; here nobody does.
             thread.green().arrived.set(false);
@@ -396,12 +395,12 @@ fn steal(machine: &'static Machine, processor: &'static Processor) -> Option<Nex
 }
 
 fn victims<'a>(
-    thief: &Processor,
+    thief: &mut Owned<'_>,
     last_pass: bool,
     distance: &'a dyn Fn(usize) -> usize,
 ) -> Victims<'a> {
     let count = thief.cluster().seats();
-    let victims = Victims::new(thief.index, count, thief.random(), last_pass);
+    let victims = Victims::new(thief.index, count, thief.own().random(), last_pass);
     match topology::machine() {
         None => victims,
         Some(_) => victims.nearest_first(distance),
@@ -412,7 +411,7 @@ fn victims<'a>(
 /// `io` or the monitor says so, the driver's events.
 #[cold]
 #[inline(never)]
-fn look_around(machine: &'static Machine, processor: &'static Processor, io: bool) {
+fn look_around(machine: &'static Machine, processor: &mut Owned<'_>, io: bool) {
     outbox::send_all(processor);
     processor.note_cpu();
     if io || processor.attention.load(Ordering::Relaxed) {
@@ -425,29 +424,27 @@ fn look_around(machine: &'static Machine, processor: &'static Processor, io: boo
 /// Fires what is due at this processor; and, if the monitor says so, at all: their owners are late,
 /// or there are none any more.
 #[inline(never)]
-fn fire_own_timers(processor: &'static Processor) {
+fn fire_own_timers(processor: &mut Owned<'_>) {
     if processor.attention.load(Ordering::Relaxed) {
         processor.attention.store(false, Ordering::Relaxed);
         for home in processor.cluster().processors() {
             fire_timers(processor, home);
         }
     } else {
-        fire_timers(processor, processor);
+        fire_timers(processor, processor.shared());
     }
 }
 
-fn fire_timers(processor: &'static Processor, home: &Processor) {
+fn fire_timers(processor: &mut Owned<'_>, home: &Processor) {
     if home.next_deadline.load(Ordering::Relaxed) == clock::NEVER {
         return;
     }
     let mut ready = timers::fire(home, clock::now());
     perturb::point("timers: fired");
     let mut any = false;
-    // SAFETY: the caller owns `processor`.
-    let seat = unsafe { processor.seat() };
     let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
-        policy.ready(Ready::new(green), Readied::Arrived, Some(&seat));
+        policy.ready(Ready::new(green), Readied::Arrived, Some(processor.seat()));
         any = true;
     }
     if any {
@@ -455,24 +452,11 @@ fn fire_timers(processor: &'static Processor, home: &Processor) {
     }
 }
 
-/// The processor of this machine, which is in the run loop. `None`: the monitor, with an old look
-/// in mind, came between and was seen, so the processor is gone (`ownership`). A reference found
-/// here stays good until the word is looked at again.
-#[inline(always)]
-fn owned(machine: &'static Machine) -> Option<&'static Processor> {
-    let processor = machine
-        .processor
-        .get()
-        .or_else(|| machine.processor.settle());
-    // SAFETY: processors are never freed.
-    processor.map(|processor| unsafe { processor.as_ref() })
-}
-
 /// `green`, which was waiting and is now the caller's, can run.
 pub(crate) fn ready(green: &'static Green) {
-    match current::enter() {
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
-            ready_from(&entered, green, Readied::Woken);
+    match enter() {
+        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
+            ready_from(entered.processor(), green, Readied::Woken);
         }
         // It waits in the parent, and cannot run here.
         None if fork::is_child() => {}
@@ -483,14 +467,14 @@ pub(crate) fn ready(green: &'static Green) {
     }
 }
 
-/// `green` can run; the caller runs on `entered`'s processor.
+/// `green` can run; the caller runs on `processor`.
 #[inline]
-pub(crate) fn ready_from(entered: &Entered, green: &'static Green, how: Readied) {
-    let processor = entered.processor();
+pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Readied) {
     let cluster = processor.cluster();
-    // SAFETY: `entered` owns the processor.
-    let seat = unsafe { processor.seat() };
-    if cluster.policy.ready(Ready::new(green), how, Some(&seat)) {
+    if cluster
+        .policy
+        .ready(Ready::new(green), how, Some(processor.seat()))
+    {
         cluster.notify();
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A server's threads come in batches: events have made some ready, each receives, computes a
 //! little, sends, and waits again. Their sends wait in the processor's outbox, and one system call
-//! performs up to [`SIZE`] of them (`driver::uring::batch`):
+//! performs up to [`SIZE`] of them (`sys::batch`):
 //!
 //! ```text
 //!   events ──► arrivals in the queue ──► send: push, park ──► outbox
@@ -46,28 +46,25 @@
 //! tickets: a thread that has pushed its request and lost the processor while leaving its stack may
 //! be notified before it has parked.
 
-use core::cell::{Cell, UnsafeCell};
+use core::cell::Cell;
 use core::ptr;
 
 use io_uring::squeue;
 
-use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::current;
-use crate::engine::driver::batch::{Batch, SIZE};
+use crate::engine::atomic::Ordering::Relaxed;
+use crate::engine::green::waiter::Waiter;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{Next, Readied, Ready};
-use crate::engine::sched::Processor;
-use crate::engine::wait::Waiter;
+use crate::engine::sched::{Owned, enter};
+use crate::engine::sys::batch::{Batch, SIZE};
 
-/// Sends of a processor's threads.
-pub(crate) struct Outbox {
-    first: Cell<*const Request>,
-    last: Cell<*const Request>,
-    /// How many; the monitor reads it.
-    len: AtomicUsize,
+/// Sends of a processor's threads. The processor counts them (`sends`), for others to see.
+pub(super) struct Outbox {
+    first: *const Request,
+    last: *const Request,
     /// How many arrivals are in the queue, while nothing else runs.
-    arrivals: Cell<usize>,
-    way: UnsafeCell<Way>,
+    arrivals: usize,
+    way: Way,
 }
 
 /// How sends get to the kernel.
@@ -106,19 +103,17 @@ impl Request {
 /// What the entry points to stays valid until this returns. It makes one completion, and does not
 /// wait.
 pub(crate) unsafe fn perform(entry: impl FnOnce() -> squeue::Entry) -> Option<i32> {
-    let entered = current::enter()?;
-    let (green, processor) = (entered.green(), entered.processor());
-    let outbox = &processor.outbox;
-    let waiting = || processor.cluster().policy.len(Some(processor.index));
+    let mut entered = enter()?;
+    let green = entered.green();
+    let processor = entered.processor();
     // Who is off more than once has interrupted the runtime, perhaps here.
-    if !outbox.is_worth_it(waiting)
+    if !is_worth_it(processor)
         || green.oddities.has(Oddities::LOCKED)
         || green.off.load(Relaxed) != 1
     {
         return None;
     }
-    // SAFETY: `entered` owns the processor; the reference ends here.
-    match unsafe { &*outbox.way.get() } {
+    match &processor.own().outbox.way {
         Way::Untried => {
             drop(entered);
             make_ring();
@@ -126,7 +121,7 @@ pub(crate) unsafe fn perform(entry: impl FnOnce() -> squeue::Entry) -> Option<i3
         }
         Way::Together(batch) if batch.is_usable() => {
             let request = Request::new(entry());
-            outbox.push(&request);
+            push(processor, &request);
             request.waiter.wait_inside(entered, None);
             request.result.get()
         }
@@ -141,9 +136,8 @@ fn make_ring() {
         Ok(batch) => Way::Together(Box::new(batch)),
         Err(_) => Way::Alone,
     };
-    if let Some(entered) = current::enter() {
-        // SAFETY: `entered` owns the processor.
-        let way = unsafe { &mut *entered.processor().outbox.way.get() };
+    if let Some(mut entered) = enter() {
+        let way = &mut entered.processor().own().outbox.way;
         if let Way::Untried = way {
             core::mem::swap(way, &mut ring);
         }
@@ -154,75 +148,77 @@ fn make_ring() {
 
 impl Outbox {
     /// `together`: its ring is made when first needed. Otherwise all sends are alone.
-    pub(crate) fn new(together: bool) -> Outbox {
+    pub(super) fn new(together: bool) -> Outbox {
         Outbox {
-            first: Cell::new(ptr::null()),
-            last: Cell::new(ptr::null()),
-            len: AtomicUsize::new(0),
-            arrivals: Cell::new(0),
-            way: UnsafeCell::new(if together { Way::Untried } else { Way::Alone }),
+            first: ptr::null(),
+            last: ptr::null(),
+            arrivals: 0,
+            way: if together { Way::Untried } else { Way::Alone },
         }
-    }
-
-    /// Whether nothing is on its way. A hint for who does not own the processor.
-    #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len.load(Relaxed) == 0
     }
 
     /// `green` is an arrival, and is about to be put into the processor's queue.
     #[inline(always)]
-    pub(crate) fn expect(&self, green: &Green) {
+    pub(super) fn expect(&mut self, green: &Green) {
         green.arrived.set(true);
-        self.arrivals.set(self.arrivals.get() + 1);
+        self.arrivals += 1;
     }
+}
 
-    /// Whether a send should wait for others; `waiting` threads are in the processor's queue.
-    fn is_worth_it(&self, waiting: impl FnOnce() -> usize) -> bool {
-        let arrivals = self.arrivals.get();
-        (arrivals != 0 || !self.is_empty()) && waiting() <= arrivals
-    }
+/// Whether a send should wait for others.
+fn is_worth_it(processor: &mut Owned<'_>) -> bool {
+    let arrivals = processor.own().outbox.arrivals;
+    let waiting = || processor.cluster().policy.len(Some(processor.index));
+    (arrivals != 0 || !processor.has_no_sends()) && waiting() <= arrivals
+}
 
-    /// Whether what is in it should wait no longer.
-    #[inline(always)]
-    fn is_due(&self) -> bool {
-        let len = self.len.load(Relaxed);
-        len != 0 && (len >= SIZE || self.arrivals.get() == 0)
-    }
+/// Whether what is in the outbox should wait no longer.
+#[inline(always)]
+fn is_due(processor: &mut Owned<'_>) -> bool {
+    let len = processor.sends.load(Relaxed);
+    len != 0 && (len >= SIZE || processor.own().outbox.arrivals == 0)
+}
 
-    /// What is to run `next` has been taken from the queue. Whether it can run before what is in
-    /// the outbox is sent.
-    #[inline(always)]
-    fn can_wait_for(&self, next: Option<&Next>) -> bool {
-        match next {
-            Some(next) if next.thread.green().arrived.get() => {
-                next.thread.green().arrived.set(false);
-                self.arrivals.set(self.arrivals.get().saturating_sub(1));
-                true
-            }
-            _ => {
-                self.arrivals.set(0);
-                self.is_empty()
-            }
+/// What is to run `next` has been taken from the queue. Whether it can run before what is in
+/// the outbox is sent.
+#[inline(always)]
+fn can_wait_for(processor: &mut Owned<'_>, next: Option<&Next>) -> bool {
+    let arrivals = &mut processor.own().outbox.arrivals;
+    match next {
+        Some(next) if next.thread.green().arrived.get() => {
+            next.thread.green().arrived.set(false);
+            *arrivals = arrivals.saturating_sub(1);
+            true
+        }
+        _ => {
+            *arrivals = 0;
+            processor.has_no_sends()
         }
     }
+}
 
-    fn push(&self, request: &Request) {
-        // SAFETY: what is in the outbox is alive.
-        match unsafe { self.last.get().as_ref() } {
-            Some(last) => last.next.set(request),
-            None => self.first.set(request),
-        }
-        self.last.set(request);
-        self.len.store(self.len.load(Relaxed) + 1, Relaxed);
+fn push(processor: &mut Owned<'_>, request: &Request) {
+    let outbox = &mut processor.own().outbox;
+    // SAFETY: what is in the outbox is alive.
+    match unsafe { outbox.last.as_ref() } {
+        Some(last) => last.next.set(request),
+        None => outbox.first = request,
     }
+    outbox.last = request;
+    let len = &processor.sends;
+    len.store(len.load(Relaxed) + 1, Relaxed);
+}
 
-    /// Lets all go on whose sends are here, done or not. The caller owns the processor, or has it
-    /// in hand.
-    pub(super) fn empty(&self, mut ready: impl FnMut(&'static Green)) {
-        self.last.set(ptr::null());
-        self.len.store(0, Relaxed);
-        let mut rest = self.first.replace(ptr::null());
+/// Empties the outbox: its senders, done or not, one after the other. Each is to be made ready.
+#[must_use = "the threads wait for ever if they are not made ready"]
+pub(super) fn take_senders(
+    processor: &mut Owned<'_>,
+) -> impl Iterator<Item = &'static Green> + use<> {
+    processor.sends.store(0, Relaxed);
+    let outbox = &mut processor.own().outbox;
+    outbox.last = ptr::null();
+    let mut rest = core::mem::replace(&mut outbox.first, ptr::null());
+    core::iter::from_fn(move || {
         while !rest.is_null() {
             let request = rest;
             // SAFETY: its thread waits until it is notified, which is the last that is done with
@@ -231,36 +227,32 @@ impl Outbox {
                 rest = (*request).next.get();
                 Waiter::notify_at(&raw const (*request).waiter)
             };
-            if let Some(green) = green {
-                ready(green);
+            if green.is_some() {
+                return green;
             }
         }
-    }
+        None
+    })
+}
 
-    /// Gives the ring back.
-    ///
-    /// # Safety
-    /// Nobody owns the processor, nor ever will.
-    pub(super) unsafe fn close(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { *self.way.get() = Way::Alone };
-    }
+/// Gives the ring of a processor back that nobody will ever own again.
+pub(super) fn close(processor: &mut Owned<'_>) {
+    processor.own().outbox.way = Way::Alone;
 }
 
 /// What the owner of `processor` runs next, `take`n from its queue: sends that should not wait for
 /// that go out before.
 #[inline(always)]
 pub(super) fn before_next(
-    processor: &'static Processor,
-    take: impl Fn() -> Option<Next>,
+    processor: &mut Owned<'_>,
+    take: impl Fn(&Owned<'_>) -> Option<Next>,
 ) -> Option<Next> {
-    let outbox = &processor.outbox;
     loop {
-        if outbox.is_due() {
+        if is_due(processor) {
             hand_in(processor);
         }
-        let next = take();
-        if outbox.can_wait_for(next.as_ref()) {
+        let next = take(processor);
+        if can_wait_for(processor, next.as_ref()) {
             return next;
         }
         // The senders are in the queue then.
@@ -273,8 +265,8 @@ pub(super) fn before_next(
 
 /// Sends what the owner of `processor` finds in its outbox.
 #[inline(always)]
-pub(super) fn send_all(processor: &'static Processor) {
-    if !processor.outbox.is_empty() {
+pub(super) fn send_all(processor: &mut Owned<'_>) {
+    if !processor.has_no_sends() {
         hand_in(processor);
     }
 }
@@ -283,13 +275,12 @@ pub(super) fn send_all(processor: &'static Processor) {
 /// its queue.
 #[cold]
 #[inline(never)]
-fn hand_in(processor: &'static Processor) {
-    let outbox = &processor.outbox;
-    // SAFETY: the caller owns the processor, and nobody else is at the ring.
-    if let Way::Together(batch) = unsafe { &mut *outbox.way.get() }
+fn hand_in(processor: &mut Owned<'_>) {
+    let outbox = &mut processor.own().outbox;
+    if let Way::Together(batch) = &mut outbox.way
         && batch.is_usable()
     {
-        let mut request = outbox.first.get();
+        let mut request = outbox.first;
         // SAFETY: what is in the outbox is alive. The bytes are borrowed by `perform`, which does
         // not return before its request is out of the outbox.
         while let Some(this) = unsafe { request.as_ref() } {
@@ -304,11 +295,9 @@ fn hand_in(processor: &'static Processor) {
             unsafe { (*request).result.set(Some(result)) };
         });
     }
-    // SAFETY: the caller owns the processor.
-    let seat = unsafe { processor.seat() };
-    outbox.empty(|green| {
-        outbox.expect(green);
+    for green in take_senders(processor) {
+        processor.own().outbox.expect(green);
         let policy = &processor.cluster().policy;
-        policy.ready(Ready::new(green), Readied::Arrived, Some(&seat));
-    });
+        policy.ready(Ready::new(green), Readied::Arrived, Some(processor.seat()));
+    }
 }

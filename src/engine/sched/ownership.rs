@@ -28,7 +28,7 @@
 //!
 //! # Taking: an asymmetric fence
 //!
-//! Entry (owner):  off = 1; [`entry_fence`]; find the kernel thread; `get`.   Exit: off = 0
+//! Entry (owner):  off = 1; `entry_fence`; find the kernel thread; `get`.   Exit: off = 0
 //! (Release). Switch:  current = null (Release) on leaving; tick + 1 (Release), current = the next
 //! (Release) before resuming it. Retake (monitor):  first look; word → null; barrier; second look;
 //! then keep the processor or give it back.
@@ -86,8 +86,8 @@ use core::{
 
 use crate::engine::atomic::{
     AtomicPtr,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-    compiler_fence, const_fn,
+    Ordering::{Acquire, Relaxed, Release},
+    const_fn,
 };
 use crate::engine::sys::perturb;
 
@@ -95,13 +95,6 @@ use crate::engine::sys::perturb;
 #[derive(Debug)]
 pub(crate) struct Ownership<P> {
     word: AtomicPtr<P>,
-}
-
-/// Between `off = 1` and [`Ownership::get`]: the cheap half of the asymmetric fence.
-#[inline(always)]
-pub(crate) fn entry_fence() {
-    // SeqCst, partner: the `barrier` of `retake`.
-    compiler_fence(SeqCst);
 }
 
 impl<P> Ownership<P> {
@@ -133,7 +126,7 @@ impl<P> Ownership<P> {
 
     // ---- the kernel thread itself ----
 
-    /// The processor, on entry to the runtime: after `off = 1` and [`entry_fence`]. None: ask
+    /// The processor, on entry to the runtime: after `off = 1` and `entry_fence`. None: ask
     /// [`Self::settle`].
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<NonNull<P>> {

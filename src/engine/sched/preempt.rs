@@ -43,7 +43,6 @@ use std::sync::OnceLock;
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicUsize, Ordering};
-use crate::engine::current;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::{Machine, interpose, interrupted, machine, sysmon};
 use crate::engine::sys::kernel_thread::SystemCall;
@@ -233,7 +232,7 @@ fn in_libc(address: usize) -> bool {
 /// The trampoline's destination, on the interrupted stack.
 pub(crate) unsafe extern "C" fn preempted() {
     // SAFETY: the trampoline calls it, once per injection.
-    unsafe { current::suspend_preempted() }
+    unsafe { super::enter::suspend_preempted() }
 }
 
 /// The executable segments of libc and of the loader, and of the library that `malloc` is found in.

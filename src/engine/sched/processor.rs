@@ -2,15 +2,15 @@
 //!
 //! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the
 //! cluster's list of idle processors, and out of use it is in none (`resize`). Its owner alone
-//! touches the cells; the atomics are for everybody to read, and written by the owner with plain
+//! touches what is in [`Own`], by way of an [`Owned`](super::Owned); the atomics are for everybody to read, and written by the owner with plain
 //! loads and stores where [`Counter`] says so.
 
 use core::cell::{Cell, UnsafeCell};
+use core::ptr::NonNull;
 
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::current;
-use crate::engine::driver::timer;
+use crate::engine::green::current;
 use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
 use crate::engine::sched::lifo::Linked;
@@ -19,7 +19,9 @@ use crate::engine::sched::{Cluster, Machine, sysmon};
 use crate::engine::stack;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
+use crate::engine::sys::perturb;
 use crate::engine::sys::topology;
+use crate::engine::timer;
 
 #[repr(align(128))]
 pub(crate) struct Processor {
@@ -37,15 +39,9 @@ pub(crate) struct Processor {
     pub(crate) spawns: Counter,
     pub(crate) ended: Counter,
     pub(crate) preemptions: Counter,
-    /// Since when every look has found a crowd (`io`).
-    pub(crate) crowded_since: Cell<u64>,
-    /// Events come so quickly that it pays to look for them for a while (`io`).
-    pub(crate) spin_pays: Cell<bool>,
-    /// Sends that its threads wait for.
-    pub(crate) outbox: Outbox,
-    random: Cell<u64>,
-    stacks: UnsafeCell<stack::Cache>,
-    records: UnsafeCell<Records>,
+    /// How many sends are in its outbox.
+    pub(super) sends: AtomicUsize,
+    own: UnsafeCell<Own>,
     cluster: &'static Cluster,
     /// It is out of use; changed under the idlers' lock (`resize`).
     pub(super) retired: AtomicBool,
@@ -59,8 +55,35 @@ pub(crate) struct Processor {
     pub(crate) next_deadline: AtomicU64,
 }
 
-// SAFETY: the cells belong to the owner, ownership passes with Release and Acquire; `below` to
-// whoever holds the idlers' lock, `seen` to the monitor.
+/// What belongs to the owner of a processor alone.
+pub(crate) struct Own {
+    /// Since when every look has found a crowd (`io`).
+    pub(super) crowded_since: u64,
+    /// Events come so quickly that it pays to look for them for a while (`io`).
+    pub(super) spin_pays: bool,
+    /// Sends that its threads wait for.
+    pub(super) outbox: Outbox,
+    /// Stacks of threads that have ended.
+    pub(crate) stacks: stack::Cache,
+    /// Records of threads that have ended.
+    pub(crate) records: Records,
+    random: u64,
+}
+
+impl Own {
+    /// A random number (xorshift; Marsaglia 2003).
+    pub(super) fn random(&mut self) -> u32 {
+        let mut x = self.random;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random = x;
+        (x >> 32) as u32
+    }
+}
+
+// SAFETY: `own` is reached by the owner only (`Owned`), ownership passes with Release and Acquire; `below`
+// belongs to whoever holds the idlers' lock, `seen` to the monitor.
 unsafe impl Sync for Processor {}
 // SAFETY: as above.
 unsafe impl Send for Processor {}
@@ -92,12 +115,15 @@ impl Processor {
             spawns: Counter::new(),
             ended: Counter::new(),
             preemptions: Counter::new(),
-            crowded_since: Cell::new(NEVER),
-            spin_pays: Cell::new(false),
-            outbox: Outbox::new(cluster.config.allows_rings()),
-            random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1)),
-            stacks: UnsafeCell::new(stacks),
-            records: UnsafeCell::new(Records::new()),
+            sends: AtomicUsize::new(0),
+            own: UnsafeCell::new(Own {
+                crowded_since: NEVER,
+                spin_pays: false,
+                outbox: Outbox::new(cluster.config.allows_rings),
+                stacks,
+                records: Records::new(),
+                random: 0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1),
+            }),
             cluster,
             retired: AtomicBool::new(true),
             below: Cell::new(None),
@@ -116,32 +142,35 @@ impl Processor {
     /// # Safety
     /// The caller owns this processor until it drops the seat.
     #[inline(always)]
-    pub(crate) unsafe fn seat(&self) -> Seat {
+    pub(super) unsafe fn seat(&self) -> Seat {
         // SAFETY: the caller's promise.
         unsafe { Seat::new(self.index, core::ptr::from_ref(self.cluster).addr()) }
     }
 
-    /// The cache of stacks.
+    /// What belongs to the owner.
     ///
     /// # Safety
-    /// The caller owns this processor, has preemption off, and holds no other reference to the
-    /// cache.
+    /// The caller owns this processor, has preemption off, and holds no other reference to this.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
-    pub(crate) unsafe fn stacks(&self) -> &mut stack::Cache {
+    pub(super) unsafe fn own(&self) -> &mut Own {
         // SAFETY: the caller's promise.
-        unsafe { &mut *self.stacks.get() }
+        unsafe { &mut *self.own.get() }
     }
 
-    /// The free records of threads.
-    ///
-    /// # Safety
-    /// As [`Processor::stacks`].
+    /// Makes `machine`, which owns nothing, the owner of this processor, which nobody owns.
+    pub(super) fn give_to(&'static self, machine: &'static Machine) {
+        // Release: pairs with the Acquire of the monitor's look.
+        self.machine
+            .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Release);
+        perturb::point("give");
+        machine.processor.assign(NonNull::from(self));
+    }
+
+    /// Whether no send is on its way. A hint for all but the owner.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
-    pub(crate) unsafe fn records(&self) -> &mut Records {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.records.get() }
+    pub(super) fn has_no_sends(&self) -> bool {
+        self.sends.load(Ordering::Relaxed) == 0
     }
 
     /// The owner says where it is.
@@ -155,16 +184,6 @@ impl Processor {
     pub(crate) fn distance(&self, other: &Processor) -> usize {
         let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
         topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
-    }
-
-    /// A random number for the owner (xorshift; Marsaglia 2003).
-    pub(crate) fn random(&self) -> u32 {
-        let mut x = self.random.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.random.set(x);
-        (x >> 32) as u32
     }
 }
 

@@ -19,7 +19,7 @@ use std::io;
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::sched::shortage::{self, Report};
-use crate::engine::sched::{Cluster, Machine, switch};
+use crate::engine::sched::{Cluster, Machine, RunLoop, switch};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, signal};
 use crate::engine::tls;
 
@@ -186,7 +186,8 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
     let cluster = machine.cluster();
     kernel_thread::set_name("gt-machine", machine.index);
     if machine.begin().is_ok() {
-        super::run(machine);
+        // SAFETY: this is its kernel thread, and it runs here only.
+        super::run(unsafe { RunLoop::new(machine) });
         machine.come_home();
         switch::leave_cache(machine);
         signal::drop_alternate_stack();

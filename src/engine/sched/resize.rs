@@ -47,14 +47,14 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Mutex;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::current;
-use crate::engine::sched::{Cluster, Processor};
+use crate::engine::green::current;
+use crate::engine::green::waiter::Waiter;
+use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::perturb;
 use crate::engine::sys::{cgroup, kernel_thread};
-use crate::engine::wait::Waiter;
-use crate::sync::Mutex;
 
 /// More processors than any machine has.
 pub(crate) const MAX: usize = 4096;
@@ -64,12 +64,11 @@ pub(crate) struct Size {
     active: AtomicUsize,
     /// How many the policy was told of.
     seats: AtomicUsize,
-    /// Held by the one who wishes.
-    turn: Mutex<()>,
     /// The number that is wished for; 0: none.
     wish: AtomicUsize,
     granted: Waiter,
-    /// Why the last wish was not granted.
+    /// Why the last wish was not granted. Nobody waits for it: the recruiter writes it before the wish is
+    /// over, and only then does the thread that wished look.
     refusal: Mutex<Option<io::Error>>,
     /// Whether the number follows the CPUs that the process may use.
     follows: AtomicBool,
@@ -82,7 +81,6 @@ impl Size {
         Size {
             active: AtomicUsize::new(0),
             seats: AtomicUsize::new(0),
-            turn: Mutex::new(()),
             wish: AtomicUsize::new(0),
             granted: Waiter::new(),
             refusal: Mutex::new(None),
@@ -157,15 +155,14 @@ impl Cluster {
     }
 
     /// Those that are too many, retired or not.
-    pub(super) fn surplus(&self) -> impl Iterator<Item = &Processor> {
+    pub(super) fn surplus(&'static self) -> impl Iterator<Item = &'static Processor> {
         self.processors().skip(self.active())
     }
 
     /// From now on there are `processors`, a number that was checked. Blocks until the change is
-    /// under way, or the policy has refused it.
+    /// under way, or the policy has refused it. One thread at a time may wish: the caller sees to it.
     pub(crate) fn wish(&'static self, processors: usize) -> io::Result<()> {
         let size = &self.size;
-        let _turn = size.turn.lock().unwrap_or_else(|e| e.into_inner());
         size.follows.store(false, Ordering::Relaxed);
         // Release, Acquire: what this thread did before comes before what new processors do.
         size.wish.store(processors, Ordering::Release);
@@ -279,12 +276,11 @@ impl Cluster {
         for processor in self.surplus() {
             if processor.is_retired() {
                 perturb::point("clear_up: draining");
-                // SAFETY: it is the recruiter's.
-                unsafe {
-                    processor.stacks().drain();
-                    perturb::point("clear_up: stacks drained");
-                    processor.records().drain();
-                }
+                // SAFETY: it is the recruiter's, which this is.
+                let mut processor = unsafe { Owned::assume(processor) };
+                processor.own().stacks.drain();
+                perturb::point("clear_up: stacks drained");
+                processor.own().records.drain();
             } else {
                 all = false;
             }

@@ -29,9 +29,9 @@
 //! There are no orderings of its own: a thread, a record or a room changes hands by a queue, by a
 //! list under its lock, or with the processor.
 
-use super::{Cluster, Machine, Processor, Readied, Rested, current, ready_globally};
+use super::{Cluster, Machine, Owned, Readied, Rested, RunLoop, current, ready_globally};
+use crate::engine::green::fifo::Fifo;
 use crate::engine::green::{Green, Room, records};
-use crate::engine::policy::fifo::Fifo;
 use crate::engine::stack;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
@@ -82,14 +82,14 @@ impl Homeless {
 
 /// `green`, which is new, moves into a room, if there is one at hand.
 #[inline]
-pub(super) fn move_in(processor: &'static Processor, green: &'static Green) -> bool {
+pub(super) fn move_in(processor: &mut Owned<'_>, green: &'static Green) -> bool {
     #[cfg(test)]
     if tests::refuses(processor.cluster()) {
         return false;
     }
-    // SAFETY: the caller owns the processor, and holds the cache for this call only.
-    let stacks = unsafe { processor.stacks() };
-    if !stacks.fetch(processor.cluster().config.stack_size) {
+    let size = processor.cluster().config.stack_size;
+    let stacks = &mut processor.own().stacks;
+    if !stacks.fetch(size) {
         return false;
     }
     let Some(slot) = stacks.pop() else {
@@ -104,7 +104,8 @@ pub(super) fn move_in(processor: &'static Processor, green: &'static Green) -> b
 /// already, makes it.
 #[cold]
 #[inline(never)]
-pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Rested {
+pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
+    let machine = run.machine();
     machine.come_home();
     let cluster = machine.cluster();
     if !cluster.homeless.add(green) {
@@ -112,9 +113,8 @@ pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Res
     }
     perturb::point("find_room: waits");
     current::set_scheduling(false);
-    if let Some(processor) = machine.processor.surrender() {
-        // SAFETY: processors are never freed, and nobody owns this one now.
-        cluster.lay_to_rest(unsafe { processor.as_ref() });
+    if let Some(processor) = run.surrender() {
+        cluster.lay_to_rest(processor);
     }
     let mut failures = 0_u32;
     while let Some(green) = cluster.homeless.next() {
@@ -141,14 +141,14 @@ pub(super) fn find_room(machine: &'static Machine, green: &'static Green) -> Res
         }
         ready_globally(green, Readied::Spawned);
     }
-    cluster.wait_for_processor(machine)
+    cluster.wait_for_processor(run)
 }
 
 /// The thread has ended: its block is reset, and its room and its record can be used again.
 #[inline]
 pub(super) fn bury(
     machine: &'static Machine,
-    processor: Option<&'static Processor>,
+    processor: Option<&mut Owned<'_>>,
     green: &'static Green,
 ) {
     let cluster = machine.cluster();
@@ -157,22 +157,20 @@ pub(super) fn bury(
     // SAFETY: the thread has ended, nobody uses its block.
     unsafe { tls::recycle(room.thread_pointer) };
     match processor {
-        // SAFETY: this machine owns the processor, and holds each for its call only.
-        Some(p) => unsafe {
+        Some(processor) => {
+            let own = processor.own();
             match room.slot().size() == cluster.config.stack_size {
-                true => p.stacks().push(room.slot()),
+                true => own.stacks.push(room.slot()),
                 false => stack::release(room.slot()),
             }
-            p.records().push(green);
-        },
+            own.records.push(green);
+            processor.ended.add(1);
+        }
         None => {
             stack::release(room.slot());
             records::release(green);
+            cluster.ended_outside.add_shared(1);
         }
-    }
-    match processor {
-        Some(p) => p.ended.add(1),
-        None => cluster.ended_outside.add_shared(1),
     }
     perturb::point("bury: counted");
     if cluster.was_last() {
@@ -193,11 +191,10 @@ fn say_drained(cluster: &'static Cluster) {
 #[inline(never)]
 pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     let size = cluster.config.stack_size;
-    let is_stocked = match current::enter() {
-        // SAFETY: `entered` owns the processor; the reference ends here.
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
-            entered.processor().stacks().fetch(size)
-        },
+    let is_stocked = match super::enter() {
+        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+            entered.processor().own().stacks.fetch(size)
+        }
         _ => {
             let _off = current::preemption_off();
             stack::is_stocked(size)
@@ -207,11 +204,10 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
         return Ok(());
     }
     let room = Room::find(size)?;
-    match current::enter() {
-        // SAFETY: as above.
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
-            entered.processor().stacks().keep(room.slot());
-        },
+    match super::enter() {
+        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+            entered.processor().own().stacks.keep(room.slot());
+        }
         _ => {
             let _off = current::preemption_off();
             stack::release(room.slot());

@@ -37,9 +37,7 @@ pub(crate) unsafe fn to(
     green: &'static Green,
     inherits: bool,
 ) -> Action {
-    green
-        .machine
-        .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Relaxed);
+    green.set_machine(machine);
     let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
     // Release: a monitor that sees this tick sees what the scheduler did before; see `ownership`.
     machine.tick.store(tick, Ordering::Release);

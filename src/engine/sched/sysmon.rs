@@ -30,10 +30,10 @@
 use std::io;
 
 use crate::engine::atomic::{AtomicU32, Ordering, fence};
-use crate::engine::driver::epoll::readiness;
 use crate::engine::green::Green;
+use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
-use crate::engine::sched::{Cluster, Machine, Processor, machine, preempt};
+use crate::engine::sched::{Cluster, Machine, Owned, Processor, machine, preempt};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::perturb;
@@ -239,7 +239,7 @@ fn watch(cluster: &'static Cluster) {
         let everybody_sleeps = || {
             cluster.idle.awake() == 0
                 && !cluster.stopping.load(Ordering::SeqCst)
-                && !readiness().is_unwatched()
+                && !events().is_unwatched()
                 && !cluster.is_short()
         };
         // Not at once: those that sleep for moments only would have to kick it each time.
@@ -277,7 +277,7 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
-        if !processor.outbox.is_empty() {
+        if !processor.has_no_sends() {
             // Those in it cannot know how long the thread runs that they wait for.
             processor.attention.store(true, Ordering::Relaxed);
             self.waiting = true;
@@ -444,7 +444,9 @@ impl Look<'_> {
         if taken {
             self.event = true;
             self.cluster.hand_offs.add_shared(1);
-            self.cluster.lay_to_rest(processor);
+            // SAFETY: it was taken for good: it is in hand.
+            self.cluster
+                .lay_to_rest(unsafe { Owned::assume(processor) });
         }
     }
 

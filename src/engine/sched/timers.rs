@@ -11,16 +11,16 @@
 use core::ptr::NonNull;
 
 use crate::engine::atomic::Ordering;
-use crate::engine::driver::timer::{Entry, Heap};
 use crate::engine::green::Green;
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::{Cluster, Processor};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::perturb;
+use crate::engine::timer::{Entry, Heap};
 
 /// `green`, which has left its stack, is to be woken at `deadline`.
 pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64) {
-    green.timer_home.set(Some(home));
+    green.set_timer_home(home);
     perturb::point("timers: arming");
     let mut heap = home.timers.lock();
     // SAFETY: the entry is in no heap: its thread disarms before it waits again. It lives in the
@@ -31,8 +31,8 @@ pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64
 
 /// `green`, which runs again, takes its timer back, whether it has fired or not.
 pub(crate) fn disarm(green: &'static Green) {
-    let _off = crate::engine::current::preemption_off();
-    if let Some(home) = green.timer_home.take() {
+    let _off = crate::engine::green::current::preemption_off();
+    if let Some(home) = green.take_timer_home() {
         perturb::point("timers: disarming");
         let mut heap = home.timers.lock();
         // SAFETY: armed in this heap, and fired under its lock if at all.

@@ -38,8 +38,8 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::driver::epoll::{Turn, readiness};
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::events::{Turn, events};
 use crate::engine::sys::{clock, futex};
 
 /// Nobody has told it anything.
@@ -108,7 +108,7 @@ impl WakeWord {
     pub(crate) fn wake(&self) {
         // Release: what it was given; partner: Acquire in `take`.
         if self.0.swap(AWAKE, Release) == COLLECTING {
-            readiness().ring();
+            events().ring();
         } else {
             futex::wake(&self.0, 1);
         }

@@ -5,10 +5,12 @@
 //! itself. (But for [`calls`], [`cgroup`] and the growing of a [`table`]: only ordinary threads do
 //! that.)
 
+pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod epoll;
+pub(crate) mod fence;
 pub(crate) mod futex;
 pub(crate) mod handler;
 pub(crate) mod kernel_thread;

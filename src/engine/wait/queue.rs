@@ -27,7 +27,7 @@ use core::ptr;
 use super::claim::{Claimed, Ended, Node, Wait};
 use super::list::{Crowd, List};
 use crate::engine::atomic::{AtomicUsize, Ordering, const_fn};
-use crate::engine::current::{self, PreemptionOff};
+use crate::engine::green::current::{self, PreemptionOff};
 use crate::engine::sys;
 use crate::engine::sys::perturb;
 

@@ -9,17 +9,8 @@
 //! | the coroutine's | what it is to do, until it has read it (none in the first) | none |
 //! | the caller's | none | what has happened, until it has read it |
 //!
-//! There are two ways to wait for one's turn:
-//!
-//! - *Aside*: a green thread that hands over to a green one. Only its [`Side`] knows of it, and
-//!   who has the turn owns it. It has left its stack before the other goes on
-//!   ([`Action::HandOver`]), so there is nothing to race for: no ticket, no queue.
-//! - *At its [`Waiter`]*: a thread that hands over to a kernel thread, or is one, or whose partner
-//!   has not left its stack yet. The other goes on at once, while this one is still on its way.
-//!
 //! Invariants:
-//! 1. Whoever has the turn touches the messages and the sides, and nobody else does; but anybody
-//!    wakes a [`Waiter`].
+//! 1. The thread that has the turn touches the messages and the sides, and nobody else does.
 //! 2. The caller's side has one user at a time (`&mut`), the coroutine's never leaves its thread.
 //!    Who the caller is may change between two turns.
 //! 3. After [`News::Ended`] and [`News::Stuck`] there is no further turn. The first is said while
@@ -32,12 +23,7 @@ use core::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::engine::atomic::Cell;
-use crate::engine::context::Action;
-use crate::engine::current;
-use crate::engine::green::Green;
-use crate::engine::sched;
-use crate::engine::sys::perturb;
-use crate::engine::wait::Waiter;
+use crate::engine::wait::side::Side;
 
 /// What the caller tells the coroutine.
 pub(crate) enum Order<Input> {
@@ -64,70 +50,6 @@ struct Turns<Input, Yield> {
 
 // SAFETY: invariant 1: the cells have one user at a time. What is in them changes threads.
 unsafe impl<Input: Send, Yield: Send> Sync for Turns<Input, Yield> {}
-
-/// Where one of the two waits for its turn.
-struct Side {
-    /// Who waits aside.
-    aside: Cell<Option<&'static Green>>,
-    waiter: Waiter,
-}
-
-impl Side {
-    fn new() -> Side {
-        Side {
-            aside: Cell::new(None),
-            waiter: Waiter::new(),
-        }
-    }
-
-    /// Gives `other` its turn, and waits here for the next one. Between green threads of one
-    /// cluster, `other`'s goes on in the caller's place, at once and in its time slice.
-    #[inline(always)]
-    fn hand_over_to(&self, other: &Side) {
-        let entered = current::enter();
-        match (entered, other.call()) {
-            (Some(entered), Some(next)) => {
-                perturb::point("turns: called");
-                let green = entered.green();
-                self.aside.set(Some(green));
-                green.next.set(Some(next));
-                entered.suspend(Action::HandOver);
-            }
-            (entered, next) => {
-                drop(entered);
-                self.wait_beside(next);
-            }
-        }
-    }
-
-    /// Waits at the waiter, for `other` has gone on; or does now.
-    #[cold]
-    #[inline(never)]
-    fn wait_beside(&self, other: Option<&'static Green>) {
-        if let Some(green) = other {
-            sched::ready(green);
-        }
-        self.waiter.wait(None);
-    }
-
-    /// Gives this side its turn, and does not wait.
-    fn wake(&self) {
-        if let Some(green) = self.call() {
-            sched::ready(green);
-        }
-    }
-
-    /// Calls who waits here. The green thread, if it is one that has left its stack, is the
-    /// caller's to make ready.
-    #[inline(always)]
-    fn call(&self) -> Option<&'static Green> {
-        match self.aside.take() {
-            // SAFETY: it is alive.
-            None => unsafe { Waiter::notify_at(&self.waiter) },
-            green => green,
-        }
-    }
-}
 
 impl<Input, Yield> Turns<Input, Yield> {
     /// The coroutine leaves `news` for the caller.
@@ -160,7 +82,7 @@ pub(crate) fn pair<Input, Yield>() -> (Caller<Input, Yield>, Ready<Input, Yield>
 impl<Input, Yield> Caller<Input, Yield> {
     /// Waits until the coroutine's first turn is over.
     pub(crate) fn first_news(&mut self) -> News<Yield> {
-        self.0.caller.waiter.wait(None);
+        self.0.caller.wait();
         self.news()
     }
 

@@ -23,7 +23,7 @@ pub use std::os::unix::fs::{
     DirBuilderExt, DirEntryExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
 };
 
-use crate::thread::may_block;
+use crate::engine::door::may_block;
 
 /// Makes a symbolic link at `link` that says `original`.
 ///

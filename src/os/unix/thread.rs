@@ -18,7 +18,7 @@
 #[doc(no_inline)]
 pub use std::os::unix::thread::{JoinHandleExt, RawPthread};
 
-use crate::JoinHandle;
+use crate::thread::JoinHandle;
 
 impl<T> JoinHandleExt for JoinHandle<T> {
     fn as_pthread_t(&self) -> RawPthread {

@@ -4,8 +4,8 @@
 pub(crate) mod atomic;
 #[path = "context.rs"]
 pub(crate) mod context;
-#[path = "current.rs"]
-pub(crate) mod current;
+#[path = "door.rs"]
+pub(crate) mod door;
 #[path = "driver.rs"]
 pub(crate) mod driver;
 #[path = "green.rs"]

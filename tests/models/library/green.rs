@@ -7,7 +7,11 @@ use std::sync::OnceLock;
 use loom::thread::{self, JoinHandle, Thread};
 
 use crate::engine::atomic::Cell;
-use crate::engine::current;
+
+#[path = "current.rs"]
+pub(crate) mod current;
+#[path = "../../../src/engine/green/ticket.rs"]
+pub(crate) mod ticket;
 
 pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
@@ -45,5 +49,26 @@ impl Green {
     /// Its stack is resumed exactly once each time, so there is no loop.
     pub(crate) fn until_resumed(&self) {
         thread::park();
+    }
+}
+
+/// Threads in a row: none is green where that is used.
+pub(crate) mod fifo {
+    use crate::engine::green::Green;
+
+    pub(crate) struct Fifo(());
+
+    impl Fifo {
+        pub(crate) fn new() -> Fifo {
+            Fifo(())
+        }
+
+        pub(crate) fn push(&mut self, _: &'static Green) {
+            unreachable!("kernel threads only");
+        }
+
+        pub(crate) fn pop(&mut self) -> Option<&'static Green> {
+            None
+        }
     }
 }

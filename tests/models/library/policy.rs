@@ -1,25 +1,4 @@
-//! Stands in for the library's `policy`: its protocol file, and threads in a row: none is green where
-//! that is used.
-
-pub(crate) mod fifo {
-    use crate::engine::green::Green;
-
-    pub(crate) struct Fifo(());
-
-    impl Fifo {
-        pub(crate) fn new() -> Fifo {
-            Fifo(())
-        }
-
-        pub(crate) fn push(&mut self, _: &'static Green) {
-            unreachable!("kernel threads only");
-        }
-
-        pub(crate) fn pop(&mut self) -> Option<&'static Green> {
-            None
-        }
-    }
-}
+//! Stands in for the library's `policy`: its protocol file.
 
 #[path = "../../../src/engine/policy/readers.rs"]
 pub(crate) mod readers;

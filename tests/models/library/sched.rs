@@ -7,8 +7,110 @@ pub(crate) mod ownership;
 #[path = "../../../src/engine/sched/wake.rs"]
 pub(crate) mod wake;
 
+use crate::engine::context::Action;
 use crate::engine::green::Green;
 
 pub(crate) fn ready(green: &'static Green) {
     green.resume();
+}
+
+pub(crate) struct Entered(&'static Green);
+
+pub(crate) fn enter() -> Option<Entered> {
+    crate::engine::green::current::green().map(Entered)
+}
+
+impl Entered {
+    pub(crate) fn green(&self) -> &'static Green {
+        self.0
+    }
+
+    pub(crate) fn suspend(self, action: Action) {
+        self.0.leave_stack();
+        // This is the run loop now.
+        match action {
+            // SAFETY: it lives until its thread goes on, which nobody can make it do yet.
+            Action::Park(waiter) => match unsafe { (*waiter).commit() } {
+                true => {}
+                false => self.0.resume(),
+            },
+            Action::HandOver => {
+                if let Some(next) = self.0.next.take() {
+                    next.resume();
+                }
+            }
+        }
+        self.0.until_resumed();
+    }
+}
+
+/// The turn at collecting events, and its bell.
+pub(crate) mod events {
+    use std::{cell::RefCell, sync::Arc};
+
+    use crate::{
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        green::fifo::Fifo,
+        sys::futex,
+    };
+
+    /// All Relaxed: the bell orders nothing for who hears it.
+    pub(crate) struct Events {
+        taken: AtomicBool,
+        /// 1: it was rung, and nobody has heard it.
+        bell: AtomicU32,
+    }
+
+    // On a kernel thread that runs one model.
+    std::thread_local! {
+        static EVENTS: RefCell<Option<Arc<Events>>> = const { RefCell::new(None) };
+    }
+
+    /// For the beginning of an execution in which events are collected.
+    pub(crate) fn begin() {
+        EVENTS.set(Some(Arc::new(Events {
+            taken: AtomicBool::new(false),
+            bell: AtomicU32::new(0),
+        })));
+    }
+
+    pub(crate) fn events() -> Arc<Events> {
+        EVENTS.with_borrow(|events| events.clone().expect("it has begun"))
+    }
+
+    pub(crate) struct Turn(Arc<Events>);
+
+    /// A turn that is none: for a mutant.
+    pub(crate) fn for_all() -> Turn {
+        Turn(events())
+    }
+
+    impl Events {
+        pub(crate) fn turn(self: Arc<Self>) -> Option<Turn> {
+            (!self.taken.swap(true, Relaxed)).then(|| Turn(self))
+        }
+
+        /// Ends the wait of who has the turn, or the next one's.
+        pub(crate) fn ring(&self) {
+            self.bell.swap(1, Relaxed);
+            futex::wake(&self.bell, 1);
+        }
+    }
+
+    impl Turn {
+        /// Nothing comes but rings. It may return early, as the real one does.
+        pub(crate) fn collect(&self, nanos: Option<u64>) -> Fifo {
+            if self.0.bell.swap(0, Relaxed) == 0 && nanos != Some(0) {
+                futex::wait(&self.0.bell, 0, None);
+                self.0.bell.swap(0, Relaxed);
+            }
+            Fifo::new()
+        }
+    }
+
+    impl Drop for Turn {
+        fn drop(&mut self) {
+            self.0.taken.swap(false, Relaxed);
+        }
+    }
 }

@@ -49,6 +49,8 @@ pub(crate) fn die(message: &str) -> ! {
     panic!("{message}");
 }
 
+#[path = "../../../src/engine/sys/fence.rs"]
+pub(crate) mod fence;
 #[path = "../../../src/engine/sys/lock.rs"]
 pub(crate) mod lock;
 

@@ -10,7 +10,7 @@ use loom::{
     thread::{self, Thread},
 };
 
-use crate::{atomic::Ordering::Relaxed, context::Action, current, green::Green, sched, sys::clock};
+use crate::{atomic::Ordering::Relaxed, context::Action, green::Green, sched, sys::clock};
 
 #[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;
@@ -20,13 +20,14 @@ pub(crate) mod dependents;
 pub(crate) mod list;
 #[path = "../../../src/engine/wait/queue.rs"]
 pub(crate) mod queue;
-#[path = "../../../src/engine/wait/ticket.rs"]
-pub(crate) mod ticket;
+#[path = "../../../src/engine/wait/side.rs"]
+pub(crate) mod side;
 #[path = "../../../src/engine/wait/turns.rs"]
 pub(crate) mod turns;
+pub(crate) use crate::green::ticket;
 
-pub(crate) use self::ticket::Outcome;
 use self::ticket::{By, Commit, Found, Ticket};
+pub(crate) use crate::green::ticket::Outcome;
 
 /// The library's waiter, but kernel threads wait in the checker instead of on a futex.
 ///
@@ -63,7 +64,7 @@ impl Waiter {
         if self.ticket.consume() {
             return Outcome::Notified;
         }
-        if let Some(entered) = current::enter() {
+        if let Some(entered) = sched::enter() {
             assert!(deadline.is_none(), "a green thread has no timer here");
             *self.who.lock().unwrap() = Who::Green(entered.green());
             entered.suspend(Action::Park(self));

@@ -4,8 +4,6 @@
 pub(crate) mod arch;
 #[path = "atomic.rs"]
 pub(crate) mod atomic;
-#[path = "current.rs"]
-pub(crate) mod current;
 #[path = "green.rs"]
 pub(crate) mod green;
 #[allow(clippy::all, reason = "it is checked where it lives")]

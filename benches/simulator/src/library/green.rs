@@ -4,8 +4,17 @@
 use core::cell::Cell;
 
 use crate::atomic::{AtomicU32, AtomicU64};
-use crate::policy::{Links, Priority};
+use crate::policy::Priority;
 use crate::virtual_time::{self, Access};
+
+#[path = "current.rs"]
+pub(crate) mod current;
+#[path = "../../../../src/engine/green/fifo.rs"]
+pub(crate) mod fifo;
+#[path = "../../../../src/engine/green/links.rs"]
+mod links;
+
+pub(crate) use links::Links;
 
 #[repr(C, align(64))]
 pub struct Green {

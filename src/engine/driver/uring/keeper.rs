@@ -36,7 +36,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
@@ -44,11 +44,11 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use super::inbox::Inbox;
 use super::operation::Operation;
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::policy::fifo::Fifo;
-use crate::engine::sched::{self, fork};
+use crate::engine::green::current;
+use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::{self, announce, fork};
 use crate::engine::sys::perturb;
-use crate::engine::{current, sys, tls};
-use crate::sync::OnceLock;
+use crate::engine::{sys, tls};
 
 const STACK_SIZE: usize = 64 << 10;
 /// So many are submitted by one system call; of completions there is room for some more.
@@ -86,7 +86,6 @@ pub(super) fn get() -> Option<&'static Keeper> {
 impl Keeper {
     /// Starts a keeper with a ring of that size.
     pub(super) fn start(entries: u32) -> io::Result<&'static Keeper> {
-        fork::register();
         let (tell, told) = mpsc::sync_channel(1);
         let live = move || {
             sys::signal::set_mask(sys::signal::ALL);
@@ -107,7 +106,7 @@ impl Keeper {
             .name("gt-ring".into())
             .stack_size(tls::with_thread_locals(STACK_SIZE))
             .spawn(live)?;
-        let answer = crate::blocking(|| told.recv());
+        let answer = announce::blocking(|| told.recv());
         answer.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }
 

@@ -7,7 +7,8 @@
 //! | `operation` | one operation in flight, and why the kernel never writes into freed memory |
 //! | `inbox` | how an operation gets to the keeper, and whether that sleeps |
 //! | `keeper` | the kernel thread that owns the ring |
-//! | `batch` | a ring of its own kind: operations that do not wait, done within one system call |
+//!
+//! Operations that do not wait need no keeper: `sys::batch` has them done within one system call.
 //!
 //! All of it works from green threads and kernel threads alike. A kernel that has no io_uring, or
 //! forbids it, is no error: [`available`] says so, and the caller makes system calls instead; so
@@ -19,7 +20,6 @@
 //! - `IORING_OP_LINK_TIMEOUT` for deadlines. It costs an entry and a kernel timer each; our own
 //!   timers cost nothing until they fire, and then the operation is cancelled.
 
-pub(crate) mod batch;
 mod inbox;
 mod keeper;
 mod operation;
@@ -35,7 +35,7 @@ use io_uring::{opcode, squeue, types};
 
 use super::epoll::Epoll;
 use super::source::{says_would_block, uninterrupted};
-use super::{Direction, Driver, Kind, Limit, Source, Transfer};
+use super::{Direction, Driver, Limit, Source, Transfer};
 
 /// Whether there is a ring. The first call starts the keeper.
 pub(crate) fn available() -> bool {
@@ -65,10 +65,6 @@ pub(crate) unsafe fn perform(entry: squeue::Entry, limit: Limit) -> io::Result<u
 pub(crate) struct Uring;
 
 impl Driver for Uring {
-    fn kind(&self) -> Kind {
-        Kind::Uring
-    }
-
     fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
         let events = match direction {
             Direction::Read => libc::POLLIN,

@@ -35,7 +35,7 @@ use io_uring::{opcode, squeue};
 use super::inbox::Linked;
 use super::keeper::Keeper;
 use crate::engine::driver::Limit;
-use crate::engine::policy::fifo::Fifo;
+use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::perturb;
 use crate::engine::wait::{Outcome, Waiter};

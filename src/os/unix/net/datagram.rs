@@ -11,7 +11,7 @@ use std::time::Duration;
 use socket2::{SockAddr, SockRef};
 
 use super::{SocketAddr, unix_address};
-use crate::engine::sys::calls;
+use crate::engine::door::calls;
 use crate::net::macros::{shutdown, socket_type, timeouts};
 use crate::net::socket::Socket;
 
@@ -221,7 +221,7 @@ impl UnixDatagram {
     /// Whether there is room in the queue of a socket that is not the peer is nothing that one can
     /// wait for but by this call, which obeys the time-out and the mode.
     fn send_blocking(&self, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
-        self.0.unless_closed(|| crate::blocking(send))
+        self.0.unless_closed(|| crate::thread::blocking(send))
     }
 
     /// Sends a datagram to the peer; see [`connect`](UnixDatagram::connect).

@@ -71,7 +71,7 @@ impl UnixStream {
     fn connect_with(
         connect: impl FnOnce() -> io::Result<unix::UnixStream>,
     ) -> io::Result<UnixStream> {
-        let stream = crate::blocking(connect)?;
+        let stream = crate::thread::blocking(connect)?;
         Ok(UnixStream(Socket::fresh(stream.into())))
     }
 

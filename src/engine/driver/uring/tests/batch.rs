@@ -1,7 +1,7 @@
 //! A batch of operations that do not wait.
 
 use super::*;
-use crate::engine::driver::batch::{Batch, SIZE};
+use crate::engine::sys::batch::{Batch, SIZE};
 
 fn entry(fd: BorrowedFd<'_>, bytes: &[u8], name: u64) -> squeue::Entry {
     let entry = opcode::Send::new(

@@ -1,14 +1,30 @@
-//! Who a thread is: [`Thread`], [`ThreadId`], and the current one.
+//! What others hold of a thread: [`Thread`], [`ThreadId`], its end, and how a thread gets its own.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `mod` | the handle; the current thread's |
+//! | `end` | how those who wait hear of a thread's end |
+//! | `panic_hook` | std's panic message, with the name of the green thread |
+
+mod end;
+mod panic_hook;
 
 use core::num::NonZeroU64;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use super::end::End;
-use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::current as me;
-use crate::engine::wait::Waiter;
+pub(crate) use self::end::End;
+#[cfg(green)]
+pub(crate) use self::panic_hook::install as install_panic_hook;
+pub(crate) use self::panic_hook::text_of;
+use crate::engine::atomic::{AtomicUsize, Ordering};
+use crate::engine::green::current as me;
+use crate::engine::green::waiter::Waiter;
+use crate::engine::green::{Green, Identity};
+use crate::engine::sched::fork;
+#[cfg(green)]
+use crate::engine::sys::clock;
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
 ///
@@ -21,28 +37,23 @@ use crate::engine::wait::Waiter;
 /// assert_ne!(id, greenthread::current().id());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ThreadId(pub(super) NonZeroU64);
+pub struct ThreadId(NonZeroU64);
 
-/// What the handles of one thread share.
+/// What the handles of one thread share. A green thread's record leads to its identity, hence here.
+#[repr(C)]
 pub(crate) struct Shared {
-    /// 0 until somebody asks: most threads are never asked.
-    id: AtomicU64,
-    name: Option<Box<Name>>,
+    identity: Identity,
     /// A green thread's control block, which libc takes for a `pthread_t`; 0 until it runs.
-    pub(super) pthread: AtomicUsize,
+    pub(crate) pthread: AtomicUsize,
     /// The token of `park` and `unpark`.
     token: Waiter,
-    pub(super) end: End,
+    pub(crate) end: End,
 }
-
-/// One word where it is used: most threads have none.
-struct Name(Box<str>);
 
 impl Shared {
     pub(crate) fn new(name: Option<Box<str>>) -> Arc<Shared> {
         Arc::new(Shared {
-            id: AtomicU64::new(0),
-            name: name.map(|name| Box::new(Name(name))),
+            identity: Identity::new(name),
             pthread: AtomicUsize::new(0),
             token: Waiter::new(),
             end: End::new(),
@@ -50,24 +61,31 @@ impl Shared {
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_ref().map(|name| &*name.0)
+        self.identity.name()
     }
 
     fn id(&self) -> ThreadId {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let known = NonZeroU64::new(self.id.load(Ordering::Relaxed));
-        ThreadId(known.unwrap_or_else(|| {
-            let new = NEXT.fetch_add(1, Ordering::Relaxed);
-            // Two may ask at once: the first number stays.
-            let found = self
-                .id
-                .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
-            match NonZeroU64::new(found.map_or_else(|first| first, |_| new)) {
-                Some(id) => id,
-                None => crate::engine::sys::die("2^64 threads were asked for their number"),
-            }
-        }))
+        ThreadId(self.identity.id())
     }
+
+    /// What libc calls the green thread. It has that from its first run on: it is waited for.
+    #[cfg(green)]
+    pub(crate) fn pthread(&self) -> libc::pthread_t {
+        let alarm = Waiter::new();
+        loop {
+            // Acquire: partner: Release in `backend::life`.
+            match self.pthread.load(Ordering::Acquire) {
+                0 => drop(alarm.wait(Some(clock::now() + 50_000))),
+                pthread => return pthread as libc::pthread_t,
+            }
+        }
+    }
+}
+
+/// What the record of `green`, which is alive, leads to.
+pub(crate) fn shared_of(green: &Green) -> *const Shared {
+    // Relaxed: the spawner wrote it before the thread was in a queue.
+    green.identity.load(Ordering::Relaxed).cast_const().cast()
 }
 
 /// A handle to a thread, as [`std::thread::Thread`]: its identity, its name, and a way to unpark
@@ -125,10 +143,17 @@ thread_local! {
     static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
 }
 
-/// In a forked child: this kernel thread goes on as the thread behind `shared`, which is never
+/// Makes what a forked child will use.
+pub(crate) fn prepare_fork() {
+    #[cfg(green)]
+    make_key();
+    fork::register(go_on_as);
+}
+
+/// In a forked child: this kernel thread goes on as the thread behind `identity`, which is never
 /// freed.
-pub(crate) fn go_on_as(shared: *const Shared) {
-    KERNEL_THREAD.set(shared);
+fn go_on_as(identity: *const Identity) {
+    KERNEL_THREAD.set(identity.cast());
 }
 
 fn unknown_kernel_thread() -> Thread {
@@ -137,7 +162,7 @@ fn unknown_kernel_thread() -> Thread {
 
 /// The key whose destructor drops a kernel thread's count; `None` if the system has none left.
 #[cfg(green)]
-pub(crate) fn make_key() -> Option<libc::pthread_key_t> {
+fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
         KERNEL_THREAD.set(core::ptr::null());
         // SAFETY: the count that `set_kernel_thread` left.
@@ -203,7 +228,7 @@ pub fn current() -> Thread {
         // SAFETY: this thread's own count of it.
         return unsafe { another(known) };
     };
-    let shared = green.shared.load(Ordering::Relaxed);
+    let shared = shared_of(green);
     // SAFETY: the thread owns one count of it from before its first instruction until after its
     // last.
     unsafe { another(shared) }
@@ -220,19 +245,19 @@ unsafe fn another(shared: *const Shared) -> Thread {
 }
 
 /// Whether the thread that asks is the one behind `shared`.
-pub(super) fn is_current(shared: &Shared) -> bool {
+pub(crate) fn is_current(shared: &Shared) -> bool {
     let own = match me::green() {
-        Some(green) => green.shared.load(Ordering::Relaxed).cast_const(),
+        Some(green) => shared_of(green),
         None => KERNEL_THREAD.get(),
     };
     core::ptr::eq(own, shared)
 }
 
 /// Calls `f` with the token of the thread that asks.
-pub(super) fn with_token<R>(f: impl FnOnce(&Waiter) -> R) -> R {
+pub(crate) fn with_token<R>(f: impl FnOnce(&Waiter) -> R) -> R {
     match me::green() {
         // SAFETY: as in `current`.
-        Some(green) => f(unsafe { &(*green.shared.load(Ordering::Relaxed)).token }),
+        Some(green) => f(unsafe { &(*shared_of(green)).token }),
         None => f(&current().0.token),
     }
 }

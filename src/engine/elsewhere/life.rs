@@ -1,18 +1,19 @@
-//! Stands in for `thread::spawn::on_cluster`: no green thread is started.
+//! Stands in for `backend::life`: no green thread is started.
 
 use std::io;
 use std::sync::Arc;
 
-use super::{Shared, Wishes, Work};
+use super::{Job, Wishes};
+use crate::engine::handle::Shared;
 use crate::engine::sched::Cluster;
 
 /// # Safety
 /// None is needed.
-pub(super) unsafe fn start<F, T>(
+pub(super) unsafe fn start<J: Job>(
     cluster: &'static Cluster,
     _: Arc<Shared>,
     _: &Wishes,
-    _: Work<F, T>,
+    _: J,
 ) -> io::Result<()> {
     cluster.never()
 }

@@ -1,24 +1,36 @@
 //! Stands in for `green`: a record that nobody can make.
 
+pub(crate) mod current;
+#[path = "../../green/fifo.rs"]
+pub(crate) mod fifo;
+#[path = "../../green/identity.rs"]
+pub(crate) mod identity;
+#[path = "../../green/links.rs"]
+mod links;
+#[path = "../../green/ticket.rs"]
+pub(crate) mod ticket;
+#[path = "../../green/waiter.rs"]
+pub(crate) mod waiter;
+
 use core::cell::Cell;
 use core::convert::Infallible;
 
+pub(crate) use self::identity::Identity;
+pub(crate) use self::links::Links;
+use self::waiter::Waiter;
 use super::sched::Cluster;
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64};
-use crate::engine::policy::Links;
-use crate::engine::wait::Waiter;
-use crate::thread::handle::Shared;
 
 pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
     pub(crate) announced: AtomicBool,
-    pub(crate) shared: AtomicPtr<Shared>,
+    pub(crate) identity: AtomicPtr<Identity>,
     pub(crate) waiter: Cell<*const Waiter>,
     pub(crate) deadline: Cell<u64>,
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
     /// Why there is none.
-    pub(super) never: Infallible,
+    pub(in crate::engine::elsewhere) never: Infallible,
 }
 
 // SAFETY: there is none.
@@ -30,10 +42,6 @@ impl Green {
     }
 
     pub(crate) fn prefetch_record(&self) {
-        match self.never {}
-    }
-
-    pub(crate) fn name(&self) -> Option<&str> {
         match self.never {}
     }
 }

@@ -2,10 +2,11 @@
 //! ignored.
 
 use std::io;
+use std::sync::OnceLock;
 
 use super::{Driver, Mode, choice};
 use crate::engine::sched::resize::MAX as MAX_PROCESSORS;
-use crate::thread::builder::{check_stack_size, default_stack_size};
+use crate::engine::stack;
 
 /// The value of `variable`, read by `read`; an error names both and what is `accepted`.
 pub(super) fn read<T>(
@@ -77,4 +78,25 @@ pub(super) fn driver() -> io::Result<Option<Driver>> {
 pub(super) fn policy() -> io::Result<choice::Asked> {
     let asked = read("GREENTHREAD_POLICY", choice::ACCEPTED, choice::parse)?;
     Ok(asked.unwrap_or_default())
+}
+
+/// Whether a stack of `size` bytes can be asked for, which is rounded up to the least that there is;
+/// if not, the error names what can.
+pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
+    let max = stack::MAX_SIZE;
+    if size <= max {
+        return Ok(());
+    }
+    let message = format!("a stack of {size} bytes: accepted are {max} (64 GiB) at most");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
+
+/// The stack size where nobody has asked for one: std's, with std's variable. As std reads it: once,
+/// and what is no number counts for nothing.
+pub(crate) fn default_stack_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        let asked = std::env::var("RUST_MIN_STACK").ok();
+        asked.and_then(|size| size.parse().ok()).unwrap_or(2 << 20)
+    })
 }

@@ -2,8 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::context::Action;
-use super::green::Green;
+use super::Green;
 
 /// It stays with its thread, as the real one.
 pub(crate) struct PreemptionOff(PhantomData<*mut ()>);
@@ -23,21 +22,4 @@ pub(crate) fn is_preemption_off() -> bool {
 
 pub(crate) fn green() -> Option<&'static Green> {
     None
-}
-
-/// A green thread inside the runtime.
-pub(crate) struct Entered(&'static Green);
-
-pub(crate) fn enter() -> Option<Entered> {
-    None
-}
-
-impl Entered {
-    pub(crate) fn green(&self) -> &'static Green {
-        self.0
-    }
-
-    pub(crate) fn suspend(self, _: Action) {
-        match self.0.never {}
-    }
 }

@@ -2,7 +2,7 @@
 //! done when it returns.
 //!
 //! The keeper's ring belongs to a kernel thread that does nothing else, for the sake of what is in
-//! flight (`keeper`). Here nothing is in flight outside [`Batch::perform`]: nobody's end cancels an
+//! flight (`driver::uring::keeper`). Here nothing is in flight outside [`Batch::perform`]: nobody's end cancels an
 //! operation, and no completion comes while its submitter is elsewhere. So a batch belongs to
 //! whoever has it, on whatever kernel thread, and the kernel touches nothing that an entry points
 //! to after `perform`.
@@ -91,7 +91,7 @@ impl Batch {
         self.refused = refused != 0;
     }
 
-    pub(super) fn descriptor(&self) -> RawFd {
+    pub(crate) fn descriptor(&self) -> RawFd {
         self.ring.as_raw_fd()
     }
 

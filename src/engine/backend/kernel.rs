@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::wait::Waiter;
+use crate::engine::green::waiter::Waiter;
 
 thread_local! {
     /// Whose thread this is. It has no destructor: those of others may ask.

@@ -13,7 +13,7 @@ use crate::engine::sched::Ideas;
 
 /// A policy to be had once. Clones of a builder share it.
 #[derive(Clone)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     policy: Arc<Mutex<Option<Box<dyn Policy>>>>,
     is_guest: bool,
 }
@@ -32,7 +32,7 @@ pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-
     lifo, global-interval=NUMBER; with least-loaded also batch=NUMBER";
 
 impl Choice {
-    pub(super) fn new<P: Policy>(policy: P) -> Choice {
+    pub(crate) fn new<P: Policy>(policy: P) -> Choice {
         let ours = [
             TypeId::of::<WorkStealing>(),
             TypeId::of::<RelaxedFifo>(),

@@ -15,27 +15,27 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 
-use super::builder::default_stack_size;
+use super::config::default_stack_size;
 
 /// For what libc puts onto a thread's stack: guard, control block and thread-locals.
 const EXTRA: usize = 64 << 10;
 const PAGE: usize = 4096;
 
 /// The right to wait for a thread. Dropping it detaches the thread.
-pub(super) struct Handle(libc::pthread_t);
+pub(crate) struct Handle(libc::pthread_t);
 
 impl Handle {
-    pub(super) fn pthread(&self) -> libc::pthread_t {
+    pub(crate) fn pthread(&self) -> libc::pthread_t {
         self.0
     }
 
     /// The thread is the caller's to join or to detach.
-    pub(super) fn into_pthread(self) -> libc::pthread_t {
+    pub(crate) fn into_pthread(self) -> libc::pthread_t {
         core::mem::ManuallyDrop::new(self).0
     }
 
     /// Waits until the thread is over.
-    pub(super) fn join(self) {
+    pub(crate) fn join(self) {
         let thread = self.0;
         core::mem::forget(self);
         // SAFETY: the thread is neither joined nor detached yet: the handle was there.

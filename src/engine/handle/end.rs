@@ -47,10 +47,11 @@ use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
 
+use crate::engine::green::ticket::Outcome;
+use crate::engine::green::waiter::Waiter;
 use crate::engine::sys::perturb;
-use crate::engine::wait::{Outcome, Waiter};
 
-pub(super) struct End {
+pub(crate) struct End {
     token: Waiter,
     /// Made by the first future that polls. Boxed: few threads are awaited.
     waker: OnceLock<Box<AtomicWaker>>,
@@ -61,7 +62,7 @@ impl UnwindSafe for End {}
 impl RefUnwindSafe for End {}
 
 impl End {
-    pub(super) const fn new() -> End {
+    pub(crate) const fn new() -> End {
         End {
             token: Waiter::new(),
             waker: OnceLock::new(),
@@ -70,7 +71,7 @@ impl End {
 
     /// Said by the ending thread. True: it has called a waker, which may have made thread-locals.
     #[must_use = "true means that the destructors of thread-locals must run again"]
-    pub(super) fn come(&self) -> bool {
+    pub(crate) fn come(&self) -> bool {
         self.token.wake();
         perturb::point("end: said");
         match self.waker.get() {
@@ -84,13 +85,13 @@ impl End {
 
     /// Waits for the end, until `deadline` at most (monotonic nanoseconds). True: it has come, and
     /// must not be asked for again.
-    pub(super) fn wait(&self, deadline: Option<u64>) -> bool {
+    pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
         self.token.wait(deadline) == Outcome::Notified
     }
 
     /// Whether the end has come. If not, `waker` is called when it comes, instead of any given
     /// before.
-    pub(super) fn poll(&self, waker: &Waker) -> bool {
+    pub(crate) fn poll(&self, waker: &Waker) -> bool {
         self.waker.get_or_init(Box::default).register(waker);
         perturb::point("end: registered");
         let ended = self.token.is_notified();
@@ -103,7 +104,7 @@ impl End {
     }
 
     /// Takes back the waker, if one is left.
-    pub(super) fn forget_waker(&self) {
+    pub(crate) fn forget_waker(&self) {
         if let Some(waker) = self.waker.get() {
             drop(waker.take());
         }

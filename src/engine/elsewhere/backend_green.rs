@@ -1,9 +1,9 @@
-//! Stands in for `runtime::green`: there are no green threads here.
+//! Stands in for `backend::green`: there are no green threads here.
 
 use std::io;
 use std::sync::OnceLock;
 
-use super::builder::Wishes;
+use super::start::Plan;
 use super::{Backend, Driver, Metrics};
 use crate::engine::policy::Policy;
 use crate::engine::sched::Cluster;
@@ -14,11 +14,11 @@ pub(super) fn prepare(_: usize) -> io::Result<&'static Result<(), String>> {
     Ok(REASON.get_or_init(|| Err("green threads need Linux on x86-64".into())))
 }
 
-pub(super) fn start(_: Wishes, _: Box<dyn Policy>, _: bool) -> io::Result<Backend> {
+pub(super) fn start(_: Plan, _: Box<dyn Policy>, _: bool) -> io::Result<Backend> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-pub(super) fn driver_of(cluster: &Cluster) -> Option<Driver> {
+pub(super) fn driver_of(cluster: &Cluster) -> Driver {
     cluster.never()
 }
 

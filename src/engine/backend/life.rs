@@ -1,78 +1,52 @@
 //! A green thread's beginning and end, as far as it runs them itself.
 //!
 //! [`start`] makes a thread ready whose first code is [`body`]. It gets a stack when it runs
-//! (`sched::start`). `body` runs the closure, leaves its result in the packet, runs the thread-local
+//! (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the thread-local
 //! destructors, and says that the thread has ended (`end`); the run loop buries it.
 
 use std::io;
-use std::os::unix::thread::JoinHandleExt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::{Joiner, Kernel, Shared, Wishes, Work};
+use super::{Job, Wishes};
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::Ordering;
-use crate::engine::current;
+use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities, Room, records};
+use crate::engine::handle::{Shared, shared_of};
 use crate::engine::policy::Readied;
 use crate::engine::sched::start::stock_up;
 use crate::engine::sched::{self, Cluster};
 use crate::engine::sys::signal;
 use crate::engine::tls;
 
-impl<T> Joiner<T> {
-    /// What libc calls the thread. A green thread has that from its first run on: it is waited for.
-    pub(in crate::thread) fn pthread(&self) -> libc::pthread_t {
-        match &self.kernel {
-            Some(Kernel::Std(kernel)) => kernel.as_pthread_t(),
-            Some(Kernel::Bare(kernel)) => kernel.pthread(),
-            None => loop {
-                // Acquire: partner: Release in `body`.
-                match self.thread.shared().pthread.load(Ordering::Acquire) {
-                    0 => crate::thread::sleep(Duration::from_micros(50)),
-                    pthread => return pthread as libc::pthread_t,
-                }
-            },
-        }
-    }
-
-    pub(in crate::thread) fn into_pthread(self) -> libc::pthread_t {
-        match self.kernel {
-            Some(Kernel::Std(kernel)) => kernel.into_pthread_t(),
-            Some(Kernel::Bare(kernel)) => kernel.into_pthread(),
-            None => self.pthread(),
-        }
-    }
-}
-
 /// Starts a green thread.
 ///
 /// # Safety
-/// As [`spawn`](super::spawn).
-pub(super) unsafe fn start<F: FnOnce() -> T + Send, T: Send>(
+/// As [`Backend::spawn`](super::Backend::spawn).
+pub(super) unsafe fn start<J: Job>(
     cluster: &'static Cluster,
     shared: Arc<Shared>,
     wishes: &Wishes,
-    work: Work<F, T>,
+    job: J,
 ) -> io::Result<()> {
     let green = new_green(cluster, wishes.stack_size)?;
     // SAFETY: the thread is new; `body` does not unwind, and is given what it wants; lifetimes are
     // the caller's promise.
-    unsafe { green.prepare((body::<F, T>, work.into_raw())) };
-    green.cluster.set(Some(cluster));
+    unsafe { green.prepare((body::<J>, job.into_raw())) };
+    green.set_cluster(cluster);
     // Relaxed: the queue that takes the thread publishes it.
-    green
-        .shared
-        .store(Arc::into_raw(shared).cast_mut(), Ordering::Relaxed);
+    // Relaxed: the queue that takes the thread publishes it.
+    let identity = Arc::into_raw(shared).cast_mut().cast();
+    green.identity.store(identity, Ordering::Relaxed);
     green
         .priority
         .store(wishes.priority.get(), Ordering::Relaxed);
     inherit_mask(cluster, green);
     inherit_floats(green);
-    match current::enter() {
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+    match sched::enter() {
+        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
-            sched::ready_from(&entered, green, Readied::Spawned);
+            sched::ready_from(entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
@@ -109,12 +83,11 @@ fn inherit_floats(new: &'static Green) {
 /// A record for a new thread. One of the common size of stacks gets its room when it runs, and one
 /// was free a moment ago; any other has it from now on.
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
-    let (free, is_stocked) = match current::enter() {
-        // SAFETY: `entered` owns the processor; the references end here.
-        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => unsafe {
-            let processor = entered.processor();
-            (processor.records().pop(), !processor.stacks().is_empty())
-        },
+    let (free, is_stocked) = match sched::enter() {
+        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+            let own = entered.processor().own();
+            (own.records.pop(), !own.stacks.is_empty())
+        }
         _ => (None, false),
     };
     let green = free.map_or_else(records::create, Ok)?;
@@ -134,8 +107,8 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 /// The whole life of a green thread, on its own stack. Starts and ends with preemption off.
 ///
 /// # Safety
-/// `work` is the [`Work::into_raw`] of this thread's work.
-unsafe fn body<F: FnOnce() -> T, T>(green: &'static Green, work: *const ()) {
+/// `job` is the [`Job::into_raw`] of this thread's job.
+unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
     current::begin(green);
     current::allow_preemption(green);
     // SAFETY: the thread's own block, at the start of its life.
@@ -145,15 +118,15 @@ unsafe fn body<F: FnOnce() -> T, T>(green: &'static Green, work: *const ()) {
         let _ = stock_up(green.cluster());
     }
     // SAFETY: the thread owns one count of it; libc's function only reads the thread pointer.
-    // Release: partner: Acquire in `Joiner::pthread`, whose caller may read the control block.
+    // Release: partner: Acquire in `Shared::pthread`, whose caller may read the control block.
     unsafe {
-        let shared = &*green.shared.load(Ordering::Relaxed);
+        let shared = &*shared_of(green);
         shared
             .pthread
             .store(libc::pthread_self() as usize, Ordering::Release);
     }
     // SAFETY: the caller's promise.
-    unsafe { Work::<F, T>::from_raw(work) }.run();
+    unsafe { J::from_raw(job) }.run();
     leave(green);
 }
 
@@ -168,12 +141,16 @@ fn leave(green: &'static Green) {
         unsafe { libc::exit(0) };
     }
     // SAFETY: the count that `start` gave to the thread, which gives it up below.
-    let shared = unsafe { &*green.shared.load(Ordering::Relaxed) };
+    let shared = unsafe { &*shared_of(green) };
     if shared.end.come() {
         // SAFETY: the thread's own block, at the end of its life again.
         unsafe { tls::exit() };
     }
+    let shared = shared_of(green);
+    green
+        .identity
+        .store(core::ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: as above; whoever asks for the current thread has done so.
-    drop(unsafe { Arc::from_raw(green.shared.swap(core::ptr::null_mut(), Ordering::Relaxed)) });
+    drop(unsafe { Arc::from_raw(shared) });
     current::forbid_preemption(green);
 }

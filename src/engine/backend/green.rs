@@ -4,39 +4,37 @@
 use std::io;
 use std::sync::OnceLock;
 
-use super::builder::Wishes;
 use super::config::{invalid, read};
+use super::start::Plan;
 use super::{Backend, Driver, Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
 use crate::engine::driver;
 use crate::engine::green::room;
+use crate::engine::handle;
 use crate::engine::policy::Policy;
+use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::{Cluster, Config, Counter, Processor, interpose, preempt, setxid};
 use crate::engine::sys::signal;
 use crate::engine::{stack, tls};
-use crate::thread;
 
 /// Starts a cluster.
-pub(super) fn start(
-    wishes: Wishes,
-    policy: Box<dyn Policy>,
-    is_guest: bool,
-) -> io::Result<Backend> {
-    let signal = match wishes.signal {
+pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::Result<Backend> {
+    let signal = match plan.signal {
         Some(signal) => signal,
         None => choose_signal()?,
     };
     interpose::reserve(signal);
     preempt::install(signal)?;
     let config = Config {
-        processors: wishes.processors,
-        follows_quota: wishes.follows_quota,
-        stack_size: wishes.stack_size,
-        time_slice: wishes.time_slice,
+        processors: plan.processors,
+        follows_quota: plan.follows_quota,
+        stack_size: plan.stack_size,
+        time_slice: plan.time_slice,
         signal,
-        max_kernel_threads: wishes.max_kernel_threads,
-        driver: wishes.driver.map(Driver::kind),
-        ideas: wishes.ideas,
+        max_kernel_threads: plan.max_kernel_threads,
+        driver: driver::choose(plan.driver.map(Driver::kind)),
+        allows_rings: plan.driver != Some(Driver::Epoll),
+        ideas: plan.ideas,
     };
     Cluster::start(config, policy, is_guest).map(Backend::Green)
 }
@@ -56,26 +54,25 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), St
         stack::init(room::reserve(), default_stack).map_err(|error| error.to_string())?;
         stack::overflow::install(room::name_of);
         setxid::wrap();
-        thread::install_panic_hook();
+        handle::install_panic_hook();
         Ok(())
     }))
 }
 
 impl Driver {
-    fn kind(self) -> driver::Kind {
+    fn kind(self) -> Kind {
         match self {
-            Driver::Epoll => driver::Kind::Epoll,
-            Driver::IoUring => driver::Kind::Uring,
+            Driver::Epoll => Kind::Epoll,
+            Driver::IoUring => Kind::Uring,
         }
     }
 }
 
 /// How its threads wait for descriptors.
-pub(super) fn driver_of(cluster: &Cluster) -> Option<Driver> {
-    match cluster.driver.kind() {
-        driver::Kind::Uring => Some(Driver::IoUring),
-        driver::Kind::Epoll => Some(Driver::Epoll),
-        driver::Kind::Direct => None,
+pub(super) fn driver_of(cluster: &Cluster) -> Driver {
+    match cluster.config.driver {
+        Kind::Uring => Driver::IoUring,
+        Kind::Epoll => Driver::Epoll,
     }
 }
 
@@ -94,7 +91,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
         live_threads: cluster.live(),
         kernel_threads: cluster.machines.load(Ordering::Relaxed),
         parked_kernel_threads: {
-            let _off = crate::engine::current::preemption_off();
+            let _off = crate::engine::green::current::preemption_off();
             cluster.spare_count()
         },
         global_queue_len: cluster.policy.len(None),

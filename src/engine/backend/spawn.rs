@@ -1,0 +1,143 @@
+//! Starting a thread, green or kernel: [`Backend::spawn`].
+
+use std::io;
+use std::sync::Arc;
+
+use super::{Backend, KernelBackend, bare, life};
+use crate::engine::handle::{self, Shared, Thread};
+use crate::engine::policy::Priority;
+use crate::engine::{sched, stack};
+
+/// What a thread is to be like.
+pub(crate) struct Wishes {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) priority: Priority,
+}
+
+/// What a thread runs, once.
+///
+/// # Safety
+/// `run` does not unwind.
+pub(crate) unsafe trait Job: Send + Sized {
+    /// Runs it. What frees memory does so now, on the thread itself and with preemption on.
+    fn run(self);
+
+    /// As one word, for the time in which nobody knows the type.
+    fn into_raw(self) -> *const ();
+
+    /// # Safety
+    /// `job` is what `into_raw` of the same type gave, and is used once.
+    unsafe fn from_raw(job: *const ()) -> Self;
+}
+
+/// A kernel thread: std's, or, in a forked child, one without std.
+pub(crate) enum Kernel {
+    Std(std::thread::JoinHandle<()>),
+    Bare(bare::Handle),
+}
+
+impl Kernel {
+    /// Waits until the thread is over, with all that C does at its end.
+    pub(crate) fn join(self) {
+        match self {
+            Kernel::Std(kernel) => drop(kernel.join()),
+            Kernel::Bare(kernel) => kernel.join(),
+        }
+    }
+
+    #[cfg(green)]
+    pub(crate) fn pthread(&self) -> libc::pthread_t {
+        use std::os::unix::thread::JoinHandleExt;
+        match self {
+            Kernel::Std(kernel) => kernel.as_pthread_t(),
+            Kernel::Bare(kernel) => kernel.pthread(),
+        }
+    }
+
+    /// The thread is the caller's to join or to detach.
+    #[cfg(green)]
+    pub(crate) fn into_pthread(self) -> libc::pthread_t {
+        use std::os::unix::thread::JoinHandleExt;
+        match self {
+            Kernel::Std(kernel) => kernel.into_pthread_t(),
+            Kernel::Bare(kernel) => kernel.into_pthread(),
+        }
+    }
+}
+
+impl Backend {
+    /// Starts a thread that runs `job`; a kernel thread can be joined.
+    ///
+    /// # Safety
+    /// What `job` borrows outlives the thread.
+    pub(crate) unsafe fn spawn<J: Job>(
+        self,
+        shared: Arc<Shared>,
+        wishes: &Wishes,
+        job: J,
+    ) -> io::Result<Option<Kernel>> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Backend::Green(cluster) => life::start(cluster, shared, wishes, job).map(|()| None),
+                Backend::Kernel(backend) => {
+                    start_kernel(backend, shared, wishes.stack_size, job).map(Some)
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`Backend::spawn`].
+unsafe fn start_kernel<J: Job>(
+    backend: &'static KernelBackend,
+    shared: Arc<Shared>,
+    stack_size: Option<usize>,
+    job: J,
+) -> io::Result<Kernel> {
+    let stack_size = stack_size.or(backend.stack_size);
+    if let Some(size) = stack_size {
+        stack::check_size(size)?;
+    }
+    backend.enter();
+    let (forked, named) = (sched::fork::is_child(), shared.clone());
+    let main = move || {
+        /// Says that the thread has ended, and counts it out, after every other thread-local
+        /// destructor that was registered later. (What a waker registers now runs after this.)
+        struct Last(&'static KernelBackend, Thread);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                let _ = self.1.shared().end.come();
+                self.0.leave();
+            }
+        }
+        thread_local! {
+            static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) };
+        }
+        if let (true, Some(name)) = (forked, shared.name()) {
+            bare::set_name(name);
+        }
+        backend.own_this_thread();
+        let thread = Thread::new(shared);
+        LAST.set(Some(Last(backend, thread.clone())));
+        handle::set_kernel_thread(thread);
+        job.run();
+    };
+    let started = if forked {
+        // SAFETY: lifetimes are the caller's promise; `run` catches panics.
+        unsafe { bare::spawn(stack_size, main) }.map(Kernel::Bare)
+    } else {
+        let mut builder = std::thread::Builder::new();
+        if let Some(name) = named.name() {
+            builder = builder.name(name.into());
+        }
+        if let Some(size) = stack_size {
+            builder = builder.stack_size(size);
+        }
+        // SAFETY: lifetimes are the caller's promise.
+        unsafe { builder.spawn_unchecked(main) }.map(Kernel::Std)
+    };
+    started.inspect_err(|_| backend.leave())
+}

@@ -1,0 +1,146 @@
+//! Starts what runs a runtime's threads, from what its builder and the environment ask for.
+
+use std::io;
+use std::time::Duration;
+
+use super::choice::{Asked, Choice};
+use super::config::{self, check_stack_size, invalid};
+use super::{Backend, Driver, KernelBackend, Mode, green};
+use crate::engine::handle;
+use crate::engine::sched::{Ideas, machine, resize};
+use crate::engine::stack;
+
+const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
+const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
+const LONGEST_TIME_SLICE: Duration = Duration::from_secs(3600);
+const DEFAULT_KERNEL_THREADS: usize = 10_000;
+
+/// What a cluster is to be like.
+pub(super) struct Plan {
+    pub(super) processors: usize,
+    pub(super) follows_quota: bool,
+    pub(super) stack_size: usize,
+    pub(super) time_slice: Duration,
+    /// `None`: a free one.
+    pub(super) signal: Option<i32>,
+    pub(super) max_kernel_threads: usize,
+    pub(super) driver: Option<Driver>,
+    pub(super) ideas: Ideas,
+}
+
+/// The knobs that were turned; the environment, and then a default, decides on the others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Knobs {
+    pub(crate) processors: Option<usize>,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) time_slice: Option<Duration>,
+    pub(crate) preempt_signal: Option<i32>,
+    pub(crate) max_kernel_threads: Option<usize>,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) driver: Option<Driver>,
+    pub(crate) policy: Option<Choice>,
+    pub(crate) policy_text: Option<String>,
+    pub(crate) spinning: Option<bool>,
+    pub(crate) hand_off: Option<bool>,
+    pub(crate) preemption: Option<bool>,
+}
+
+impl Knobs {
+    /// Starts a backend like that.
+    pub(crate) fn start(self) -> io::Result<Backend> {
+        let asked = match &self.policy_text {
+            Some(text) => Asked::named(text)?,
+            None => config::policy()?,
+        };
+        let named = match self.processors {
+            Some(count) => resize::check(count, None).map(|()| Some(count))?,
+            None => config::processors()?,
+        };
+        let processors = named.unwrap_or_else(resize::default_size);
+        let asked_stack = match self.stack_size {
+            Some(size) => check_stack_size(size).map(|()| Some(size))?,
+            None => config::stack_size()?,
+        };
+        // A slot's usable bytes are a power of two: so is the size that the caches of stacks go by.
+        let stack_size = match asked_stack {
+            Some(size) => size,
+            None => config::std_stack_size()?,
+        };
+        let stack_size = stack_size.next_power_of_two().max(stack::MIN_SIZE);
+        let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
+        if !(SHORTEST_TIME_SLICE..=LONGEST_TIME_SLICE).contains(&time_slice) {
+            return Err(invalid(format!(
+                "a time slice of {time_slice:?}: accepted are {SHORTEST_TIME_SLICE:?} to {LONGEST_TIME_SLICE:?}"
+            )));
+        }
+        let max_kernel_threads = self
+            .max_kernel_threads
+            .unwrap_or(DEFAULT_KERNEL_THREADS.max(processors + 1));
+        if !(processors + 1..=machine::MAX).contains(&max_kernel_threads) {
+            return Err(invalid(format!(
+                "at most {max_kernel_threads} kernel threads: accepted are {} (one more than processors) to {}",
+                processors + 1,
+                machine::MAX
+            )));
+        }
+        let asked_signal = match self.preempt_signal {
+            Some(signal) => green::check_signal(signal).map(|()| Some(signal))?,
+            None => green::preempt_signal()?,
+        };
+        let driver = match self.driver {
+            Some(driver) => Some(driver),
+            None => config::driver()?,
+        };
+        let asked_mode = match self.mode {
+            Some(mode) => Some(mode),
+            None => config::mode()?,
+        };
+        let mode = match (asked_mode, asked_mode.is_some_and(|m| m == Mode::Kernel)) {
+            (_, true) => Mode::Kernel,
+            (asked, false) => match (green::prepare(stack_size)?, asked) {
+                (Ok(()), _) => Mode::Green,
+                (Err(reason), Some(_)) => {
+                    let message = format!("green threads cannot be had here: {reason}");
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+                }
+                (Err(reason), None) => {
+                    say_once(reason);
+                    Mode::Kernel
+                }
+            },
+        };
+        KernelBackend::prepare_forked_child(asked_stack, processors);
+        handle::prepare_fork();
+        Ok(match mode {
+            Mode::Kernel => Backend::Kernel(KernelBackend::start(asked_stack, processors)),
+            Mode::Green => {
+                let ideas = Ideas {
+                    spinning: self.spinning.unwrap_or(asked.ideas.spinning),
+                    hand_off: self.hand_off.unwrap_or(asked.ideas.hand_off),
+                    preemption: self.preemption.unwrap_or(asked.ideas.preemption),
+                };
+                let plan = Plan {
+                    processors,
+                    follows_quota: named.is_none(),
+                    stack_size,
+                    time_slice,
+                    signal: asked_signal,
+                    max_kernel_threads,
+                    driver,
+                    ideas,
+                };
+                let (policy, is_guest) = self.policy.unwrap_or(asked.policy).take()?;
+                green::start(plan, policy, is_guest)?
+            }
+        })
+    }
+}
+
+fn say_once(reason: &str) {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        eprintln!(
+            "greenthread: every thread is a kernel thread, because {reason} (GREENTHREAD_MODE=kernel silences this)"
+        );
+    });
+}

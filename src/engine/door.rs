@@ -1,0 +1,64 @@
+//! The door: all that the modules in front may ask of the engine.
+//!
+//! | to … | |
+//! |---|---|
+//! | start what runs threads, and threads on it | [`Knobs::start`], [`Backend::spawn`] |
+//! | wait, and wake a thread that waits | [`Waiter::wait`], [`Waiter::wake`]; several at once: [`claim`], [`list`], [`queue`] |
+//! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
+//! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
+//! | block in the kernel | [`blocking`], [`may_block`] |
+//! | wait for a descriptor | [`Source`] |
+//! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`] |
+//! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
+//!
+//! Green threads and kernel threads stand behind the same verbs: each of them works on both.
+
+pub(crate) use super::atomic;
+pub(crate) use super::backend::config::check_stack_size;
+pub(crate) use super::backend::{Backend, Choice, Job, Kernel, Knobs, Wishes};
+pub use super::backend::{Driver, Metrics, Mode, ProcessorMetrics};
+#[cfg(green)]
+pub(crate) use super::driver::{
+    Direction, Limit, Source, closed, file,
+    source::{says_would_block, uninterrupted},
+};
+pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preemption_off};
+pub(crate) use super::handle;
+pub(crate) use super::policy::{Policy, Priority};
+pub(crate) use super::sched::announce::blocking;
+#[cfg(green)]
+pub(crate) use super::sched::announce::may_block;
+pub(crate) use super::sched::fork::is_child as is_forked_child;
+#[cfg(green)]
+pub(crate) use super::sched::interpose;
+pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
+#[cfg(green)]
+pub(crate) use super::sys::{calls, handler, signal};
+pub(crate) use super::sys::{clock, die, lock, perturb};
+pub(crate) use super::wait::{Waiter, claim, dependents, list, queue, turns};
+
+use super::context::Action;
+use super::green::current;
+use super::sched::enter;
+
+/// Lets others run: the thread goes to the back of the queue.
+#[inline]
+pub(crate) fn yield_now() {
+    match enter() {
+        Some(entered) => entered.suspend(Action::Yield),
+        None => std::thread::yield_now(),
+    }
+}
+
+/// Blocks until `deadline` (monotonic nanoseconds); returns at once if it has passed.
+pub(crate) fn sleep_until(deadline: u64) {
+    let alarm = Waiter::new();
+    while clock::now() < deadline {
+        alarm.wait(Some(deadline));
+    }
+}
+
+/// Whether the calling thread is a green one.
+pub(crate) fn is_green() -> bool {
+    current::green().is_some()
+}

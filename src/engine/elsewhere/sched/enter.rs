@@ -1,0 +1,21 @@
+//! Stands in for `sched::enter`: no thread is green.
+
+use crate::engine::context::Action;
+use crate::engine::green::Green;
+
+/// A green thread inside the runtime.
+pub(crate) struct Entered(&'static Green);
+
+pub(crate) fn enter() -> Option<Entered> {
+    None
+}
+
+impl Entered {
+    pub(crate) fn green(&self) -> &'static Green {
+        self.0
+    }
+
+    pub(crate) fn suspend(self, _: Action) {
+        match self.0.never {}
+    }
+}

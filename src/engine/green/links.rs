@@ -1,0 +1,39 @@
+//! What heaps of records hang on, such as `policy`'s. A record that is in none lends its link to other lists.
+
+use core::cell::Cell;
+
+use super::Green;
+
+/// A record's place in a heap: its first child and its rank. The next sibling is the record's link in any queue.
+pub(crate) struct Links {
+    pub(crate) child: Cell<Option<&'static Green>>,
+    /// The key, and behind it when it came: equals keep their order.
+    pub(crate) rank: Cell<(u64, u64)>,
+}
+
+impl Links {
+    pub(crate) const fn new() -> Links {
+        Links {
+            child: Cell::new(None),
+            rank: Cell::new((0, 0)),
+        }
+    }
+
+    /// The link in another list, for a record that is in no queue.
+    pub(crate) fn set_link(&self, link: Option<&'static Green>) {
+        self.child.set(link);
+    }
+
+    pub(crate) fn take_link(&self) -> Option<&'static Green> {
+        self.child.take()
+    }
+
+    /// When it came into a queue: `stamp` is from [`ticks`](crate::engine::arch::ticks).
+    pub(crate) fn set_stamp(&self, stamp: u64) {
+        self.rank.set((0, stamp));
+    }
+
+    pub(crate) fn stamp(&self) -> u64 {
+        self.rank.get().1
+    }
+}

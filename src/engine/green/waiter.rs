@@ -1,0 +1,105 @@
+//! A place where one thread waits to be woken: a [`Ticket`], and the green thread behind it.
+//!
+//! A thread's record points at the waiter that it waits on. This file has what the run loop, a timer
+//! and a waker do with it; `sched::park` is how a thread waits and how another wakes it.
+//!
+//! Invariants:
+//! 1. One thread waits on a waiter at a time; any number wake it.
+//! 2. A notification that comes before the wait ends it at once: none is lost.
+//! 3. A waiter may be gone as soon as it was notified: a waker looks at nothing of it afterwards,
+//!    unless it found a parked green thread, which cannot go on before the waker makes it ready.
+
+use super::Green;
+use super::ticket::{By, Commit, Found, Ticket};
+use crate::engine::atomic::{AtomicPtr, AtomicU32, Ordering};
+use crate::engine::sys::perturb;
+
+/// A place where one thread waits to be woken.
+pub(crate) struct Waiter {
+    pub(crate) ticket: Ticket,
+    /// The green thread that is parked. Published by the ticket.
+    green: AtomicPtr<Green>,
+}
+
+/// The thread that a notification has found waiting: the notifier has to let it go on.
+#[must_use = "the thread waits for ever if nobody lets it go on"]
+pub(crate) enum Notified {
+    /// Nobody, or a thread that goes on by itself.
+    Nobody,
+    /// A parked green thread, which is the notifier's now.
+    Green(&'static Green),
+    /// A kernel thread that waits on this futex. Only the address counts: the waiter may be gone.
+    Kernel(*const AtomicU32),
+}
+
+impl Waiter {
+    pub(crate) const fn new() -> Waiter {
+        Waiter {
+            ticket: Ticket::new(),
+            green: AtomicPtr::new(core::ptr::null_mut()),
+        }
+    }
+
+    /// `green`, the thread that asks, is about to leave its stack and wait here until `deadline`.
+    #[inline]
+    pub(crate) fn expect(&self, green: &'static Green, deadline: u64) {
+        // Relaxed: published by the commit, which is a Release.
+        self.green
+            .store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
+        green.waiter.set(self);
+        green.deadline.set(deadline);
+    }
+
+    /// Whether a wait would end at once. After a no, the next waker sees what the caller did before
+    /// it asked.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.ticket.is_notified()
+    }
+
+    /// Ends the wait, or the next one if nobody waits now.
+    ///
+    /// # Safety
+    /// The waiter is alive at least until it is notified.
+    #[inline]
+    pub(crate) unsafe fn notify(waiter: *const Waiter) -> Notified {
+        // SAFETY: alive until `notify`, which is all of this line.
+        let (found, futex) = unsafe {
+            let ticket = &(*waiter).ticket;
+            let futex: *const _ = ticket.as_futex();
+            (ticket.notify(), futex)
+        };
+        perturb::point("wake: notified");
+        match found {
+            Found::Nobody => Notified::Nobody,
+            // SAFETY: it was parked, so its thread waits for us, and the waiter is alive (invariant
+            // 3). Relaxed: `notify` acquired what `commit` released.
+            Found::Green => match unsafe { (*waiter).green.load(Ordering::Relaxed).as_ref() } {
+                None => crate::engine::sys::die("a parked green thread has left no name"),
+                Some(green) => Notified::Green(green),
+            },
+            Found::Kernel => Notified::Kernel(futex),
+        }
+    }
+
+    /// The run loop's half of a wait: the green thread's context is saved. False: it need not wait.
+    pub(crate) fn commit(&self) -> bool {
+        match self.ticket.commit(By::Green) {
+            Commit::Parked => true,
+            // `commit` has taken the event; put it back for `resumed` to report.
+            Commit::Notified => {
+                perturb::point("commit: refused");
+                let _ = self.ticket.notify();
+                false
+            }
+            Commit::Expired => {
+                let _ = self.ticket.expire();
+                false
+            }
+        }
+    }
+
+    /// The timer's half: true if the green thread was parked and the caller must make it ready.
+    pub(crate) fn expire(&self) -> bool {
+        self.ticket.expire()
+    }
+}

@@ -1,0 +1,48 @@
+//! Threads that say that they block, or may.
+//!
+//! A thread sets a flag in its record, which the monitor reads: one that has announced a blocking call
+//! loses its processor at once if others wait; one that is in a call that may block is not signalled.
+
+use super::enter;
+use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::green::{Green, current};
+
+/// Runs `f`, which blocks the kernel thread.
+pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
+    with_flag(|green| &green.announced, f)
+}
+
+/// Runs `f`, which makes system calls that may block and seldom do, for little more than they cost.
+///
+/// The processor stays until the monitor sees that the thread is blocked, or that it goes on for longer
+/// than its time slice. It is not signalled meanwhile: what a call does partly when a signal comes, it
+/// does completely.
+#[cfg(green)]
+pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
+    with_flag(|green| &green.in_call, f)
+}
+
+/// Runs `f` with one of the thread's flags set.
+#[inline]
+fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() -> T) -> T {
+    struct Set<F: Fn(&Green) -> &AtomicBool>(F, bool);
+    impl<F: Fn(&Green) -> &AtomicBool> Drop for Set<F> {
+        fn drop(&mut self) {
+            if let Some(green) = current::green() {
+                (self.0)(green).store(self.1, Ordering::Relaxed);
+                // Gives way if the slice is over; takes the processor back if it is gone, or an idle
+                // one, or queues for one.
+                drop(enter());
+            }
+        }
+    }
+    // Only the thread itself writes it.
+    let before = current::green().is_some_and(|green| {
+        let flag = flag(green);
+        let before = flag.load(Ordering::Relaxed);
+        flag.store(true, Ordering::Relaxed);
+        before
+    });
+    let _set = Set(flag, before);
+    f()
+}

@@ -1,0 +1,127 @@
+//! Owning a processor, and being on a machine's run loop, as values: [`Owned`] and [`RunLoop`].
+//!
+//! A processor has one user at a time. So that safe code cannot forget it, what only that user may touch is
+//! reached by an [`Owned`], and there is one where there is a right to it:
+//!
+//! | the processor's user | gets it from | for how long |
+//! |---|---|---|
+//! | the run loop of the machine that owns it | [`RunLoop::owned`] | until it looks again |
+//! | a green thread inside the runtime | [`Entered::processor`](super::Entered::processor) | until it leaves |
+//! | a thread that has it in hand: nobody owns it | [`RunLoop::surrender`]; the monitor, when it has taken it; a list of idle ones | until it is given away, or lies down |
+//! | the recruiter, of a processor that has retired; the closer of a cluster that has no machine left | [`Owned::assume`] | as long as that is so |
+//!
+//! Invariant: of a processor there is one `Owned` that is used. A signal handler that interrupts the runtime
+//! and enters it has another one; what it may do with it is said where that can happen (`outbox`).
+
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::NonNull;
+
+use super::processor::Own;
+use super::{Machine, Processor};
+use crate::engine::policy::Seat;
+
+/// A processor that the holder owns, or has in hand.
+pub(crate) struct Owned<'a> {
+    processor: &'static Processor,
+    seat: Seat,
+    /// The one who lends it uses it no more meanwhile.
+    lent: PhantomData<&'a mut RunLoop>,
+}
+
+impl Owned<'_> {
+    /// # Safety
+    /// As long as this lives, the caller owns `processor`, or has it in hand, and uses no other `Owned` of it.
+    #[inline(always)]
+    pub(super) unsafe fn assume(processor: &'static Processor) -> Owned<'static> {
+        Owned {
+            // SAFETY: the caller's promise.
+            seat: unsafe { processor.seat() },
+            processor,
+            lent: PhantomData,
+        }
+    }
+
+    /// [`assume`](Owned::assume), by its address in a word.
+    ///
+    /// # Safety
+    /// The same.
+    #[inline(always)]
+    pub(super) unsafe fn at(processor: NonNull<Processor>) -> Owned<'static> {
+        // SAFETY: the caller's promise; processors are never freed.
+        unsafe { Owned::assume(&*processor.as_ptr()) }
+    }
+
+    /// The right to ask the policy in its name.
+    #[inline(always)]
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    /// What belongs to the owner alone.
+    #[inline(always)]
+    pub(crate) fn own(&mut self) -> &mut Own {
+        // SAFETY: the promise made to `assume`; the borrow of `self` excludes a second one.
+        unsafe { self.processor.own() }
+    }
+
+    /// The processor itself, which everybody may look at.
+    #[inline(always)]
+    pub(crate) fn shared(&self) -> &'static Processor {
+        self.processor
+    }
+
+    /// Makes `machine`, which owns nothing, the owner of this processor, which is in hand.
+    pub(super) fn give_to(self, machine: &'static Machine) {
+        self.processor.give_to(machine);
+    }
+}
+
+impl Deref for Owned<'_> {
+    type Target = Processor;
+
+    #[inline(always)]
+    fn deref(&self) -> &Processor {
+        self.processor
+    }
+}
+
+/// A machine's run loop: there is one, on the machine's own kernel thread.
+pub(crate) struct RunLoop {
+    machine: &'static Machine,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl RunLoop {
+    /// # Safety
+    /// The caller is the machine's kernel thread, and makes the only one.
+    pub(super) unsafe fn new(machine: &'static Machine) -> RunLoop {
+        RunLoop {
+            machine,
+            not_send: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn machine(&self) -> &'static Machine {
+        self.machine
+    }
+
+    /// The processor of this machine. `None`: the monitor, with an old look in mind, came between and was
+    /// seen, so the processor is gone (`ownership`). What is found here stays the machine's until the word
+    /// is looked at again.
+    #[inline(always)]
+    pub(super) fn owned(&mut self) -> Option<Owned<'_>> {
+        let word = &self.machine.processor;
+        let processor = word.get().or_else(|| word.settle())?;
+        // SAFETY: the word says so, and the borrow of the run loop excludes a second look.
+        Some(unsafe { Owned::at(processor) })
+    }
+
+    /// Gives up the processor and has it in hand. `None`: the monitor took it first.
+    pub(super) fn surrender(&mut self) -> Option<Owned<'static>> {
+        let processor = self.machine.processor.surrender()?;
+        // SAFETY: nobody owns it now, and nobody else knows of that.
+        Some(unsafe { Owned::at(processor) })
+    }
+}

@@ -1,0 +1,97 @@
+//! How a thread waits, and how another one wakes it: [`Waiter::wait`] and [`Waiter::wake`].
+//!
+//! Every primitive that blocks is built on these two. They work alike for green threads, which leave
+//! their stack, and for kernel threads, which wait on the ticket as on a futex. The race between a
+//! wait, its wakers and its timer is the ticket's (`green::ticket`).
+
+use super::{ready, timers};
+use crate::engine::atomic::Ordering;
+use crate::engine::context::Action;
+use crate::engine::green::Green;
+use crate::engine::green::ticket::{By, Commit, Outcome, Ticket};
+use crate::engine::green::waiter::{Notified, Waiter};
+use crate::engine::sched::enter::{Entered, enter};
+use crate::engine::sys::perturb;
+use crate::engine::sys::{clock, futex};
+
+impl Waiter {
+    /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic
+    /// nanoseconds).
+    pub(crate) fn wait(&self, deadline: Option<u64>) -> Outcome {
+        if self.ticket.consume() {
+            return Outcome::Notified;
+        }
+        perturb::point("wait: no token");
+        let deadline = deadline.filter(|&d| d != clock::NEVER);
+        match enter() {
+            Some(entered) => self.wait_inside(entered, deadline),
+            None => self.wait_on_kernel_thread(deadline),
+        }
+    }
+
+    /// [`Waiter::wait`] by a green thread that has entered the runtime to name its waker.
+    pub(crate) fn wait_inside(&self, entered: Entered, deadline: Option<u64>) -> Outcome {
+        let green = entered.green();
+        self.expect(green, deadline.unwrap_or(clock::NEVER));
+        perturb::point("wait: leaving");
+        entered.suspend(Action::Park);
+        if deadline.is_some() {
+            timers::disarm(green);
+        }
+        self.ticket.resumed()
+    }
+
+    fn wait_on_kernel_thread(&self, deadline: Option<u64>) -> Outcome {
+        match self.ticket.commit(By::Kernel) {
+            Commit::Notified => return Outcome::Notified,
+            Commit::Expired => return Outcome::Expired,
+            Commit::Parked => {}
+        }
+        let word = self.ticket.as_futex();
+        while word.load(Ordering::Relaxed) == Ticket::ASLEEP {
+            futex::wait(word, Ticket::ASLEEP, deadline);
+            if deadline.is_some_and(|d| clock::now() >= d) {
+                // We are the waiter: nobody is to be resumed.
+                let _ = self.ticket.expire();
+            }
+        }
+        self.ticket.resumed()
+    }
+
+    /// Ends the wait, or the next one if nobody waits now.
+    #[inline]
+    pub(crate) fn wake(&self) {
+        // SAFETY: it is alive.
+        unsafe { Waiter::wake_at(self) }
+    }
+
+    /// [`Waiter::wake`] for a waiter that may be gone as soon as its thread goes on.
+    ///
+    /// # Safety
+    /// It is alive at least until it is notified.
+    #[inline]
+    pub(crate) unsafe fn wake_at(waiter: *const Waiter) {
+        // SAFETY: the caller's promise.
+        if let Some(green) = unsafe { Waiter::notify_at(waiter) } {
+            ready(green);
+        }
+    }
+
+    /// [`Waiter::wake_at`], but the caller has to make a green thread that waits ready.
+    ///
+    /// # Safety
+    /// It is alive at least until it is notified.
+    #[inline]
+    #[must_use = "the thread waits for ever if it is not made ready"]
+    pub(crate) unsafe fn notify_at(waiter: *const Waiter) -> Option<&'static Green> {
+        // SAFETY: the caller's promise.
+        match unsafe { Waiter::notify(waiter) } {
+            Notified::Nobody => None,
+            Notified::Green(green) => Some(green),
+            Notified::Kernel(word) => {
+                futex::wake(word, 1);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Where one of two threads that take turns waits for its own (`coroutine`).
+//!
+//! There are two ways to wait for a turn:
+//!
+//! - *Aside*: a green thread that hands over to a green one. Only its [`Side`] knows of it, and
+//!   the thread that has the turn owns it. It has left its stack before the other goes on
+//!   ([`Action::HandOver`]), so there is nothing to race for: no ticket, no queue.
+//! - *At its [`Waiter`]*: a thread that hands over to a kernel thread, or is one, or whose partner
+//!   has not left its stack yet. The other goes on at once, while this one is still on its way.
+//!
+//! Invariant: the thread that has the turn touches both sides, and nobody else does; but anybody wakes a
+//! [`Waiter`].
+
+use crate::engine::atomic::Cell;
+use crate::engine::context::Action;
+use crate::engine::green::Green;
+use crate::engine::sched;
+use crate::engine::sys::perturb;
+use crate::engine::wait::Waiter;
+
+/// Where one of the two waits for its turn.
+pub(crate) struct Side {
+    /// Who waits aside.
+    aside: Cell<Option<&'static Green>>,
+    waiter: Waiter,
+}
+
+impl Side {
+    pub(crate) fn new() -> Side {
+        Side {
+            aside: Cell::new(None),
+            waiter: Waiter::new(),
+        }
+    }
+
+    /// Gives `other` its turn, and waits here for the next one. Between green threads of one
+    /// cluster, `other`'s goes on in the caller's place, at once and in its time slice.
+    #[inline(always)]
+    pub(crate) fn hand_over_to(&self, other: &Side) {
+        let entered = sched::enter();
+        match (entered, other.call()) {
+            (Some(entered), Some(next)) => {
+                perturb::point("turns: called");
+                let green = entered.green();
+                self.aside.set(Some(green));
+                green.next.set(Some(next));
+                entered.suspend(Action::HandOver);
+            }
+            (entered, next) => {
+                drop(entered);
+                self.wait_beside(next);
+            }
+        }
+    }
+
+    /// Waits here; at the waiter, since the other thread may have the turn already.
+    pub(crate) fn wait(&self) {
+        self.waiter.wait(None);
+    }
+
+    /// Waits at the waiter, for `other` has gone on; or does now.
+    #[cold]
+    #[inline(never)]
+    fn wait_beside(&self, other: Option<&'static Green>) {
+        if let Some(green) = other {
+            sched::ready(green);
+        }
+        self.waiter.wait(None);
+    }
+
+    /// Gives this side its turn, and does not wait.
+    pub(crate) fn wake(&self) {
+        if let Some(green) = self.call() {
+            sched::ready(green);
+        }
+    }
+
+    /// Calls who waits here. The green thread, if it is one that has left its stack, is the
+    /// caller's to make ready.
+    #[inline(always)]
+    fn call(&self) -> Option<&'static Green> {
+        match self.aside.take() {
+            // SAFETY: it is alive.
+            None => unsafe { Waiter::notify_at(&self.waiter) },
+            green => green,
+        }
+    }
+}
