@@ -46,7 +46,6 @@ pub mod runtime;
 #[cfg(green)]
 pub mod signal;
 pub mod sync;
-#[allow(unsafe_code, reason = "closures and results that cross stacks")]
 pub mod thread;
 pub mod time;
 

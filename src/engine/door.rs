@@ -2,7 +2,7 @@
 //!
 //! | to … | |
 //! |---|---|
-//! | start what runs threads, and threads on it | [`Knobs::start`], [`Backend::spawn`] |
+//! | start what runs threads, and threads on it | [`Knobs::start`], [`spawn`], [`spawn_scoped`] |
 //! | wait, and wake a thread that waits | [`Waiter::wait`], [`Waiter::wake`]; several at once: [`claim`], [`list`], [`queue`] |
 //! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
 //! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
@@ -15,7 +15,10 @@
 
 pub(crate) use super::atomic;
 pub(crate) use super::backend::config::check_stack_size;
-pub(crate) use super::backend::{Backend, Choice, Job, Kernel, Knobs, Wishes};
+pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
+pub use super::backend::scope::Scope;
+pub(crate) use super::backend::scope::in_scope;
+pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
 pub use super::backend::{Driver, Metrics, Mode, ProcessorMetrics};
 #[cfg(green)]
 pub(crate) use super::driver::{

@@ -1,57 +1,14 @@
 //! Scoped threads: they may borrow from the thread that made the scope, which ends after them.
-//!
-//! Ordering: a thread leaves with a Release after its packet has given up closure and result, and
-//! the scope's last look at the count is an Acquire: what the threads borrowed is not touched after
-//! that.
 
 use core::marker::PhantomData;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
+use super::Result;
 use super::builder::Builder;
-use super::spawn::{Joiner, Result};
-use crate::engine::door::Waiter;
-use crate::engine::door::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::door::clock;
 use crate::engine::door::handle::Thread;
-use crate::engine::door::perturb;
-
-/// What a scope and its threads share.
-pub(crate) struct ScopeData {
-    running: AtomicUsize,
-    panicked: AtomicBool,
-    all_done: Waiter,
-}
-
-impl ScopeData {
-    pub(super) fn enter(&self) {
-        if self.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
-            crate::engine::door::die("too many threads in one scope");
-        }
-    }
-
-    /// A thread has given up all that it borrowed. `unhandled`: it panicked and nobody joined it.
-    pub(super) fn leave(&self, unhandled: bool) {
-        if unhandled {
-            self.panicked.store(true, Ordering::Relaxed);
-        }
-        // Release: pairs with the Acquire in `scope`.
-        if self.running.fetch_sub(1, Ordering::Release) == 1 {
-            perturb::point("scope: last");
-            self.all_done.wake();
-        }
-    }
-}
-
-/// A scope to spawn threads in; made by [`scope`].
-pub struct Scope<'scope, 'env: 'scope> {
-    data: Arc<ScopeData>,
-    // Invariant in both lifetimes, as std's.
-    scope: PhantomData<&'scope mut &'scope ()>,
-    env: PhantomData<&'env mut &'env ()>,
-}
+use crate::engine::door::{Joiner, Scope, clock, in_scope};
 
 /// A handle to a scoped thread, as [`std::thread::ScopedJoinHandle`].
 pub struct ScopedJoinHandle<'scope, T> {
@@ -79,27 +36,10 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let scope = Scope {
-        data: Arc::new(ScopeData {
-            running: AtomicUsize::new(0),
-            panicked: AtomicBool::new(false),
-            all_done: Waiter::new(),
-        }),
-        scope: PhantomData,
-        env: PhantomData,
-    };
-    // The threads must be waited for even if `f` panics.
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    // Acquire: pairs with the Release in `leave`.
-    while scope.data.running.load(Ordering::Acquire) != 0 {
-        scope.data.all_done.wait(None);
-    }
-    match result {
-        Err(payload) => resume_unwind(payload),
-        Ok(_) if scope.data.panicked.load(Ordering::Relaxed) => {
-            panic!("a scoped thread panicked")
-        }
-        Ok(result) => result,
+    match in_scope(f) {
+        (Err(payload), _) => resume_unwind(payload),
+        (Ok(_), true) => panic!("a scoped thread panicked"),
+        (Ok(result), false) => result,
     }
 }
 
@@ -117,10 +57,6 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             Ok(handle) => handle,
             Err(error) => panic!("failed to spawn thread: {error}"),
         }
-    }
-
-    pub(super) fn data(&self) -> Arc<ScopeData> {
-        self.data.clone()
     }
 }
 
@@ -175,18 +111,6 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     /// Whether the thread's closure has returned.
     pub fn is_finished(&self) -> bool {
         self.joiner.is_finished()
-    }
-}
-
-impl fmt::Debug for Scope<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope")
-            .field(
-                "running_threads",
-                &self.data.running.load(Ordering::Relaxed),
-            )
-            .field("panicked", &self.data.panicked.load(Ordering::Relaxed))
-            .finish_non_exhaustive()
     }
 }
 

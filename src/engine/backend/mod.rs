@@ -6,6 +6,7 @@
 //! | `start`, `config`, `choice` | starting one: knobs, the environment, a policy by name |
 //! | `green`, `kernel` | what a cluster needs beyond the knobs; counting kernel threads |
 //! | `life` | a green thread's beginning and end, as far as it runs them itself |
+//! | `packet`, `scope` | a closure and its result; threads that end before what they borrow |
 //! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
 //! | `metrics` | what it has done so far |
 
@@ -19,6 +20,8 @@ mod kernel;
 #[cfg_attr(not(green), path = "../elsewhere/life.rs")]
 mod life;
 mod metrics;
+pub(crate) mod packet;
+pub(crate) mod scope;
 mod spawn;
 mod start;
 
