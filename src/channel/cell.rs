@@ -1,8 +1,8 @@
 //! How a message gets from one thread to another: by way of the [`buffer`], or straight into a
 //! place on the stack of the thread that waits for it.
 //!
-//! This is the only file of the channel, beside the buffer, with `unsafe` in it. What it gives to
-//! the others is safe:
+//! This is the only file of the channel, beside the `buffer` and the references to it (`half`), with
+//! `unsafe` in it. What it gives to the others is safe:
 //!
 //! | type | is | so it can |
 //! |---|---|---|
@@ -24,6 +24,7 @@
 //! Ordering: none of its own. A queue is under its channel's lock, and a wake-up publishes.
 
 pub(super) mod buffer;
+pub(super) mod half;
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -74,15 +75,16 @@ enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [Outcome; 4] = [
-        Outcome::TryAgain,
-        Outcome::Done,
-        Outcome::Granted,
-        Outcome::Paired,
-    ];
-
     fn of(node: &Node) -> Outcome {
-        Outcome::ALL[node.outcome.get() % Outcome::ALL.len()]
+        const DONE: usize = Outcome::Done as usize;
+        const GRANTED: usize = Outcome::Granted as usize;
+        const PAIRED: usize = Outcome::Paired as usize;
+        match node.outcome.get() {
+            DONE => Outcome::Done,
+            GRANTED => Outcome::Granted,
+            PAIRED => Outcome::Paired,
+            _ => Outcome::TryAgain,
+        }
     }
 
     fn tell(self, node: &Node) {
@@ -138,18 +140,11 @@ impl<T> Queue<T> {
         self.list.is_empty()
     }
 
-    /// What the first that is no observer waits for.
+    /// The first that is no observer.
     #[inline(always)]
-    pub(super) fn first_taker(&self) -> Option<Kind> {
-        self.list.first_where(is_taker).map(Kind::of)
-    }
-
-    /// Claims the [`Queue::first_taker`]. `None`: its wait is over already, and it is out.
-    #[inline(always)]
-    pub(super) fn take_first(&mut self) -> Option<Peer<T>> {
+    pub(super) fn first_taker(&mut self) -> Option<Found<'_, T>> {
         let node: *const Node = self.list.first_where(is_taker)?;
-        // SAFETY: it was found there.
-        unsafe { self.list.take(node) }.map(Peer::new)
+        Some(Found { queue: self, node })
     }
 
     /// Claims the first that is no observer.
@@ -197,6 +192,27 @@ impl<T> Queue<T> {
 
     fn name(&self) -> *const () {
         ptr::from_ref(self).cast()
+    }
+}
+
+/// Somebody in a queue.
+pub(super) struct Found<'a, T> {
+    queue: &'a mut Queue<T>,
+    node: *const Node,
+}
+
+impl<T> Found<'_, T> {
+    #[inline(always)]
+    pub(super) fn kind(&self) -> Kind {
+        // SAFETY: it is in the queue, and so alive (invariant 1).
+        Kind::of(unsafe { &*self.node })
+    }
+
+    /// Claims it. `None`: its wait is over already, and it is out.
+    #[inline(always)]
+    pub(super) fn take(self) -> Option<Peer<T>> {
+        // SAFETY: it was found there.
+        unsafe { self.queue.list.take(self.node) }.map(Peer::new)
     }
 }
 
@@ -339,6 +355,7 @@ pub(super) enum Ended {
 
 /// Queues the calling thread with a message to be taken, or without one to be given one, and waits
 /// until that is done.
+#[inline]
 pub(super) fn wait_in_queue<T>(
     channel: &Shared<T>,
     mut state: Locked<'_, T>,

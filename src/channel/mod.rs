@@ -25,10 +25,11 @@
 //! | file | idea |
 //! |---|---|
 //! | `state` | what happens under the channel's lock: who hands what to whom; no wake-up is lost |
-//! | `shared` | reference counts, the lock, waiting |
+//! | `shared` | the lock, waiting |
 //! | `rights` | what a select is given, and how it completes it |
 //! | `cell` | how a message gets from one thread to another; all of the channel's `unsafe` |
 //! | `cell/buffer` | where messages lie |
+//! | `cell/half` | reference counts |
 //! | `timer` | channels that make their messages themselves |
 //! | `sender`, `receiver`, `iter` | what users hold |
 //! | `selecting` | the first of several operations, through `handle` |
@@ -88,7 +89,6 @@ mod state;
 mod timer;
 mod turn;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::error::{
@@ -103,6 +103,7 @@ pub use self::sender::Sender;
 #[cfg(not(greenthread_model))]
 pub use crate::{select, select_biased};
 
+use self::cell::half::halves;
 use self::shared::Shared;
 use self::timer::Timer;
 
@@ -156,8 +157,8 @@ pub fn bounded<T>(cap: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 fn with_capacity<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let shared = Arc::new(Shared::new(capacity));
-    (Sender::new(shared.clone()), Receiver::new(shared))
+    let (to_send, to_receive) = halves(Shared::new(capacity));
+    (Sender::new(to_send), Receiver::new(to_receive))
 }
 
 /// A receiver of one message, which is there after `duration`.

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cell::Entry;
+use super::cell::half::Half;
 use super::handle::Handle;
 use super::iter::{Iter, TryIter};
 use super::rights::{Attempt, Right};
-use super::shared::{Failed, Shared, Until};
+use super::shared::{Failed, Until};
 use super::state::State;
 use super::timer::{Timer, sleep_until};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
@@ -46,7 +47,7 @@ pub struct Receiver<T> {
 }
 
 enum Flavor<T> {
-    Shared(Arc<Shared<T>>),
+    Shared(Half<T, false>),
     Timer(Arc<Timer<T>>),
     Never,
 }
@@ -64,8 +65,8 @@ impl Receiver<Instant> {
 }
 
 impl<T> Receiver<T> {
-    /// One that the channel counts already.
-    pub(super) fn new(shared: Arc<Shared<T>>) -> Receiver<T> {
+    /// The one that has this reference.
+    pub(super) fn new(shared: Half<T, false>) -> Receiver<T> {
         Receiver {
             flavor: Flavor::Shared(shared),
         }
@@ -289,7 +290,7 @@ impl<T> Receiver<T> {
     /// ```
     pub fn same_channel(&self, other: &Receiver<T>) -> bool {
         match (&self.flavor, &other.flavor) {
-            (Flavor::Shared(a), Flavor::Shared(b)) => Arc::ptr_eq(a, b),
+            (Flavor::Shared(a), Flavor::Shared(b)) => a.is_of_same(b),
             (Flavor::Timer(a), Flavor::Timer(b)) => Arc::ptr_eq(a, b),
             (Flavor::Never, Flavor::Never) => true,
             _ => false,
@@ -378,23 +379,12 @@ fn timeout_error(failed: Failed) -> RecvTimeoutError {
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Receiver<T> {
-        if let Flavor::Shared(shared) = &self.flavor {
-            shared.add_receiver();
-        }
         Receiver {
             flavor: match &self.flavor {
                 Flavor::Shared(shared) => Flavor::Shared(shared.clone()),
                 Flavor::Timer(timer) => Flavor::Timer(timer.clone()),
                 Flavor::Never => Flavor::Never,
             },
-        }
-    }
-}
-
-impl<T> Drop for Receiver<T> {
-    fn drop(&mut self) {
-        if let Flavor::Shared(shared) = &self.flavor {
-            shared.remove_receiver();
         }
     }
 }

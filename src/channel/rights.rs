@@ -20,8 +20,8 @@ use std::time::Instant;
 
 use super::cell::buffer::Block;
 use super::cell::{AnyPlain, Chooser, Entry, Kind, Peer, Side};
-use super::shared::{Deadline, Failed, Shared, Until};
-use super::state::{Offer, Spare, State, Take};
+use super::shared::{Failed, Shared, Until};
+use super::state::{Refused, Spare, State, Take};
 use crate::engine::door::list::Chain;
 
 /// The right to complete one operation: what a select has selected.
@@ -100,23 +100,27 @@ impl<T> State<T> {
         self.senders_gone.then_some(Right::Disconnected)
     }
 
-    /// Uses a reserved place, a [`Right::Counted`] to send: [`State::offer`], whose answer is never
-    /// `Full`. The right is gone if the answer is anything but `NeedsBlock`.
-    pub(super) fn offer_reserved(
+    /// Uses a reserved place, a [`Right::Counted`] to send. It is there again if the answer is
+    /// `NeedsBlock`, and gone if it is anything else, which never is `Full`.
+    fn send_reserved(
         &mut self,
         message: T,
         spare: &mut Spare<T>,
         woken: &mut Chain,
-    ) -> Offer<T> {
+    ) -> Result<(), (T, Refused)> {
         self.reserved -= 1;
-        let offer = self.offer(message, spare, woken);
-        match offer {
-            Offer::NeedsBlock(_) => self.reserved += 1,
-            // A receiver that waited had a place of its own: then the reserved one is free.
-            Offer::Sent if !self.senders.is_empty() => self.settle(spare, woken),
-            _ => {}
+        match self.room(spare, woken) {
+            Ok(room) => room.fill(message),
+            Err(refused) => {
+                self.reserved += usize::from(refused == Refused::NeedsBlock);
+                return Err((message, refused));
+            }
         }
-        offer
+        // A receiver that waited had a place of its own: then the reserved one is free.
+        if !self.senders.is_empty() {
+            self.settle(spare, woken);
+        }
+        Ok(())
     }
 
     /// Takes the promised message with that ticket, a [`Right::Counted`] to receive.
@@ -190,12 +194,12 @@ impl<T> Shared<T> {
             Right::Disconnected | Right::Made(_) => return Err(message),
             Right::Counted(_) => loop {
                 let mut woken = Chain::new();
-                let offer = self.lock().offer_reserved(message, &mut spare, &mut woken);
+                let sent = self.lock().send_reserved(message, &mut spare, &mut woken);
                 woken.wake();
-                match offer {
-                    Offer::Sent => break,
-                    Offer::NeedsBlock(not_yet) => message = not_yet,
-                    Offer::Disconnected(message) | Offer::Full(message) => return Err(message),
+                match sent {
+                    Ok(()) => break,
+                    Err((not_yet, Refused::NeedsBlock)) => message = not_yet,
+                    Err((message, _)) => return Err(message),
                 }
                 spare = Some(Block::new());
             },
@@ -232,8 +236,7 @@ impl<T> Shared<T> {
             }
             Right::Chooser(sender) => {
                 let (state, paired) = (self.lock(), Take::Paired(sender));
-                let deadline = Deadline::new(Until::Never);
-                self.receive_slowly(state, Chain::new(), paired, deadline)
+                self.receive_slowly(state, Chain::new(), paired, Until::Never)
             }
         }
     }

@@ -4,13 +4,13 @@
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cell::Entry;
+use super::cell::half::Half;
 use super::handle::Handle;
 use super::rights::{Attempt, Right};
-use super::shared::{Failed, Shared, Until};
+use super::shared::{Failed, Until};
 use super::state::State;
 use super::{SendError, SendTimeoutError, TrySendError};
 
@@ -31,7 +31,7 @@ use super::{SendError, SendTimeoutError, TrySendError};
 /// assert_eq!(r.recv().unwrap() + r.recv().unwrap(), 3);
 /// ```
 pub struct Sender<T> {
-    shared: Arc<Shared<T>>,
+    shared: Half<T, true>,
 }
 
 // A panic leaves the channel as it was: no user code runs while it changes.
@@ -39,8 +39,8 @@ impl<T> UnwindSafe for Sender<T> {}
 impl<T> RefUnwindSafe for Sender<T> {}
 
 impl<T> Sender<T> {
-    /// One that the channel counts already.
-    pub(super) fn new(shared: Arc<Shared<T>>) -> Sender<T> {
+    /// The one that has this reference.
+    pub(super) fn new(shared: Half<T, true>) -> Sender<T> {
         Sender { shared }
     }
 
@@ -215,7 +215,7 @@ impl<T> Sender<T> {
     /// assert!(!s.same_channel(&unbounded().0));
     /// ```
     pub fn same_channel(&self, other: &Sender<T>) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        self.shared.is_of_same(&other.shared)
     }
 
     /// Whether all receivers are gone.
@@ -258,16 +258,9 @@ impl<T> Handle for Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
-        self.shared.add_sender();
         Sender {
             shared: self.shared.clone(),
         }
-    }
-}
-
-impl<T> Drop for Sender<T> {
-    fn drop(&mut self) {
-        self.shared.remove_sender();
     }
 }
 

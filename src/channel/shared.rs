@@ -1,5 +1,4 @@
-//! The channel itself, which its senders and receivers share: two reference counts, and the state
-//! under its lock; and how a thread waits for it.
+//! The channel itself: the state under its lock, and how a thread waits for it.
 //!
 //! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait it
 //! queues in the same critical section, with a place on its stack where its message is or goes to;
@@ -9,29 +8,20 @@
 //! Invariants:
 //! 1. Under the lock preemption is off. What must be woken, allocated or freed waits until after
 //!    it.
-//! 2. The last of a side disconnects.
-//!
-//! Orderings: giving a reference up is AcqRel, so that what was done through any handle comes
-//! before the disconnection. Cloning is Relaxed: who clones has a reference.
 
 use core::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Ended, Side, wait_for, wait_in_queue, wake_all};
-use super::state::{Offer, Spare, State, Take};
-use crate::engine::door::atomic::AtomicUsize;
-use crate::engine::door::atomic::Ordering::{AcqRel, Relaxed};
+use super::state::{Refused, Spare, State, Take};
 use crate::engine::door::clock;
 use crate::engine::door::list::Chain;
 use crate::engine::door::lock::{Guard, Lock};
-use crate::engine::door::perturb;
 use crate::engine::door::{self, PreemptionOff};
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,
-    senders: AtomicUsize,
-    receivers: AtomicUsize,
 }
 
 /// How long an operation may wait.
@@ -67,7 +57,7 @@ impl Until {
 
 /// An [`Until`] that is reckoned once, when it is first needed.
 pub(super) struct Deadline {
-    pub(super) until: Until,
+    until: Until,
     known: Option<u64>,
 }
 
@@ -111,12 +101,10 @@ impl<T> DerefMut for Locked<'_, T> {
 }
 
 impl<T> Shared<T> {
-    /// With one sender and one receiver. `usize::MAX`: without a bound.
+    /// `usize::MAX`: without a bound.
     pub(super) fn new(capacity: usize) -> Shared<T> {
         Shared {
             state: Lock::new(State::new(capacity)),
-            senders: AtomicUsize::new(1),
-            receivers: AtomicUsize::new(1),
         }
     }
 
@@ -139,14 +127,13 @@ impl<T> Shared<T> {
     pub(super) fn send(&self, message: T, until: Until) -> Result<(), (T, Failed)> {
         let (mut spare, mut woken) = (None, Chain::new());
         let mut state = self.lock();
-        match state.offer(message, &mut spare, &mut woken) {
-            Offer::Sent => {
-                drop(state);
-                woken.wake();
-                Ok(())
-            }
-            offer => self.send_slowly(state, woken, offer, Deadline::new(until)),
+        match state.room(&mut spare, &mut woken) {
+            Ok(room) => room.fill(message),
+            Err(refused) => return self.send_slowly(state, woken, refused, message, until),
         }
+        drop(state);
+        woken.wake();
+        Ok(())
     }
 
     #[cold]
@@ -155,43 +142,42 @@ impl<T> Shared<T> {
         &'a self,
         mut state: Locked<'a, T>,
         mut woken: Chain,
-        mut offer: Offer<T>,
-        mut deadline: Deadline,
+        mut refused: Refused,
+        mut message: T,
+        until: Until,
     ) -> Result<(), (T, Failed)> {
+        let mut deadline = Deadline::new(until);
         let mut spare: Spare<T> = None;
         loop {
-            let message = match offer {
-                Offer::Full(message) if !matches!(deadline.until, Until::Now) => {
-                    let to_send = Some(message);
-                    let (ended, message) =
-                        wait_in_queue(self, state, Side::Senders, to_send, woken, &mut deadline);
-                    match (ended, message) {
-                        (Ended::TryAgain, Some(message)) => message,
-                        (Ended::TimedOut, Some(message)) => {
-                            return Err((message, Failed::TimedOut));
-                        }
-                        (_, None) | (Ended::Done, _) => return Ok(()),
-                    }
+            if refused == Refused::Full && !matches!(until, Until::Now) {
+                let side = Side::Senders;
+                let to_send = Some(message);
+                let waited = wait_in_queue(self, state, side, to_send, woken, &mut deadline);
+                message = match waited {
+                    (Ended::TryAgain, Some(message)) => message,
+                    (Ended::TimedOut, Some(message)) => return Err((message, Failed::TimedOut)),
+                    (_, None) | (Ended::Done, _) => return Ok(()),
+                };
+            } else {
+                drop(state);
+                woken.wake();
+                match refused {
+                    Refused::Full => return Err((message, Failed::TimedOut)),
+                    Refused::Disconnected => return Err((message, Failed::Disconnected)),
+                    Refused::NeedsBlock => spare = Some(Block::new()),
                 }
-                _ => {
-                    drop(state);
-                    woken.wake();
-                    match offer {
-                        Offer::Sent => return Ok(()),
-                        Offer::Full(message) => return Err((message, Failed::TimedOut)),
-                        Offer::Disconnected(message) => {
-                            return Err((message, Failed::Disconnected));
-                        }
-                        Offer::NeedsBlock(message) => {
-                            spare = Some(Block::new());
-                            message
-                        }
-                    }
-                }
-            };
+            }
             woken = Chain::new();
             state = self.lock();
-            offer = state.offer(message, &mut spare, &mut woken);
+            refused = match state.room(&mut spare, &mut woken) {
+                Ok(room) => {
+                    room.fill(message);
+                    drop(state);
+                    woken.wake();
+                    return Ok(());
+                }
+                Err(refused) => refused,
+            };
         }
     }
 
@@ -200,13 +186,20 @@ impl<T> Shared<T> {
     pub(super) fn receive(&self, until: Until) -> Result<T, Failed> {
         let (mut spare, mut woken) = (None, Chain::new());
         let mut state = self.lock();
-        match state.take(&mut spare, &mut woken) {
+        if state.has_message() {
+            let message = state.take(&mut spare, &mut woken);
+            drop(state);
+            woken.wake();
+            return Ok(message);
+        }
+        match state.take_from_waiting(&mut woken) {
             Take::Received(message) => {
                 drop(state);
                 woken.wake();
                 Ok(message)
             }
-            take => self.receive_slowly(state, woken, take, Deadline::new(until)),
+            Take::Empty if matches!(until, Until::Now) => Err(Failed::TimedOut),
+            take => self.receive_slowly(state, woken, take, until),
         }
     }
 
@@ -217,12 +210,13 @@ impl<T> Shared<T> {
         mut state: Locked<'a, T>,
         mut woken: Chain,
         mut take: Take<T>,
-        mut deadline: Deadline,
+        until: Until,
     ) -> Result<T, Failed> {
+        let mut deadline = Deadline::new(until);
         let mut spare: Spare<T> = None;
         loop {
             let (ended, message) = match take {
-                Take::Empty if !matches!(deadline.until, Until::Now) => {
+                Take::Empty if !matches!(until, Until::Now) => {
                     wait_in_queue(self, state, Side::Receivers, None, woken, &mut deadline)
                 }
                 Take::Paired(sender) => wait_for(self, state, sender, woken),
@@ -243,44 +237,21 @@ impl<T> Shared<T> {
             }
             woken = Chain::new();
             state = self.lock();
-            take = state.take(&mut spare, &mut woken);
+            take = if state.has_message() {
+                Take::Received(state.take(&mut spare, &mut woken))
+            } else {
+                state.take_from_waiting(&mut woken)
+            };
         }
     }
 
-    pub(super) fn add_sender(&self) {
-        add_reference(&self.senders);
+    /// The last sender is gone.
+    pub(super) fn disconnect_senders(&self) {
+        wake_all(self, State::disconnect_senders);
     }
 
-    pub(super) fn add_receiver(&self) {
-        add_reference(&self.receivers);
-    }
-
-    /// Gives a sender's reference up: the caller has it, and does not send any more.
-    pub(super) fn remove_sender(&self) {
-        // AcqRel: see the header.
-        if self.senders.fetch_sub(1, AcqRel) == 1 {
-            perturb::point("channel: last sender");
-            wake_all(self, State::disconnect_senders);
-        }
-    }
-
-    /// Gives a receiver's reference up: the caller has it, and does not receive any more.
-    pub(super) fn remove_receiver(&self) {
-        // AcqRel: see the header.
-        if self.receivers.fetch_sub(1, AcqRel) == 1 {
-            perturb::point("channel: last receiver");
-            let mut messages = Buffer::blocks();
-            wake_all(self, |state| state.disconnect_receivers(&mut messages));
-            // Last, because it may panic.
-            drop(messages);
-        }
-    }
-}
-
-/// As with `Arc`, so many clones that were forgotten that the count is about to overflow cannot be
-/// dealt with.
-fn add_reference(count: &AtomicUsize) {
-    if count.fetch_add(1, Relaxed) > isize::MAX as usize {
-        std::process::abort();
+    /// The last receiver is gone: the messages are to be dropped.
+    pub(super) fn disconnect_receivers(&self, messages: &mut Buffer<T>) {
+        wake_all(self, |state| state.disconnect_receivers(messages));
     }
 }

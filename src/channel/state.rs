@@ -50,7 +50,7 @@
 //! Under the lock preemption is off: nothing is allocated, freed or dropped, no user code runs.
 
 use super::cell::buffer::{Block, Buffer};
-use super::cell::{Chooser, Entry, Kind, Peer, Queue, Side};
+use super::cell::{Chooser, Entry, Kind, Peer, Plain, Queue, Side};
 use crate::engine::door::claim::Claimed;
 use crate::engine::door::list::Chain;
 
@@ -68,13 +68,33 @@ pub(super) struct State<T> {
     pub(super) receivers_gone: bool,
 }
 
-/// What became of a message offered.
-pub(super) enum Offer<T> {
-    Sent,
-    Full(T),
-    Disconnected(T),
-    /// Nothing: the buffer needs a block first.
-    NeedsBlock(T),
+/// Where a message goes that is sent now.
+pub(super) enum Room<'a, T> {
+    Buffer(&'a mut Buffer<T>),
+    Plain(Plain<T>, &'a mut Chain),
+    Select(Chooser, &'a mut State<T>, &'a mut Chain),
+}
+
+/// Why there is no room for a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    Full,
+    Disconnected,
+    /// The buffer needs a block first.
+    NeedsBlock,
+}
+
+impl<T> Room<'_, T> {
+    #[inline(always)]
+    pub(super) fn fill(self, message: T) {
+        match self {
+            Room::Buffer(buffer) => buffer.push(message),
+            Room::Plain(receiver, woken) => woken.push(receiver.give(message)),
+            Room::Select(receiver, state, woken) => {
+                woken.push(state.promise_to(receiver, message));
+            }
+        }
+    }
 }
 
 /// What was found for a receiver.
@@ -130,65 +150,54 @@ impl<T> State<T> {
         !self.has_place()
     }
 
-    /// Sends a message, if that can be done now.
+    /// Room for a message that is sent now. It is to be filled.
     #[inline(always)]
-    pub(super) fn offer(
-        &mut self,
-        mut message: T,
+    pub(super) fn room<'a>(
+        &'a mut self,
         spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) -> Offer<T> {
+        woken: &'a mut Chain,
+    ) -> Result<Room<'a, T>, Refused> {
         if self.receivers_gone {
-            return Offer::Disconnected(message);
+            return Err(Refused::Disconnected);
         }
         if !self.receivers.is_empty() {
-            match self.offer_to_waiting(message, spare, woken) {
-                Ok(offer) => return offer,
-                Err(not_wanted) => message = not_wanted,
+            match self.find_receiver(spare)? {
+                Some(Peer::Plain(receiver)) => return Ok(Room::Plain(receiver, woken)),
+                Some(Peer::Select(receiver)) => return Ok(Room::Select(receiver, self, woken)),
+                // Only observers have waited, who are woken if the message can be buffered.
+                None if !self.has_place() => {}
+                None if !self.buffer.make_room(spare) => {}
+                None => self.receivers.pop_observers(woken),
             }
         }
         if !self.has_place() {
-            return Offer::Full(message);
+            return Err(Refused::Full);
         }
         if !self.buffer.make_room(spare) {
-            return Offer::NeedsBlock(message);
+            return Err(Refused::NeedsBlock);
         }
-        self.buffer.push(message);
-        Offer::Sent
+        Ok(Room::Buffer(&mut self.buffer))
     }
 
-    /// An error: only observers have waited, who are woken if the message can be buffered.
-    fn offer_to_waiting(
-        &mut self,
-        message: T,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) -> Result<Offer<T>, T> {
-        while let Some(kind) = self.receivers.first_taker() {
-            if kind == Kind::Select {
+    /// Claims a receiver, for whose message there is room if it goes by way of the buffer.
+    #[inline]
+    fn find_receiver(&mut self, spare: &mut Spare<T>) -> Result<Option<Peer<T>>, Refused> {
+        let has_place = self.capacity == 0 || self.has_place();
+        while let Some(receiver) = self.receivers.first_taker() {
+            if receiver.kind() == Kind::Select {
                 // It will be served from the buffer.
-                if self.capacity != 0 && !self.has_place() {
-                    return Ok(Offer::Full(message));
+                if !has_place {
+                    return Err(Refused::Full);
                 }
                 if !self.buffer.make_room(spare) {
-                    return Ok(Offer::NeedsBlock(message));
+                    return Err(Refused::NeedsBlock);
                 }
             }
-            if let Some(receiver) = self.receivers.take_first() {
-                woken.push(match receiver {
-                    Peer::Plain(receiver) => receiver.give(message),
-                    Peer::Select(receiver) => self.promise_to(receiver, message),
-                });
-                return Ok(Offer::Sent);
+            if let Some(receiver) = receiver.take() {
+                return Ok(Some(receiver));
             }
         }
-        if self.has_place() {
-            if !self.buffer.make_room(spare) {
-                return Ok(Offer::NeedsBlock(message));
-            }
-            self.receivers.pop_observers(woken);
-        }
-        Err(message)
+        Ok(None)
     }
 
     /// Room for a message to a receiver in a select, which is claimed. False: it takes a block.
@@ -210,12 +219,9 @@ impl<T> State<T> {
         self.tickets
     }
 
-    /// Moves the first message out that is not promised.
+    /// Moves the first message out that is not promised, which there is.
     #[inline(always)]
-    fn pop(&mut self, spare: &mut Spare<T>) -> Option<T> {
-        if !self.has_message() {
-            return None;
-        }
+    fn pop(&mut self, spare: &mut Spare<T>) -> T {
         if self.promised != 0 {
             self.buffer.bring_to_front(self.promised);
         }
@@ -227,10 +233,7 @@ impl<T> State<T> {
         let before = self.find(ticket);
         self.buffer.bring_to_front(before);
         self.promised -= 1;
-        match self.buffer.pop(spare) {
-            Some(message) => message,
-            None => not_there(),
-        }
+        self.buffer.pop(spare)
     }
 
     /// A promised message is one for anybody again, before those that came later.
@@ -243,20 +246,25 @@ impl<T> State<T> {
     fn find(&mut self, ticket: usize) -> usize {
         match self.buffer.find(ticket, self.promised) {
             Some(before) => before,
-            None => not_there(),
+            None => crate::engine::door::die("a promised message is not in its channel"),
         }
     }
 
-    /// Receives a message, if there is one.
+    /// Receives a message, which [`State::has_message`].
     #[inline(always)]
-    pub(super) fn take(&mut self, spare: &mut Spare<T>, woken: &mut Chain) -> Take<T> {
-        if let Some(message) = self.pop(spare) {
-            if !self.senders.is_empty() {
-                self.settle(spare, woken);
-            }
-            return Take::Received(message);
+    pub(super) fn take(&mut self, spare: &mut Spare<T>, woken: &mut Chain) -> T {
+        let message = self.pop(spare);
+        if !self.senders.is_empty() {
+            self.settle(spare, woken);
         }
+        message
+    }
+
+    /// Receives from a sender that waits in a channel of capacity 0, or says why there is nothing.
+    #[inline(always)]
+    pub(super) fn take_from_waiting(&mut self, woken: &mut Chain) -> Take<T> {
         if self.capacity == 0
+            && !self.senders.is_empty()
             && let Some(sender) = self.senders.pop()
         {
             return match sender {
@@ -305,10 +313,7 @@ impl<T> State<T> {
                 return self.receivers.pop_observers(woken);
             };
             woken.push(match receiver {
-                Peer::Plain(receiver) => match self.pop(spare) {
-                    Some(message) => receiver.give(message),
-                    None => not_there(),
-                },
+                Peer::Plain(receiver) => receiver.give(self.pop(spare)),
                 Peer::Select(receiver) => receiver.grant(self.promise()),
             });
         }
@@ -355,9 +360,4 @@ impl<T> State<T> {
         core::mem::swap(&mut self.buffer, messages);
         &mut self.senders
     }
-}
-
-#[cold]
-fn not_there() -> ! {
-    crate::engine::door::die("a promised message is not in its channel")
 }

@@ -39,6 +39,7 @@ const CHANNEL: &[&str] = &[
     "channel/mod.rs",
     CELL,
     "channel/cell/buffer.rs",
+    "channel/cell/half.rs",
     "channel/error.rs",
     "channel/handle.rs",
     "channel/iter.rs",

@@ -25,7 +25,7 @@
 //! 2. Blocks come from outside ([`Buffer::make_room`]) and go there (`pop`). Whoever holds the lock
 //!    takes at most one message out of blocks, so at most one block goes.
 //! 3. In blocks, `last` is above 0 while messages are there: the tail block is never an empty one.
-//! 4. The first `len` slots, from the head on, hold messages; no other does.
+//! 4. The first `len` slots, from the head on, hold messages, and tickets that were written.
 
 use core::mem::{self, MaybeUninit};
 use core::ptr;
@@ -44,13 +44,17 @@ enum Store<T> {
     Blocks(Blocks<T>),
 }
 
-/// A message's place.
-type Slot<T> = MaybeUninit<Held<T>>;
+/// A message's place. The ticket means something only while the message is promised.
+struct Slot<T> {
+    message: MaybeUninit<T>,
+    ticket: MaybeUninit<usize>,
+}
 
-/// A message, and its ticket while it is promised.
-struct Held<T> {
-    message: T,
-    ticket: usize,
+impl<T> Slot<T> {
+    const EMPTY: Slot<T> = Slot {
+        message: MaybeUninit::uninit(),
+        ticket: MaybeUninit::uninit(),
+    };
 }
 
 struct Ring<T> {
@@ -85,7 +89,7 @@ impl<T> Block<T> {
     pub(in crate::channel) fn new() -> Box<Block<T>> {
         Box::new(Block {
             next: ptr::null_mut(),
-            slots: [const { MaybeUninit::uninit() }; SLOTS],
+            slots: [const { Slot::EMPTY }; SLOTS],
         })
     }
 }
@@ -96,7 +100,8 @@ impl<T> Buffer<T> {
         Buffer {
             len: 0,
             store: Store::Ring(Ring {
-                places: Box::new_uninit_slice(capacity),
+                // SAFETY: slots need not be initialised.
+                places: unsafe { Box::new_uninit_slice(capacity).assume_init() },
                 head: 0,
             }),
         }
@@ -150,26 +155,34 @@ impl<T> Buffer<T> {
             }
             Store::Blocks(blocks) => blocks.push(),
         };
-        slot.write(Held { message, ticket: 0 });
+        slot.message.write(message);
+        slot.ticket.write(0);
         self.len += 1;
     }
 
-    /// Moves the first message out. What goes into `block` is to be freed after the lock.
+    /// Moves the first message out, which there is. What goes into `block` is to be freed after the
+    /// lock.
     #[inline(always)]
-    pub(in crate::channel) fn pop(&mut self, block: &mut Option<Box<Block<T>>>) -> Option<T> {
-        self.len = self.len.checked_sub(1)?;
-        let slot = match &mut self.store {
-            Store::Ring(ring) => ring.place(0),
-            Store::Blocks(blocks) => blocks.slot(0),
-        };
-        // SAFETY: the slot is the first message's (invariant 4), and from here on nobody's.
-        let held = unsafe { slot.assume_init_read() };
+    pub(in crate::channel) fn pop(&mut self, block: &mut Option<Box<Block<T>>>) -> T {
+        if self.len == 0 {
+            no_message();
+        }
+        self.len -= 1;
         // A block is left after it was read.
         match &mut self.store {
-            Store::Ring(ring) => ring.advance(self.len),
-            Store::Blocks(blocks) => blocks.advance(self.len, block),
+            Store::Ring(ring) => {
+                // SAFETY: the slot is the first message's (invariant 4), and from here on nobody's.
+                let message = unsafe { ring.place(0).message.assume_init_read() };
+                ring.advance(self.len);
+                message
+            }
+            Store::Blocks(blocks) => {
+                // SAFETY: as above.
+                let message = unsafe { blocks.slot(0).message.assume_init_read() };
+                blocks.advance(self.len, block);
+                message
+            }
         }
-        Some(held.message)
     }
 
     /// The slot of the message with so many before it.
@@ -184,7 +197,7 @@ impl<T> Buffer<T> {
     fn ticket(&mut self, before: usize) -> Option<&mut usize> {
         let is_there = before < self.len;
         // SAFETY: the slot is a message's (invariant 4).
-        is_there.then(|| unsafe { &mut self.slot(before).assume_init_mut().ticket })
+        is_there.then(|| unsafe { self.slot(before).ticket.assume_init_mut() })
     }
 
     /// Gives the message with so many before it a ticket.
@@ -204,7 +217,7 @@ impl<T> Buffer<T> {
         if before + 1 >= self.len {
             return;
         }
-        let earlier = mem::replace(self.slot(before), MaybeUninit::uninit());
+        let earlier = mem::replace(self.slot(before), Slot::EMPTY);
         let later = mem::replace(self.slot(before + 1), earlier);
         *self.slot(before) = later;
     }
@@ -224,8 +237,15 @@ impl<T> Drop for Buffer<T> {
     /// Drops all messages. As in crossbeam-channel, if the destructor of one panics, the rest
     /// leaks.
     fn drop(&mut self) {
-        while mem::needs_drop::<T>() && self.pop(&mut None).is_some() {}
+        while mem::needs_drop::<T>() && self.len > 0 {
+            drop(self.pop(&mut None));
+        }
     }
+}
+
+#[cold]
+fn no_message() -> ! {
+    crate::engine::door::die("a message is missing in its channel")
 }
 
 #[cold]
@@ -243,7 +263,8 @@ impl<T> Ring<T> {
         } else {
             before - to_end
         };
-        &mut self.places[place]
+        // SAFETY: less than the ring's length, since `head` and `before` are.
+        unsafe { self.places.get_unchecked_mut(place) }
     }
 
     #[inline(always)]
@@ -355,7 +376,7 @@ mod tests {
     }
 
     fn pop<T>(buffer: &mut Buffer<T>) -> Option<T> {
-        buffer.pop(&mut None)
+        (buffer.len() > 0).then(|| buffer.pop(&mut None))
     }
 
     /// In order, each once, whatever the backlog.
