@@ -14,6 +14,8 @@ use crate::engine::door::{Joiner, Scope, clock, in_scope};
 pub struct ScopedJoinHandle<'scope, T> {
     joiner: Joiner<T>,
     scope: PhantomData<&'scope ()>,
+    /// As std's: `Send` and `Sync` if the result is `Send`.
+    result: PhantomData<std::sync::Mutex<T>>,
 }
 
 /// Makes a scope for threads that borrow, as [`std::thread::scope`]. It returns when all its
@@ -65,6 +67,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         ScopedJoinHandle {
             joiner,
             scope: PhantomData,
+            result: PhantomData,
         }
     }
 
