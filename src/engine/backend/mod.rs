@@ -39,6 +39,7 @@ use crate::engine::sched::{self, Cluster, resize};
 
 /// How a runtime's threads are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Mode {
     /// As green threads: many on each kernel thread.
     Green,
@@ -53,6 +54,7 @@ pub enum Mode {
 /// The results are the same. Kernel threads, and all threads in [`Mode::Kernel`], wait in the kernel
 /// themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Driver {
     /// Calls are tried first, and epoll says when to try again. Asked for by name, it also means
     /// that io_uring is not used at all: what waits for a disk is a call that blocks, and sends of
