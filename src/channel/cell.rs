@@ -355,7 +355,7 @@ pub(super) enum Ended {
 
 /// Queues the calling thread with a message to be taken, or without one to be given one, and waits
 /// until that is done.
-#[inline]
+#[inline(always)]
 pub(super) fn wait_in_queue<T>(
     channel: &Shared<T>,
     mut state: Locked<'_, T>,
