@@ -1,4 +1,4 @@
-//! What the runtime needs from a processor architecture, and nothing else.
+//! The few things that the runtime needs from a processor architecture.
 //!
 //! The contract, which each architecture's file fulfils:
 //!
@@ -7,6 +7,7 @@
 //! | [`thread_pointer`], [`set_thread_pointer`] | read and write the register that thread-locals hang off |
 //! | [`supported`] | can user code write that register, and save all registers? asked once at start |
 //! | [`syscall`] | a system call that writes no `errno`: safe whatever thread pointer is set |
+//! | [`auxiliary`] | an entry of the kernel's auxiliary vector |
 //! | [`Frame`] | program counter and stack pointer of an interrupted thread, and the injection of a preemption |
 //! | [`prefetch`], [`ticks`] | a hint to the caches; a cheap clock that only orders |
 //! | [`FloatControl`] | how a thread computes with floating-point numbers |

@@ -6,7 +6,9 @@
 //! thread's priority for its deadline, in microseconds from the start.
 
 use greenthread::Builder;
-use greenthread::policy::{self, Heap, Lock, Next, Policy, Priority, Readied, Ready, Seat};
+use greenthread::policy::{
+    self, ForOthers, Heap, Lock, Next, Others, Policy, Priority, Readied, Ready, Seat,
+};
 use greenthread::runtime::Runtime;
 use std::time::{Duration, Instant};
 
@@ -15,13 +17,13 @@ use std::time::{Duration, Instant};
 struct EarliestDeadline(Lock<Heap>);
 
 impl Policy for EarliestDeadline {
-    fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
         let deadline = thread.priority().get();
         self.0.lock().push(deadline, thread);
-        true // any processor could run it
+        ForOthers::Work // any processor could run it
     }
 
-    fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, _: &Seat, _: Others) -> Option<Next> {
         self.0.lock().pop().map(Next::from)
     }
 

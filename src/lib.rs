@@ -1,29 +1,23 @@
-#![doc = include_str!("../README.md")]
+#![cfg_attr(feature = "net", doc = include_str!("../README.md"))]
 //!
-//! # Reading order
+//! # For readers of the source
 //!
-//! | first | `src/engine/sched/mod.rs` | the run loop: find work, switch, do what was asked for |
-//! |---|---|---|
-//! | then | `src/engine/sched/switch.rs`, `src/engine/context.rs` | to a green thread and back |
-//! | | `src/engine/wait/mod.rs` | how a thread waits, and who wakes it |
-//! | | `src/engine/sched/enter.rs` | the way into the runtime |
-//! | | `src/engine/sched/sysmon.rs`, `src/engine/sched/preempt.rs` | ending a time slice from outside |
-//! | | `src/engine/driver/source.rs`, `src/engine/sched/io.rs` | waiting for a descriptor, and who hears of it |
-//! | | `src/engine/tls/` | a thread-local block for each green thread |
+//! `HACKING.md` has the map: two storeys, the modules on this page in front and `src/engine` behind one door,
+//! with a picture that is drawn from the imports. `src/engine/door.rs` is where the two meet, and
+//! `src/engine/sched/mod.rs`, the run loop, is what to read first behind it.
 //!
-//! Imports go downward: `net`, `fs`, `process`, `coroutine`, `thread` and `runtime` → `driver` → `sched` → `policy`,
-//! `wait` → `current`, `green`, `context` → `stack`, `tls` → `sys` → `arch`. Two exceptions: the types of
-//! `sched` that a green thread's record points to, and what `sched` asks of the drivers (timers, events).
-//!
-//! # Where unsafe lives
-//!
-//! The modules below that allow it say what for. Elsewhere it is denied. Each block argues.
+//! Unsafe code is denied but in the modules below and in `src/engine/mod.rs` that allow it and say what for. Each
+//! block argues.
 
 #![warn(unreachable_pub)]
 #![deny(unsafe_code)]
 #![cfg_attr(
-    not(green),
-    allow(dead_code, reason = "what only green threads use stays where it is")
+    not(all(green, feature = "io-uring", feature = "net")),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "what only green threads, or a feature, use stays where it is"
+    )
 )]
 
 pub mod channel;
@@ -35,7 +29,7 @@ pub mod fs;
 pub mod future;
 #[cfg(green)]
 pub mod io;
-#[cfg(green)]
+#[cfg(all(green, feature = "net"))]
 pub mod net;
 #[cfg(green)]
 pub mod os;
@@ -51,8 +45,10 @@ pub mod time;
 
 #[cfg(not(green))]
 pub use crate::engine::elsewhere::signal;
+#[cfg(all(not(green), feature = "net"))]
+pub use std::net;
 #[cfg(not(green))]
-pub use std::{fs, io, net, os, process};
+pub use std::{fs, io, os, process};
 
 pub use crate::future::block_on;
 #[doc(inline)]

@@ -1,20 +1,69 @@
-//! Signals as messages in channels, so that a server can stop cleanly.
+//! Signals as messages in channels, so that a program can stop cleanly.
 //!
-//! A handler may do next to nothing, so ours (`engine/sys/handler`) leaves a bit in a word and wakes a
-//! kernel thread, the *forwarder*, which is started at first use and puts the signal into the
-//! channels of those that watch it.
+//! [`ctrl_c`] creates a receiver that gets a message when Ctrl-C is pressed. [`Signals`] receives
+//! any signals that a program may catch. Both are receivers of a [`channel`](crate::channel), so a
+//! thread can wait for them in [`select!`](crate::select) along with other work. Since a signal
+//! arrives as a message, the code that reacts to it is ordinary code: it may lock, allocate and
+//! print.
 //!
-//! Invariants:
-//! 1. No signal is lost: the forwarder asks for the handler's sequence before it looks.
-//! 2. A channel holds a signal once at most. The forwarder alone sends, so what is in the channel is
-//!    the last part of what it sent; it keeps that list and leaves out what is still there. Hence a
-//!    channel for n signals never holds more than n messages, and is never full for a new one.
-//! 3. The forwarder blocks no signal that is watched, and every other. So a watched signal is seen
-//!    even if all threads of the program block it, and no other is caught that the program waits for
-//!    in its own way.
-//! 4. Nobody hears of a signal while the handler is still busy with it. It may be running on the main
-//!    thread's alternate stack, which std unmaps when any thread calls `exit`: as one does who was
-//!    told to stop. (The few instructions of the way out are left, and the system's own.)
+//! A signal that is watched loses its default effect, which is mostly to end the program. It does
+//! not get it back when the receiver is dropped.
+//!
+//! # Examples
+//!
+//! A server that stops when it is told to:
+//!
+//! ```
+//! use greenthread::channel::{bounded, select};
+//! use greenthread::signal::{SIGINT, SIGTERM, Signals};
+//!
+//! let stop = Signals::new([SIGINT, SIGTERM]).unwrap();
+//! let (clients, requests) = bounded(10);
+//! # let kill = move || unsafe { libc::kill(libc::getpid(), SIGTERM) };
+//! # greenthread::spawn(move || { clients.send("GET /").unwrap(); kill(); greenthread::park() });
+//!
+//! loop {
+//!     select! {
+//!         recv(requests) -> request => println!("{}", request.unwrap()),
+//!         recv(stop) -> signal => {
+//!             println!("stopping because of signal {}", signal.unwrap());
+//!             break;
+//!         }
+//!     }
+//! }
+//! ```
+
+// A handler may do next to nothing, so ours leaves a bit in a word and wakes a kernel thread, the
+// *forwarder*, which is started at first use and puts the signal into the channels of those that
+// watch it.
+//
+// ```text
+//   handler (any thread)              forwarder
+//   former handler, if any            s = SEQUENCE            (Acquire)
+//   PENDING |= bit     (Release)      came = PENDING.swap(0)  (Acquire)
+//   SEQUENCE += 1      (Release)      came == 0: futex wait while SEQUENCE == s
+//   futex wake                        else: into the channels
+// ```
+//
+// Invariants:
+// 1. No signal is lost: if the swap misses the bit, the forwarder read `SEQUENCE` before it was
+//    raised (its Acquire pairs with the raise's Release), so the futex does not block it.
+// 2. A channel holds a signal once at most. The forwarder alone sends, so the messages in the
+//    channel are the last part of those that it sent; it keeps that list and leaves out signals
+//    that are still there. Hence a channel for n signals never holds more than n messages, and is
+//    never full for a new one.
+// 3. The forwarder blocks no signal that is watched, and every other. So a watched signal is seen
+//    even if all threads of the program block it, and the forwarder catches no other signal for
+//    which the program waits in its own way.
+// 4. The handler runs on the alternate stack: little of a green thread's may be left. It runs with
+//    the others blocked: an alternate stack of std's is too small for two. It touches no
+//    thread-local, `errno` included. (The usual crate for this, `signal-hook-registry`, asks for no
+//    alternate stack; with one fixed action its table of actions would be of no use here.)
+// 5. A handler stays for good, and so does the stored action of the former one.
+// 6. No receiver hears of a signal while the handler is still busy with it. The handler may be
+//    running on the main thread's alternate stack, which std unmaps when any thread calls `exit`,
+//    as a thread does that is told to stop. (The few instructions of the way out are left, and the
+//    system's own.)
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
@@ -36,8 +85,8 @@ use crate::sync::Mutex;
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
 const NUMBERS: core::ops::RangeInclusive<i32> = 1..=64;
-/// Those that cannot be caught, and those that faults raise: to return from these is to run into
-/// the fault again.
+/// The signals that cannot be caught, and those that faults raise: a handler that returns from one
+/// of these runs into the fault again.
 const FORBIDDEN: &[(i32, &str)] = &[
     (libc::SIGKILL, "SIGKILL, which cannot be caught"),
     (libc::SIGSTOP, "SIGSTOP, which cannot be caught"),
@@ -49,14 +98,15 @@ const FORBIDDEN: &[(i32, &str)] = &[
     (33, "which the C library uses itself"),
 ];
 
-/// A receiver of `()` whenever Ctrl-C is pressed (`SIGINT` arrives).
+/// Creates a receiver that gets a message when Ctrl-C is pressed (`SIGINT` arrives).
 ///
-/// From the call on Ctrl-C no longer ends the program, not even when the receiver has been dropped:
-/// whoever stops a program often signals it twice. Presses that come before the last one was
-/// received count once. The channel is never disconnected.
+/// From this call on, Ctrl-C no longer ends the program, not even after the receiver has been
+/// dropped. The channel holds one message at most: further presses are not counted until that one
+/// has been received. It is never disconnected.
 ///
 /// # Errors
-/// As [`Signals::new`].
+///
+/// Returns an error in the same cases as [`Signals::new`].
 ///
 /// # Examples
 ///
@@ -64,12 +114,11 @@ const FORBIDDEN: &[(i32, &str)] = &[
 /// use greenthread::channel::{after, select};
 /// use std::time::Duration;
 ///
-/// let stop = greenthread::signal::ctrl_c()?;
+/// let stop = greenthread::signal::ctrl_c().unwrap();
 /// select! {
 ///     recv(stop) -> _ => println!("stopping"),
 ///     recv(after(Duration::from_millis(10))) -> _ => println!("nobody pressed Ctrl-C"),
 /// }
-/// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn ctrl_c() -> io::Result<Receiver<()>> {
     let (sender, receiver) = bounded(1);
@@ -79,16 +128,16 @@ pub fn ctrl_c() -> io::Result<Receiver<()>> {
 
 /// A receiver of the signals that it watches.
 ///
-/// It dereferences to a [`Receiver<i32>`](Receiver), whose messages are the signals' numbers, so it
-/// has all of that type's methods and can stand in [`select!`](crate::select). Each signal is in the
-/// channel once at most: one that arrives again before it was received is not counted. The channel
-/// is never disconnected.
+/// It dereferences to a [`Receiver<i32>`](Receiver), whose messages are the numbers of the signals.
+/// So it has all methods of that type and can stand in [`select!`](crate::select). The channel
+/// holds each signal once at most: if a signal arrives again before it has been received, it is not
+/// counted. The channel is never disconnected.
 ///
-/// Several may watch the same signal; each gets it. A handler that the program had installed before
-/// goes on being called, too, on the alternate stack and with other signals blocked.
+/// Several receivers may watch the same signal; each of them gets it. If the program had installed
+/// a handler for the signal, that handler is still called, on the alternate stack and with other
+/// signals blocked.
 ///
-/// Dropping it restores nothing: a signal that was once watched never again does what it did of
-/// itself (most end the program).
+/// A signal does not get its default effect back when the receiver is dropped.
 ///
 /// # Examples
 ///
@@ -96,7 +145,7 @@ pub fn ctrl_c() -> io::Result<Receiver<()>> {
 /// use greenthread::channel::{bounded, select};
 /// use greenthread::signal::{SIGHUP, SIGTERM, SIGUSR1, Signals};
 ///
-/// let signals = Signals::new([SIGTERM, SIGHUP, SIGUSR1])?;
+/// let signals = Signals::new([SIGTERM, SIGHUP, SIGUSR1]).unwrap();
 /// let (_jobs, todo) = bounded::<u32>(1);
 /// # unsafe { libc::kill(libc::getpid(), SIGUSR1) };
 /// loop {
@@ -108,7 +157,6 @@ pub fn ctrl_c() -> io::Result<Receiver<()>> {
 ///         }
 ///     }
 /// }
-/// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Signals {
@@ -116,21 +164,27 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Watches `signals` from now on.
+    /// Creates a receiver that watches `signals` from now on.
     ///
     /// # Errors
-    /// `InvalidInput` if a number is not a signal's, or that of a signal that cannot be watched, or
-    /// if there is none at all. `Unsupported` in a process forked from one with green threads.
-    /// Whatever the system says when the first call cannot start a kernel thread.
+    ///
+    /// - [`InvalidInput`](io::ErrorKind::InvalidInput) if `signals` is empty, or contains a number
+    ///   that is not a signal's or a signal that cannot be watched: `SIGKILL`, `SIGSTOP`, the
+    ///   signals that faults raise, and those that the C library or this crate uses itself.
+    /// - [`Unsupported`](io::ErrorKind::Unsupported) in a process that was forked from a process
+    ///   with green threads.
+    /// - The error of the system if the first call cannot start a kernel thread.
     ///
     /// # Examples
     ///
     /// ```
     /// use greenthread::signal::{SIGTERM, Signals};
+    /// use std::io::ErrorKind;
     ///
     /// assert!(Signals::new([SIGTERM]).is_ok());
-    /// let error = Signals::new([libc::SIGKILL]).unwrap_err();
-    /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    ///
+    /// let sigkill = 9;
+    /// assert_eq!(Signals::new([sigkill]).unwrap_err().kind(), ErrorKind::InvalidInput);
     /// ```
     pub fn new(signals: impl IntoIterator<Item: Borrow<i32>>) -> io::Result<Signals> {
         let mut wanted = 0;
@@ -191,9 +245,9 @@ fn checked(signal: i32) -> io::Result<Mask> {
     )))
 }
 
-/// One channel, and what it is for.
+/// One channel, and the signals that it is for.
 trait Watch: Send {
-    /// Puts `signal` in, if it is one of its own; `false`: all receivers are gone.
+    /// Sends `signal` if it is one of its own. Returns `false` if all receivers are gone.
     fn offer(&mut self, signal: i32) -> bool;
     /// Whether all receivers are gone.
     fn is_over(&self) -> bool;
@@ -203,7 +257,7 @@ struct Watcher<T> {
     signals: Mask,
     sender: Sender<T>,
     message: fn(i32) -> T,
-    /// What was sent; its last part is still in the channel.
+    /// The signals that were sent; the last of them are still in the channel.
     sent: VecDeque<i32>,
 }
 
@@ -250,6 +304,7 @@ static STATE: Mutex<State> = Mutex::new(State {
 /// The signals that have our handler.
 static CAUGHT: AtomicU64 = AtomicU64::new(0);
 /// How soon to look again whether handlers are at work (invariant 4).
+/// The time after which the forwarder looks at `HANDLING` again.
 const NEARLY_DONE: std::time::Duration = std::time::Duration::from_micros(20);
 
 /// The signals in `mask`.

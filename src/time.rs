@@ -1,10 +1,25 @@
-//! Time: sleeping, giving up after a while, and ticking.
+//! Sleeping, calls with a time limit, and work at a fixed rate.
 //!
-//! The gaps that std and crossbeam leave: a call that may take only so long ([`timeout`]), and a
-//! loop that runs at a fixed rate ([`Interval`]). Waiting for a thread, a message or a lock for so
-//! long at most has forms of its own:
+//! - [`sleep`] and [`sleep_until`] block the current thread for a while.
+//! - [`timeout`] calls a function and waits for its result for a limited time.
+//! - [`Interval`] ticks at a fixed rate.
+//! - [`Duration`] and [`Instant`] are std's own.
+//!
+//! To wait for a thread, a message or a lock for a limited time, use the method made for it:
 //! [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout),
-//! `park_timeout`, `recv_timeout`, `wait_timeout`.
+//! [`park_timeout`](crate::park_timeout),
+//! [`Receiver::recv_timeout`](crate::channel::Receiver::recv_timeout),
+//! [`Mutex::try_lock_for`](crate::sync::Mutex::try_lock_for) or
+//! [`Condvar::wait_timeout`](crate::sync::Condvar::wait_timeout).
+//!
+//! # Examples
+//!
+//! ```
+//! use greenthread::time::{self, Duration};
+//!
+//! let lookup = time::timeout(Duration::from_secs(60), || "192.0.2.1");
+//! assert_eq!(lookup, Ok("192.0.2.1"));
+//! ```
 
 use std::fmt;
 use std::panic::resume_unwind;
@@ -13,7 +28,17 @@ pub use std::time::{Duration, Instant};
 
 pub use crate::thread::{sleep, sleep_until};
 
-/// The time was up: what [`timeout`] returns then.
+/// The error returned by [`timeout`]: the time was up before the function returned.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::time::{self, Duration, Elapsed};
+///
+/// let result = time::timeout(Duration::from_millis(1), greenthread::park);
+/// assert_eq!(result, Err(Elapsed));
+/// assert_eq!(Elapsed.to_string(), "the time was up before the call returned");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -25,23 +50,29 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Calls `f` in a thread of its own, and waits for it for `duration` at most.
+/// Calls `f` in a thread of its own, and waits for its result for no longer than `duration`.
 ///
-/// A thread cannot be stopped from outside: if the time is up, `f` **goes on** detached, and what
-/// it returns in the end is dropped. So `f` owns all that it uses. Where it can look whether it is
-/// still wanted, let it, for example by a channel or a flag.
+/// A thread cannot be stopped from outside: if the time is up, `f` **goes on** in a detached
+/// thread, and its result is dropped in the end. So `f` owns all data that it uses. A function that
+/// runs for long should check from time to time whether its result is still wanted, for example by
+/// a flag.
+///
+/// # Errors
+///
+/// Returns [`Elapsed`] if `f` has not returned in time.
+///
+/// # Panics
+///
+/// Panics with the payload of `f` if `f` panics in time. Panics if the thread cannot be started.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::time::{self, Duration, Elapsed};
+///
 /// assert_eq!(time::timeout(Duration::MAX, || 6 * 7), Ok(42));
 /// assert_eq!(time::timeout(Duration::from_millis(1), greenthread::park), Err(Elapsed));
 /// ```
-///
-/// # Errors
-/// [`Elapsed`], if `f` has not returned in time.
-///
-/// # Panics
-/// With what `f` panicked with, if it did so in time; or if the thread cannot be started.
 pub fn timeout<F, T>(duration: Duration, f: F) -> Result<T, Elapsed>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -54,53 +85,82 @@ where
     }
 }
 
-/// Ticks at a fixed rate: at `start + period`, `start + 2 * period`, and so on, however long the
-/// work between takes.
+/// A clock that ticks at a fixed rate: at `start + period`, `start + 2 * period`, and so on.
 ///
-/// Who comes late gets one tick at once, the latest that was due; those missed before it are never
-/// made up, and the next comes when it would have come anyway. (crossbeam's and Go's tickers keep
-/// one late tick too. tokio's first tick comes at once, ours after one period.)
+/// The time between two calls of [`tick`](Interval::tick) does not shift the later ticks. A call
+/// that comes late returns at once, with the latest tick that was due. Ticks missed before that one
+/// are not made up, and the next tick comes when it would have come anyway. (Tickers of crossbeam
+/// and Go also keep one late tick. tokio's first tick comes at once, and this one's after one
+/// period.)
+///
+/// An interval is also an iterator that never ends.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::time::{Duration, Instant, Interval};
+///
 /// let start = Instant::now();
 /// let period = Duration::from_millis(1);
 /// let mut interval = Interval::starting_at(start, period);
-/// assert_eq!(interval.tick(), start + period);
 /// greenthread::sleep_until(start + 10 * period);
-/// let late = interval.tick(); // at once, one for all that were missed
+/// let late = interval.tick(); // at once, one tick for all that were missed
 /// assert!(late >= start + 10 * period);
-/// assert_eq!(interval.tick(), late + period);
+/// assert!(interval.tick() >= late + period);
 /// ```
 ///
-/// It is an iterator that never ends:
+/// As an iterator:
 ///
 /// ```
 /// use greenthread::time::{Duration, Interval};
+///
 /// for _tick in Interval::new(Duration::from_millis(1)).take(3) {
-///     // three times, a millisecond apart
+///     println!("three times, a millisecond apart");
 /// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Interval {
     period: Duration,
-    /// When the next tick is due; `None`: beyond the clock.
+    /// The instant of the next tick, or `None` if the clock does not reach that far.
     next: Option<Instant>,
 }
 
 impl Interval {
-    /// The first tick comes one `period` from now.
+    /// Creates an interval whose first tick comes one `period` from now.
     ///
     /// # Panics
-    /// If `period` is zero.
+    ///
+    /// Panics if `period` is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::time::{Duration, Instant, Interval};
+    ///
+    /// let start = Instant::now();
+    /// let mut interval = Interval::new(Duration::from_millis(1));
+    /// interval.tick();
+    /// assert!(start.elapsed() >= Duration::from_millis(1));
+    /// ```
     pub fn new(period: Duration) -> Interval {
         Interval::starting_at(Instant::now(), period)
     }
 
-    /// The first tick comes one `period` after `start`.
+    /// Creates an interval whose first tick comes one `period` after `start`.
     ///
     /// # Panics
-    /// If `period` is zero.
+    ///
+    /// Panics if `period` is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::time::{Duration, Instant, Interval};
+    ///
+    /// let (start, period) = (Instant::now(), Duration::from_millis(1));
+    /// let mut interval = Interval::starting_at(start, period);
+    /// assert!(interval.tick() >= start + period);
+    /// ```
     pub fn starting_at(start: Instant, period: Duration) -> Interval {
         assert!(!period.is_zero(), "an interval with a period of zero");
         Interval {
@@ -109,12 +169,34 @@ impl Interval {
         }
     }
 
-    /// The time from one tick to the next.
+    /// Returns the time from one tick to the next.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::time::{Duration, Interval};
+    ///
+    /// let interval = Interval::new(Duration::from_secs(1));
+    /// assert_eq!(interval.period(), Duration::from_secs(1));
+    /// ```
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// Blocks until the next tick, and returns when it was due: now, or a little earlier.
+    /// Blocks the current thread until the next tick, and returns the instant at which it was due.
+    ///
+    /// That instant is now, or earlier if the call comes late or the thread wakes up late.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::time::{Duration, Instant, Interval};
+    ///
+    /// let mut interval = Interval::new(Duration::from_millis(1));
+    /// let tick = interval.tick();
+    /// assert!(tick <= Instant::now());
+    /// assert!(interval.tick() > tick);
+    /// ```
     pub fn tick(&mut self) -> Instant {
         let Some(next) = self.next else {
             loop {
@@ -128,7 +210,7 @@ impl Interval {
     }
 }
 
-/// Of the ticks from `first` on, the latest that is due at `now`.
+/// Returns the latest tick from `first` on that is due at `now`.
 fn latest(first: Instant, period: Duration, now: Instant) -> Instant {
     let missed = now.saturating_duration_since(first).as_nanos() / period.as_nanos();
     let missed = period.as_nanos() * missed;
@@ -140,7 +222,7 @@ fn latest(first: Instant, period: Duration, now: Instant) -> Instant {
 impl Iterator for Interval {
     type Item = Instant;
 
-    /// [`Interval::tick`]; never `None`.
+    /// Waits for the next [`tick`](Interval::tick); never returns `None`.
     fn next(&mut self) -> Option<Instant> {
         Some(self.tick())
     }

@@ -2,6 +2,8 @@
 //!
 //! Under the policy of `GREENTHREAD_POLICY`: `.ci/run` comes here with each.
 
+#![cfg(feature = "net")]
+
 mod support;
 
 use greenthread::runtime::Runtime;

@@ -32,21 +32,21 @@ const LIMITS: [Limit; 13] = [
     limit(
         "README.md",
         "a runtime makes at most {}",
-        "src/runtime/builder.rs",
+        "src/engine/backend/start.rs",
         "DEFAULT_KERNEL_THREADS",
         Unit::Number,
     ),
     limit(
         "README.md",
         "After {} in a loop a thread is preempted",
-        "src/runtime/builder.rs",
+        "src/engine/backend/start.rs",
         "DEFAULT_TIME_SLICE",
         Unit::Time,
     ),
     limit(
         "README.md",
         "a time slice, {},",
-        "src/runtime/builder.rs",
+        "src/engine/backend/start.rs",
         "DEFAULT_TIME_SLICE",
         Unit::Time,
     ),
@@ -88,7 +88,7 @@ const LIMITS: [Limit; 13] = [
     limit(
         "HACKING.md",
         "a hand-off still calls for {}.",
-        "src/engine/sched/sysmon.rs",
+        "src/engine/sched/monitor/mod.rs",
         "SHORTEST",
         Unit::Nanoseconds,
     ),
@@ -371,4 +371,89 @@ fn every_limit_is_known() {
             }
         }
     }
+}
+
+/// Each row of README's comparison comes from one section of BENCHMARKS.
+#[test]
+fn every_figure_in_the_comparison_is_measured() {
+    let is_figure = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+    let (readme, benchmarks) = (read("README.md"), read("BENCHMARKS.md"));
+    let sections: Vec<Vec<_>> = benchmarks
+        .split("\n#")
+        .map(|section| {
+            section
+                .split(|c: char| !c.is_ascii_digit() && c != '.')
+                .map(|word| word.trim_end_matches('.'))
+                .collect()
+        })
+        .collect();
+    let (_, comparison) = readme.split_once("## Beside others").unwrap();
+    let (comparison, _) = comparison.split_once("\n## ").unwrap();
+    let mut found = 0;
+    for row in comparison.lines().filter(|line| line.starts_with("| ")) {
+        let cells = row
+            .split('|')
+            .skip(2)
+            .map(|cell| cell.trim_matches([' ', '*']));
+        let figures: Vec<_> = cells.filter(is_figure).collect();
+        found += figures.len();
+        let measured = |section: &Vec<_>| figures.iter().all(|figure| section.contains(figure));
+        assert!(sections.iter().any(measured), "not measured: {row}");
+    }
+    assert!(
+        found > 30,
+        "only {found} figures were found: are they looked for?"
+    );
+}
+
+/// All but the workspace's other packages, which cargo leaves out.
+#[test]
+fn what_is_named_is_in_the_package() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["package", "--list", "--allow-dirty", "--offline"])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let list = String::from_utf8(output.stdout).unwrap();
+    let files: BTreeSet<_> = list.lines().collect();
+    let is_in = |path: &str| {
+        let folder = format!("{path}/");
+        files.contains(path)
+            || files.contains(&*format!("{path}.rs"))
+            || files.iter().any(|file| file.starts_with(&folder))
+    };
+    let manifest = read("Cargo.toml");
+    let (_, members) = manifest.split_once("\nmembers = [").unwrap();
+    let members = members.split(']').next().unwrap().split('"');
+    let members: Vec<_> = members.skip(1).step_by(2).collect();
+    let is_of_another = |path: &str| members.iter().any(|member| path.starts_with(member));
+
+    let mut missing = BTreeSet::new();
+    for document in ["README.md", "HACKING.md"] {
+        let text = read(document);
+        let links = text.split("](").skip(1);
+        let links = links.map(|rest| rest.split(')').next().unwrap().to_string());
+        let links = links.filter(|link| !link.contains("://"));
+        let scripts = text.split_whitespace().map(|word| word.trim_matches('`'));
+        let scripts = scripts
+            .filter(|word| word.starts_with(".ci/"))
+            .map(str::to_string);
+        let quoted = quoted(&text).into_iter().filter(|words| is_path(words));
+        for path in links
+            .chain(scripts)
+            .chain(quoted)
+            .flat_map(|words| expand(&words))
+        {
+            let path = path.trim_end_matches(['/', ',', ':', '.', ')']);
+            let places =
+                ROOTS.map(|from| format!("{from}/{path}").trim_start_matches('/').to_string());
+            if !places.iter().any(|path| is_in(path) || is_of_another(path)) {
+                missing.insert(format!("{document}: {path}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
 }

@@ -3,6 +3,8 @@
 //! The idea: each test has a socket on which something has come, and makes the runtime look
 //! elsewhere meanwhile.
 
+#![cfg(feature = "net")]
+
 mod common;
 
 use common::*;

@@ -5,6 +5,8 @@
 //! told from what never comes by the CPU time that the process has used, not by the clock: a processor
 //! that looks and does not see uses all of it, however busy the machine is with others.
 
+#![cfg(feature = "net")]
+
 mod common;
 
 use common::*;

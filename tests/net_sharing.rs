@@ -1,6 +1,8 @@
 //! Sockets that others share, and writes that block: std's semantics (the same text runs with std's
 //! types too), asked from a kernel thread and from a green one; then many who connect at once.
 
+#![cfg(feature = "net")]
+
 mod common;
 
 mod with_std {

@@ -1,5 +1,7 @@
 //! The types have the traits of std's: this file compiles.
 
+#![cfg(feature = "net")]
+
 use greenthread::net::{self, TcpListener, TcpStream, UdpSocket};
 use greenthread::os::unix::net::{self as unix, UnixDatagram, UnixListener, UnixStream};
 use std::fmt::Debug;

@@ -1,6 +1,8 @@
 //! UDP: std's semantics (the same text runs with std's types too), asked from a kernel thread and
 //! from a green one; then closing and conversions.
 
+#![cfg(feature = "net")]
+
 mod common;
 
 mod with_std {

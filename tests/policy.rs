@@ -22,12 +22,12 @@ struct Smallest {
 }
 
 impl Policy for Smallest {
-    fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
         self.heap.lock().push(thread.priority().get(), thread);
-        true
+        ForOthers::Work
     }
 
-    fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
         assert!(seat.index() < self.processors.load(SeqCst));
         self.heap.lock().pop().map(Next::from)
     }
@@ -180,14 +180,14 @@ fn a_policy_serves_one_runtime() {
 fn what_a_policy_does_wrong_is_said() {
     struct Wrong(String, Lock<Queue>);
     impl Policy for Wrong {
-        fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+        fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
             match &*self.0 {
                 "drops" => drop(thread),
                 _ => self.1.lock().push(thread),
             }
-            true
+            ForOthers::Work
         }
-        fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+        fn next(&self, _: &Seat, _: Others) -> Option<Next> {
             let next = self.1.lock().pop();
             assert!(next.is_none() || self.0 != "panics", "of the test's own");
             next.map(Next::from)
@@ -220,11 +220,11 @@ fn a_policy_keeps_runtimes_apart() {
     /// Of two runtimes, by mistake.
     struct Shared(Arc<Lock<Queue>>);
     impl Policy for Shared {
-        fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+        fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
             self.0.lock().push(thread);
-            true
+            ForOthers::Work
         }
-        fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+        fn next(&self, _: &Seat, _: Others) -> Option<Next> {
             self.0.lock().pop().map(Next::from)
         }
         fn len(&self, _: Option<usize>) -> usize {
@@ -262,11 +262,11 @@ fn shutdown_waits_for_who_calls_a_policy() {
     }
     struct Slow(Smallest, Arc<Calls>);
     impl Policy for Slow {
-        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
             self.0.ready(thread, how, seat)
         }
-        fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-            self.0.next(seat, share)
+        fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+            self.0.next(seat, others)
         }
         fn resize(&self, processors: usize) {
             self.0.resize(processors);

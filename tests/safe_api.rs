@@ -422,11 +422,11 @@ impl Act<'_> {
 struct InOrder(Lock<Queue>);
 
 impl Policy for InOrder {
-    fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
         self.0.lock().push(thread);
-        true
+        ForOthers::Work
     }
-    fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, _: &Seat, _: Others) -> Option<Next> {
         self.0.lock().pop().map(Next::from)
     }
     fn len(&self, processor: Option<usize>) -> usize {

@@ -98,7 +98,7 @@ fn what_a_policy_cannot_be_told_is_refused() {
         );
         // It is as good as before.
         policy.resize(3);
-        assert!(!policy.has_work_for_others());
+        assert_eq!(policy.work_for_others(), ForOthers::Nothing);
     }
     for processors in [0, 8192, usize::MAX] {
         refuses(WorkStealing::new(), processors);
@@ -117,7 +117,7 @@ fn what_a_policy_cannot_be_told_is_refused() {
                 assert_eq!(policy.out_of_reach(processor), 0);
             }
             assert_eq!(policy.len(None), 0);
-            assert!(!policy.has_work_for_others());
+            assert_eq!(policy.work_for_others(), ForOthers::Nothing);
         }
     });
 }
@@ -162,11 +162,11 @@ fn who_does_not_tell_a_policy_of_its_processors_hears_of_it() {
     /// Says nothing, or less than is true.
     struct Understated<P>(P, usize);
     impl<P: Policy> Policy for Understated<P> {
-        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
             self.0.ready(thread, how, seat)
         }
-        fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-            self.0.next(seat, share)
+        fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+            self.0.next(seat, others)
         }
         fn resize(&self, processors: usize) {
             self.0.resize(processors);
@@ -177,17 +177,17 @@ fn who_does_not_tell_a_policy_of_its_processors_hears_of_it() {
         fn len(&self, processor: Option<usize>) -> usize {
             self.0.len(processor)
         }
-        fn has_work_for_others(&self) -> bool {
-            true
+        fn work_for_others(&self) -> ForOthers {
+            ForOthers::Work
         }
     }
     struct Silent<P>(P);
     impl<P: Policy> Policy for Silent<P> {
-        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
             self.0.ready(thread, how, seat)
         }
-        fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-            self.0.next(seat, share)
+        fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+            self.0.next(seat, others)
         }
         fn len(&self, processor: Option<usize>) -> usize {
             self.0.len(processor)
@@ -256,9 +256,9 @@ impl<P: Policy> Restless<P> {
             0 => self.inner.leave(seat),
             1 => self.inner.resize(self.processors.load(SeqCst)),
             2 => {
-                let all: Vec<_> = [false, true]
+                let all: Vec<_> = [Others::Busy, Others::Idle]
                     .into_iter()
-                    .filter_map(|share| self.inner.next(seat, share))
+                    .filter_map(|others| self.inner.next(seat, others))
                     .collect();
                 all.into_iter().for_each(|n| self.give_back(n.thread, seat));
             }
@@ -268,17 +268,17 @@ impl<P: Policy> Restless<P> {
 }
 
 impl<P: Policy> Policy for Restless<P> {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         if let Some(seat) = seat {
             self.stir(seat);
         }
         let seat = seat.filter(|_| self.roll(4) != 0);
         self.inner.ready(thread, how, seat);
-        true
+        ForOthers::Work
     }
-    fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
         self.stir(seat);
-        self.inner.next(seat, share)
+        self.inner.next(seat, others)
     }
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
         self.stir(seat);
@@ -304,10 +304,13 @@ impl<P: Policy> Policy for Restless<P> {
     fn len(&self, processor: Option<usize>) -> usize {
         self.inner.len(processor)
     }
-    fn has_work_for_others(&self) -> bool {
+    fn work_for_others(&self) -> ForOthers {
         // What only the owner could reach counts, too.
-        (0..self.processors.load(SeqCst)).any(|processor| self.inner.len(Some(processor)) != 0)
-            || self.inner.has_work_for_others()
+        let waits_at = |processor| self.inner.len(Some(processor)) != 0;
+        match (0..self.processors.load(SeqCst)).any(waits_at) {
+            true => ForOthers::Work,
+            false => self.inner.work_for_others(),
+        }
     }
 }
 
@@ -336,7 +339,7 @@ fn a_forgotten_thread_concerns_nobody_else() {
     #[derive(Default)]
     struct Forgetful(Lock<Queue>, AtomicUsize);
     impl Policy for Forgetful {
-        fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+        fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
             match thread.priority() {
                 Priority::LOW => {
                     self.1.fetch_add(1, SeqCst);
@@ -344,9 +347,9 @@ fn a_forgotten_thread_concerns_nobody_else() {
                 }
                 _ => self.0.lock().push(thread),
             }
-            true
+            ForOthers::Work
         }
-        fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+        fn next(&self, _: &Seat, _: Others) -> Option<Next> {
             self.0.lock().pop().map(Next::from)
         }
         fn len(&self, processor: Option<usize>) -> usize {
@@ -385,11 +388,11 @@ fn a_panic_in_resize_is_an_error_to_who_asked_for_it() {
         }
     }
     impl Policy for Limited {
-        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
             self.queue.ready(thread, how, seat)
         }
-        fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-            self.queue.next(seat, share)
+        fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+            self.queue.next(seat, others)
         }
         fn resize(&self, processors: usize) {
             match processors {

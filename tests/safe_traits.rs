@@ -168,11 +168,8 @@ fn dataflow_and_futures() {
 
 #[test]
 fn files_and_sockets() {
+    #[cfg(feature = "net")]
     same! {
-        fs::File = std::fs::File,
-        fs::OpenOptions = std::fs::OpenOptions,
-        fs::ReadDir = std::fs::ReadDir,
-        fs::DirEntry = std::fs::DirEntry,
         net::TcpStream = std::net::TcpStream,
         net::TcpListener = std::net::TcpListener,
         net::UdpSocket = std::net::UdpSocket,
@@ -180,6 +177,12 @@ fn files_and_sockets() {
         os::unix::net::UnixStream = std::os::unix::net::UnixStream,
         os::unix::net::UnixListener = std::os::unix::net::UnixListener,
         os::unix::net::UnixDatagram = std::os::unix::net::UnixDatagram,
+    }
+    same! {
+        fs::File = std::fs::File,
+        fs::OpenOptions = std::fs::OpenOptions,
+        fs::ReadDir = std::fs::ReadDir,
+        fs::DirEntry = std::fs::DirEntry,
         process::Command = std::process::Command,
         process::Child = std::process::Child,
         process::ChildStdin = std::process::ChildStdin,

@@ -1,6 +1,8 @@
 //! A program that forbids itself io_uring by a seccomp filter, after the runtime has begun to use it, or
 //! before: what was under way is completed, what comes later is done by plain calls.
 
+#![cfg(feature = "net")]
+
 mod common;
 
 use common::*;

@@ -6,6 +6,8 @@
 //! after its neighbours have sent is what the tests differ in. Whether sends did go together, the
 //! kernel tells: it counts what its rings have completed.
 
+#![cfg(all(feature = "net", feature = "io-uring"))]
+
 mod common;
 
 use common::*;

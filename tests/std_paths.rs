@@ -1,6 +1,7 @@
 //! What stable std has in the modules that this crate has too: every path compiles with `greenthread`
 //! for `std`. The list is std's own as of Rust 1.95, and each path is tried with std first.
 
+#![cfg(feature = "net")]
 #![allow(deprecated, unused_imports)]
 
 /// The names of a module, imported from std and from greenthread; in a scope of their own.

@@ -12,6 +12,8 @@
 //! `GT_TORTURE_SECS` says for how long (3 seconds unless given), `GT_TORTURE_ROUND` with which rounds
 //! only (`mix`, `echo` or `shutdown`); `GT_SEED` repeats the choices. It is made for the perturbed build (`src/engine/sys/perturb.rs`), and for an hour of that.
 
+#![cfg(feature = "net")]
+
 mod support;
 
 #[path = "support/scenes.rs"]

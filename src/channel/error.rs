@@ -2,8 +2,8 @@
 //!
 //! The idea: an operation fails for at most three reasons: it would block ("full", "empty"), its
 //! time is up, or the channel is disconnected: all receivers are gone, or all senders and messages.
-//! An error says which of those that its operation can meet; the error of a send gives the message
-//! back. What is said of a timeout holds for a deadline.
+//! Each error has a variant for each reason for which its operation can fail; the error of a send
+//! gives the message back. All that the table says of a timeout holds for a deadline.
 //!
 //! | operation | would block | time is up | disconnected |
 //! |---|---|---|---|
@@ -23,7 +23,9 @@
 use std::error::Error;
 use std::fmt;
 
-/// From [`Sender::send`](super::Sender::send): all receivers are gone. The message is inside.
+/// The error returned by [`Sender::send`](super::Sender::send): all receivers have been dropped.
+///
+/// It contains the message that was not sent.
 ///
 /// # Examples
 ///
@@ -37,7 +39,9 @@ use std::fmt;
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub struct SendError<T>(pub T);
 
-/// From [`Sender::try_send`](super::Sender::try_send). The message is inside.
+/// The error returned by [`Sender::try_send`](super::Sender::try_send).
+///
+/// It contains the message that was not sent.
 ///
 /// # Examples
 ///
@@ -52,15 +56,17 @@ pub struct SendError<T>(pub T);
 /// ```
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub enum TrySendError<T> {
-    /// The channel is full; one of capacity zero has no receiver waiting.
+    /// The channel is full or, if its capacity is 0, no receiver waits.
     Full(T),
 
-    /// All receivers are gone.
+    /// All receivers have been dropped.
     Disconnected(T),
 }
 
-/// From [`Sender::send_timeout`](super::Sender::send_timeout) and
-/// [`Sender::send_deadline`](super::Sender::send_deadline). The message is inside.
+/// The error returned by [`Sender::send_timeout`](super::Sender::send_timeout) and
+/// [`Sender::send_deadline`](super::Sender::send_deadline).
+///
+/// It contains the message that was not sent.
 ///
 /// # Examples
 ///
@@ -69,20 +75,23 @@ pub enum TrySendError<T> {
 /// use std::time::Duration;
 ///
 /// let (s, r) = bounded(0);
-/// let res = s.send_timeout(1, Duration::from_millis(1));
-/// assert_eq!(res, Err(SendTimeoutError::Timeout(1)));
-/// # drop(r);
+/// let sent = s.send_timeout(1, Duration::from_millis(1));
+/// assert_eq!(sent, Err(SendTimeoutError::Timeout(1)));
+/// drop(r);
+/// let sent = s.send_timeout(2, Duration::from_secs(60));
+/// assert_eq!(sent, Err(SendTimeoutError::Disconnected(2)));
 /// ```
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub enum SendTimeoutError<T> {
-    /// The channel was full all the time; to one of capacity zero no receiver came.
+    /// The channel was full all the time or, if its capacity is 0, no receiver came.
     Timeout(T),
 
-    /// All receivers are gone.
+    /// All receivers have been dropped.
     Disconnected(T),
 }
 
-/// From [`Receiver::recv`](super::Receiver::recv): the channel is empty and all senders are gone.
+/// The error returned by [`Receiver::recv`](super::Receiver::recv): the channel is empty and
+/// disconnected.
 ///
 /// # Examples
 ///
@@ -98,7 +107,7 @@ pub enum SendTimeoutError<T> {
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct RecvError;
 
-/// From [`Receiver::try_recv`](super::Receiver::try_recv).
+/// The error returned by [`Receiver::try_recv`](super::Receiver::try_recv).
 ///
 /// # Examples
 ///
@@ -112,14 +121,14 @@ pub struct RecvError;
 /// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum TryRecvError {
-    /// The channel is empty; one of capacity zero has no sender waiting.
+    /// The channel is empty or, if its capacity is 0, no sender waits.
     Empty,
 
-    /// The channel is empty and all senders are gone.
+    /// The channel is empty and all senders have been dropped.
     Disconnected,
 }
 
-/// From [`Receiver::recv_timeout`](super::Receiver::recv_timeout) and
+/// The error returned by [`Receiver::recv_timeout`](super::Receiver::recv_timeout) and
 /// [`Receiver::recv_deadline`](super::Receiver::recv_deadline).
 ///
 /// # Examples
@@ -130,100 +139,265 @@ pub enum TryRecvError {
 ///
 /// let (s, r) = unbounded::<u8>();
 /// assert_eq!(r.recv_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Timeout));
-/// # drop(s);
+/// drop(s);
+/// assert_eq!(r.recv_timeout(Duration::from_secs(60)), Err(RecvTimeoutError::Disconnected));
 /// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum RecvTimeoutError {
-    /// The channel was empty all the time; to one of capacity zero no sender came.
+    /// The channel was empty all the time or, if its capacity is 0, no sender came.
     Timeout,
 
-    /// The channel is empty and all senders are gone.
+    /// The channel is empty and all senders have been dropped.
     Disconnected,
 }
 
-/// From [`Select::try_select`](super::Select::try_select): every operation would block.
+/// The error returned by [`Select::try_select`](super::Select::try_select): every operation would
+/// block.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::channel::{Select, TrySelectError, unbounded};
+///
+/// let (_s, r) = unbounded::<u8>();
+/// let mut select = Select::new();
+/// select.recv(&r);
+/// assert_eq!(select.try_select().unwrap_err(), TrySelectError);
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct TrySelectError;
 
-/// From [`Select::select_timeout`](super::Select::select_timeout) and
-/// [`Select::select_deadline`](super::Select::select_deadline): every operation would have blocked
-/// all the time.
+/// The error returned by [`Select::select_timeout`](super::Select::select_timeout) and
+/// [`Select::select_deadline`](super::Select::select_deadline): no operation could go on in time.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::channel::{Select, SelectTimeoutError, unbounded};
+/// use std::time::Duration;
+///
+/// let (_s, r) = unbounded::<u8>();
+/// let mut select = Select::new();
+/// select.recv(&r);
+/// let error = select.select_timeout(Duration::from_millis(1)).unwrap_err();
+/// assert_eq!(error, SelectTimeoutError);
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct SelectTimeoutError;
 
-/// From [`Select::try_ready`](super::Select::try_ready): no operation is ready.
+/// The error returned by [`Select::try_ready`](super::Select::try_ready): no operation is ready.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::channel::{Select, TryReadyError, unbounded};
+///
+/// let (_s, r) = unbounded::<u8>();
+/// let mut select = Select::new();
+/// select.recv(&r);
+/// assert_eq!(select.try_ready(), Err(TryReadyError));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct TryReadyError;
 
-/// From [`Select::ready_timeout`](super::Select::ready_timeout) and
+/// The error returned by [`Select::ready_timeout`](super::Select::ready_timeout) and
 /// [`Select::ready_deadline`](super::Select::ready_deadline): no operation became ready in time.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::channel::{ReadyTimeoutError, Select, unbounded};
+/// use std::time::Duration;
+///
+/// let (_s, r) = unbounded::<u8>();
+/// let mut select = Select::new();
+/// select.recv(&r);
+/// assert_eq!(select.ready_timeout(Duration::from_millis(1)), Err(ReadyTimeoutError));
+/// ```
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub struct ReadyTimeoutError;
 
 impl<T> SendError<T> {
-    /// The message that was not sent.
+    /// Returns the message that was not sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::unbounded;
+    ///
+    /// let (s, r) = unbounded();
+    /// drop(r);
+    /// let error = s.send("hello").unwrap_err();
+    /// assert_eq!(error.into_inner(), "hello");
+    /// ```
     pub fn into_inner(self) -> T {
         self.0
     }
 }
 
 impl<T> TrySendError<T> {
-    /// The message that was not sent.
+    /// Returns the message that was not sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::bounded;
+    ///
+    /// let (s, _r) = bounded(0);
+    /// let error = s.try_send("hello").unwrap_err();
+    /// assert_eq!(error.into_inner(), "hello");
+    /// ```
     pub fn into_inner(self) -> T {
         match self {
             TrySendError::Full(msg) | TrySendError::Disconnected(msg) => msg,
         }
     }
 
-    /// Whether the channel was full.
+    /// Returns `true` if the send failed because the channel was full.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::bounded;
+    ///
+    /// let (s, _r) = bounded(1);
+    /// s.send(1).unwrap();
+    /// assert!(s.try_send(2).unwrap_err().is_full());
+    /// ```
     pub fn is_full(&self) -> bool {
         matches!(self, TrySendError::Full(_))
     }
 
-    /// Whether all receivers are gone.
+    /// Returns `true` if the send failed because all receivers have been dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::bounded;
+    ///
+    /// let (s, r) = bounded(1);
+    /// drop(r);
+    /// assert!(s.try_send(1).unwrap_err().is_disconnected());
+    /// ```
     pub fn is_disconnected(&self) -> bool {
         matches!(self, TrySendError::Disconnected(_))
     }
 }
 
 impl<T> SendTimeoutError<T> {
-    /// The message that was not sent.
+    /// Returns the message that was not sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::bounded;
+    /// use std::time::Duration;
+    ///
+    /// let (s, _r) = bounded(0);
+    /// let error = s.send_timeout("hello", Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(error.into_inner(), "hello");
+    /// ```
     pub fn into_inner(self) -> T {
         match self {
             SendTimeoutError::Timeout(msg) | SendTimeoutError::Disconnected(msg) => msg,
         }
     }
 
-    /// Whether the time was up.
+    /// Returns `true` if the send failed because the time was up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::bounded;
+    /// use std::time::Duration;
+    ///
+    /// let (s, _r) = bounded(0);
+    /// let error = s.send_timeout(1, Duration::from_millis(1)).unwrap_err();
+    /// assert!(error.is_timeout());
+    /// ```
     pub fn is_timeout(&self) -> bool {
         matches!(self, SendTimeoutError::Timeout(_))
     }
 
-    /// Whether all receivers are gone.
+    /// Returns `true` if the send failed because all receivers have been dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::bounded;
+    /// use std::time::Duration;
+    ///
+    /// let (s, r) = bounded(0);
+    /// drop(r);
+    /// let error = s.send_timeout(1, Duration::from_secs(60)).unwrap_err();
+    /// assert!(error.is_disconnected());
+    /// ```
     pub fn is_disconnected(&self) -> bool {
         matches!(self, SendTimeoutError::Disconnected(_))
     }
 }
 
 impl TryRecvError {
-    /// Whether the channel was empty, with a sender left.
+    /// Returns `true` if the channel was empty and a sender was left.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::unbounded;
+    ///
+    /// let (_s, r) = unbounded::<u8>();
+    /// assert!(r.try_recv().unwrap_err().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         matches!(self, TryRecvError::Empty)
     }
 
-    /// Whether the channel was empty and all senders are gone.
+    /// Returns `true` if the channel was empty and all senders have been dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::unbounded;
+    ///
+    /// let (s, r) = unbounded::<u8>();
+    /// drop(s);
+    /// assert!(r.try_recv().unwrap_err().is_disconnected());
+    /// ```
     pub fn is_disconnected(&self) -> bool {
         matches!(self, TryRecvError::Disconnected)
     }
 }
 
 impl RecvTimeoutError {
-    /// Whether the time was up.
+    /// Returns `true` if the time was up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::unbounded;
+    /// use std::time::Duration;
+    ///
+    /// let (_s, r) = unbounded::<u8>();
+    /// let error = r.recv_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert!(error.is_timeout());
+    /// ```
     pub fn is_timeout(&self) -> bool {
         matches!(self, RecvTimeoutError::Timeout)
     }
 
-    /// Whether the channel was empty and all senders are gone.
+    /// Returns `true` if the channel was empty and all senders have been dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::channel::unbounded;
+    /// use std::time::Duration;
+    ///
+    /// let (s, r) = unbounded::<u8>();
+    /// drop(s);
+    /// let error = r.recv_timeout(Duration::from_secs(60)).unwrap_err();
+    /// assert!(error.is_disconnected());
+    /// ```
     pub fn is_disconnected(&self) -> bool {
         matches!(self, RecvTimeoutError::Disconnected)
     }
@@ -274,7 +448,8 @@ impl<T> fmt::Debug for SendTimeoutError<T> {
     }
 }
 
-/// `Display` by a text for each value, and `Error`, which asks no more of a message type either.
+/// Implements `Display` by a text for each value, and `Error`. Neither asks anything of the message
+/// type.
 macro_rules! display {
     ($($error:ident $(<$T:ident>)? { $($value:pat => $text:literal,)* })*) => {$(
         impl$(<$T>)? fmt::Display for $error$(<$T>)? {

@@ -1,4 +1,4 @@
-//! What a select needs of a sender or receiver, whatever its messages are.
+//! The operations of a sender or receiver that a select uses, whatever the type of the messages.
 
 use std::time::Instant;
 
@@ -12,16 +12,16 @@ pub(super) trait Handle {
     /// Takes the entry out of the queue that `attempt` has put it in, if it is still there.
     fn leave(&self, entry: &Entry<'_, '_>);
 
-    /// The operation, which was selected, is not completed.
+    /// Gives the right to a selected operation back without completing it.
     fn give_back(&self, right: Right);
 
-    /// Whether it can be given back as if it had never been had: a place in a buffer can. A message
-    /// that was promised cannot, where its sender has seen it received; nor can a peer, who waits.
+    /// Whether giving the right back leaves no trace. A place in a buffer leaves none. A promised
+    /// message does if its sender has seen it received, and so does a peer, which waits.
     fn leaves_no_trace(&self, right: &Right) -> bool;
 
     /// Whether the operation would not block.
     fn is_ready(&self) -> bool;
 
-    /// When it will be ready by itself.
+    /// The instant at which the operation becomes ready by itself, if it does.
     fn deadline(&self) -> Option<Instant>;
 }

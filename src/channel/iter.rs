@@ -7,11 +7,10 @@
 //! | [`TryIter`] | no | no | when the channel is empty; it may go on later |
 
 use std::fmt;
-use std::iter::FusedIterator;
 
 use super::Receiver;
 
-/// Iterates over messages, waiting for each: [`Receiver::iter`].
+/// An iterator over messages that blocks for each of them, made by [`Receiver::iter`].
 ///
 /// # Examples
 ///
@@ -24,7 +23,7 @@ pub struct Iter<'a, T> {
     pub(super) receiver: &'a Receiver<T>,
 }
 
-/// Iterates over the messages that are there: [`Receiver::try_iter`].
+/// An iterator over the messages that are there already, made by [`Receiver::try_iter`].
 ///
 /// # Examples
 ///
@@ -37,7 +36,9 @@ pub struct TryIter<'a, T> {
     pub(super) receiver: &'a Receiver<T>,
 }
 
-/// Iterates over messages, waiting for each, and owns the receiver.
+/// An iterator over messages that blocks for each of them and owns the receiver.
+///
+/// It is made by [`Receiver::into_iter`].
 ///
 /// # Examples
 ///
@@ -53,50 +54,58 @@ pub struct IntoIter<T> {
     receiver: Receiver<T>,
 }
 
-impl<T> Iterator for Iter<'_, T> {
-    type Item = T;
+/// What `Iter`, `TryIter` and `IntoIter` of a `Receiver` do: of this one, and of `sync::mpsc`'s.
+macro_rules! iterate {
+    () => {
+        impl<T> Iterator for Iter<'_, T> {
+            type Item = T;
 
-    fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
-    }
+            fn next(&mut self) -> Option<T> {
+                self.receiver.recv().ok()
+            }
+        }
+
+        impl<T> Iterator for TryIter<'_, T> {
+            type Item = T;
+
+            fn next(&mut self) -> Option<T> {
+                self.receiver.try_recv().ok()
+            }
+        }
+
+        impl<T> Iterator for IntoIter<T> {
+            type Item = T;
+
+            fn next(&mut self) -> Option<T> {
+                self.receiver.recv().ok()
+            }
+        }
+
+        impl<T> core::iter::FusedIterator for Iter<'_, T> {}
+        impl<T> core::iter::FusedIterator for IntoIter<T> {}
+
+        impl<'a, T> IntoIterator for &'a Receiver<T> {
+            type Item = T;
+            type IntoIter = Iter<'a, T>;
+
+            fn into_iter(self) -> Iter<'a, T> {
+                self.iter()
+            }
+        }
+
+        impl<T> IntoIterator for Receiver<T> {
+            type Item = T;
+            type IntoIter = IntoIter<T>;
+
+            fn into_iter(self) -> IntoIter<T> {
+                IntoIter { receiver: self }
+            }
+        }
+    };
 }
 
-impl<T> Iterator for TryIter<'_, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.receiver.try_recv().ok()
-    }
-}
-
-impl<T> Iterator for IntoIter<T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
-    }
-}
-
-impl<T> FusedIterator for Iter<'_, T> {}
-impl<T> FusedIterator for IntoIter<T> {}
-
-impl<'a, T> IntoIterator for &'a Receiver<T> {
-    type Item = T;
-    type IntoIter = Iter<'a, T>;
-
-    fn into_iter(self) -> Iter<'a, T> {
-        self.iter()
-    }
-}
-
-impl<T> IntoIterator for Receiver<T> {
-    type Item = T;
-    type IntoIter = IntoIter<T>;
-
-    fn into_iter(self) -> IntoIter<T> {
-        IntoIter { receiver: self }
-    }
-}
+iterate!();
+pub(crate) use iterate;
 
 impl<T> fmt::Debug for Iter<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

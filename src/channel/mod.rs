@@ -1,44 +1,47 @@
-//! Channels, as [crossbeam-channel]'s, blocking only the green thread.
+//! Channels with many senders and many receivers, and `select!`, as in [crossbeam-channel].
 //!
-//! Replace `crossbeam_channel` by `greenthread::channel` in the imports and nothing else. Kernel
-//! threads and green threads mix freely on one channel.
+//! The types, functions and macros have the names and the behaviour of crossbeam-channel's, but a
+//! wait blocks only the green thread. A program changes its imports from `crossbeam_channel` to
+//! `greenthread::channel` and nothing else. Green threads and kernel threads may share a channel.
 //!
-//! | made by | holds | |
+//! # Making a channel
+//!
+//! | function | the channel holds | use it |
 //! |---|---|---|
-//! | [`bounded`]`(n)` | at most `n` messages | senders wait while it is full |
-//! | [`bounded`]`(0)` | none | sender and receiver meet |
-//! | [`unbounded`] | any number | senders never wait |
-//! | [`after`], [`at`], [`tick`] | one message, made when it is due | for time-outs in [`select!`] |
-//! | [`never()`](never()) | none, ever | stands for an operation that is not there |
+//! | [`bounded`]`(n)` | at most `n` messages | to make senders wait while receivers are behind |
+//! | [`bounded`]`(0)` | no message | to let sender and receiver meet |
+//! | [`unbounded`] | any number of messages | when senders must never wait |
+//! | [`after`], [`at`] | one message, at a certain time | for time-outs in [`select!`] |
+//! | [`tick`] | one message in each period | for periodic work in [`select!`] |
+//! | [`never()`](never()) | no message, ever | in place of an operation that [`select!`] should skip |
 //!
-//! A channel is disconnected when all its senders or all its receivers are gone. Receivers then get
-//! what is left, and senders their message back in an error.
+//! # Order
 //!
-//! Messages from one sender arrive in order. Who waits is served in order: a message goes straight
-//! to the receiver that has waited longest. Waiting allocates nothing.
+//! Messages from one sender arrive in the order in which they were sent. Waiting threads are served
+//! in the order in which they began to wait: a message goes straight to the receiver that has
+//! waited longest. Waiting allocates no memory.
 //!
-//! At capacity 0 a [`Select`] that has chosen an operation has chosen a peer too. The peer waits
-//! until the operation is completed or dropped, beyond its own time-out if need be.
+//! # Disconnection
 //!
-//! # Where things are
+//! A channel is disconnected when all its senders or all its receivers have been dropped. After
+//! that, receivers still get the messages that are left, and then an error; senders get their
+//! message back in an error. The channels made by [`after`], [`at`], [`tick`] and
+//! [`never()`](never()) are never disconnected.
 //!
-//! | file | idea |
-//! |---|---|
-//! | `state` | what happens under the channel's lock: who hands what to whom; no wake-up is lost |
-//! | `shared` | the lock, waiting |
-//! | `rights` | what a select is given, and how it completes it |
-//! | `cell` | how a message gets from one thread to another; all of the channel's `unsafe` |
-//! | `cell/buffer` | where messages lie |
-//! | `cell/half` | reference counts |
-//! | `timer` | channels that make their messages themselves |
-//! | `sender`, `receiver`, `iter` | what users hold |
-//! | `selecting` | the first of several operations, through `handle` |
-//! | `select`, `select_macro` | what users write for that |
-//! | `error` | how operations fail |
+//! # Waiting for several operations
+//!
+//! [`select!`] waits for the first of several sends and receives that can go on. [`Select`] does
+//! the same for a list of operations that is made while the program runs.
+//!
+//! A select first chooses an operation and then completes it. On a channel of capacity 0 it chooses
+//! another thread along with the operation. That thread waits until the operation is completed or
+//! dropped, if need be for longer than its own time-out.
 //!
 //! [crossbeam-channel]: https://docs.rs/crossbeam-channel
 //!
 //! # Examples
+//!
+//! Four workers square numbers, and the results are summed up as they come:
 //!
 //! ```
 //! use greenthread::channel::{after, bounded, select, unbounded};
@@ -72,11 +75,24 @@
 //! assert_eq!(sum, 1 + 4 + 9);
 //! ```
 
+// | file | idea |
+// |---|---|
+// | `state` | the rules under the channel's lock, by which messages change hands; no wake-up is lost |
+// | `shared` | the lock, waiting |
+// | `rights` | the right that a select is given, and how it completes it |
+// | `cell` | the way of a message from one thread to another, and all of the channel's `unsafe` |
+// | `cell/buffer`, `cell/half` | the store of messages; reference counts |
+// | `timer` | channels that make their messages themselves |
+// | `sender`, `receiver`, `iter` | the handles of users |
+// | `selecting` | the first of several operations, through `handle` |
+// | `select`, `select_macro` | the user's side of it |
+// | `error` | how operations fail |
+
 #[allow(unsafe_code, reason = "messages in slots and on stacks")]
 mod cell;
 mod error;
 mod handle;
-mod iter;
+pub(crate) mod iter;
 mod receiver;
 mod rights;
 mod select;
@@ -107,13 +123,15 @@ use self::cell::half::halves;
 use self::shared::Shared;
 use self::timer::Timer;
 
-/// What `select!` expands to.
+/// The functions that `select!` expands to.
 #[doc(hidden)]
 pub mod __private {
     pub use super::selecting::{Operation, select, select_timeout, try_select};
 }
 
-/// A channel that can hold any number of messages.
+/// Creates a channel that can hold any number of messages.
+///
+/// Sending never blocks.
 ///
 /// # Examples
 ///
@@ -126,15 +144,17 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     with_capacity(usize::MAX)
 }
 
-/// A channel that can hold `cap` messages.
+/// Creates a channel that holds at most `cap` messages.
 ///
-/// With capacity 0 it holds none: a send and a receive meet, and each waits for the other.
+/// Sending blocks while the channel is full. A channel of capacity 0 holds no message: a send and a
+/// receive wait for each other, and the message goes from one to the other directly.
 ///
-/// Memory for `cap` messages is reserved at once, but not touched until it is used.
+/// Address space for `cap` messages is reserved at once. The system provides the memory as it is
+/// used.
 ///
 /// # Panics
 ///
-/// So many messages cannot be addressed.
+/// Panics if the memory for `cap` messages exceeds `isize::MAX` bytes.
 ///
 /// # Examples
 ///
@@ -142,13 +162,13 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 /// use greenthread::channel::bounded;
 ///
 /// let (s, r) = bounded(1);
-/// s.send(1).unwrap(); // there is room
-/// greenthread::spawn(move || s.send(2).unwrap()); // waits for it
+/// s.send(1).unwrap(); // does not block: there is room for one message
+/// greenthread::spawn(move || s.send(2).unwrap()); // blocks until there is room
 /// assert_eq!(r.recv(), Ok(1));
 /// assert_eq!(r.recv(), Ok(2));
 ///
 /// let (s, r) = bounded(0);
-/// greenthread::spawn(move || s.send(1).unwrap()); // waits for the receiver
+/// greenthread::spawn(move || s.send(1).unwrap()); // blocks until the message is received
 /// assert_eq!(r.recv(), Ok(1));
 /// ```
 pub fn bounded<T>(cap: usize) -> (Sender<T>, Receiver<T>) {
@@ -161,9 +181,10 @@ fn with_capacity<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender::new(to_send), Receiver::new(to_receive))
 }
 
-/// A receiver of one message, which is there after `duration`.
+/// Creates a receiver that gets one message, after `duration`.
 ///
-/// The message is the instant when it was due. The channel is never disconnected.
+/// The message is the instant at which it was due. The channel is never disconnected. After the
+/// message has been received, receiving blocks for ever.
 ///
 /// # Examples
 ///
@@ -185,10 +206,10 @@ pub fn after(duration: Duration) -> Receiver<Instant> {
     }
 }
 
-/// A receiver of one message, which is there at `when`.
+/// Creates a receiver that gets one message, at the instant `when`.
 ///
-/// The message is `when`; if that is in the past it is there already. The channel is never
-/// disconnected.
+/// The message is `when`. If `when` is in the past, the message is there at once. The channel is
+/// never disconnected. After the message has been received, receiving blocks for ever.
 ///
 /// # Examples
 ///
@@ -204,11 +225,12 @@ pub fn at(when: Instant) -> Receiver<Instant> {
     Receiver::of_timer(Timer::once(when))
 }
 
-/// A receiver of a message every `duration`.
+/// Creates a receiver that gets a message in every period of `duration`.
 ///
-/// A message is the instant when it was due. There is at most one at a time: the next is due
-/// `duration` after the one before was received, or was due if that is later. The channel is never
-/// disconnected.
+/// A message is the instant at which it was due. The first one is due after one period. Messages do
+/// not pile up: the channel holds one at most. A message that was received in time is followed by
+/// the next one period after it was due, and a message that was received late one period after it
+/// was received. The channel is never disconnected.
 ///
 /// # Examples
 ///
@@ -229,7 +251,9 @@ pub fn tick(duration: Duration) -> Receiver<Instant> {
     }
 }
 
-/// A receiver that never gets a message, and is never disconnected.
+/// Creates a receiver that never gets a message and is never disconnected.
+///
+/// It stands in for a receiver that is not there, mostly in [`select!`].
 ///
 /// # Examples
 ///

@@ -25,8 +25,9 @@ use super::{RecvError, RecvTimeoutError, TryRecvError};
 
 /// The receiving half of a channel.
 ///
-/// It can be cloned and shared; each message is received by one of them. When the last one is gone
-/// the channel is disconnected, the messages that are left are dropped, and sending is an error.
+/// It can be cloned, and shared between threads; each message goes to one of the receivers. When
+/// the last receiver is dropped, the channel is disconnected: the messages that are left are
+/// dropped, and sending is an error.
 ///
 /// # Examples
 ///
@@ -92,11 +93,11 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Receives a message, blocking while the channel is empty.
+    /// Receives a message, blocking the current thread while the channel is empty.
     ///
     /// # Errors
     ///
-    /// The channel is empty and all senders are gone.
+    /// Returns an error if the channel is empty and all senders have been dropped.
     ///
     /// # Examples
     ///
@@ -115,12 +116,13 @@ impl<T> Receiver<T> {
 
     /// Receives a message if there is one.
     ///
-    /// With capacity 0 that takes a sender that waits. If that is a [`Select`](super::Select), this
-    /// waits until the selected operation is completed.
+    /// On a channel of capacity 0 there is a message while a sender waits. If that sender is in a
+    /// [`Select`](super::Select), the call waits until the selected operation is completed.
     ///
     /// # Errors
     ///
-    /// The channel is empty, and perhaps all senders are gone too.
+    /// Returns [`TryRecvError::Empty`] if there is no message, and [`TryRecvError::Disconnected`]
+    /// if all senders have been dropped as well.
     ///
     /// # Examples
     ///
@@ -142,11 +144,13 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Receives a message, blocking for at most `timeout` while the channel is empty.
+    /// Receives a message, blocking for no longer than `timeout` while the channel is empty.
     ///
     /// # Errors
     ///
-    /// The time is up, or the channel is empty and all senders are gone.
+    /// Returns [`RecvTimeoutError::Timeout`] if the time is up, and
+    /// [`RecvTimeoutError::Disconnected`] if the channel is empty and all senders have been
+    /// dropped.
     ///
     /// # Examples
     ///
@@ -162,11 +166,13 @@ impl<T> Receiver<T> {
         self.receive(Until::After(timeout)).map_err(timeout_error)
     }
 
-    /// Receives a message, blocking until `deadline` at most while the channel is empty.
+    /// Receives a message, blocking until `deadline` at the latest while the channel is empty.
     ///
     /// # Errors
     ///
-    /// The time is up, or the channel is empty and all senders are gone.
+    /// Returns [`RecvTimeoutError::Timeout`] if the time is up, and
+    /// [`RecvTimeoutError::Disconnected`] if the channel is empty and all senders have been
+    /// dropped.
     ///
     /// # Examples
     ///
@@ -182,7 +188,9 @@ impl<T> Receiver<T> {
         self.receive(Until::At(deadline)).map_err(timeout_error)
     }
 
-    /// Whether the channel is empty. With capacity 0 it always is.
+    /// Returns `true` if the channel holds no message.
+    ///
+    /// A channel of capacity 0 is always empty.
     ///
     /// # Examples
     ///
@@ -196,7 +204,9 @@ impl<T> Receiver<T> {
         self.len() == 0
     }
 
-    /// Whether the channel is full. With capacity 0 it always is.
+    /// Returns `true` if the channel has no room for another message.
+    ///
+    /// A channel of capacity 0 is always full.
     ///
     /// # Examples
     ///
@@ -214,7 +224,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The number of messages in the channel.
+    /// Returns the number of messages in the channel.
     ///
     /// # Examples
     ///
@@ -232,7 +242,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The number of messages that the channel can hold; `None`: any.
+    /// Returns the number of messages that the channel can hold, or `None` if it has no bound.
     ///
     /// # Examples
     ///
@@ -250,7 +260,8 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Iterates over messages, waiting for each, until the channel is empty and disconnected.
+    /// Returns an iterator that blocks for each message and ends when the channel is empty and
+    /// disconnected.
     ///
     /// # Examples
     ///
@@ -263,7 +274,7 @@ impl<T> Receiver<T> {
         Iter { receiver: self }
     }
 
-    /// Iterates over the messages that are there, without waiting.
+    /// Returns an iterator over the messages that are there already; it never blocks.
     ///
     /// # Examples
     ///
@@ -277,7 +288,7 @@ impl<T> Receiver<T> {
         TryIter { receiver: self }
     }
 
-    /// Whether both are receivers of the same channel.
+    /// Returns `true` if both receivers belong to the same channel.
     ///
     /// # Examples
     ///
@@ -358,7 +369,7 @@ fn receive_from<T>(timer: &Timer<T>, until: Until) -> Result<T, Failed> {
     .map(|when| timer.message(when))
 }
 
-/// A timer has no queue: it is ready or has a deadline.
+/// Tries to receive from a timer, which has no queue: it is ready or has a deadline.
 fn attempt_timer<T>(timer: &Timer<T>, entry: Option<&Entry<'_, '_>>) -> Attempt {
     match entry {
         Some(_) if !timer.is_due() => Attempt::Blocked,

@@ -1,4 +1,4 @@
-//! What a select is given: the right to one operation; and how it completes it or gives it back.
+//! The right to one operation, which a select is given: how it completes it or gives it back.
 //!
 //! | right | to send | to receive |
 //! |---|---|---|
@@ -12,7 +12,8 @@
 //! 1. A right is completed or given back, once: it cannot be copied, and [`SelectedOperation`] does
 //!    one of the two.
 //! 2. A peer waits until then. Its time does not run out: it has been claimed.
-//! 3. The side that has a right is not gone: who has it keeps a sender, or a receiver, borrowed.
+//! 3. The side that has a right is not gone: the owner of a right keeps a sender, or a receiver,
+//!    borrowed.
 //!
 //! [`SelectedOperation`]: super::SelectedOperation
 
@@ -24,12 +25,12 @@ use super::shared::{Failed, Shared, Until};
 use super::state::{Refused, Spare, State, Take};
 use crate::engine::door::list::Chain;
 
-/// The right to complete one operation: what a select has selected.
+/// The right to complete one operation, which a select has selected.
 pub(super) enum Right {
     /// To find the channel disconnected.
     Disconnected,
-    /// To the promised message with this ticket; or to one of the `reserved` places: then it means
-    /// nothing.
+    /// To the promised message with this ticket, or to one of the `reserved` places; then the
+    /// number means nothing.
     Counted(usize),
     /// To the peer.
     Plain(AnyPlain),
@@ -38,13 +39,13 @@ pub(super) enum Right {
     Made(Instant),
 }
 
-/// What became of a select's attempt.
+/// The outcome of a select's attempt at one operation.
 pub(super) enum Attempt {
-    /// It has the right to the operation; an observer: the operation is ready.
+    /// The select has the right to the operation. For an observer the operation is ready.
     Selected(Option<Right>),
     /// It would block. If it had an entry, that is queued now.
     Blocked,
-    /// Its wait has been ended by somebody.
+    /// Another thread has ended its wait.
     Taken,
     /// It has ended its wait for a peer that was gone.
     Missed,
@@ -60,20 +61,20 @@ impl<T> From<Peer<T>> for Right {
 }
 
 impl<T> State<T> {
-    /// Whether sending would not block. Who waits with `own` is nobody's peer.
+    /// Whether sending would not block. A node of the wait `own` does not count as a peer.
     pub(super) fn can_send(&self, own: Option<&Entry<'_, '_>>) -> bool {
         self.receivers_gone
             || self.has_place()
             || self.capacity == 0 && self.receivers.has_peer(own)
     }
 
-    /// Whether receiving would not block. Who waits with `own` is nobody's peer.
+    /// Whether receiving would not block. A node of the wait `own` does not count as a peer.
     pub(super) fn can_receive(&self, own: Option<&Entry<'_, '_>>) -> bool {
         self.has_message() || self.senders_gone || self.capacity == 0 && self.senders.has_peer(own)
     }
 
-    /// The right to send, for a select that has not queued or has given up its wait `own`. `None`:
-    /// what `can_send` saw was a peer that is going already.
+    /// Grants the right to send to a select that has not queued or has given up its wait `own`.
+    /// `None` if `can_send` saw only a peer that is going already.
     pub(super) fn grant_send(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Right> {
         if self.receivers_gone {
             Some(Right::Disconnected)
@@ -87,7 +88,7 @@ impl<T> State<T> {
         }
     }
 
-    /// The right to receive, as [`State::grant_send`].
+    /// Grants the right to receive, as [`State::grant_send`] does for sending.
     pub(super) fn grant_receive(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Right> {
         if self.has_message() {
             return Some(Right::Counted(self.promise()));
@@ -137,13 +138,13 @@ impl<T> State<T> {
         message
     }
 
-    /// A [`Right::Counted`] to send is given back, and passed on if somebody waits.
+    /// Takes a [`Right::Counted`] to send back, and passes it on if a thread waits.
     pub(super) fn unreserve(&mut self, _: usize, spare: &mut Spare<T>, woken: &mut Chain) {
         self.reserved -= 1;
         self.settle(spare, woken);
     }
 
-    /// A [`Right::Counted`] to receive is given back, and passed on if somebody waits.
+    /// Takes a [`Right::Counted`] to receive back, and passes it on if a thread waits.
     pub(super) fn unpromise(&mut self, ticket: usize, spare: &mut Spare<T>, woken: &mut Chain) {
         self.break_promise(ticket);
         self.settle(spare, woken);
@@ -219,7 +220,7 @@ impl<T> Shared<T> {
         Ok(())
     }
 
-    /// Completes a selected receive. An error: the channel is disconnected.
+    /// Completes a selected receive. It fails if the channel is disconnected.
     pub(super) fn complete_receive(&self, right: Right) -> Result<T, Failed> {
         match right {
             Right::Disconnected | Right::Made(_) => Err(Failed::Disconnected),
@@ -241,12 +242,12 @@ impl<T> Shared<T> {
         }
     }
 
-    /// A selected send is not completed.
+    /// Gives the right to a selected send back without completing it.
     pub(super) fn give_back_send(&self, right: Right) {
         self.give_back(right, State::unreserve);
     }
 
-    /// A selected receive is not completed.
+    /// Gives the right to a selected receive back without completing it.
     pub(super) fn give_back_receive(&self, right: Right) {
         self.give_back(right, State::unpromise);
     }

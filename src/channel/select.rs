@@ -1,6 +1,6 @@
 //! [`Select`]: the first of several operations.
 //!
-//! The work is in `selecting`; this is what a user sees of it.
+//! The work is in `selecting`; this file is the user's side of it.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -12,25 +12,24 @@ use super::{
 };
 use crate::channel::shared::Until;
 
-/// Waits for the first of a number of operations that need not be known when the program is
-/// written.
+/// A list of channel operations, of which a thread waits for the first that does not block.
 ///
-/// Operations are added by [`Select::send`] and [`Select::recv`], each of which gives an index.
-/// Then
+/// Unlike the arms of [`select!`](crate::select), the operations need not be known when the program
+/// is written. [`Select::send`] and [`Select::recv`] add an operation and return its index. After
+/// that there are two ways to use the list:
 ///
-/// - [`select`](Select::select) and its kin choose one that does not block, and the
-///   [`SelectedOperation`] must be completed;
-/// - [`ready`](Select::ready) and its kin only say which one would not block, maybe wrongly: others
-///   may be faster.
+/// - [`select`](Select::select) and its variants choose an operation that does not block. The
+///   [`SelectedOperation`] that they return must be completed.
+/// - [`ready`](Select::ready) and its variants only return the index of an operation that would not
+///   block. Another thread may be faster, so the operation may block after all.
 ///
-/// Not blocking includes failing, because the channel is disconnected. If several operations
-/// are ready, a random one is chosen, unless the select is [biased](Select::new_biased).
-///
-/// Where the operations are known, the macro [`select!`](crate::select) is easier.
+/// An operation that fails because its channel is disconnected does not block. If several
+/// operations do not block, a random one is chosen, unless the select is
+/// [biased](Select::new_biased).
 ///
 /// # Examples
 ///
-/// The first message of any of a list of receivers:
+/// The first message from any receiver in a list:
 ///
 /// ```
 /// use greenthread::channel::{Receiver, RecvError, Select, unbounded};
@@ -58,13 +57,15 @@ pub struct Select<'a> {
 }
 
 impl<'a> Select<'a> {
-    /// Without operations.
+    /// Creates a select without operations.
     ///
     /// # Examples
     ///
     /// ```
-    /// let select = greenthread::channel::Select::new();
-    /// # drop(select);
+    /// use greenthread::channel::Select;
+    ///
+    /// let mut select = Select::new();
+    /// assert!(select.try_ready().is_err()); // there is no operation
     /// ```
     pub fn new() -> Select<'a> {
         Select {
@@ -74,7 +75,10 @@ impl<'a> Select<'a> {
         }
     }
 
-    /// Without operations. Of those that are ready, the first that was added will be chosen.
+    /// Creates a biased select without operations.
+    ///
+    /// If several operations do not block, a biased select chooses the one that was added first
+    /// instead of a random one.
     ///
     /// # Examples
     ///
@@ -96,7 +100,7 @@ impl<'a> Select<'a> {
         }
     }
 
-    /// Adds sending; the index of the operation.
+    /// Adds a send operation and returns its index.
     ///
     /// # Examples
     ///
@@ -115,7 +119,7 @@ impl<'a> Select<'a> {
         self.add(Operation::send(s))
     }
 
-    /// Adds receiving; the index of the operation.
+    /// Adds a receive operation and returns its index.
     ///
     /// # Examples
     ///
@@ -147,11 +151,13 @@ impl<'a> Select<'a> {
         index
     }
 
-    /// Removes an operation. The indices of the others stay, and this one is not used again.
+    /// Removes the operation with this index.
+    ///
+    /// The other operations keep their indices, and this index is not used again.
     ///
     /// # Panics
     ///
-    /// There is no operation with this index.
+    /// Panics if there is no operation with this index.
     ///
     /// # Examples
     ///
@@ -180,11 +186,13 @@ impl<'a> Select<'a> {
         self.operations().remove(position);
     }
 
-    /// Selects an operation if one does not block.
+    /// Selects an operation that does not block, if there is one.
+    ///
+    /// The selected operation must be completed.
     ///
     /// # Errors
     ///
-    /// All of them would block.
+    /// Returns an error if all operations would block.
     ///
     /// # Examples
     ///
@@ -203,11 +211,13 @@ impl<'a> Select<'a> {
         self.select_until(Until::Now).ok_or(TrySelectError)
     }
 
-    /// Selects the first operation that does not block, and blocks until then.
+    /// Selects an operation that does not block, blocking the current thread until there is one.
+    ///
+    /// The selected operation must be completed.
     ///
     /// # Panics
     ///
-    /// There are no operations.
+    /// Panics if there are no operations.
     ///
     /// # Examples
     ///
@@ -227,11 +237,13 @@ impl<'a> Select<'a> {
         }
     }
 
-    /// Selects the first operation that does not block, blocking for at most `timeout`.
+    /// Selects an operation that does not block, blocking for no longer than `timeout`.
+    ///
+    /// The selected operation must be completed.
     ///
     /// # Errors
     ///
-    /// All of them would have blocked all the time.
+    /// Returns an error if the time is up.
     ///
     /// # Examples
     ///
@@ -252,11 +264,13 @@ impl<'a> Select<'a> {
             .ok_or(SelectTimeoutError)
     }
 
-    /// Selects the first operation that does not block, blocking until `deadline` at most.
+    /// Selects an operation that does not block, blocking until `deadline` at the latest.
+    ///
+    /// The selected operation must be completed.
     ///
     /// # Errors
     ///
-    /// All of them would have blocked all the time.
+    /// Returns an error if the time is up.
     ///
     /// # Examples
     ///
@@ -283,11 +297,11 @@ impl<'a> Select<'a> {
         selecting::select_until(self.operations(), until, biased)
     }
 
-    /// An operation that would not block, if there is one.
+    /// Returns the index of an operation that would not block, if there is one.
     ///
     /// # Errors
     ///
-    /// All of them would block.
+    /// Returns an error if all operations would block.
     ///
     /// # Examples
     ///
@@ -305,14 +319,14 @@ impl<'a> Select<'a> {
         self.ready_until(Until::Now).ok_or(TryReadyError)
     }
 
-    /// The first operation that would not block; blocks until there is one.
+    /// Blocks until an operation would not block, and returns the index of that operation.
     ///
-    /// It may be wrong when it returns, or even have been wrong before: others may be faster. Use
-    /// the non-blocking forms.
+    /// Another thread may be faster, so the operation may block after all. Perform it with
+    /// [`try_send`](Sender::try_send) or [`try_recv`](Receiver::try_recv), in a loop.
     ///
     /// # Panics
     ///
-    /// There are no operations.
+    /// Panics if there are no operations.
     ///
     /// # Examples
     ///
@@ -333,12 +347,11 @@ impl<'a> Select<'a> {
         }
     }
 
-    /// The first operation that would not block; blocks for at most `timeout`. See
-    /// [`Select::ready`].
+    /// Waits as [`ready`](Select::ready) does, for no longer than `timeout`.
     ///
     /// # Errors
     ///
-    /// All of them would have blocked all the time.
+    /// Returns an error if the time is up.
     ///
     /// # Examples
     ///
@@ -356,12 +369,11 @@ impl<'a> Select<'a> {
             .ok_or(ReadyTimeoutError)
     }
 
-    /// The first operation that would not block; blocks until `deadline` at most. See
-    /// [`Select::ready`].
+    /// Waits as [`ready`](Select::ready) does, until `deadline` at the latest.
     ///
     /// # Errors
     ///
-    /// All of them would have blocked all the time.
+    /// Returns an error if the time is up.
     ///
     /// # Examples
     ///

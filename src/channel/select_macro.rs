@@ -29,7 +29,7 @@
 //!
 //! | step | it reads | and does |
 //! |---|---|---|
-//! | `@arms` | one arm | appends it to its list; writes out what may be left out (`()`, a comma) |
+//! | `@arms` | one arm | appends it to its list; adds optional parts (`()`, a comma) that are missing |
 //! | `@arms` | the end | writes the `match` |
 //! | `@error` | the arm that no rule takes | says what is wrong with it |
 //!
@@ -47,28 +47,29 @@
 
 /// Waits for the first of several channel operations that can go on, and performs it.
 ///
-/// An operation can go on when it would not block; that includes one that fails at once because its
-/// channel is disconnected. Of several that can, one is chosen at random; [`select_biased!`] takes
-/// the first in the order they are written.
+/// An operation can go on when it would not block. That includes an operation that fails at once
+/// because its channel is disconnected. If several operations can go on, the macro chooses one at
+/// random; [`select_biased!`] chooses the one that is written first.
 ///
 /// The arms, in any order:
 ///
-/// | arm | |
+/// | arm | runs its body |
 /// |---|---|
-/// | `recv(receiver) -> result => body` | receives; `result` is a `Result<T, RecvError>` |
-/// | `send(sender, message) -> result => body` | sends; `result` is a `Result<(), SendError<T>>` |
-/// | `default => body`, `default() => body` | if no operation can go on right now |
-/// | `default(timeout) => body` | if none could for as long as this [`Duration`] |
+/// | `recv(receiver) -> result => body` | after a receive; `result` is a `Result<T, RecvError>` |
+/// | `send(sender, message) -> result => body` | after a send; `result` is a `Result<(), SendError<T>>` |
+/// | `default => body`, `default() => body` | if no operation can go on at once |
+/// | `default(timeout) => body` | if no operation could go on within this [`Duration`] |
 ///
 /// There is at most one `default`. A body is an expression; a comma follows it, unless it is a
 /// block or the last. `result` is an irrefutable pattern. The macro's value is that of the body.
 ///
 /// `receiver` and `sender` are expressions for a [`Receiver`] or [`Sender`], or for anything that
 /// dereferences to one. They are evaluated once, in order, and are only borrowed. `message` is
-/// evaluated when its operation has been selected, and only then; by then the operation has begun,
-/// so `message` must not leave the macro (with `?`, `return`, `break` or a panic).
+/// evaluated only after its operation has been selected. The operation has begun by then, so
+/// `message` must not leave the macro (with `?`, `return`, `break` or a panic).
 ///
-/// For operations not known when the program is written, see [`Select`]. Waiting allocates nothing.
+/// [`Select`] does the same for operations that are not known when the program is written. Waiting
+/// allocates no memory.
 ///
 /// The design is that of [crossbeam-channel].
 ///
@@ -109,14 +110,14 @@
 /// assert_eq!(sum, 385);
 /// ```
 ///
-/// Do not wait, or not for long:
+/// Do not wait, or wait for a limited time:
 ///
 /// ```
 /// use greenthread::channel::unbounded;
 /// use greenthread::select;
 /// use std::time::Duration;
 ///
-/// let (s, r) = unbounded::<u32>();
+/// let (_s, r) = unbounded::<u32>();
 /// let msg = select! {
 ///     recv(r) -> msg => msg.ok(),
 ///     default => None,
@@ -128,10 +129,9 @@
 ///     default(Duration::from_millis(5)) => true,
 /// };
 /// assert!(late);
-/// # drop(s);
 /// ```
 ///
-/// An operation that is only sometimes there: [`never`] stands in for it.
+/// Skip an operation: [`never`] stands in for a receiver that is not there.
 ///
 /// ```
 /// use greenthread::channel::{Receiver, RecvError, never, select, unbounded};
@@ -156,10 +156,10 @@ macro_rules! select {
     };
 }
 
-/// Waits for channel operations as [`select!`] does, but prefers the first.
+/// Waits as [`select!`] does, but prefers the operation that is written first.
 ///
-/// Of several operations that can go on, it performs the one that is written first. All else,
-/// syntax included, is as with [`select!`].
+/// If several operations can go on, it performs the first of them and not a random one. The syntax
+/// and everything else is as with [`select!`].
 ///
 /// [`select!`]: crate::select
 ///
@@ -186,9 +186,9 @@ macro_rules! select_biased {
     };
 }
 
-/// What `select!` and `select_biased!` share. The state is: biased, `[operations]`, `[default]`,
-/// `[index of the next operation]`. A `[default]` is the function to wait with, what makes an
-/// `Option` of its result, and the body.
+/// The common part of `select!` and `select_biased!`. The state is: biased, `[operations]`,
+/// `[default]`, `[index of the next operation]`. A `[default]` is the function to wait with, the
+/// function that makes an `Option` of its result, and the body.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select {
@@ -223,7 +223,7 @@ macro_rules! __select {
             $index $($rest)*)
     };
 
-    // What may be left out: the parentheses of `default`, the comma after a block.
+    // Optional parts: the parentheses of `default`, the comma after a block.
     (@arms $biased:tt $operations:tt $default:tt $index:tt default => $($rest:tt)*) => {
         $crate::__select!(@arms $biased $operations $default $index default() => $($rest)*)
     };

@@ -1,21 +1,21 @@
-//! How the first of several operations is found, for `Select` and `select!`.
+//! The search for the first of several operations, for `Select` and `select!`.
 //!
 //! Each [`Operation`] has a handle (a sender or receiver, whatever its messages) and a spot. They
 //! are looked at in random order, or as they stand if the select is biased, in rounds:
 //!
 //! 1. Look at all of them, one after the other, without queueing. One that would not block is
 //!    selected.
-//! 2. With a fresh [`Waiting`], look at each again under its channel's lock, and queue its spot in
-//!    the same critical section if it would block.
-//! 3. Wait, until one of the spots is taken, the time is up, or a timer's message is due. If it is
-//!    up already (a select with a default), just look whether a spot was taken: then all would have
-//!    blocked at one moment, which the looks of step 1 cannot tell.
-//! 4. Take all spots out of their queues. If one was taken with something, that is selected; else
-//!    go round again.
-//! 5. If it is a place in a buffer that was given, look at the operations before that one, in the
-//!    order of this select. Another that would not block now is selected instead, and the place is
-//!    given back. For of two that choose, one may give the other a place in the same buffer whenever
-//!    it takes a message out, for ever, and they never meet at another channel.
+//! 2. With a fresh [`Waiting`], look at each again under its channel's lock, and queue its spot in the
+//!    same critical section if it would block.
+//! 3. Wait, until one of the spots is taken, the time is up, or a timer's message is due. If the
+//!    time is up already (a select with a default), just look whether a spot was taken. If none
+//!    was, all would have blocked at one moment, which the looks of step 1 cannot tell.
+//! 4. Take all spots out of their queues. If one was taken with a right, that is selected; else go
+//!    round again.
+//! 5. If the right is to a place in a buffer, look at the operations before that one, in the order
+//!    of this select. If another would not block now, it is selected instead, and the place is
+//!    given back. Otherwise two selects might never meet at another channel: whenever one takes a
+//!    message out of the buffer, it gives the other a place in it, and so on for ever.
 //!
 //! | in step 2 an operation | and the own wait | then |
 //! |---|---|---|
@@ -24,12 +24,12 @@
 //! | would not block | was claimed: a queued spot was taken | step 3 tells which one |
 //! | has a peer | could be given up, but the peer is going | next round |
 //!
-//! Giving up the own wait before claiming a peer is what keeps two selects that find each other
-//! on two channels from both having, or both being, a peer. In that case both may miss; they go
-//! round again in another order.
+//! Two selects may find each other on two channels. Since each gives its own wait up before it
+//! claims a peer, it cannot happen that both have a peer, or that both are one. Both may miss then;
+//! they go round again in another order.
 //!
-//! What is selected is a [`Right`], which [`SelectedOperation`] completes or gives back: exactly
-//! one of the two, since it is taken out of the option that holds it.
+//! The result is a [`Right`], which [`SelectedOperation`] completes or gives back: exactly one of
+//! the two, since it is taken out of the option that holds it.
 //!
 //! Invariants:
 //! 1. Spots are queued in step 2 and out of all queues after step 4. In between only shared
@@ -56,19 +56,19 @@ use crate::engine::door::perturb;
 pub struct Operation<'a> {
     handle: AnyHandle<'a>,
     spot: Spot,
-    /// The position of the operation to be looked at when this one's turn would be.
+    /// The position of the operation that is looked at in this place of the order.
     pub(super) turn: Cell<usize>,
-    /// What the user calls it by.
+    /// The index by which the user knows the operation.
     pub(super) index: usize,
 }
 
 impl<'a> Operation<'a> {
-    /// Sends.
+    /// Makes a send operation.
     pub fn send<T>(sender: &'a Sender<T>) -> Operation<'a> {
         Operation::new(sender)
     }
 
-    /// Receives.
+    /// Makes a receive operation.
     pub fn recv<T>(receiver: &'a Receiver<T>) -> Operation<'a> {
         Operation::new(receiver)
     }
@@ -92,7 +92,8 @@ impl<'a> Clone for Operation<'a> {
     }
 }
 
-/// [`Select::select`](super::Select::select), for the macro: operations are numbered as they stand.
+/// Selects as [`Select::select`](super::Select::select) does, for the macro: operations are
+/// numbered as they stand.
 pub fn select<'a>(operations: &mut [Operation<'a>], biased: bool) -> SelectedOperation<'a> {
     number(operations);
     match select_until(operations, Until::Never, biased) {
@@ -101,7 +102,7 @@ pub fn select<'a>(operations: &mut [Operation<'a>], biased: bool) -> SelectedOpe
     }
 }
 
-/// [`Select::try_select`](super::Select::try_select), for the macro.
+/// Selects as [`Select::try_select`](super::Select::try_select) does, for the macro.
 pub fn try_select<'a>(
     operations: &mut [Operation<'a>],
     biased: bool,
@@ -110,7 +111,7 @@ pub fn try_select<'a>(
     select_until(operations, Until::Now, biased).ok_or(TrySelectError)
 }
 
-/// [`Select::select_timeout`](super::Select::select_timeout), for the macro.
+/// Selects as [`Select::select_timeout`](super::Select::select_timeout) does, for the macro.
 pub fn select_timeout<'a>(
     operations: &mut [Operation<'a>],
     biased: bool,
@@ -126,13 +127,13 @@ fn number(operations: &mut [Operation<'_>]) {
     }
 }
 
-/// It would block for ever.
+/// Panics, since a select without operations would block for ever.
 #[cold]
 pub(super) fn without_operations() -> ! {
     panic!("no operations have been added to `Select`")
 }
 
-/// `None`: the time is up, or there is nothing to wait for.
+/// Selects an operation. `None` if the time is up, or if there is no operation.
 pub(super) fn select_until<'a>(
     operations: &mut [Operation<'a>],
     until: Until,
@@ -159,7 +160,7 @@ pub(super) fn select_until<'a>(
     }
 }
 
-/// Step 5.
+/// Does step 5.
 fn reconsider<'a>(
     operations: InTurn<'_, 'a>,
     mut served: SelectedOperation<'a>,
@@ -181,8 +182,8 @@ fn reconsider<'a>(
     served
 }
 
-/// The index of an operation that does not block. `None`: the time is up, or there is nothing to
-/// wait for.
+/// Returns the index of an operation that does not block. `None` if the time is up, or if there is
+/// no operation.
 pub(super) fn ready_until(
     operations: &mut [Operation<'_>],
     until: Until,
@@ -206,7 +207,7 @@ pub(super) fn ready_until(
     }
 }
 
-/// Until when a select may wait.
+/// The time until which a select may wait.
 struct Limit {
     until: Until,
     deadline: Option<Instant>,
@@ -237,8 +238,8 @@ impl Limit {
                 .is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// There is nothing else to wait for. (Where there is no limit either the caller has seen to
-    /// it.)
+    /// Waits until the time is up, since there is no operation. Without a limit it returns at once;
+    /// `select` panics then.
     fn pass<R>(&mut self) -> Option<R> {
         if !self.is_over() && self.deadline().is_some() {
             sleep_until(self.deadline());
@@ -261,16 +262,16 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// What a round has led to.
+/// The outcome of a round.
 enum Round<'o, 'a> {
-    /// This operation; an observer has no right to it.
+    /// This operation is the result. An observer has no right to it.
     Ready(&'o Operation<'a>, Option<Right>),
     /// The time is up. At one moment, when all were queued, all of them would have blocked.
     Over,
     Again,
 }
 
-/// Steps 2 to 4.
+/// Does steps 2 to 4.
 fn round<'o, 'a>(operations: &InTurn<'o, 'a>, kind: Kind, limit: &mut Limit) -> Round<'o, 'a> {
     let is_over = limit.is_over();
     if is_over && operations.len() == 1 {
@@ -335,12 +336,15 @@ fn round<'o, 'a>(operations: &InTurn<'o, 'a>, kind: Kind, limit: &mut Limit) -> 
     })
 }
 
-/// An operation that was selected, and must be completed.
+/// An operation that a [`Select`](super::Select) has chosen, and that must be completed.
+///
+/// [`send`](SelectedOperation::send) completes a send operation and
+/// [`recv`](SelectedOperation::recv) a receive operation.
 ///
 /// # Panics
 ///
-/// It panics when it is dropped without completion. The operation is given back before: whoever was
-/// chosen as its peer looks for another.
+/// Panics if it is dropped without being completed. The operation is given back first, so that a
+/// thread that was chosen as its peer can go on with another.
 ///
 /// # Examples
 ///
@@ -360,13 +364,13 @@ pub struct SelectedOperation<'a> {
     index: usize,
 }
 
-// A panic comes between none of its steps, and channels keep their promises after one.
+// No panic can interrupt one of its steps, and channels keep their promises after a panic.
 impl UnwindSafe for SelectedOperation<'_> {}
 impl RefUnwindSafe for SelectedOperation<'_> {}
 
 impl SelectedOperation<'_> {
-    /// The index that [`Select::send`](super::Select::send) or
-    /// [`Select::recv`](super::Select::recv) gave.
+    /// Returns the index of the operation, as [`Select::send`](super::Select::send) or
+    /// [`Select::recv`](super::Select::recv) returned it.
     ///
     /// # Examples
     ///
@@ -385,15 +389,15 @@ impl SelectedOperation<'_> {
         self.index
     }
 
-    /// Sends.
+    /// Completes a send operation by sending `msg`.
     ///
     /// # Errors
     ///
-    /// All receivers are gone. The error gives the message back.
+    /// Returns an error if all receivers have been dropped. The error contains the message.
     ///
     /// # Panics
     ///
-    /// `s` is not the sender that was given to [`Select::send`](super::Select::send).
+    /// Panics if `s` is not the sender that was given to [`Select::send`](super::Select::send).
     ///
     /// # Examples
     ///
@@ -414,15 +418,15 @@ impl SelectedOperation<'_> {
         }
     }
 
-    /// Receives.
+    /// Completes a receive operation by receiving a message.
     ///
     /// # Errors
     ///
-    /// The channel is empty and all senders are gone.
+    /// Returns an error if the channel is empty and all senders have been dropped.
     ///
     /// # Panics
     ///
-    /// `r` is not the receiver that was given to [`Select::recv`](super::Select::recv).
+    /// Panics if `r` is not the receiver that was given to [`Select::recv`](super::Select::recv).
     ///
     /// # Examples
     ///
@@ -443,7 +447,7 @@ impl SelectedOperation<'_> {
         }
     }
 
-    /// True: there was something to give back.
+    /// Gives the right back. Returns false if there was none.
     fn give_back(&mut self) -> bool {
         let right = self.right.take();
         let was_given = right.is_some();

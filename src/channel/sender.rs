@@ -16,8 +16,8 @@ use super::{SendError, SendTimeoutError, TrySendError};
 
 /// The sending half of a channel.
 ///
-/// It can be cloned and shared. When the last one is gone the channel is disconnected: receivers
-/// get what is left, and then an error.
+/// It can be cloned, and shared between threads. When the last sender is dropped, the channel is
+/// disconnected: receivers get the messages that are left, and then an error.
 ///
 /// # Examples
 ///
@@ -46,11 +46,11 @@ impl<T> Sender<T> {
 
     /// Sends a message, blocking while the channel is full.
     ///
-    /// With capacity 0 it blocks until somebody receives the message.
+    /// On a channel of capacity 0 the call blocks until a receiver takes the message.
     ///
     /// # Errors
     ///
-    /// All receivers are gone. The error gives the message back.
+    /// Returns an error if all receivers have been dropped. The error contains the message.
     ///
     /// # Examples
     ///
@@ -60,7 +60,7 @@ impl<T> Sender<T> {
     /// let (s, r) = bounded(1);
     /// assert_eq!(s.send(1), Ok(()));
     /// greenthread::spawn(move || drop(r));
-    /// assert_eq!(s.send(2), Err(SendError(2))); // once `r` is gone
+    /// assert_eq!(s.send(2), Err(SendError(2))); // returns when `r` is dropped
     /// ```
     #[inline]
     pub fn send(&self, msg: T) -> Result<(), SendError<T>> {
@@ -69,13 +69,14 @@ impl<T> Sender<T> {
             .map_err(|(msg, _)| SendError(msg))
     }
 
-    /// Sends a message if that can be done without blocking.
+    /// Sends a message if that is possible without blocking.
     ///
-    /// With capacity 0 that takes a receiver that waits.
+    /// On a channel of capacity 0 that is possible while a receiver waits.
     ///
     /// # Errors
     ///
-    /// The channel is full, or all receivers are gone. The error gives the message back.
+    /// Returns [`TrySendError::Full`] if there is no room, and [`TrySendError::Disconnected`] if
+    /// all receivers have been dropped. Both contain the message.
     ///
     /// # Examples
     ///
@@ -98,11 +99,13 @@ impl<T> Sender<T> {
             })
     }
 
-    /// Sends a message, blocking for at most `timeout` while the channel is full.
+    /// Sends a message, blocking for no longer than `timeout` while the channel is full.
     ///
     /// # Errors
     ///
-    /// The time is up, or all receivers are gone. The error gives the message back.
+    /// Returns [`SendTimeoutError::Timeout`] if the time is up, and
+    /// [`SendTimeoutError::Disconnected`] if all receivers have been dropped. Both contain the
+    /// message.
     ///
     /// # Examples
     ///
@@ -118,11 +121,13 @@ impl<T> Sender<T> {
         self.send_until(msg, Until::After(timeout))
     }
 
-    /// Sends a message, blocking until `deadline` at most while the channel is full.
+    /// Sends a message, blocking until `deadline` at the latest while the channel is full.
     ///
     /// # Errors
     ///
-    /// The time is up, or all receivers are gone. The error gives the message back.
+    /// Returns [`SendTimeoutError::Timeout`] if the time is up, and
+    /// [`SendTimeoutError::Disconnected`] if all receivers have been dropped. Both contain the
+    /// message.
     ///
     /// # Examples
     ///
@@ -147,7 +152,9 @@ impl<T> Sender<T> {
             })
     }
 
-    /// Whether the channel is empty. With capacity 0 it always is.
+    /// Returns `true` if the channel holds no message.
+    ///
+    /// A channel of capacity 0 is always empty.
     ///
     /// # Examples
     ///
@@ -161,7 +168,9 @@ impl<T> Sender<T> {
         self.len() == 0
     }
 
-    /// Whether the channel is full. With capacity 0 it always is.
+    /// Returns `true` if the channel has no room for another message.
+    ///
+    /// A channel of capacity 0 is always full.
     ///
     /// # Examples
     ///
@@ -175,7 +184,7 @@ impl<T> Sender<T> {
         self.shared.look(State::is_full)
     }
 
-    /// The number of messages in the channel.
+    /// Returns the number of messages in the channel.
     ///
     /// # Examples
     ///
@@ -189,7 +198,7 @@ impl<T> Sender<T> {
         self.shared.look(State::len)
     }
 
-    /// The number of messages that the channel can hold; `None`: any.
+    /// Returns the number of messages that the channel can hold, or `None` if it has no bound.
     ///
     /// # Examples
     ///
@@ -203,7 +212,7 @@ impl<T> Sender<T> {
         self.shared.look(State::capacity)
     }
 
-    /// Whether both are senders of the same channel.
+    /// Returns `true` if both senders belong to the same channel.
     ///
     /// # Examples
     ///

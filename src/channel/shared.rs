@@ -1,13 +1,12 @@
 //! The channel itself: the state under its lock, and how a thread waits for it.
 //!
-//! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait it
-//! queues in the same critical section, with a place on its stack where its message is or goes to;
-//! the peer moves the message, so there is nothing to do after it was woken. Only
-//! [`Ended::TryAgain`] sends it round again.
+//! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait, it
+//! queues in the same critical section, with a place on its stack for its message. The peer moves
+//! the message, so there is nothing to do after the wake-up. Only [`Ended::TryAgain`] sends it round
+//! again.
 //!
-//! Invariants:
-//! 1. Under the lock preemption is off. What must be woken, allocated or freed waits until after
-//!    it.
+//! Invariant: under the lock preemption is off. All waking, allocating and freeing waits until after
+//! it.
 
 use core::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
@@ -34,7 +33,7 @@ pub(super) enum Until {
 }
 
 impl Until {
-    /// `None`: never.
+    /// The instant at which the wait ends, or `None` if it never does.
     pub(super) fn instant(self) -> Option<Instant> {
         match self {
             Until::Now => Some(Instant::now()),
@@ -44,7 +43,7 @@ impl Until {
         }
     }
 
-    /// In monotonic nanoseconds.
+    /// The end of the wait in monotonic nanoseconds.
     fn deadline(self) -> u64 {
         match self {
             Until::Now => 0,
@@ -79,7 +78,7 @@ pub(super) enum Failed {
     Disconnected,
 }
 
-/// The state, locked, and preemption off; both until it is dropped, in this order.
+/// The locked state, with preemption off. Dropping it unlocks the state before preemption is on.
 pub(super) struct Locked<'a, T> {
     state: Guard<'a, State<T>>,
     _preemption: PreemptionOff,
@@ -122,7 +121,7 @@ impl<T> Shared<T> {
         look(&self.lock())
     }
 
-    /// Sends, waiting until then if the channel is full.
+    /// Sends, waiting until `until` if the channel is full.
     #[inline]
     pub(super) fn send(&self, message: T, until: Until) -> Result<(), (T, Failed)> {
         let (mut spare, mut woken) = (None, Chain::new());
@@ -181,7 +180,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Receives, waiting until then if the channel is empty.
+    /// Receives, waiting until `until` if the channel is empty.
     #[inline]
     pub(super) fn receive(&self, until: Until) -> Result<T, Failed> {
         let (mut spare, mut woken) = (None, Chain::new());

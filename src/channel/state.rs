@@ -1,7 +1,8 @@
-//! What a channel is under its lock, and who hands what to whom.
+//! The state of a channel under its lock, and the rules by which messages change hands.
 //!
-//! As in Go, one lock guards one buffer and two queues, of senders and of receivers that wait.
-//! Whoever comes serves those who wait: nobody is woken only to look again, and nobody overtakes.
+//! As in Go, one lock guards one buffer and two queues, of senders and of receivers that wait. A
+//! thread that comes by serves those that wait: no thread is woken only to look again, and none
+//! overtakes.
 //!
 //! | arrives | meets a waiting | with a buffer | at capacity 0 |
 //! |---|---|---|---|
@@ -22,30 +23,32 @@
 //! sent to a receiver in a select. That receiver has no place for it yet, so the message is kept,
 //! promised, until the operation is completed. It is the one case in which such a channel holds a
 //! message, and its send has met a receiver. If the receiver gives its right back, the message is
-//! there for the next. (Who comes before that, when the senders are gone, finds it disconnected.)
+//! there for the next. (A receiver that comes before that, when the senders are gone, finds the
+//! channel disconnected.)
 //!
-//! What is told to who waited is in `cell`, with how messages are moved.
+//! The file `cell` has the outcomes that a thread is told after a wait, and the moving of messages.
 //!
-//! Observers ([`Kind::Observer`]: `Select::ready`) queue too but take nothing. They are passed over as
-//! long as somebody else waits, and are woken, all of them, when something is there that stays.
+//! Observers ([`Kind::Observer`]: `Select::ready`) queue too but take nothing. They are passed over
+//! as long as another thread waits. All of them are woken when a message or a place is there that
+//! stays.
 //!
 //! Invariants, whenever the lock is free:
 //! 1. `promised` ≤ messages in the buffer; with a capacity from 1, messages + `reserved` ≤
 //!    capacity.
-//! 2. Nobody waits for what is there. If a message is not promised, no receiver waits. If a place
-//!    is free, no sender waits. With capacity 0 senders and receivers of different waits never wait
-//!    both.
+//! 2. No thread waits for a message or a place that is there. If a message is not promised, no
+//!    receiver waits. If a place is free, no sender waits. With capacity 0 senders and receivers of
+//!    different waits never wait both.
 //! 3. After the last sender is gone no receiver waits, and vice versa.
-//! 4. A message is at one place at a time: its sender's, the buffer, its receiver's. It is moved by
-//!    who holds the lock or has claimed one side.
+//! 4. A message is at one place at a time: its sender's, the buffer, its receiver's. The thread
+//!    that holds the lock or has claimed one side moves it.
 //!
-//! No wake-up is lost. A thread queues under the lock that it has just looked under, finding (2)
-//! nothing for it. Whatever comes later comes under the same lock: a message, a place, a right
-//! given back and a disconnection all end in serving the queue (`offer`, `take`, `settle`,
-//! `disconnect_*`) as far as it goes, so (2) and (3) hold again. Who is taken from a queue is
-//! claimed, and is woken by who claimed it, after the lock; before that he is told what became of
-//! it. If a claim is lost, the thread has been served by another channel, or its time is up, and
-//! nothing was given to it.
+//! No wake-up is lost. A thread queues under the lock under which it has just looked, finding (2)
+//! nothing for it. All later events come under the same lock: a message, a place, a right given
+//! back and a disconnection all end in serving the queue (`room`, `take`, `settle`,
+//! `disconnect_*`) as far as it goes, so (2) and (3) hold again. A thread that is taken from a
+//! queue is claimed. The claimer tells it the outcome and wakes it after the lock. If a claim is
+//! lost, another channel has served the thread, or its time is up, and this channel gives it
+//! nothing.
 //!
 //! Under the lock preemption is off: nothing is allocated, freed or dropped, no user code runs.
 
@@ -80,7 +83,7 @@ pub(super) enum Room<'a, T> {
 pub(super) enum Refused {
     Full,
     Disconnected,
-    /// The buffer needs a block first.
+    /// Nothing was done: the buffer needs a block first.
     NeedsBlock,
 }
 
@@ -97,7 +100,7 @@ impl<T> Room<'_, T> {
     }
 }
 
-/// What was found for a receiver.
+/// The outcome of trying to receive.
 pub(super) enum Take<T> {
     Received(T),
     Empty,
@@ -141,7 +144,7 @@ impl<T> State<T> {
         (self.capacity != usize::MAX).then_some(self.capacity)
     }
 
-    /// How many messages are there for those who come.
+    /// The number of messages that are there for receivers that come now.
     pub(super) fn len(&self) -> usize {
         (self.buffer.len() - self.promised).min(self.capacity)
     }
@@ -200,7 +203,8 @@ impl<T> State<T> {
         Ok(None)
     }
 
-    /// Room for a message to a receiver in a select, which is claimed. False: it takes a block.
+    /// Makes room for a message to a receiver in a select, which is claimed. False if that takes a
+    /// block.
     pub(super) fn make_room(&mut self, spare: &mut Spare<T>) -> bool {
         self.buffer.make_room(spare)
     }
@@ -211,7 +215,8 @@ impl<T> State<T> {
         receiver.grant(self.promise())
     }
 
-    /// Promises the first message that is not promised, which there is: its ticket.
+    /// Promises the first message that is not promised yet, and returns its ticket. There must be
+    /// one.
     pub(super) fn promise(&mut self) -> usize {
         self.tickets += 1;
         self.buffer.set_ticket(self.promised, self.tickets);
@@ -228,7 +233,7 @@ impl<T> State<T> {
         self.buffer.pop(spare)
     }
 
-    /// Moves a promised message out, to who has its ticket.
+    /// Moves a promised message out, to the owner of its ticket.
     pub(super) fn pop_promised(&mut self, ticket: usize, spare: &mut Spare<T>) -> T {
         let before = self.find(ticket);
         self.buffer.bring_to_front(before);
@@ -236,7 +241,7 @@ impl<T> State<T> {
         self.buffer.pop(spare)
     }
 
-    /// A promised message is one for anybody again, before those that came later.
+    /// Frees a promised message for any receiver, in front of the messages that came later.
     pub(super) fn break_promise(&mut self, ticket: usize) {
         let before = self.find(ticket);
         self.promised -= 1;

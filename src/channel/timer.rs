@@ -1,7 +1,7 @@
 //! Channels that make their messages themselves: `after`, `at`, `tick`.
 //!
-//! There is no buffer and no helper thread. A timer knows when its next message is due; who
-//! receives waits until then by its own time-out, and a select waits no longer than that.
+//! There is no buffer and no helper thread. A timer knows when its next message is due; a receiver
+//! waits until then by its own time-out, and a select waits no longer than that.
 //!
 //! | `next` (nanoseconds after `start`) | means |
 //! |---|---|
@@ -9,9 +9,10 @@
 //! | else | the next message is there from then on |
 //!
 //! Invariants:
-//! 1. A message belongs to who moves `next` on: past the only message of `at`, or by one period.
-//!    One who may wait long enough does so before the message is due, and then waits alone.
-//! 2. Messages that nobody received do not pile up: the period counts from the time of receiving.
+//! 1. A message belongs to the thread that moves `next` on: past the only message of `at`, or by
+//!    one period. A thread that may wait long enough moves it before the message is due, and then
+//!    waits alone.
+//! 2. Messages that are not received do not pile up: the period counts from the time of receiving.
 //!
 //! Ordering: all Relaxed. Nothing is handed over but the number itself.
 
@@ -29,7 +30,7 @@ pub(super) struct Timer<T> {
     message: fn(Instant) -> T,
     start: Instant,
     next: AtomicU64,
-    /// `NEVER`: there is one message only.
+    /// The period, or `NEVER` if there is one message only.
     period: u64,
 }
 
@@ -64,7 +65,7 @@ impl<T> Timer<T> {
             .flatten()
     }
 
-    /// When the next message is due.
+    /// The instant at which the next message is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due(self.next.load(Relaxed))
     }
@@ -81,7 +82,7 @@ impl<T> Timer<T> {
             .is_ok()
     }
 
-    /// The message, if it is due.
+    /// Takes the message, if it is due.
     pub(super) fn take(&self) -> Option<Instant> {
         loop {
             let next = self.next.load(Relaxed);
@@ -96,7 +97,7 @@ impl<T> Timer<T> {
         }
     }
 
-    /// The message; waits for it until `deadline`.
+    /// Takes the message, waiting for it until `deadline`.
     pub(super) fn receive(&self, deadline: Option<Instant>) -> Result<Instant, Failed> {
         loop {
             let next = self.next.load(Relaxed);
@@ -115,10 +116,10 @@ impl<T> Timer<T> {
     }
 }
 
-/// Blocks the thread; `None`: for ever.
+/// Blocks the thread until `when`, or for ever if that is `None`.
 pub(super) fn sleep_until(when: Option<Instant>) {
     if when.is_none_or(|when| when > Instant::now()) {
-        // Nobody else knows the wait, so it ends by time-out.
+        // No other thread knows the wait, so it ends by time-out.
         let _timed_out = Wait::new().wait(when.map(clock::at));
     }
 }

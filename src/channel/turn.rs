@@ -1,9 +1,11 @@
-//! In which order a select looks at its operations: shuffled, so that none is preferred however
+//! The order in which a select looks at its operations: shuffled, so that none is preferred however
 //! often several are ready; as they stand if it is biased. The order lies in the operations
 //! themselves.
 
 use core::cell::Cell;
 use core::ptr;
+
+use fastrand::Rng;
 
 use super::selecting::Operation;
 use crate::engine::door::clock;
@@ -15,7 +17,7 @@ pub(super) struct InTurn<'o, 'a> {
     next: usize,
 }
 
-/// In order if biased; else shuffled (Fisher and Yates).
+/// Puts the operations in order: as they stand if biased, else shuffled (Fisher and Yates).
 pub(super) fn in_turn<'o, 'a>(operations: &'o mut [Operation<'a>], biased: bool) -> InTurn<'o, 'a> {
     let operations: &'o [Operation<'a>] = operations;
     for (position, operation) in operations.iter().enumerate() {
@@ -54,21 +56,20 @@ impl<'o, 'a> Iterator for InTurn<'o, 'a> {
 
 impl ExactSizeIterator for InTurn<'_, '_> {}
 
-/// A number below `limit`: xorshift64* (Marsaglia, Vigna), one sequence a thread.
+/// Returns a number below `limit`, from one sequence a thread. (fastrand's own thread-local generator
+/// allocates at its first use.)
 fn random(limit: usize) -> usize {
     thread_local! {
         static STATE: Cell<u64> = const { Cell::new(0) };
     }
-    let mut x = STATE.get();
-    if x == 0 {
-        // A thread has its own address for it, and its own time of coming here first.
-        x = (STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now()) | 1;
+    let mut state = STATE.get();
+    if state == 0 {
+        // The address of the thread-local and the time of the first call differ from thread to
+        // thread.
+        state = STATE.with(|state| ptr::from_ref(state).addr() as u64) ^ clock::now();
     }
-    x ^= x >> 12;
-    x ^= x << 25;
-    x ^= x >> 27;
-    STATE.set(x);
-    let bits = x.wrapping_mul(0x2545_F491_4F6C_DD1D);
-    // The upper half of a product scales without division; its bias is below limit in 2^64.
-    ((u128::from(bits) * limit as u128) >> 64) as usize
+    let mut generator = Rng::with_seed(state);
+    let number = generator.usize(..limit);
+    STATE.set(generator.get_seed());
+    number
 }

@@ -1,11 +1,15 @@
-//! Coroutines: functions that stop in the middle, hand a value out, and take one in when they go
-//! on. A generator is a coroutine that is only asked for values.
+//! Coroutines: functions that stop in the middle, hand a value out, and later go on.
 //!
-//! [`Coroutine::resume`] runs the closure until it calls [`Yielder::suspend`] or returns. What
-//! `suspend` is given comes out of `resume`; what the next `resume` is given comes out of `suspend`.
+//! [`Coroutine::resume`] runs a closure until it calls [`Yielder::suspend`] or returns. The value
+//! passed to `suspend` is the result of `resume`. The value passed to the next `resume` is the
+//! result of `suspend`. A coroutine that takes no values is a generator: an iterator over the
+//! values that it yields.
+//!
+//! # Examples
 //!
 //! ```
 //! use greenthread::coroutine::{Coroutine, CoroutineResult::{Return, Yield}};
+//!
 //! let mut average = Coroutine::new(|yielder, mut next: Option<f64>| {
 //!     let (mut sum, mut count) = (0.0, 0);
 //!     while let Some(number) = next {
@@ -22,39 +26,45 @@
 //!
 //! # A coroutine is a thread
 //!
-//! It has a stack, thread-locals and an identity ([`current`](crate::thread::current)) of its own, and it
-//! may do all that a thread may: block, wait for sockets, spawn, lock, resume other coroutines. But
-//! it runs only while somebody waits for it in `resume`, and that switch is direct: no queue, no
-//! other thread in between, in the caller's time slice. So it may be moved to other threads, and be
-//! resumed and dropped by any of them, kernel threads included. It belongs to the runtime of the
-//! thread that resumed it first; resumed from another runtime, or from a kernel thread, the switch
-//! is a wake-up instead. In kernel-thread mode each coroutine is a kernel thread.
+//! A coroutine has a stack, thread-locals and an [identity](crate::current) of its own, and it may
+//! do all that a thread may: block, wait for sockets, spawn, lock, resume other coroutines. But it
+//! runs only while another thread waits for it in `resume`. The switch between the two is direct:
+//! there is no queue and no other thread in between, and the coroutine runs in the caller's time
+//! slice.
 //!
-//! Creating one allocates a small record; it gets its stack when it is first resumed. A coroutine
-//! that has begun and not ended counts as a thread of its runtime:
+//! A coroutine may be moved to other threads, and any thread may resume or drop it, kernel threads
+//! included. It belongs to the runtime of the thread that resumed it first. A thread of another
+//! runtime, or a kernel thread, resumes it by a wake-up instead of a direct switch. In
+//! kernel-thread mode each coroutine is a kernel thread.
+//!
+//! Creating a coroutine allocates a small record. It gets its stack when it is first resumed. A
+//! coroutine that has begun and not ended counts as a thread of its runtime:
 //! [`Runtime::shutdown`](crate::runtime::Runtime::shutdown) waits for it.
 //!
-//! # Ends
+//! # How a coroutine ends
 //!
-//! - *The closure returns*: `resume` gives [`CoroutineResult::Return`]. The destructors of the
+//! - *Its closure returns*: `resume` returns [`CoroutineResult::Return`]. The destructors of the
 //!   coroutine's thread-locals have run by then.
-//! - *The closure panics*: `resume` panics with the same payload.
-//! - *The coroutine is dropped before it was resumed*: the closure is dropped, and nothing else.
-//! - *It is dropped while suspended*: its stack unwinds, on its own thread, while the dropping one
-//!   waits. The destructors run as in a panic ([`panicking`](crate::panicking) is true, locks
-//!   that are held are poisoned), but no panic is reported.
-//!   A destructor that panics meanwhile aborts the process, as in any unwinding. If the closure
-//!   catches the unwinding and returns, that will do; if it panics instead, so does the drop.
-//! - *It suspends again when it should unwind*, in a destructor or after it has caught the
-//!   unwinding: it stays as it is for ever, as if it had been forgotten, and the drop panics. So it
-//!   does if it cannot unwind, since it was suspended in a destructor that a panic runs. (A drop that
-//!   is part of a panic does not panic: it goes on.)
-//! - *It is forgotten* ([`mem::forget`](std::mem::forget)): it is never resumed, and its stack and what
-//!   is on it are leaked.
+//! - *Its closure panics*: `resume` panics with the same payload.
+//! - *It is dropped before it was resumed*: the closure is dropped, and nothing runs.
+//! - *It is dropped while suspended*: its stack unwinds on its own thread, while the thread that
+//!   drops it waits. Destructors run as in a panic ([`panicking`](crate::panicking) returns true,
+//!   and locks that are held are poisoned), but no panic is reported. A destructor that panics
+//!   meanwhile aborts the process, as in any unwinding. If the closure catches the unwinding and
+//!   returns, the coroutine ends normally; if it panics instead, the drop panics too.
+//! - *It suspends while it should unwind*, in a destructor or after it has caught the unwinding: it
+//!   stays suspended for ever, as if it had been forgotten, and the drop panics. The same happens
+//!   if it cannot unwind because it was suspended in a destructor that a panic runs. (A drop that
+//!   is part of a panic does not panic itself.)
+//! - *It is forgotten* ([`mem::forget`](std::mem::forget)): it is never resumed, and its stack is
+//!   leaked with everything on it.
 //!
-//! That is why the closure and all values are `'static`: what a forgotten coroutine has borrowed
-//! would be given back to its owner, while the threads of a [`scope`](crate::scope()) on its stack still
-//! use it. And they are `Send`, for they move between two threads.
+//! # Why values are `'static` and `Send`
+//!
+//! A forgotten coroutine never runs again, but the threads of a [`scope`](crate::scope()) on its
+//! stack do. If it could borrow data, the owner would get the data back while those threads still
+//! use it. So the closure and all values are `'static`. They are `Send` because they move between
+//! two threads.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -64,10 +74,13 @@ use crate::engine::door::turns::{self, Called, Caller, News, Order};
 use crate::thread::{self, JoinHandle};
 use std::sync::{Mutex, PoisonError};
 
-/// What [`Coroutine::resume`] brings.
+/// The result of [`Coroutine::resume`]: a yielded value or the final one.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::coroutine::{Coroutine, CoroutineResult::{Return, Yield}};
+///
 /// let mut countdown = Coroutine::new(|yielder, ()| {
 ///     (1..=3).rev().for_each(|number| yielder.suspend(number));
 ///     "lift-off"
@@ -89,7 +102,16 @@ pub enum CoroutineResult<Yield, Return> {
 }
 
 impl<Yield, Return> CoroutineResult<Yield, Return> {
-    /// What was yielded, if that is what it is.
+    /// Returns the yielded value, or `None` if the coroutine has returned.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::coroutine::CoroutineResult;
+    ///
+    /// let result: CoroutineResult<u32, &str> = CoroutineResult::Yield(1);
+    /// assert_eq!(result.as_yield(), Some(1));
+    /// ```
     pub fn as_yield(self) -> Option<Yield> {
         match self {
             CoroutineResult::Yield(value) => Some(value),
@@ -97,7 +119,16 @@ impl<Yield, Return> CoroutineResult<Yield, Return> {
         }
     }
 
-    /// What was returned, if that is what it is.
+    /// Returns the final value, or `None` if the coroutine has yielded.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::coroutine::CoroutineResult;
+    ///
+    /// let result: CoroutineResult<u32, &str> = CoroutineResult::Return("done");
+    /// assert_eq!(result.as_return(), Some("done"));
+    /// ```
     pub fn as_return(self) -> Option<Return> {
         match self {
             CoroutineResult::Yield(_) => None,
@@ -106,12 +137,18 @@ impl<Yield, Return> CoroutineResult<Yield, Return> {
     }
 }
 
-/// A coroutine: see the [module](self). Dropping it unwinds its stack.
+/// A closure that runs on its own stack, piece by piece, whenever it is resumed.
 ///
-/// One that takes nothing is an iterator over what it yields:
+/// The [module](self) describes what a coroutine may do and how it ends. Dropping a suspended
+/// coroutine unwinds its stack.
+///
+/// # Examples
+///
+/// A coroutine that takes no values is an iterator over the values that it yields:
 ///
 /// ```
 /// use greenthread::coroutine::Coroutine;
+///
 /// let fibonacci = Coroutine::new(|yielder, ()| {
 ///     let (mut a, mut b) = (0, 1);
 ///     loop {
@@ -139,7 +176,7 @@ enum Stage<Input, Yield, Return> {
     Done,
 }
 
-/// What unwinds the stack of a coroutine that is dropped.
+/// The payload that unwinds the stack of a coroutine that is dropped.
 struct Dropped;
 
 impl<Input, Yield, Return> Coroutine<Input, Yield, Return>
@@ -148,8 +185,23 @@ where
     Yield: Send + 'static,
     Return: Send + 'static,
 {
-    /// A coroutine that is to run `body`, with what the first [`resume`](Coroutine::resume) is
-    /// given. Nothing runs yet.
+    /// Creates a coroutine that runs `body`.
+    ///
+    /// Nothing runs until the first [`resume`](Coroutine::resume), whose input is the second
+    /// argument of `body`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::coroutine::{Coroutine, CoroutineResult::{Return, Yield}};
+    ///
+    /// let mut double = Coroutine::new(|yielder, number: i32| {
+    ///     let next = yielder.suspend(2 * number);
+    ///     2 * next
+    /// });
+    /// assert_eq!(double.resume(21), Yield(42));
+    /// assert_eq!(double.resume(50), Return(100));
+    /// ```
     pub fn new<F>(body: F) -> Self
     where
         F: FnOnce(&Yielder<Input, Yield>, Input) -> Return + Send + 'static,
@@ -159,10 +211,22 @@ where
         }
     }
 
-    /// Runs the coroutine until it suspends itself or ends, and takes what it leaves.
+    /// Runs the coroutine until it suspends itself or ends, and returns the value from it.
+    ///
+    /// `input` is the result of the [`Yielder::suspend`] call that the coroutine stopped in. In the
+    /// first call it is the second argument of the closure.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the payload of the coroutine's panic if the coroutine panics. Panics if the
+    /// coroutine has ended already. The first call also panics if there is no memory for a stack or
+    /// if no runtime can be started; the coroutine has ended then.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::coroutine::{Coroutine, CoroutineResult::{Return, Yield}};
+    ///
     /// let mut greeter = Coroutine::new(|yielder, name| {
     ///     let other: &str = yielder.suspend(format!("hello {name}"));
     ///     format!("goodbye {name} and {other}")
@@ -171,10 +235,6 @@ where
     /// assert_eq!(greeter.resume("Bob"), Return("goodbye Ann and Bob".into()));
     /// assert!(greeter.is_done());
     /// ```
-    ///
-    /// # Panics
-    /// With what the coroutine panics with. If it has ended already. The first time also if there
-    /// is no memory for its stack, or no runtime to be had; it has ended then.
     #[doc(alias = "send")]
     #[inline]
     #[track_caller]
@@ -224,13 +284,26 @@ where
 }
 
 impl<Input, Yield, Return> Coroutine<Input, Yield, Return> {
-    /// Whether it has ended, by returning or with a panic, and must not be resumed.
+    /// Returns `true` if the coroutine has returned or panicked, and so must not be resumed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::coroutine::Coroutine;
+    ///
+    /// let mut once = Coroutine::new(|yielder, ()| yielder.suspend(1));
+    /// once.resume(());
+    /// assert!(!once.is_done());
+    /// once.resume(());
+    /// assert!(once.is_done());
+    /// ```
     pub fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
 }
 
-/// What it returns is dropped; where that matters, call [`Coroutine::resume`] in a loop.
+/// Iterates over the yielded values. The final value is dropped; to get it, call
+/// [`Coroutine::resume`] in a loop.
 impl<Yield, Return> Iterator for Coroutine<(), Yield, Return>
 where
     Yield: Send + 'static,
@@ -288,11 +361,16 @@ impl<Input, Yield, Return> fmt::Debug for Coroutine<Input, Yield, Return> {
     }
 }
 
-/// A coroutine's own side: with this it suspends itself, from as many calls deep as it likes. It
-/// stays in the coroutine.
+/// The handle with which a coroutine suspends itself.
+///
+/// The closure gets it as its first argument and may pass it on to the functions that it calls. It
+/// does not leave the coroutine.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::coroutine::{Coroutine, Yielder};
+///
 /// fn moves(n: u32, from: char, by: char, to: char, yielder: &Yielder<(), (char, char)>) {
 ///     if n > 0 {
 ///         moves(n - 1, from, to, by, yielder);
@@ -300,18 +378,34 @@ impl<Input, Yield, Return> fmt::Debug for Coroutine<Input, Yield, Return> {
 ///         moves(n - 1, by, from, to, yielder);
 ///     }
 /// }
+///
 /// let hanoi = Coroutine::new(|yielder, ()| moves(10, 'a', 'b', 'c', yielder));
 /// assert_eq!(hanoi.count(), 1023);
 /// ```
 pub struct Yielder<Input, Yield>(Called<Input, Yield>);
 
 impl<Input, Yield> Yielder<Input, Yield> {
-    /// Hands `value` to whoever has resumed the coroutine, and waits to be resumed again; returns
-    /// what that brings.
+    /// Suspends the coroutine and hands `value` to the thread that resumed it.
+    ///
+    /// Returns the input of the next [`Coroutine::resume`].
     ///
     /// # Panics
-    /// If the coroutine is dropped instead: to unwind its stack. Let that pass, and do not suspend
-    /// meanwhile: see the [module](self).
+    ///
+    /// Panics if the coroutine is dropped instead of resumed, to unwind its stack. Do not catch
+    /// that panic, and do not suspend while it unwinds; see the [module](self).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::coroutine::{Coroutine, CoroutineResult::{Return, Yield}};
+    ///
+    /// let mut adder = Coroutine::new(|yielder, first: u32| {
+    ///     let second = yielder.suspend(());
+    ///     first + second
+    /// });
+    /// assert_eq!(adder.resume(1), Yield(()));
+    /// assert_eq!(adder.resume(2), Return(3));
+    /// ```
     #[inline]
     pub fn suspend(&self, value: Yield) -> Input {
         let mut order = self.0.suspend(News::Yielded(value));

@@ -9,16 +9,18 @@ use std::sync::Arc;
 use crate::engine::door::handle::text_of;
 use crate::sync::{Mutex, PoisonError};
 
-/// Why there is no value: the function of a node panicked, of this one or of one that it depends
-/// on.
+/// The reason why a [`Value`](super::Value) has no value: a function panicked.
 ///
-/// All nodes that depend on the one that panicked share one failure, which names that one.
+/// That is the function of the node itself or of one that it depends on. All nodes that depend on
+/// the node that panicked share one failure.
+///
+/// # Examples
 ///
 /// ```
-/// use greenthread::dataflow;
+/// use greenthread::dataflow::{call, value};
 ///
-/// let broken = dataflow::call((), |()| -> u32 { panic!("no such file") });
-/// let sum = dataflow::call((&broken, dataflow::value(1)), |(a, b)| a + b);
+/// let broken = call((), |()| -> u32 { panic!("no such file") });
+/// let sum = call((&broken, value(1)), |(a, b)| a + b);
 /// let failure = sum.get().unwrap_err();
 /// assert_eq!(failure.message(), "no such file");
 /// assert_eq!(failure.origin().file(), file!());
@@ -42,25 +44,48 @@ impl Failure {
         }))
     }
 
-    /// What the panic said; `"Box<dyn Any>"` if it was no text.
+    /// Returns the text of the panic, or `"Box<dyn Any>"` if its payload is not a text.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::dataflow::call;
+    ///
+    /// let broken = call((), |()| panic!("no such file"));
+    /// assert_eq!(broken.get().unwrap_err().message(), "no such file");
+    /// ```
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Where the node whose function panicked was made: the place of its
-    /// [`call`](super::call).
+    /// Returns the place of the [`call`](super::call) whose function panicked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::dataflow::call;
+    ///
+    /// let line = line!() + 1;
+    /// let broken = call((), |()| panic!("no such file"));
+    /// assert_eq!(broken.get().unwrap_err().origin().line(), line);
+    /// ```
     pub fn origin(&self) -> &'static Location<'static> {
         self.0.origin
     }
 
-    /// What the function panicked with, for [`resume_unwind`](std::panic::resume_unwind). It is
-    /// there once, however many share the failure: the first who asks has it.
+    /// Takes the payload of the panic, for example for
+    /// [`resume_unwind`](std::panic::resume_unwind).
+    ///
+    /// A panic has one payload, however many nodes share the failure. The first call gets it, and
+    /// later calls return `None`.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// use greenthread::dataflow;
+    /// use greenthread::dataflow::call;
     /// use std::panic::panic_any;
     ///
-    /// let broken = dataflow::call((), |()| panic_any(42));
+    /// let broken = call((), |()| panic_any(42));
     /// let failure = broken.get().unwrap_err();
     /// assert_eq!(failure.take_payload().unwrap().downcast_ref(), Some(&42));
     /// assert!(failure.take_payload().is_none());
@@ -92,7 +117,7 @@ impl fmt::Debug for Failure {
 
 impl Error for Failure {}
 
-/// Equal are those of the same panic.
+/// Two failures are equal if they come from the same panic.
 impl PartialEq for Failure {
     fn eq(&self, other: &Failure) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

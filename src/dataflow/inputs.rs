@@ -1,7 +1,7 @@
-//! [`Inputs`]: what a node can depend on, and the shape in which its function sees it.
+//! [`Inputs`]: the values that a node depends on, and the shape in which its function sees them.
 //!
-//! What is passed in is a handle or a reference to one, alone or in tuples, arrays and vectors; what
-//! a node keeps is [`Held`]: handles. Both are closed under composition, so each case stands once.
+//! A caller passes handles or references to handles, alone or in tuples, arrays and vectors; a node
+//! keeps [`Held`]: handles. Both are closed under composition, so each case stands once.
 
 use std::sync::Arc;
 
@@ -9,12 +9,13 @@ use super::failure::Failure;
 use super::task::Dependent;
 use super::value::Value;
 
-/// What a node depends on: values, and tuples of up to twelve, arrays, slices and vectors of such.
+/// The inputs of a [`call`](super::call): values, alone or in tuples, arrays, slices and vectors.
 ///
-/// A node's function gets the same shape, with `&T` where a [`Value<T>`](Value) was: a value may
-/// have many dependents, all of which see the one that is there, and nothing is cloned.
+/// A tuple has up to twelve elements. The function of the call gets the same shape, with `&T` in
+/// the place of a [`Value<T>`](Value): a value may have many dependents, all of which see the same
+/// value, and nothing is cloned.
 ///
-/// | inputs | the function gets |
+/// | inputs | argument of the function |
 /// |---|---|
 /// | `()` | `()` |
 /// | `Value<T>`, `&Value<T>` | `&T` |
@@ -22,6 +23,10 @@ use super::value::Value;
 /// | `[A; N]` | `[A's; N]` |
 /// | `Vec<A>` | `Vec<A's>` |
 /// | `&[Value<T>]`, `&Vec<Value<T>>` | `Vec<&T>` |
+///
+/// The trait is sealed: it cannot be implemented outside this crate.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::dataflow::{call, value};
@@ -31,10 +36,8 @@ use super::value::Value;
 /// let line = call((&a, b, &rest), |(a, b, rest)| format!("{a}{b}{rest:?}"));
 /// assert_eq!(line.get().unwrap(), "2x[3, 4]");
 /// ```
-///
-/// The trait is sealed: it cannot be implemented elsewhere.
 pub trait Inputs {
-    /// What a node keeps of them.
+    /// The handles of the inputs, which a node keeps.
     #[doc(hidden)]
     type Held: Held;
 
@@ -42,17 +45,29 @@ pub trait Inputs {
     fn hold(self) -> Self::Held;
 }
 
-/// What a node's function gets for its [`Inputs`].
+/// The argument that the function of a [`call`](super::call) gets for its [`Inputs`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::dataflow::{Value, Values, call, value};
+///
+/// fn add((a, b): Values<'_, (Value<u32>, Value<u32>)>) -> u32 {
+///     a + b
+/// }
+///
+/// assert_eq!(call((value(1), value(2)), add).get(), Ok(&3));
+/// ```
 pub type Values<'a, I> = <<I as Inputs>::Held as Held>::Values<'a>;
 
 /// Handles to the inputs of a node.
 pub trait Held: Send + Sync + 'static {
     type Values<'a>;
 
-    /// Has the dependent that `make` makes told of each input that is not resolved yet.
+    /// Registers a dependent, which `make` makes, with each input that is not resolved yet.
     fn register(&self, make: &dyn Fn() -> Arc<dyn Dependent>);
 
-    /// The values, of inputs that are all resolved; or the first failure among them.
+    /// Returns the values of inputs that are all resolved, or the first failure among them.
     fn values(&self) -> Result<Self::Values<'_>, Failure>;
 }
 

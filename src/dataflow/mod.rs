@@ -1,14 +1,17 @@
-//! Dataflow: calls that return at once, and run when what they depend on is there.
+//! Dataflow: calls that return at once, and run when their inputs are there.
 //!
-//! [`call`]`(inputs, f)` makes a *node* and returns a [`Value`], which is a promise of what `f` will
-//! return. Inputs are values too. So a program that calls functions this way builds a graph as it
-//! goes, and whatever does not depend on each other runs in parallel, on all processors.
+//! [`call`]`(inputs, f)` returns a [`Value`]: a handle of the value that `f` will return. The
+//! inputs are values too, so the results of some calls can be the inputs of others. In this way a
+//! program builds a graph of calls, whose *nodes* run in parallel on all processors unless one
+//! depends on another.
 //!
 //! | a node | |
 //! |---|---|
-//! | *waits* | an input is missing. It is a closure in memory: no thread is parked for it |
-//! | is *ready* | all inputs are resolved; it will run, on some green thread, soon |
-//! | is *resolved* | its function has returned, or panicked; what depends on it and misses nothing else is ready |
+//! | *waits* | while an input is missing. It is a closure in memory; no thread is parked for it |
+//! | is *ready* | when all inputs are resolved. It will soon run on a green thread |
+//! | is *resolved* | when its function has returned or panicked. Nodes that waited only for it are ready |
+//!
+//! # Examples
 //!
 //! ```
 //! use greenthread::dataflow::{call, value};
@@ -23,39 +26,40 @@
 //!
 //! # What to expect
 //!
-//! - **Values are shared.** A node's function gets references to its inputs, and
-//!   [`Value::get`] gives one to the result: a value is made once, and dropped with its last handle
-//!   once all that depend on it have run. Hence `T: Send + Sync`.
-//! - **Every node runs**, whether anybody still has its handle or not, as a spawned thread does.
-//! - **A panic goes to the dependents.** They do not run; theirs is the same [`Failure`], and so on.
-//!   Of several failed inputs the first counts.
-//! - **Functions may block**, on a channel, a lock, or another value's `get`: others run meanwhile.
-//!   But they need not: a function that returns a further `Value` is [flattened](Value::flatten).
-//! - **Threads are shared.** A green thread runs one node after the other, so a node may find what
-//!   an earlier one has left in a thread-local, or in the token of `park`.
-//! - **Memory**, of a node that waits for one input with a value of a word: about 150 bytes, and 40
-//!   for each further input; 64 when it is resolved, as long as somebody has the handle. (A parked
-//!   green thread has two pages.) Neither deep nor wide graphs need stack.
-//! - In kernel-thread mode as many kernel threads run nodes as there are processors, and more only
-//!   while those are blocked.
+//! - **Values are shared.** A function gets references to its inputs, and [`Value::get`] returns a
+//!   reference to the result. A value is made once. It is dropped when its last handle has been
+//!   dropped and all nodes that depend on it have run. Hence `T: Send + Sync`.
+//! - **Every node runs**, even if all its handles have been dropped, as a spawned thread does.
+//! - **A panic resolves the dependents too.** They do not run, and share the same [`Failure`]. If
+//!   several inputs of a node have failed, the first of them counts.
+//! - **Functions may block**, for example on a channel, a lock, or another value's `get`. Other
+//!   nodes run meanwhile. A function need not block to wait for nodes that it makes: it returns
+//!   a `Value`, and the caller [flattens](Value::flatten) it.
+//! - **Threads are shared.** A green thread runs many nodes, one after the other. So a node may
+//!   find values in thread-locals that an earlier node has left there, or the token of an `unpark`.
+//! - **Nodes are small.** A node that waits for one input, with a value of one word, takes about
+//!   150 bytes, and 40 more for each further input. A resolved node takes 64 bytes while it has a
+//!   handle. (A parked green thread takes two pages.) Neither deep nor wide graphs need stack.
+//! - **In kernel-thread mode** as many kernel threads run nodes as there are processors, and more
+//!   only while those are blocked.
 //!
-//! # Where it comes from
-//!
-//! "Architecting Asynchronous Schedulers", the design of Passerine's runtime: *waiting*, *ready* and
-//! *resolved* are its words for futures. There everything is a call of this kind, and a *process*
-//! runs the ready ones. Here processes are green threads, and the scheduler below does its part:
-//! stealing, sleeping, and waking as many processors as there is work for.
-//!
-//! | file | idea |
-//! |---|---|
-//! | `mod` | `call` |
-//! | `value` | the handle, and what a node leaves there |
-//! | `inputs` | which shapes inputs have, and what the function sees |
-//! | `task` | the last of the inputs makes it ready |
-//! | `engine/wait/dependents` | who waits for a value: the protocol between adding and resolving (modelled) |
-//! | `stock` | who runs what is ready |
-//! | `turn` | the same over kernel threads |
-//! | `failure` | a panic on its way |
+//! The design and the words *waiting*, *ready* and *resolved* are those of "Architecting
+//! Asynchronous Schedulers", which describes the runtime of the language Passerine.
+
+// In "Architecting Asynchronous Schedulers" everything is a call of this kind, and a *process* runs
+// the ready ones. Here processes are green threads, and the scheduler below does its part:
+// stealing, sleeping, and waking as many processors as there is work for.
+//
+// | file | idea |
+// |---|---|
+// | `mod` | `call` |
+// | `value` | the handle of a node, and the slot for its outcome |
+// | `inputs` | the shapes of inputs, and of the function's arguments |
+// | `task` | the last of the inputs makes it ready |
+// | `engine/wait/dependents` | the nodes that wait for a value: the protocol of adding and resolving (modelled) |
+// | `stock` | the threads that run ready nodes |
+// | `turn` | the same over kernel threads |
+// | `failure` | a panic on its way |
 
 mod failure;
 mod inputs;
@@ -73,27 +77,31 @@ pub use self::inputs::{Inputs, Values};
 pub use self::value::Value;
 use self::value::{Outcome, Slot};
 
-/// Calls `f` with the values of `inputs` when they are all there; returns at once.
+/// Calls `f` with the values of `inputs` once they are all there, and returns a handle of the
+/// result.
 ///
-/// `f` runs on a green thread of the runtime where its last input is resolved, or, if none is
-/// missing, of the thread that calls (of the default runtime, if that is a kernel thread). The
-/// shapes of `inputs`, and of what `f` gets for them, are those of [`Inputs`].
+/// This function itself returns at once. `f` runs on a green thread of the runtime in which its
+/// last input is resolved. If no input is missing, that is the runtime of the current thread, or
+/// the default runtime if the current thread is a kernel thread. [`Inputs`] lists the shapes that
+/// `inputs` may have and the arguments that `f` gets for them.
 ///
-/// If `f` panics, or an input has failed, the value is a [`Failure`]; in the latter case `f` is
-/// dropped without being called.
+/// If `f` panics, the result is a [`Failure`]. If an input has failed, the result is the same
+/// failure, and `f` is dropped without being called.
 ///
 /// # Panics
-/// If a thread is needed and cannot be started, as [`spawn`](crate::spawn).
+///
+/// Panics if a thread is needed and cannot be started, as [`spawn`](crate::spawn) does.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::dataflow::call;
 ///
-/// let words = call((), |()| std::fs::read_to_string("Cargo.toml").unwrap());
-/// let lines = call(&words, |text| text.lines().count());
-/// let bytes = call(&words, |text| text.len());
+/// let text = call((), |()| std::fs::read_to_string("Cargo.toml").unwrap());
+/// let lines = call(&text, |text| text.lines().count());
+/// let bytes = call(&text, |text| text.len());
 /// let mean = call((bytes, lines), |(bytes, lines)| bytes / lines);
-/// assert!(*mean.get()? > 1);
-/// # Ok::<(), greenthread::dataflow::Failure>(())
+/// assert!(*mean.get().unwrap() > 1);
 /// ```
 #[track_caller]
 pub fn call<I, F, T>(inputs: I, f: F) -> Value<T>
@@ -106,7 +114,7 @@ where
     let slot = Arc::new(Slot::new());
     let value = Value::of(slot.clone());
     task::when(inputs.hold(), move |inputs: I::Held| {
-        // What the node holds is dropped inside, before anybody sees that it is resolved.
+        // The node's inputs are dropped inside, before any thread sees that it is resolved.
         let run = move || {
             let inputs = inputs;
             inputs.values().map(f)
@@ -120,11 +128,15 @@ where
     value
 }
 
-/// A value that is there already, to be an input.
+/// Creates a value that is there already, to be used as an input.
+///
+/// # Examples
 ///
 /// ```
-/// use greenthread::dataflow::value;
-/// assert_eq!(value(42).get(), Ok(&42));
+/// use greenthread::dataflow::{call, value};
+///
+/// let sum = call((value(40), value(2)), |(a, b)| a + b);
+/// assert_eq!(sum.get(), Ok(&42));
 /// ```
 pub fn value<T: Send + Sync + 'static>(value: T) -> Value<T> {
     let slot = Slot::new();

@@ -1,22 +1,22 @@
-//! Who runs what is ready: each thread's stock of it, and the followers that take from there.
+//! The threads that run ready nodes: each has a stock of them, and followers take from it.
 //!
-//! What becomes ready goes to the stock of the thread that made it so. A thread that runs nodes goes
-//! on with what the last one made ready (the *next slot* of the schedulers), then with the newest in
-//! its stock, until that is empty. Spreading the rest is the scheduler's work, by threads:
+//! A node that becomes ready goes to the stock of the thread that made it so. A thread that runs
+//! nodes goes on with a node that the last one made ready (the *next slot* of the schedulers), then
+//! with the newest in its stock, until that is empty. The scheduler spreads the rest, by threads:
 //!
 //! A stock that is not empty has a *follower*: a thread that is spawned and has not begun. It lies
 //! in the run queue like any other, so it begins when another processor steals it, or on this one
 //! when the thread before it blocks, ends or is preempted. It takes the older half, leaves a new
-//! follower for the other half, and runs what it took as its own stock, followed in turn.
+//! follower for the other half, and runs the nodes that it took as its own stock, followed in turn.
 //!
 //! So as long as all goes well one thread a processor runs nodes, without a switch between them; a
-//! node that blocks costs one thread, no more; and there is no limit at which all wait for what
-//! nobody runs.
+//! node that blocks costs one thread, no more; and there is no limit at which all threads wait for
+//! nodes that no thread runs.
 //!
 //! # Invariants
-//! 1. Where a node's function or any other user code runs, all that is ready is in a stock.
+//! 1. While a node's function or any other user code runs, all ready nodes are in a stock.
 //! 2. A stock that is not empty and not locked is `followed`, unless no thread could be spawned; it
-//!    is then, as soon as somebody adds or takes.
+//!    is then, as soon as a thread adds or takes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -30,12 +30,13 @@ use crate::engine::door::is_forked_child;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::thread::Builder;
 
-/// So many are added under one lock.
+/// The number of nodes that are added under one lock.
 const FEW: usize = 64;
 
 struct Stock {
     content: Mutex<Content>,
-    /// Of a process that was forked. Its followers are there; its parent's are not.
+    /// Whether it was made in a forked process, where followers of its own exist but not the
+    /// parent's.
     in_child: bool,
 }
 
@@ -43,7 +44,7 @@ struct Stock {
 struct Content {
     /// The newest is the last.
     ready: VecDeque<Ready>,
-    /// Somebody is on the way and will look.
+    /// A follower is on the way and will look.
     followed: bool,
 }
 
@@ -51,11 +52,11 @@ thread_local! {
     static OWN: RefCell<Arc<Stock>> = RefCell::new(Stock::new());
 }
 
-/// This thread's. A thread that is about to end has a new one each time.
+/// The stock of this thread. A thread that is about to end gets a new one each time.
 fn own() -> Arc<Stock> {
     let found = OWN.try_with(|own| {
         if own.borrow().in_child != is_forked_child() {
-            // What the parent's has is run there.
+            // The nodes in the parent's stock run in the parent.
             mem::forget(own.replace(Stock::new()));
         }
         own.borrow().clone()
@@ -63,10 +64,10 @@ fn own() -> Arc<Stock> {
     found.unwrap_or_else(|_| Stock::new())
 }
 
-/// Adds to the stock of this thread what has become ready here.
+/// Adds a node that has become ready to the stock of this thread.
 ///
 /// # Panics
-/// If a follower is needed and cannot be spawned.
+/// Panics if a follower is needed and cannot be spawned.
 pub(super) fn add(ready: Ready) {
     if let Err(error) = own().add([ready]) {
         panic!("failed to spawn thread: {error}");
@@ -118,15 +119,15 @@ impl Stock {
         }
     }
 
-    /// Moves the older half of `leader`'s stock here, but for the oldest, which is to be run.
-    /// `begins`: the taker is its follower, which is on the way no more.
+    /// Moves the older half of `leader`'s stock here and returns the oldest node, which is to run.
+    /// `begins`: the taker is the follower of `leader`, which is no longer on the way.
     fn take_half(self: &Arc<Self>, leader: &Arc<Stock>, begins: bool) -> Option<Ready> {
         let mut content = leader.lock();
         content.followed &= !begins;
         let half = content.ready.len().div_ceil(2);
         let rest = content.ready.split_off(half);
         let mut taken = mem::replace(&mut content.ready, rest);
-        // No thread to be had: this one comes back for the rest.
+        // If no thread can be spawned, this one comes back for the rest.
         let _ = leader.leave(content);
         let oldest = taken.pop_front();
         let _ = self.add(taken);
@@ -137,7 +138,7 @@ impl Stock {
         self.lock().ready.pop_back()
     }
 
-    /// Runs `next`, what that makes ready, and all that is in this thread's stock.
+    /// Runs `next`, the nodes that it makes ready, and all nodes in this thread's stock.
     fn work(self: &Arc<Self>, next: Ready, turn: &Turn) {
         let mut next = Some(next);
         while let Some(ready) = next.take().or_else(|| self.pop()) {
@@ -149,7 +150,7 @@ impl Stock {
                 if few.is_empty() {
                     break;
                 }
-                // No thread to be had: this one takes them itself, later.
+                // If no thread can be spawned, this one runs them itself, later.
                 let _ = self.add(few);
             }
             turn.has_run_one();

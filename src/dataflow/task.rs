@@ -1,13 +1,13 @@
-//! What waits for inputs: something to do, and the handles of what it waits for.
+//! A task waits for inputs: work to do, and the handles of the inputs.
 //!
-//! The count of what is missing is that of the references to the task: each input that is not
-//! resolved yet holds one, and so does whoever makes the task until it has registered everywhere.
-//! All give them up by `Arc::into_inner`, which hands the task to exactly one of them, the last:
-//! there it is ready, and in no other place, so it runs once, and sees all its inputs.
+//! The number of references to the task counts the inputs that are missing: each unresolved input
+//! holds one, and so does the thread that makes the task until it has registered everywhere. All
+//! give them up by `Arc::into_inner`, which hands the task to exactly one of them, the last: there
+//! it is ready, and in no other place, so it runs once, and sees all its inputs.
 //!
 //! A task is in its inputs and holds its inputs; the circle is broken when they are resolved. So it
-//! is not dropped before it has run, whether anybody still has a handle or not, and a long chain of
-//! nodes is never dropped from one end.
+//! is not dropped before it has run, even if no handle is left, and a long chain of nodes is never
+//! dropped from one end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,13 +15,13 @@ use super::inputs::Held;
 use super::stock;
 use crate::engine::door::dependents::Taken;
 
-/// What is told that an input is resolved.
+/// A task, told when one of its inputs is resolved.
 pub trait Dependent: Send + Sync {
-    /// One reference less. If it was the last: what is to be done now.
+    /// Gives one reference up. If it was the last, returns the work that is ready now.
     fn arrive(self: Arc<Self>) -> Option<Ready>;
 }
 
-/// Something to do, whose inputs are all resolved. It gives back who waited for what it resolves.
+/// Work whose inputs are all resolved. It returns the dependents of the value that it resolves.
 pub(crate) type Ready = Box<dyn FnOnce() -> Told + Send>;
 
 /// Dependents that are to be told.
@@ -41,7 +41,7 @@ impl<H: Held, W: FnOnce(H) -> Told + Send + 'static> Dependent for Task<H, W> {
     }
 }
 
-/// Has `work` done when `inputs` are resolved, and not on this thread.
+/// Makes a task that does `work` when `inputs` are resolved, on another thread.
 pub(super) fn when<H: Held, W>(inputs: H, work: W)
 where
     W: FnOnce(H) -> Told + Send + 'static,

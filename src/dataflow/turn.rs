@@ -1,9 +1,11 @@
-//! Kernel-thread mode: not more of them run nodes than there are processors, as long as they do.
+//! Kernel-thread mode: no more kernel threads run nodes than there are processors, unless those are
+//! blocked.
 //!
 //! A follower that is a green thread begins when a processor is free. One that is a kernel thread
 //! begins at once, and leaves another, and so on: a thread a node, in the end. So it waits for one
-//! of a fixed number of turns. It goes without one when for a while no node has ended anywhere: then
-//! those that have a turn are blocked, perhaps by what it is about to run.
+//! of a fixed number of turns. If no node has ended anywhere for a while, it goes on without a
+//! turn: then the threads that have a turn are blocked, perhaps waiting for a node that it is about
+//! to run.
 
 use std::time::Duration;
 
@@ -17,13 +19,13 @@ const PATIENCE: Duration = Duration::from_millis(10);
 
 static TURNS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));
-/// How many nodes kernel threads have run.
+/// The number of nodes that kernel threads have run.
 static RUN: AtomicU64 = AtomicU64::new(0);
 
 pub(super) enum Turn {
-    /// A green thread's: its processor.
+    /// A green thread's turn is its processor.
     Green,
-    /// A kernel thread's; `None`: beyond the number.
+    /// A kernel thread's turn; `None` if it goes on without one.
     Kernel(#[allow(dead_code, reason = "held")] Option<SemaphorePermit<'static>>),
 }
 

@@ -1,9 +1,9 @@
-//! [`Value`]: the handle of a node, and what the node leaves in it.
+//! [`Value`]: the handle of a node, and the slot for the node's outcome.
 //!
 //! | `outcome` | `dependents` | the node |
 //! |---|---|---|
 //! | none | open | waits, is ready or runs |
-//! | there | open, for a moment | is resolved; whoever looks sees it |
+//! | there | open, for a moment | is resolved; any thread that looks sees it |
 //! | there | closed | is resolved, and its dependents are told |
 //!
 //! Invariant: `Same` points to a node that is resolved and is not `Same` itself. So a value is one
@@ -18,11 +18,13 @@ use super::task::{Dependent, Told, when};
 use crate::engine::door::dependents::Dependents;
 use crate::sync::OnceLock;
 
-/// A value that is there or will be: what [`call`](super::call) returns.
+/// A handle of a value that is there or will be, returned by [`call`](super::call).
 ///
-/// Clones are handles of the same value, which lives as long as one of them or a node that depends
-/// on it. Dropping them all does not keep the node from being run, as dropping a
-/// [`JoinHandle`](crate::JoinHandle) does not stop its thread.
+/// A clone is another handle of the same value. The value lives as long as one of its handles or a
+/// node that depends on it. A node runs even if all its handles are dropped, as a thread goes on
+/// when its [`JoinHandle`](crate::JoinHandle) is dropped.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::dataflow::{Value, call, value};
@@ -38,7 +40,7 @@ use crate::sync::OnceLock;
 /// ```
 pub struct Value<T>(Arc<Slot<T>>);
 
-/// Where a node leaves what it has become.
+/// The outcome of a node, and the nodes that wait for it.
 pub(super) struct Slot<T> {
     outcome: OnceLock<Outcome<T>>,
     dependents: Dependents<Arc<dyn Dependent>>,
@@ -58,7 +60,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Leaves the outcome, once; who is to be told of it.
+    /// Sets the outcome, once. Returns the dependents that are to be told of it.
     pub(super) fn resolve(&self, outcome: Outcome<T>) -> Told {
         let first = self.outcome.set(outcome);
         debug_assert!(first.is_ok(), "a node is resolved once");
@@ -81,11 +83,16 @@ impl<T> Value<T> {
         Value(slot)
     }
 
-    /// The value; waits until it is there. Only the thread that asks waits: green or kernel, even
-    /// inside another node's function.
+    /// Blocks the current thread until the value is there, and returns a reference to it.
+    ///
+    /// Only the current thread blocks, green or kernel. The call is allowed inside a node's
+    /// function.
     ///
     /// # Errors
-    /// The failure of the first node that panicked on the way to this value.
+    ///
+    /// Returns the failure of the first node that panicked on the way to this value.
+    ///
+    /// # Examples
     ///
     /// ```
     /// let six = greenthread::dataflow::call((), |()| 6);
@@ -95,24 +102,49 @@ impl<T> Value<T> {
         self.0.outcome.wait().value()
     }
 
-    /// What [`get`](Value::get) returns, if it would not wait.
+    /// Returns the result of [`get`](Value::get) if it is there, and `None` otherwise; never
+    /// blocks.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// assert_eq!(greenthread::dataflow::value(6).try_get(), Some(Ok(&6)));
+    /// use greenthread::dataflow::value;
+    ///
+    /// assert_eq!(value(6).try_get(), Some(Ok(&6)));
     /// ```
     pub fn try_get(&self) -> Option<Result<&T, Failure>> {
         self.0.outcome.get().map(Outcome::value)
     }
 
-    /// Whether the value, or a failure, is there: whether [`get`](Value::get) would not wait.
+    /// Returns `true` if the value, or a failure, is there, so that [`get`](Value::get) does not
+    /// block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::dataflow::call;
+    /// use greenthread::sync::WaitGroup;
+    ///
+    /// let gate = WaitGroup::new();
+    /// let other = gate.clone();
+    /// let late = call((), move |()| other.wait());
+    /// assert!(!late.is_resolved());
+    /// drop(gate);
+    /// late.get().unwrap();
+    /// assert!(late.is_resolved());
+    /// ```
     pub fn is_resolved(&self) -> bool {
         self.0.outcome.get().is_some()
     }
 }
 
 impl<T: Send + Sync + 'static> Value<Value<T>> {
-    /// The value of the value, of a node whose function makes further nodes and returns one of
-    /// them. Nothing waits in between.
+    /// Returns a handle of the inner value, without waiting for the outer one.
+    ///
+    /// A value of a value is the result of a function that makes further nodes and returns a handle
+    /// of one of them. No thread blocks while the outer or the inner value is missing.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::dataflow::{Value, call, value};
@@ -146,7 +178,7 @@ impl<T: Send + Sync + 'static> Value<Value<T>> {
 }
 
 impl<T> Value<T> {
-    /// The node, resolved as this one is, whose outcome is its own.
+    /// Follows `Same` to the node that has the outcome itself. This node must be resolved.
     fn root(self) -> Value<T> {
         match self.0.outcome.get() {
             Some(Outcome::Same(root)) => root.clone(),

@@ -1,9 +1,9 @@
 //! The saved context of a green thread: the only user of corosensei.
 //!
 //! A context is prepared with the function it is to run, resumed by a kernel thread's run loop, and
-//! suspends itself with an [`Action`]: what the run loop is to do once the stack has been left.
-//! Doing it there, and not before the switch, is what makes parking safe: nobody can resume a
-//! thread whose context is not yet saved.
+//! suspends itself with an [`Action`], which the run loop does once the stack has been left. Parking is
+//! safe because that is done there, and not before the switch: no thread is resumed whose context is
+//! not yet saved.
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -13,7 +13,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::engine::arch;
 
-/// What the run loop does with a thread that has just left its stack.
+/// The run loop's next step with a thread that has just left its stack.
 #[derive(Clone, Copy)]
 #[repr(usize)]
 pub(crate) enum Action {
@@ -21,9 +21,9 @@ pub(crate) enum Action {
     Yield,
     /// It was interrupted: to the global queue, its registers lie on its stack.
     Preempt,
-    /// It waits: for what and until when is in its record.
+    /// It waits: its record says for what and until when.
     Park,
-    /// It waits, and nobody knows of it but the thread in its `next`, which goes on in its place.
+    /// It waits, and only the thread in its `next` knows of it, which goes on in its place.
     HandOver,
     /// It has ended: its stack can be used again.
     Exit,
@@ -49,7 +49,7 @@ unsafe impl Stack for Bounds {
 
 type Body = Coroutine<(), Action, (), Bounds>;
 
-/// A context. Who may touch it is decided by who owns the green thread: see `green`.
+/// A context. Only the owner of the green thread may touch it (see `green`).
 pub(crate) struct Context {
     body: UnsafeCell<MaybeUninit<Body>>,
     yielder: Cell<*const Yielder<(), Action>>,
@@ -72,8 +72,7 @@ impl Context {
     pub(crate) unsafe fn prepare<F: FnOnce()>(&self, bounds: Bounds, main: F) {
         unsafe extern "C" fn enter<F: FnOnce()>(main: *mut ()) {
             // SAFETY: `main` is the closure below, taken once. This frame is `extern "C"`: a panic
-            // that leaves
-            // `main` aborts.
+            // that leaves `main` aborts.
             unsafe { ManuallyDrop::take(&mut *main.cast::<ManuallyDrop<F>>())() }
         }
         let context = self as *const Context as usize;

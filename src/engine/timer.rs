@@ -266,19 +266,6 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// SplitMix64.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) % bound
-        }
-    }
-
     fn entries(count: usize) -> Box<[Entry]> {
         (0..count).map(|_| Entry::new()).collect()
     }
@@ -319,7 +306,7 @@ mod tests {
     fn agrees_with_a_sorted_map() {
         for seed in 0..if cfg!(miri) { 2 } else { 40 } {
             println!("seed {seed}");
-            let mut random = Random(seed);
+            let mut random = fastrand::Rng::with_seed(seed);
             let own = entries(if cfg!(miri) { 20 } else { 300 });
             let mut heap = Heap::new();
             let mut model = BTreeMap::new();
@@ -327,10 +314,10 @@ mod tests {
             // Few different deadlines in some rounds, so that ties are common.
             let range = [5, 1000, u64::MAX][seed as usize % 3];
             for step in 0..if cfg!(miri) { 200 } else { 4000 } {
-                let index = random.below(own.len() as u64) as usize;
-                match random.below(8) {
+                let index = random.usize(..own.len());
+                match random.u8(..8) {
                     0..4 if keys[index].is_none() => {
-                        let key = (random.below(range), step);
+                        let key = (random.u64(..range), step);
                         keys[index] = Some(key);
                         model.insert(key, index);
                         // SAFETY: idle, as the model says; `own` outlives the heap's use.
@@ -344,7 +331,7 @@ mod tests {
                         known.map(|key| model.remove(&key));
                     }
                     6 => {
-                        let now = random.below(range);
+                        let now = random.u64(..range);
                         let due = model.first_key_value().filter(|(key, _)| key.0 <= now);
                         let due = due.map(|(_, &index)| index);
                         assert_eq!(heap.pop_due(now), due.map(|index| (&own[index]).into()));

@@ -1,4 +1,4 @@
-//! Directories: making them, and what is in them.
+//! Directories: creating them, and reading their entries.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt};
@@ -8,7 +8,20 @@ use std::{fmt, fs, io};
 use super::{FileType, Metadata};
 use crate::engine::door::may_block;
 
-/// The entries of a directory, as [`std::fs::ReadDir`]; made by [`read_dir`](super::read_dir).
+/// An iterator over the entries of a directory, like [`std::fs::ReadDir`].
+///
+/// [`read_dir`](super::read_dir) makes it. Each item is a [`DirEntry`], or an error of
+/// `readdir(3)`.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::fs;
+///
+/// let entries: fs::ReadDir = fs::read_dir("src")?;
+/// assert!(entries.count() > 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ReadDir(pub(super) fs::ReadDir);
 
@@ -21,33 +34,101 @@ impl Iterator for ReadDir {
     }
 }
 
-/// An entry of a directory, as [`std::fs::DirEntry`].
+/// An entry of a directory, like [`std::fs::DirEntry`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::fs;
+///
+/// for entry in fs::read_dir("src")? {
+///     let entry: fs::DirEntry = entry?;
+///     println!("{:?}", entry.file_name());
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct DirEntry(fs::DirEntry);
 
 impl DirEntry {
-    /// The directory's path, as it was given, and the entry's name.
+    /// Returns the entry's path: the path of the directory, as it was given, joined with the
+    /// entry's name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// for entry in fs::read_dir("src")? {
+    ///     assert!(entry?.path().starts_with("src"));
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.0.path()
     }
 
-    /// What the system knows about the entry; of a symbolic link, about the link itself.
+    /// Returns the metadata of the entry; for a symbolic link, those of the link itself.
     ///
     /// # Errors
+    ///
     /// Those of `statx(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// let mut bytes = 0;
+    /// for entry in fs::read_dir("src")? {
+    ///     bytes += entry?.metadata()?.len();
+    /// }
+    /// assert!(bytes > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn metadata(&self) -> io::Result<Metadata> {
         may_block(|| self.0.metadata())
     }
 
-    /// What the entry is; of a symbolic link, that it is one. Most file systems are not asked again.
+    /// Returns the type of the entry; for a symbolic link, that it is one.
+    ///
+    /// On most file systems this needs no further system call.
     ///
     /// # Errors
+    ///
     /// Those of `statx(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// for entry in fs::read_dir("src")? {
+    ///     let entry = entry?;
+    ///     if entry.file_type()?.is_dir() {
+    ///         println!("{:?} is a directory", entry.path());
+    ///     }
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn file_type(&self) -> io::Result<FileType> {
         may_block(|| self.0.file_type())
     }
 
-    /// The name alone.
+    /// Returns the entry's name, without the path of the directory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// let mut found = false;
+    /// for entry in fs::read_dir("src")? {
+    ///     found |= entry?.file_name() == "lib.rs";
+    /// }
+    /// assert!(found);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn file_name(&self) -> OsString {
         self.0.file_name()
@@ -66,7 +147,9 @@ impl fmt::Debug for DirEntry {
     }
 }
 
-/// How directories are made, as [`std::fs::DirBuilder`]. std's `DirBuilderExt` applies to it too.
+/// Configures and creates directories, like [`std::fs::DirBuilder`].
+///
+/// std's trait `DirBuilderExt` applies to it too.
 ///
 /// # Examples
 ///
@@ -74,6 +157,7 @@ impl fmt::Debug for DirEntry {
 /// use greenthread::fs::DirBuilder;
 ///
 /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-dir-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
 /// DirBuilder::new().recursive(true).create(directory.join("a/b"))?;
 /// assert!(directory.join("a/b").is_dir());
 /// # std::fs::remove_dir_all(&directory)?;
@@ -83,23 +167,65 @@ impl fmt::Debug for DirEntry {
 pub struct DirBuilder(fs::DirBuilder);
 
 impl DirBuilder {
-    /// Not recursive, and with all permissions that the process's mask leaves.
+    /// Makes a builder that is not recursive, and that allows what the process's mask leaves.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs::DirBuilder;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-dirbuilder-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// DirBuilder::new().create(directory.join("new"))?;
+    /// assert!(directory.join("new").is_dir());
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[expect(clippy::new_without_default, reason = "as std")]
     #[must_use]
     pub fn new() -> DirBuilder {
         DirBuilder(fs::DirBuilder::new())
     }
 
-    /// Whether parents are made too. If so, it is no error if the directory is there already.
+    /// Sets whether missing parents are created too. It is then no error if the directory exists.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs::DirBuilder;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-recursive-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let path = directory.join("a/b");
+    /// assert!(DirBuilder::new().create(&path).is_err());
+    /// DirBuilder::new().recursive(true).create(&path)?;
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn recursive(&mut self, recursive: bool) -> &mut DirBuilder {
         self.0.recursive(recursive);
         self
     }
 
-    /// Makes the directory.
+    /// Creates the directory at `path`.
     ///
     /// # Errors
+    ///
     /// Those of `mkdir(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs::DirBuilder;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-dir_create-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let builder = DirBuilder::new();
+    /// builder.create(directory.join("one"))?;
+    /// builder.create(directory.join("other"))?;
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
         let path = path.as_ref();
         may_block(|| self.0.create(path))

@@ -1,23 +1,13 @@
-//! Files and directories, as [`std::fs`], blocking only the green thread.
+//! Files and directories, with the API of [`std::fs`]; a call that waits blocks only the green
+//! thread.
 //!
-//! Replace `std::fs` by `greenthread::fs` in the imports and nothing else. The types that hold no
-//! descriptor (`Metadata`, `Permissions`, …) are std's own, and std's extension traits
-//! (`FileExt`, `OpenOptionsExt`, …) apply to ours.
+//! A program that uses `std::fs` needs to change only its imports. Types without a descriptor
+//! (`Metadata`, `Permissions`, …) are std's own, and std's extension traits (`FileExt`,
+//! `OpenOptionsExt`, …) apply to the types of this module.
 //!
-//! While a call waits, for a disk or for the other end of a FIFO, other green threads run. One that
-//! does not wait costs what std's does. A file's position, its `O_APPEND` and its locks are the
-//! kernel's, whoever else has the file open.
-//!
-//! | file | idea |
-//! |---|---|
-//! | `file` | an open file |
-//! | `options` | how it is opened |
-//! | `dir` | directories |
-//! | here | the functions of a path |
-//!
-//! Everything is std's own system call, at std's cost, and if it should block, others run meanwhile
-//! (`thread::may_block`). Only what is known to wait for a disk goes through `driver::file`, where the
-//! ring may take it over: syncing, and reads at an offset that the page cache does not have.
+//! While a call waits, for a disk or for the other end of a FIFO, other green threads run. A call
+//! that does not wait costs as much as std's. The kernel keeps a file's position, its `O_APPEND`
+//! flag and its locks, so they work as usual when other programs have the file open.
 //!
 //! # Examples
 //!
@@ -32,6 +22,17 @@
 //! }
 //! # Ok::<(), std::io::Error>(())
 //! ```
+
+// | file | idea |
+// |---|---|
+// | `file` | an open file |
+// | `options` | opening a file |
+// | `dir` | directories |
+// | here | the functions that take a path |
+//
+// Each call is std's own system call, at std's cost; if it blocks, others run meanwhile
+// (`thread::may_block`). Only calls that are known to wait for a disk go through `driver::file`,
+// where the ring may take them over: syncing, and reads at an offset that is not in the page cache.
 
 mod dir;
 mod file;
@@ -48,7 +49,7 @@ pub use self::file::File;
 pub use self::options::OpenOptions;
 use crate::engine::door::may_block;
 
-/// Functions of std's with the same name and arguments.
+/// Functions that call std's function with the same name and arguments.
 macro_rules! functions {
     ($(
         $(#[$attribute:meta])*
@@ -65,147 +66,355 @@ macro_rules! functions {
 }
 
 functions! {
-    /// The path from the root, without links and dots.
+    /// Returns the absolute path, with all links resolved and without dots.
     ///
     /// # Errors
+    ///
     /// Those of `realpath(3)`; the path must exist.
     ///
     /// # Examples
     ///
     /// ```
-    /// let here = greenthread::fs::canonicalize(".")?;
-    /// assert_eq!(here, greenthread::fs::canonicalize("src/..")?);
+    /// use greenthread::fs;
+    ///
+    /// assert_eq!(fs::canonicalize(".")?, fs::canonicalize("src/..")?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     fn canonicalize(path: P) -> PathBuf;
 
-    /// Copies the contents and the permissions of one file to another, which is made or emptied.
-    /// Returns the length.
+    /// Copies the contents and the permissions of one file to another, and returns the number of
+    /// bytes.
+    ///
+    /// The other file is created, or emptied first if it exists.
     ///
     /// # Errors
-    /// `from` is no file or cannot be read, or `to` cannot be written.
-    fn copy(from: P, to: Q) -> u64;
-
-    /// Makes a directory.
     ///
-    /// # Errors
-    /// Those of `mkdir(2)`.
-    fn create_dir(path: P) -> ();
-
-    /// Makes a directory, and the parents that are missing.
-    ///
-    /// # Errors
-    /// Those of `mkdir(2)`, but that it is there already.
-    fn create_dir_all(path: P) -> ();
-
-    /// Whether there is something at the path, links followed.
-    ///
-    /// # Errors
-    /// It cannot be found out.
+    /// If `from` is not a file or cannot be read, or if `to` cannot be written.
     ///
     /// # Examples
     ///
     /// ```
-    /// assert!(greenthread::fs::exists("Cargo.toml")?);
-    /// assert!(!greenthread::fs::exists("no such file")?);
+    /// use greenthread::fs;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-copy-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let copy = directory.join("copy");
+    /// let length = fs::copy("Cargo.toml", &copy)?;
+    /// assert_eq!(length, fs::metadata(&copy)?.len());
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn copy(from: P, to: Q) -> u64;
+
+    /// Creates an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// Those of `mkdir(2)`, for example if the path exists or its parent does not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-create_dir-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let new = directory.join("new");
+    /// fs::create_dir(&new)?;
+    /// assert!(fs::create_dir(&new).is_err());
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn create_dir(path: P) -> ();
+
+    /// Creates a directory, and those of its parents that are missing.
+    ///
+    /// # Errors
+    ///
+    /// Those of `mkdir(2)`. It is no error if the directory exists.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-create_dir_all-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// fs::create_dir_all(directory.join("a/b/c"))?;
+    /// assert!(fs::exists(directory.join("a/b/c"))?);
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn create_dir_all(path: P) -> ();
+
+    /// Returns whether the path exists; links are followed.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot tell, for example because a directory on the way may not be searched.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// assert!(fs::exists("Cargo.toml")?);
+    /// assert!(!fs::exists("no such file")?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     fn exists(path: P) -> bool;
 
-    /// Makes another name for a file.
+    /// Creates a hard link: another name for a file.
     ///
     /// # Errors
-    /// Those of `link(2)`.
+    ///
+    /// Those of `link(2)`; both names must be on the same file system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-hard_link-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let (one, other) = (directory.join("one"), directory.join("other"));
+    /// fs::write(&one, "hello")?;
+    /// fs::hard_link(&one, &other)?;
+    /// fs::remove_file(&one)?;
+    /// assert_eq!(fs::read(&other)?, b"hello");
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn hard_link(original: P, link: Q) -> ();
 
-    /// All of a file.
+    /// Reads a whole file.
     ///
     /// # Errors
+    ///
     /// Those of [`File::open`] and of reading.
     ///
     /// # Examples
     ///
     /// ```
-    /// assert!(greenthread::fs::read("Cargo.toml")?.starts_with(b"[package]"));
+    /// use greenthread::fs;
+    ///
+    /// assert!(fs::read("Cargo.toml")?.starts_with(b"[package]"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     fn read(path: P) -> Vec<u8>;
 
-    /// What a symbolic link says.
+    /// Returns the target of a symbolic link, as it is written there.
     ///
     /// # Errors
-    /// Those of `readlink(2)`.
+    ///
+    /// Those of `readlink(2)`; the path must be a symbolic link.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{fs, os::unix::fs::symlink};
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-read_link-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let link = directory.join("link");
+    /// symlink("target", &link)?;
+    /// assert_eq!(fs::read_link(&link)?.to_str(), Some("target"));
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn read_link(path: P) -> PathBuf;
 
-    /// What the system knows about the path, links followed.
+    /// Returns the metadata of a file or directory; links are followed.
     ///
     /// # Errors
-    /// Those of `statx(2)`.
+    ///
+    /// Those of `statx(2)`; the path must exist.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// let metadata = fs::metadata("Cargo.toml")?;
+    /// assert!(metadata.is_file() && metadata.len() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn metadata(path: P) -> Metadata;
 
-    /// All of a file of UTF-8 text.
+    /// Reads a whole file of UTF-8 text.
     ///
     /// # Errors
-    /// As [`read`], and `InvalidData` if it is not UTF-8.
+    ///
+    /// Those of [`read`], and `InvalidData` if the file is not UTF-8.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// let text = fs::read_to_string("Cargo.toml")?;
+    /// assert_eq!(text.lines().next(), Some("[package]"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn read_to_string(path: P) -> String;
 
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Those of `rmdir(2)`.
+    ///
+    /// Those of `rmdir(2)`, for example if the directory is not empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-remove_dir-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// fs::create_dir(directory.join("empty"))?;
+    /// fs::remove_dir(directory.join("empty"))?;
+    /// assert!(!fs::exists(directory.join("empty"))?);
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn remove_dir(path: P) -> ();
 
-    /// Removes a directory with all that is in it; links are removed, not followed.
+    /// Removes a directory with everything in it. Links are removed, not followed.
     ///
     /// # Errors
-    /// Those of `unlinkat(2)`.
+    ///
+    /// Those of `unlinkat(2)`. Part of the directory may be removed by then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-remove_dir_all-{}", std::process::id()));
+    /// fs::create_dir_all(directory.join("a/b"))?;
+    /// fs::write(directory.join("a/file"), "hello")?;
+    /// fs::remove_dir_all(&directory)?;
+    /// assert!(!fs::exists(&directory)?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn remove_dir_all(path: P) -> ();
 
     /// Removes a file.
     ///
     /// # Errors
-    /// Those of `unlink(2)`.
+    ///
+    /// Those of `unlink(2)`, for example if the path is a directory or does not exist.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-remove_file-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// fs::write(directory.join("file"), "hello")?;
+    /// fs::remove_file(directory.join("file"))?;
+    /// assert!(!fs::exists(directory.join("file"))?);
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn remove_file(path: P) -> ();
 
-    /// Gives a file or directory another name, in place of what may have that name.
+    /// Gives a file or directory another name. A file that has that name is replaced.
     ///
     /// # Errors
-    /// Those of `rename(2)`; both must be on the same file system.
+    ///
+    /// Those of `rename(2)`; both names must be on the same file system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-rename-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let (draft, done) = (directory.join("draft"), directory.join("done"));
+    /// fs::write(&draft, "hello")?;
+    /// fs::rename(&draft, &done)?;
+    /// assert!(!fs::exists(&draft)? && fs::exists(&done)?);
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn rename(from: P, to: Q) -> ();
 
     /// Changes the permissions of a file or directory.
     ///
     /// # Errors
-    /// Those of `chmod(2)`.
+    ///
+    /// Those of `chmod(2)`; for example, the user must own the file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::fs;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-set_permissions-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let path = directory.join("file");
+    /// fs::write(&path, "hello")?;
+    /// let mut permissions = fs::metadata(&path)?.permissions();
+    /// permissions.set_readonly(true);
+    /// fs::set_permissions(&path, permissions)?;
+    /// assert!(fs::metadata(&path)?.permissions().readonly());
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn set_permissions(path: P; permissions: Permissions) -> ();
 
-    /// Makes a symbolic link; [`symlink`](crate::os::unix::fs::symlink) is its name of today.
+    /// Creates a symbolic link; use [`symlink`](crate::os::unix::fs::symlink) instead.
     ///
     /// # Errors
+    ///
     /// Those of `symlink(2)`.
     #[deprecated(note = "as in std: use `os::unix::fs::symlink`")]
     #[allow(deprecated)]
     fn soft_link(original: P, link: Q) -> ();
 
-    /// What the system knows about the path; of a symbolic link, about the link itself.
+    /// Returns the metadata of a file or directory; for a symbolic link, those of the link itself.
     ///
     /// # Errors
-    /// Those of `statx(2)`.
+    ///
+    /// Those of `statx(2)`; the path must exist.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{fs, os::unix::fs::symlink};
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-symlink_metadata-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// let link = directory.join("link");
+    /// symlink("no such file", &link)?;
+    /// assert!(fs::symlink_metadata(&link)?.is_symlink());
+    /// assert!(fs::metadata(&link).is_err());
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn symlink_metadata(path: P) -> Metadata;
 }
 
-/// Makes a file, or empties it, and writes `contents`.
+/// Writes a whole file. It is created, or emptied first if it exists.
 ///
 /// # Errors
+///
 /// Those of [`File::create`] and of writing.
 ///
 /// # Examples
 ///
 /// ```
-/// # let path = std::env::temp_dir().join(format!("greenthread-doc-write-{}", std::process::id()));
-/// greenthread::fs::write(&path, "hello")?;
-/// assert_eq!(greenthread::fs::read_to_string(&path)?, "hello");
-/// # std::fs::remove_file(&path)?;
+/// use greenthread::fs;
+///
+/// # let directory = std::env::temp_dir().join(format!("greenthread-doc-write-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// let path = directory.join("greeting");
+/// fs::write(&path, "hello")?;
+/// assert_eq!(fs::read_to_string(&path)?, "hello");
+/// # std::fs::remove_dir_all(&directory)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result<()> {
@@ -213,16 +422,19 @@ pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result
     may_block(|| std::fs::write(path, contents))
 }
 
-/// The entries of a directory, in no order, without `.` and `..`.
+/// Returns an iterator over the entries of a directory, in no particular order and without `.` and
+/// `..`.
 ///
 /// # Errors
-/// Those of `opendir(3)`.
+///
+/// Those of `opendir(3)`; the path must be a directory.
 ///
 /// # Examples
 ///
 /// ```
-/// let names: Result<Vec<_>, std::io::Error> =
-///     greenthread::fs::read_dir("src")?.map(|entry| Ok(entry?.file_name())).collect();
+/// use greenthread::{fs, io};
+///
+/// let names: io::Result<Vec<_>> = fs::read_dir("src")?.map(|entry| Ok(entry?.file_name())).collect();
 /// assert!(names?.contains(&"lib.rs".into()));
 /// # Ok::<(), std::io::Error>(())
 /// ```

@@ -7,9 +7,8 @@
 //! 3. The waiter lives as long as its last waker, which may be longer than the call; waking it then
 //!    does nothing.
 //!
-//! Ordering: what a waker's caller wrote is seen by the poll after it (Release in `wake`, Acquire
-//! in
-//! `wait`).
+//! Ordering: a poll sees what the caller of the waker wrote before it (Release in `wake`, Acquire
+//! in `wait`).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,16 +28,23 @@ impl Wake for Signal {
     }
 }
 
-/// Runs `future` until it is ready, and gives its output. While it waits only this thread waits,
-/// green or kernel.
+/// Runs a future on the current thread until it is ready, and returns its output.
 ///
-/// It drives this one future, nothing else: it has no timers and no I/O of its own. What needs a
-/// runtime finds it as usual, for example by tokio's `Handle::enter`, which is a thread's own, also
-/// a green thread's.
+/// While the future is pending the call blocks the current thread, green or kernel, and no other.
+/// It drives this one future and nothing else: it has no timers and no I/O of its own. A future
+/// that needs a runtime finds it in the usual way. For example, tokio's `Handle::enter` makes a
+/// runtime known to the current thread, and that may be a green thread.
+///
+/// # Panics
+///
+/// Panics if the future panics.
+///
+/// # Examples
 ///
 /// ```
 /// use std::future::poll_fn;
 /// use std::task::Poll;
+///
 /// let mut polls = 0;
 /// let future = poll_fn(|cx| {
 ///     polls += 1;
@@ -48,9 +54,6 @@ impl Wake for Signal {
 /// });
 /// assert_eq!(greenthread::block_on(future), 3);
 /// ```
-///
-/// # Panics
-/// If the future does.
 pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     let mut future = pin!(future.into_future());
     let signal = Arc::new(Signal(Waiter::new()));

@@ -1,4 +1,4 @@
-//! [`JoinFuture`]: awaiting a thread. How it hears of the end is in `thread::end`.
+//! [`JoinFuture`]: awaiting a thread. `thread::end` calls its waker.
 //!
 //! | state | `poll` | `drop` |
 //! |---|---|---|
@@ -13,26 +13,38 @@ use std::task::{Context, Poll};
 
 use crate::thread::{JoinHandle, Result};
 
-/// Ready when a thread has ended, with what [`JoinHandle::join`] returns; made by awaiting a
-/// [`JoinHandle`].
+/// A future that is ready when a thread has ended, made by awaiting a [`JoinHandle`].
 ///
-/// It belongs to no runtime: any executor can poll it, and more than one in turn; the waker given
-/// last is the one that is called. Dropped before it is ready it detaches the thread, as dropping
-/// the handle does.
+/// Its output is the result that [`JoinHandle::join`] returns. It belongs to no runtime: any
+/// executor can poll it, and more than one in turn. Only the waker of the last poll is called.
+/// Dropping the future before it is ready detaches the thread, as dropping the handle does.
 ///
-/// The waker is called by the thread itself as its last act, after the destructors of its
-/// thread-locals: there a waker's own thread-locals may be gone, as in any such destructor. A waker
-/// that panics is told of by the panic hook, and the panic goes no further.
+/// The thread itself calls the waker, as its last act, after the destructors of its thread-locals
+/// have run. So thread-locals that the waker uses may be gone, as in any such destructor. If the
+/// waker panics, the panic hook reports it, and the panic goes no further.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::future::{JoinFuture, block_on};
+/// use std::future::IntoFuture;
+///
+/// let future: JoinFuture<u32> = greenthread::spawn(|| 6 * 7).into_future();
+/// assert_eq!(block_on(future).unwrap(), 42);
+/// ```
 #[must_use = "a future does nothing unless it is polled"]
 pub struct JoinFuture<T>(Option<JoinHandle<T>>);
 
-/// Awaiting a thread is joining it, without blocking the thread that awaits.
+/// Joins the thread by awaiting it, which does not block the thread that awaits.
+///
+/// # Examples
 ///
 /// ```
-/// # greenthread::block_on(async {
-/// let thread = greenthread::spawn(|| 6 * 7);
-/// assert_eq!(thread.await.unwrap(), 42);
-/// # });
+/// let answer = greenthread::block_on(async {
+///     let thread = greenthread::spawn(|| 6 * 7);
+///     thread.await.unwrap()
+/// });
+/// assert_eq!(answer, 42);
 /// ```
 impl<T> IntoFuture for JoinHandle<T> {
     type Output = Result<T>;
@@ -47,7 +59,8 @@ impl<T> Future for JoinFuture<T> {
     type Output = Result<T>;
 
     /// # Panics
-    /// If it was ready before.
+    ///
+    /// Panics if the future was ready in an earlier poll.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         assert!(self.0.is_some(), "polled after it was ready");
         match self.0.take_if(|handle| handle.poll_end(context.waker())) {

@@ -1,11 +1,16 @@
-//! Between threads and `async`: a thread waits for a future, a task awaits a thread.
+//! The bridge between threads and `async` code.
 //!
-//! - [`block_on`] runs a future on the thread that calls it, and parks only that thread. With it a
-//!   green thread uses any `async` library, inside that library's own runtime where it needs one.
-//! - A [`JoinHandle`](crate::JoinHandle) is awaited like a future, by tasks of any runtime.
+//! - [`block_on`](fn@block_on) runs a future on the current thread and parks only that thread. With
+//!   it a green thread can use any `async` library. If the library needs a runtime of its own,
+//!   enter that runtime first.
+//! - A [`JoinHandle`](crate::JoinHandle) can be awaited like a future, by tasks of any runtime. The
+//!   future is a [`JoinFuture`].
+//!
+//! # Examples
 //!
 //! ```
 //! use greenthread::future::block_on;
+//!
 //! let thread = greenthread::spawn(|| block_on(async { 6 * 7 }));
 //! assert_eq!(block_on(async { thread.await.unwrap() }), 42);
 //! ```

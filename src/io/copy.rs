@@ -1,21 +1,23 @@
-//! Copying all of a stream.
+//! Copying a stream to its end.
 //!
-//! std's function has the kernel copy between files, but only between std's own; what else it is given
-//! goes through a buffer of 8 KiB. Here the buffer grows when it is filled, which is as fast as what
-//! the kernel does by itself.
+//! std's function has the kernel copy between files, but only between std's own; other streams go
+//! through a buffer of 8 KiB. Here the buffer grows when it is full, which is as fast as the
+//! kernel's copying.
 
 use std::io::{self, ErrorKind, Read, Write};
 
-/// The first buffer lies on the stack, as std's; a longer one would be all that most stacks hold.
+/// The size of the first buffer, which lies on the stack, as std's does. A longer one would fill
+/// most stacks.
 const SMALL: usize = 8 << 10;
 const LARGE: usize = 64 << 10;
 
-/// Copies all that is left in `reader` to `writer`, as [`std::io::copy`], and says how many bytes that
-/// were.
+/// Copies the rest of `reader` to `writer` and returns the number of bytes copied, like
+/// [`std::io::copy`].
 ///
 /// # Errors
-/// The first of `read` or `write`, but for `Interrupted`. What was read and could not be written is
-/// lost.
+///
+/// The first error of reading or writing, except for `Interrupted`. Bytes that were read and could
+/// not be written are lost.
 ///
 /// # Examples
 ///

@@ -41,7 +41,7 @@ macro_rules! write_by_reference {
                 (&*self).write_vectored(buffers)
             }
 
-            /// Does nothing: nothing is held back.
+            /// Does nothing, since nothing is buffered.
             fn flush(&mut self) -> std::io::Result<()> {
                 Ok(())
             }

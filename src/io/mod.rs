@@ -1,15 +1,8 @@
-//! All of [`std::io`], with standard input and pipes that block only the green thread.
+//! All of [`std::io`], with pipes and a standard input that block only the green thread.
 //!
-//! Replace `std::io` by `greenthread::io` in the imports and nothing else. The traits, errors,
-//! buffers and adapters are std's own; so are standard output and standard error, whose writes
-//! seldom block. [`copy`](copy()) is ours: std's is fast with its own files only.
-//!
-//! | file | idea |
-//! |---|---|
-//! | `pipe` | one end of a pipe; `process` uses it, too |
-//! | `stdin` | standard input |
-//! | `copy` | all of a stream |
-//! | `macros` | `Read` and `Write` of a type, by those of a reference to it |
+//! A program that uses `std::io` needs to change only its imports. The traits, errors, buffers and
+//! adapters are std's own. So are standard output and standard error, whose writes seldom block.
+//! [`copy`](copy()) is this crate's: std's is fast only with std's own files.
 //!
 //! # Examples
 //!
@@ -26,6 +19,13 @@
 //! assert_eq!(length.join().unwrap()?, 5);
 //! # Ok::<(), io::Error>(())
 //! ```
+
+// | file | idea |
+// |---|---|
+// | `pipe` | one end of a pipe; `process` uses it too |
+// | `stdin` | standard input |
+// | `copy` | copying a stream |
+// | `macros` | `Read` and `Write` of a type, by those of a reference to it |
 
 mod copy;
 pub(crate) mod macros;

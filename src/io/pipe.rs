@@ -2,29 +2,27 @@
 //!
 //! | caller | reads | writes |
 //! |---|---|---|
-//! | a kernel thread; anybody, for no bytes | the system call | the system call |
+//! | a kernel thread; any thread, for no bytes | the system call | the system call |
 //! | a green thread | `RWF_NOWAIT`; waits while there is nothing | the same, while there is no room, until all is written |
 //! | … where that flag is refused (before Linux 6.4; not a pipe) | `poll(2)`, then the system call | `poll(2)`, then the system call, of [`ATOMIC`] bytes at most: for those there is room |
 //!
 //! Invariants:
-//! 1. The descriptor's mode is never changed: its open file description may be somebody else's too, a
-//!    clone's or a child's whose standard output it is. If somebody puts it into non-blocking mode,
+//! 1. The descriptor's mode is never changed: others may share its open file description, such as a
+//!    clone, or a child whose standard output it is. If somebody puts it into non-blocking mode,
 //!    calls fail with `WouldBlock`, as std's do.
 //! 2. A write writes all, as the system call in blocking mode does, unless an error comes after a
-//!    part of it: then it says how much, and the next write fails. What is not longer than
-//!    [`ATOMIC`] is written by one call, and so not mixed with what others write.
-//! 3. Where a call may block after all, because another reader or writer came between it and
-//!    `poll(2)`, it may block (`thread::may_block`): slower, and just as right.
+//!    part of it: then it returns the length of that part, and the next write fails. A write of
+//!    [`ATOMIC`] bytes or less is a single call, and so is not mixed with the writes of others.
+//! 3. A call may still block if another reader or writer comes between it and `poll(2)`. Then it
+//!    blocks its kernel thread (`thread::may_block`): that is slower, and just as correct.
 //!
-//! Rejected: non-blocking mode, because of invariant 1; a description of our own, through
-//! `/proc/self/fd`, since that costs each end a second descriptor, and there need not be a `/proc`.
+//! Rejected: non-blocking mode, because of invariant 1; a description of our own, by way of
+//! `/proc/self/fd`, since that costs each end a second descriptor, and there may be no `/proc`.
 //!
-//! Memory orderings: Relaxed; whether the flag is taken is a hint and guards nothing.
+//! Memory orderings: Relaxed; whether the flag is accepted is a hint and guards nothing.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-use socket2::SockRef;
 
 use crate::engine::door::atomic::{AtomicBool, Ordering};
 use crate::engine::door::calls;
@@ -33,7 +31,7 @@ use crate::engine::door::may_block;
 use crate::engine::door::says_would_block;
 use crate::engine::door::{Direction, Limit, Source};
 
-/// The most that is written at once, and that there is room for when a pipe can be written to.
+/// The most bytes that are written at once; a pipe that is ready for writing has room for them.
 const ATOMIC: usize = libc::PIPE_BUF;
 
 /// As many buffers as the kernel takes at once.
@@ -43,7 +41,7 @@ const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 #[derive(Debug)]
 pub(crate) struct End {
     source: Source,
-    /// Calls take `RWF_NOWAIT`, as far as is known.
+    /// Whether calls accept `RWF_NOWAIT`, as far as is known.
     takes_nowait: AtomicBool,
 }
 
@@ -64,7 +62,7 @@ impl End {
     }
 
     pub(crate) fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        // For no bytes the kernel waits for nobody; `poll(2)` would.
+        // For no bytes the kernel does not wait; `poll(2)` would.
         let mut known = buffers.iter().take(MOST_BUFFERS);
         if !is_green() || known.all(|buffer| buffer.is_empty()) {
             return calls::read(self.as_fd(), buffers);
@@ -99,7 +97,8 @@ impl End {
         Ok(done)
     }
 
-    /// Writes a part of `buffers`, of the length `wanted`; all if that is [`ATOMIC`] at most.
+    /// Writes a part of `buffers`, whose length is `wanted`; all of them if that is [`ATOMIC`] at
+    /// most.
     fn write_some(&self, buffers: &[IoSlice<'_>], wanted: usize) -> io::Result<usize> {
         self.run(Direction::Write, |now| {
             if now {
@@ -115,8 +114,8 @@ impl End {
         })
     }
 
-    /// Makes one of two calls, waiting until it need not wait: one with `RWF_NOWAIT` (`call` is told
-    /// so), or one that could block, but for what `poll(2)` says.
+    /// Makes one of two calls, and waits until it succeeds: the one with `RWF_NOWAIT`, or the one
+    /// that may block, once `poll(2)` says that it does not.
     fn run(
         &self,
         direction: Direction,
@@ -137,8 +136,8 @@ impl End {
         };
         self.source
             .run(direction, Limit::Forever, || match attempt() {
-                // It is said to the caller, who has asked for it.
-                Err(error) if says_would_block(&error) && is_nonblocking(self.as_fd()) => {
+                // The user has set non-blocking mode, and gets the error.
+                Err(error) if says_would_block(&error) && calls::is_nonblocking(self.as_fd()) => {
                     Ok(Err(error))
                 }
                 Err(error) => Err(error),
@@ -147,16 +146,12 @@ impl End {
     }
 }
 
-/// The kernel does not know the call, or the flag, or not for this kind of file.
+/// Whether the kernel does not know the call or the flag, or not for this kind of file.
 fn says_unknown(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM)
     )
-}
-
-fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
-    SockRef::from(&fd).nonblocking().unwrap_or(false)
 }
 
 /// Whether a call would not block at this moment. An error is for the call to tell.
@@ -174,8 +169,8 @@ impl AsFd for End {
     }
 }
 
-/// A public type that is an [`End`]: conversions, handles, and `Read` or `Write`, through `&Type`
-/// too.
+/// Implements a public type that wraps an [`End`]: conversions, handles, and `Read` or `Write`,
+/// through `&Type` too.
 macro_rules! pipe_end {
     (@conversions $Type:ident, $Std:ty) => {
         impl From<std::os::fd::OwnedFd> for $Type {
@@ -261,7 +256,7 @@ macro_rules! pipe_end {
                 self.0.write(buffers)
             }
 
-            /// Does nothing: nothing is held back.
+            /// Does nothing, since nothing is buffered.
             fn flush(&mut self) -> std::io::Result<()> {
                 Ok(())
             }
@@ -270,11 +265,37 @@ macro_rules! pipe_end {
 }
 pub(crate) use pipe_end;
 
-/// The end of a pipe to read from, as [`std::io::PipeReader`].
+/// The reading end of a pipe, like [`std::io::PipeReader`]; [`pipe`] makes it.
+///
+/// A read returns 0 bytes when all writing ends are dropped and all data has been read.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::Read;
+///
+/// let (mut reader, writer) = greenthread::io::pipe()?;
+/// drop(writer);
+/// assert_eq!(reader.read(&mut [0; 8])?, 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PipeReader(End);
 
-/// The end of a pipe to write to, as [`std::io::PipeWriter`].
+/// The writing end of a pipe, like [`std::io::PipeWriter`]; [`pipe`] makes it.
+///
+/// A write fails with `BrokenPipe` when all reading ends are dropped.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{ErrorKind, Write};
+///
+/// let (reader, mut writer) = greenthread::io::pipe()?;
+/// drop(reader);
+/// assert_eq!(writer.write(b"hello").unwrap_err().kind(), ErrorKind::BrokenPipe);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PipeWriter(End);
 
@@ -282,31 +303,71 @@ pipe_end!(PipeReader, like io::PipeReader, reads);
 pipe_end!(PipeWriter, like io::PipeWriter, writes);
 
 impl PipeReader {
-    /// Another handle to the same end: both read from one stream.
+    /// Makes another handle to the same end: both read from one stream.
     ///
     /// # Errors
-    /// There are no more descriptors.
+    ///
+    /// If there are no more descriptors.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    ///
+    /// let (mut one, mut writer) = greenthread::io::pipe()?;
+    /// let mut other = one.try_clone()?;
+    /// writer.write_all(b"ab")?;
+    /// let mut byte = [0];
+    /// one.read_exact(&mut byte)?;
+    /// assert_eq!(&byte, b"a");
+    /// other.read_exact(&mut byte)?;
+    /// assert_eq!(&byte, b"b");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_clone(&self) -> io::Result<PipeReader> {
         self.0.try_clone().map(PipeReader)
     }
 }
 
 impl PipeWriter {
-    /// Another handle to the same end: the reader sees the end of the stream when all are gone.
+    /// Makes another handle to the same end.
+    ///
+    /// The reader sees the end of the stream when all handles are dropped.
     ///
     /// # Errors
-    /// There are no more descriptors.
+    ///
+    /// If there are no more descriptors.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    ///
+    /// let (mut reader, mut one) = greenthread::io::pipe()?;
+    /// let mut other = one.try_clone()?;
+    /// let writing = greenthread::spawn(move || other.write_all(b"hello"));
+    /// writing.join().unwrap()?;
+    /// one.write_all(b" world")?;
+    /// drop(one);
+    ///
+    /// let mut text = String::new();
+    /// reader.read_to_string(&mut text)?;
+    /// assert_eq!(text, "hello world");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_clone(&self) -> io::Result<PipeWriter> {
         self.0.try_clone().map(PipeWriter)
     }
 }
 
-/// A pipe: what is written to the one end is read from the other.
+/// Makes a pipe: data that is written to one end is read from the other.
 ///
-/// A reader waits while the pipe is empty, a writer while it is full; only the green thread waits.
+/// A reader waits while the pipe is empty, and a writer while it is full; only the green thread
+/// waits.
 ///
 /// # Errors
-/// There are no more descriptors.
+///
+/// If there are no more descriptors.
 ///
 /// # Examples
 ///
@@ -319,7 +380,7 @@ impl PipeWriter {
 /// let mut command = Command::new("sh");
 /// command.args(["-c", "echo out; echo err >&2"]).stdout(writer.try_clone()?).stderr(writer);
 /// let mut child = command.spawn()?;
-/// drop(command); // it holds the ends to write to
+/// drop(command); // it holds the writing ends
 ///
 /// let mut text = String::new();
 /// reader.read_to_string(&mut text)?;

@@ -1,23 +1,45 @@
 //! Standard input: std's, whose calls block the green thread only (`thread::may_block`).
 //!
-//! The descriptor is shared with other processes (the shell, the terminal's other programs), so it
-//! is never put into non-blocking mode. The buffer and its lock are std's: `std::io::stdin` reads
-//! the same stream, and nothing is lost between the two.
+//! The descriptor is shared with other processes (the shell, and other programs on the terminal),
+//! so it is never put into non-blocking mode. The buffer and its lock are std's: `std::io::stdin`
+//! reads the same stream, and nothing is lost between the two.
 
 use std::io::{self, BufRead, IoSliceMut, IsTerminal, Lines, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use crate::engine::door::may_block;
 
-/// Standard input, as [`std::io::Stdin`].
+/// A handle to the standard input of the process, like [`std::io::Stdin`]; [`stdin`] makes it.
+///
+/// # Examples
+///
+/// ```no_run
+/// use greenthread::io;
+///
+/// let mut line = String::new();
+/// io::stdin().read_line(&mut line)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Stdin(io::Stdin);
 
-/// Standard input, locked, as [`std::io::StdinLock`].
+/// A locked handle to standard input, like [`std::io::StdinLock`]; [`Stdin::lock`] makes it.
+///
+/// # Examples
+///
+/// ```no_run
+/// use greenthread::io::{self, BufRead};
+///
+/// let mut line = String::new();
+/// io::stdin().lock().read_line(&mut line)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct StdinLock<'a>(io::StdinLock<'a>);
 
-/// Standard input of the process. It is buffered, and all handles share the buffer.
+/// Makes a handle to the standard input of the process.
+///
+/// Standard input is buffered, and all handles share the buffer.
 ///
 /// # Examples
 ///
@@ -33,27 +55,79 @@ pub fn stdin() -> Stdin {
 }
 
 impl Stdin {
-    /// Waits until no other thread has standard input locked, and locks it.
+    /// Locks standard input, and waits first while another thread has it locked.
+    ///
+    /// It is unlocked when the handle is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::io::{self, Read};
+    ///
+    /// let mut all = String::new();
+    /// io::stdin().lock().read_to_string(&mut all)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn lock(&self) -> StdinLock<'static> {
         StdinLock(may_block(|| self.0.lock()))
     }
 
-    /// Reads a line, with its end, and appends it to `buffer`; 0 bytes at the end of the input.
+    /// Reads a line, appends it to `buffer` with its line break, and returns its length in bytes.
+    ///
+    /// The length is 0 at the end of the input.
     ///
     /// # Errors
+    ///
     /// Those of `read(2)`, and `InvalidData` if the line is not UTF-8.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::io;
+    ///
+    /// let mut name = String::new();
+    /// while io::stdin().read_line(&mut name)? > 0 {
+    ///     println!("hello, {}", name.trim_end());
+    ///     name.clear();
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn read_line(&self, buffer: &mut String) -> io::Result<usize> {
         self.lock().read_line(buffer)
     }
 
-    /// The lines of the input, without their ends; locked until the iterator is dropped.
+    /// Returns an iterator over the lines of the input, without their line breaks.
+    ///
+    /// It keeps standard input locked until it is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::io;
+    ///
+    /// let longest = io::stdin().lines().map_while(Result::ok).max_by_key(String::len);
+    /// println!("{longest:?}");
+    /// ```
     #[must_use]
     pub fn lines(self) -> Lines<StdinLock<'static>> {
         self.lock().lines()
     }
 
-    /// Whether it is a terminal; [`std::io::IsTerminal`], which std keeps to itself.
+    /// Returns whether standard input is a terminal.
+    ///
+    /// In std this is a method of the trait [`std::io::IsTerminal`], which other crates cannot
+    /// implement.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::io;
+    ///
+    /// if io::stdin().is_terminal() {
+    ///     println!("please type");
+    /// }
+    /// ```
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.0.is_terminal()
@@ -61,7 +135,20 @@ impl Stdin {
 }
 
 impl StdinLock<'_> {
-    /// Whether it is a terminal; [`std::io::IsTerminal`], which std keeps to itself.
+    /// Returns whether standard input is a terminal.
+    ///
+    /// In std this is a method of the trait [`std::io::IsTerminal`], which other crates cannot
+    /// implement.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::io;
+    ///
+    /// if io::stdin().lock().is_terminal() {
+    ///     println!("please type");
+    /// }
+    /// ```
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.0.is_terminal()

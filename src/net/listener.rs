@@ -1,17 +1,17 @@
 //! A listening socket.
 //!
-//! `accept4(2)` has no flag for one call that does not block, and the descriptor's own mode belongs
-//! to all who share the open file description: a child process that inherited it, or a duplicate.
-//! So the mode is the user's alone, and a thread asks whether there is a connection (`poll(2)`)
-//! before it takes one.
+//! `accept4(2)` has no flag for a single call that does not block, and the descriptor's mode
+//! belongs to all who share the open file description: a child process that inherited it, or a
+//! duplicate. So the mode is left to the user, and a thread asks whether there is a connection
+//! (`poll(2)`) before it takes one.
 //!
 //! # Invariants
 //! 1. Between the question and the call no other thread takes a connection through this listener or
-//!    its clones: `accepting` is held. So the call does not block.
-//! 2. Another process, or who has a duplicate, may be faster. Then the call blocks its kernel thread
-//!    until the next connection comes, as std's would, and is announced. `close` ends it: it shuts
-//!    the description down. In a forked child all calls are such: a thread that is not there may hold
-//!    `accepting`, and kernel threads may block.
+//!    its clones, since `accepting` is held. So the call does not block.
+//! 2. Another process, or the owner of a duplicate, may be faster. Then the call blocks its kernel
+//!    thread until the next connection comes, as std's would, and says so. `close` ends it: it
+//!    shuts the description down. In a forked child all calls are like this: a thread that does not
+//!    exist there may hold `accepting`, and its threads are kernel threads, which may block.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,13 +66,13 @@ impl Listener {
         self.socket.close();
     }
 
-    /// The next item of the connections: none once the listener is closed, instead of an error
-    /// without end.
+    /// The next item of the iterator over connections: `None` once the listener is closed, instead
+    /// of an error each time.
     pub(crate) fn unless_ended<T>(&self, answer: io::Result<T>) -> Option<io::Result<T>> {
         (answer.is_ok() || !self.socket.is_closed()).then_some(answer)
     }
 
-    /// The next connection, and the peer's address.
+    /// Waits for the next connection, and returns it with the peer's address.
     pub(crate) fn accept(&self) -> io::Result<(Socket, SockAddr)> {
         let accept = || SockRef::from(self).accept();
         let (fd, address) = self.socket.read_with(|| {
@@ -95,7 +95,7 @@ impl Listener {
         Ok((socket, address))
     }
 
-    /// Whether a call of accept has something to say: a connection, or an error.
+    /// Whether a call of accept would return at once, with a connection or an error.
     fn has_connection(&self) -> bool {
         let question = || calls::poll(self.as_fd(), libc::POLLIN);
         !matches!(uninterrupted(question), Ok(false))

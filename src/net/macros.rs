@@ -1,7 +1,7 @@
-//! What the six public types share, once: conversions, handles, closing; time-outs; streams.
+//! The common parts of the six public types: conversions, handles, closing; time-outs; streams.
 //!
-//! Each type is `struct Type(Inner)`, the inner type a [`Socket`](super::socket::Socket) or a
-//! [`Listener`](super::listener::Listener). `$setup` is the code of the examples that makes a
+//! Each type is `struct Type(Inner)`, where the inner type is a [`Socket`](super::socket::Socket)
+//! or a [`Listener`](super::listener::Listener). `$setup` is the code in the examples that makes a
 //! `socket`.
 
 /// Conversions, `Debug`, and the methods that every type has.
@@ -13,8 +13,16 @@ macro_rules! socket_type {
                 self.0.as_std()
             }
 
-            /// Another handle to the same socket: with a descriptor of its own, but the same
-            /// time-outs and non-blocking mode.
+            /// Makes another handle to the same socket.
+            ///
+            /// It has a descriptor of its own, but the same time-outs and the same non-blocking
+            /// mode.
+            ///
+            /// # Errors
+            ///
+            /// If there are no more descriptors.
+            ///
+            /// # Examples
             ///
             /// ```
             #[doc = $setup]
@@ -22,62 +30,74 @@ macro_rules! socket_type {
             /// other.set_nonblocking(true)?; // both
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// There are no more descriptors.
             pub fn try_clone(&self) -> io::Result<$Type> {
                 self.0.try_clone().map($Type)
             }
 
-            /// The socket's own address.
+            /// Returns the socket's own address.
+            ///
+            /// # Errors
+            ///
+            /// Those of `getsockname(2)`.
+            ///
+            /// # Examples
             ///
             /// ```
             #[doc = $setup]
             /// println!("here: {:?}", socket.local_addr()?);
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `getsockname(2)`.
             pub fn local_addr(&self) -> io::Result<SocketAddr> {
                 self.std().local_addr()
             }
 
-            /// The error that is pending on the socket, which is then gone (`SO_ERROR`).
+            /// Returns the error that is pending on the socket, and clears it (`SO_ERROR`).
+            ///
+            /// # Errors
+            ///
+            /// Those of `getsockopt(2)`.
+            ///
+            /// # Examples
             ///
             /// ```
             #[doc = $setup]
             /// assert!(socket.take_error()?.is_none());
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `getsockopt(2)`.
             pub fn take_error(&self) -> io::Result<Option<io::Error>> {
                 self.0.take_error()
             }
 
-            /// Whether calls fail with [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
-            /// waiting; for all handles to the socket.
+            /// Sets whether calls fail with [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
+            /// waiting.
+            ///
+            /// This applies to all handles to the socket.
+            ///
+            /// # Errors
+            ///
+            /// Those of `fcntl(2)`.
+            ///
+            /// # Examples
             ///
             /// ```
             #[doc = $setup]
             /// socket.set_nonblocking(true)?;
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `fcntl(2)`.
             pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
                 self.0.set_nonblocking(nonblocking)
             }
 
-            /// Ends all calls that wait for the socket, and all later ones, with an error
-            /// ([`NotConnected`](io::ErrorKind::NotConnected)): those of other threads and through
-            /// other handles too. The connection is over at once; the descriptor is closed when
-            /// this is dropped, as ever.
+            /// Closes the socket: all calls that wait for it, and all later ones, fail with
+            /// [`NotConnected`](io::ErrorKind::NotConnected).
             ///
-            /// Not in std, where a thread that is blocked on a socket cannot be told to stop.
+            /// This applies to the calls of all threads and through all handles. The connection
+            /// ends at once; the descriptor is closed when the handle is dropped.
+            ///
+            /// std has no such method: there a thread that is blocked on a socket cannot be told
+            /// to stop.
+            ///
+            /// # Examples
             ///
             /// ```
             #[doc = $setup]
@@ -157,9 +177,17 @@ macro_rules! socket_type {
 macro_rules! timeouts {
     ($Type:ident, example $setup:expr) => {
         impl $Type {
-            /// How long a read may wait; for ever if `None`. After it, the read fails with
-            /// [`WouldBlock`](io::ErrorKind::WouldBlock), as std's does. For all handles to the
-            /// socket.
+            /// Sets how long a read may wait; with `None` it waits for ever.
+            ///
+            /// When the time is up, the read fails with
+            /// [`WouldBlock`](io::ErrorKind::WouldBlock), as in std. This applies to all handles to
+            /// the socket.
+            ///
+            /// # Errors
+            ///
+            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+            ///
+            /// # Examples
             ///
             /// ```
             /// use std::time::Duration;
@@ -168,16 +196,21 @@ macro_rules! timeouts {
             /// assert_eq!(socket.read_timeout()?, Some(Duration::from_secs(5)));
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
                 self.0.set_read_timeout(timeout)
             }
 
-            /// How long a write may wait; for ever if `None`. After it, the write fails with
-            /// [`WouldBlock`](io::ErrorKind::WouldBlock), as std's does. For all handles to the
-            /// socket.
+            /// Sets how long a write may wait; with `None` it waits for ever.
+            ///
+            /// When the time is up, the write fails with
+            /// [`WouldBlock`](io::ErrorKind::WouldBlock), as in std. This applies to all handles to
+            /// the socket.
+            ///
+            /// # Errors
+            ///
+            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+            ///
+            /// # Examples
             ///
             /// ```
             /// use std::time::Duration;
@@ -186,39 +219,46 @@ macro_rules! timeouts {
             /// assert_eq!(socket.write_timeout()?, Some(Duration::from_secs(5)));
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
                 self.0.set_write_timeout(timeout)
             }
 
-            /// How long a read may wait, as the kernel tells it (it rounds up);
-            /// [`set_read_timeout`](Self::set_read_timeout).
+            /// Returns how long a read may wait, as [`set_read_timeout`](Self::set_read_timeout)
+            /// has set it.
+            ///
+            /// The kernel rounds the time up.
+            ///
+            /// # Errors
+            ///
+            /// Those of `getsockopt(2)`.
+            ///
+            /// # Examples
             ///
             /// ```
             #[doc = $setup]
             /// assert_eq!(socket.read_timeout()?, None);
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `getsockopt(2)`.
             pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
                 self.std().read_timeout()
             }
 
-            /// How long a write may wait, as the kernel tells it (it rounds up);
-            /// [`set_write_timeout`](Self::set_write_timeout).
+            /// Returns how long a write may wait, as [`set_write_timeout`](Self::set_write_timeout)
+            /// has set it.
+            ///
+            /// The kernel rounds the time up.
+            ///
+            /// # Errors
+            ///
+            /// Those of `getsockopt(2)`.
+            ///
+            /// # Examples
             ///
             /// ```
             #[doc = $setup]
             /// assert_eq!(socket.write_timeout()?, None);
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// Those of `getsockopt(2)`.
             pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
                 self.std().write_timeout()
             }
@@ -226,7 +266,7 @@ macro_rules! timeouts {
     };
 }
 
-/// Options that the kernel keeps, each with a method to set it and one that tells it.
+/// Options that the kernel keeps, each with a method to set it and one to get it.
 macro_rules! options {
     (
         $Type:ident, example $setup:expr;
@@ -236,22 +276,31 @@ macro_rules! options {
             $(
                 $(#[$doc])+
                 ///
+                /// # Errors
+                ///
+                /// Those of `setsockopt(2)`.
+                ///
+                /// # Examples
+                ///
                 /// ```
                 #[doc = $setup]
                 #[doc = concat!("socket.", stringify!($set), "(", $example, ")?;")]
                 #[doc = concat!("assert_eq!(socket.", stringify!($get), "()?, ", $example, ");")]
                 /// # Ok::<(), std::io::Error>(())
                 /// ```
-                ///
-                /// # Errors
-                /// Those of `setsockopt(2)`.
                 pub fn $set(&self, value: $Value) -> io::Result<()> {
                     self.std().$set(value)
                 }
 
-                /// What
+                /// Returns the value that
                 #[doc = concat!("[`", stringify!($set), "`][Self::", stringify!($set), "]")]
-                /// sets.
+                /// has set, or the kernel's default.
+                ///
+                /// # Errors
+                ///
+                /// Those of `getsockopt(2)`.
+                ///
+                /// # Examples
                 ///
                 /// ```
                 #[doc = $setup]
@@ -259,9 +308,6 @@ macro_rules! options {
                 /// # let _ = value;
                 /// # Ok::<(), std::io::Error>(())
                 /// ```
-                ///
-                /// # Errors
-                /// Those of `getsockopt(2)`.
                 pub fn $get(&self) -> io::Result<$Value> {
                     self.std().$get()
                 }
@@ -270,13 +316,20 @@ macro_rules! options {
     };
 }
 
-/// Ends one or both directions.
+/// The method `shutdown`.
 macro_rules! shutdown {
     ($Type:ident, example $setup:expr) => {
         impl $Type {
-            /// Ends reading, writing or both, for all handles to the socket; calls that wait end
-            /// too: reads as at the end of the stream, writes with
-            /// [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+            /// Shuts down reading, writing or both.
+            ///
+            /// This applies to all handles to the socket, and ends calls that wait: reads as at the
+            /// end of the stream, writes with [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+            ///
+            /// # Errors
+            ///
+            /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
+            ///
+            /// # Examples
             ///
             /// ```
             /// use greenthread::net::Shutdown;
@@ -284,9 +337,6 @@ macro_rules! shutdown {
             /// socket.shutdown(Shutdown::Write)?; // the peer reads to the end
             /// # Ok::<(), std::io::Error>(())
             /// ```
-            ///
-            /// # Errors
-            /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
             pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
                 self.0.shutdown(how)
             }
@@ -316,36 +366,14 @@ macro_rules! stream {
                 self.0.send_vectored(buffers)
             }
 
-            /// Does nothing: nothing is held back.
+            /// Does nothing, since nothing is buffered.
             fn flush(&mut self) -> io::Result<()> {
                 Ok(())
             }
         }
 
-        impl Read for $Type {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                (&*self).read(buffer)
-            }
-
-            fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-                (&*self).read_vectored(buffers)
-            }
-        }
-
-        impl Write for $Type {
-            fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-                (&*self).write(buffer)
-            }
-
-            fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-                (&*self).write_vectored(buffers)
-            }
-
-            /// Does nothing: nothing is held back.
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
+        $crate::io::macros::read_by_reference!($Type);
+        $crate::io::macros::write_by_reference!($Type);
     };
 }
 

@@ -1,7 +1,15 @@
-//! TCP and UDP with [`std::net`]'s types and methods, blocking only the calling thread.
+//! TCP and UDP, with the API of [`std::net`]; a call that waits blocks only the calling thread.
 //!
-//! A program that uses `std::net` uses this by another import: one green thread a connection,
-//! however many connections there are.
+//! A program that uses `std::net` needs to change only its imports. It can have a green thread for
+//! each connection, however many connections there are.
+//!
+//! Addresses, [`Shutdown`] and [`ToSocketAddrs`] are std's own. The C library resolves names, in a
+//! call that blocks its kernel thread and says so ([`blocking`](crate::blocking)).
+//!
+//! Beyond std, each socket has a method `close`, which ends the calls of all threads that wait for
+//! it.
+//!
+//! # Examples
 //!
 //! ```
 //! use greenthread::net::{TcpListener, TcpStream};
@@ -25,11 +33,6 @@
 //! assert_eq!(&reply, b"hello");
 //! # Ok::<(), std::io::Error>(())
 //! ```
-//!
-//! What is plain data is std's: addresses, [`Shutdown`], [`ToSocketAddrs`]. Names are resolved by
-//! the C library, in an announced blocking call ([`blocking`](crate::blocking)).
-//!
-//! Beyond std: each socket has a `close`, which ends the calls of all threads that wait for it.
 
 pub(crate) mod listener;
 pub(crate) mod macros;
@@ -49,7 +52,7 @@ pub use self::tcp_listener::{Incoming, TcpListener};
 pub use self::tcp_stream::TcpStream;
 pub use self::udp::UdpSocket;
 
-/// The address of a peer, as std's.
+/// The address of a peer, as std's type.
 fn internet_address(address: &socket2::SockAddr) -> io::Result<SocketAddr> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "not an internet address");
     address.as_socket().ok_or_else(wrong)

@@ -1,35 +1,35 @@
-//! What all sockets share: the calls that transfer data, and the state of the open file description
-//! that those calls depend on.
+//! The common part of all sockets: the calls that transfer data, and the state of the open file
+//! description that those calls depend on.
 //!
-//! Descriptors that `try_clone` makes have one open file description, and with it time-outs and
-//! the non-blocking mode. So clones share one [`Settings`]: a copy of that state, for a call must
-//! not ask the kernel first. Everything else is left to the kernel, by way of std's own methods on
-//! the borrowed descriptor ([`Socket::as_std`]).
+//! Descriptors that `try_clone` makes have one open file description, and with it time-outs and the
+//! non-blocking mode. So clones share one [`Settings`]: a copy of that state, since a call must not
+//! ask the kernel first. Everything else is left to the kernel, by way of std's own methods on the
+//! borrowed descriptor ([`Socket::as_std`]).
 //!
 //! # States
 //! | | the descriptor | calls that would block |
 //! |---|---|---|
-//! | new | blocking | wait: for ever, or the time-out |
+//! | new | blocking | wait: for ever, or for the time-out |
 //! | `set_nonblocking(true)` | non-blocking | fail with `WouldBlock` |
 //! | closed | shut down, both ways | fail with `NotConnected`, and never leave that state |
 //!
 //! # Invariants
-//! 1. What [`Settings`] says has also been set on the description, so that a descriptor which is
-//!    turned into std's or into a plain one behaves the same. What was set behind our back, through
-//!    `AsFd`, is seen by whoever adopts the descriptor ([`Socket::adopt`]), not by us.
-//! 2. A description is blocking unless the user said otherwise, for others may share it: our calls
-//!    say `MSG_DONTWAIT`, or ask first ([`Listener`](super::listener::Listener)). While it connects
-//!    it is not blocking, and nobody else's yet.
+//! 1. Each value in [`Settings`] has also been set on the description, so that a descriptor that
+//!    becomes std's, or a plain one, behaves the same. [`Socket::adopt`] reads the values of a
+//!    descriptor; if they are changed behind our back later, through `AsFd`, we do not notice.
+//! 2. A description is blocking unless the user has set another mode, since others may share it:
+//!    our calls say `MSG_DONTWAIT`, or ask first ([`Listener`](super::listener::Listener)). While
+//!    it connects it is not blocking, and nobody shares it yet.
 //! 3. Closing concerns all handles. `closed` is set first: a call that ended because the
 //!    description was shut down finds it set, and the error says what happened. Then each handle's
-//!    source ends its waits, for a shutdown ends none at a datagram socket. `handles` has them all,
-//!    once there is more than one.
-//! 4. A source's only strong reference is its handle's, but for those who hold the lock of
+//!    source ends its waits, since a shutdown ends none at a datagram socket. `handles` has them
+//!    all, once there is more than one.
+//! 4. Only the handle holds a strong reference to its source, except for holders of the lock of
 //!    `handles`. So the descriptor can be given away under that lock.
 //!
 //! # Memory orderings
 //! Relaxed: settings are independent words that guard nothing. For invariant 3 the kernel's lock on
-//! the socket orders the store before the shutdown and the load after the call that it ended. A
+//! the socket orders the store before the shutdown, and the load after the call that it ended. A
 //! handle made meanwhile finds `closed` set, under the lock of `handles`, or is closed with the
 //! rest.
 
@@ -54,7 +54,7 @@ struct Settings {
     read_timeout: Timeout,
     write_timeout: Timeout,
     nonblocking: AtomicBool,
-    /// Reading was shut down.
+    /// Whether reading was shut down.
     ended: AtomicBool,
     closed: AtomicBool,
     /// The number of an error that the next call is to return, or 0.
@@ -131,12 +131,12 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Of a descriptor that was just made: blocking, without time-outs.
+    /// Makes a socket of a descriptor that is new: blocking, without time-outs.
     pub(crate) fn fresh(fd: OwnedFd) -> Socket {
         Socket::of_fresh(Source::new(fd))
     }
 
-    /// The same, of a TCP stream.
+    /// Makes a socket of a new descriptor of a TCP stream.
     pub(crate) fn fresh_tcp_stream(fd: OwnedFd) -> Socket {
         Socket::of_fresh(Source::of_tcp_stream(fd))
     }
@@ -145,8 +145,8 @@ impl Socket {
         Socket::new(source, Settings::new(false, None, None))
     }
 
-    /// Of any descriptor: its settings are asked for. What cannot be asked (it is no socket) is
-    /// left to the calls to complain about.
+    /// Makes a socket of any descriptor, and asks the kernel for its settings. If that fails (since
+    /// it is not a socket), later calls report it.
     pub(crate) fn adopt(fd: OwnedFd) -> Socket {
         let socket = SockRef::from(&fd);
         let settings = Settings::new(
@@ -218,7 +218,7 @@ impl Socket {
         self.settings.nonblocking.load(Relaxed)
     }
 
-    /// The error that is pending, which is then gone.
+    /// Returns the pending error, and clears it.
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self.settings.take_late() {
             Ok(()) => self.as_std::<unix::UnixStream>().take_error(),
@@ -239,7 +239,7 @@ impl Socket {
         self.settings.closed.load(Relaxed)
     }
 
-    /// The answer of `call`, or that the socket is closed.
+    /// Returns the answer of `call`, or an error if the socket is closed.
     pub(crate) fn unless_closed<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if self.is_closed() {
             return Err(closed());
@@ -266,7 +266,7 @@ impl Socket {
     /// Shuts down one or both directions.
     pub(crate) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         if how != Shutdown::Write {
-            // First: who is woken finds it set.
+            // First, so that the threads that this wakes find it set.
             self.settings.ended.store(true, Relaxed);
         }
         let answer = SockRef::from(self).shutdown(how);
@@ -276,7 +276,7 @@ impl Socket {
         answer
     }
 
-    /// Whether a call that finds nothing has come to the end, because reading was shut down.
+    /// Whether a call that finds no data has come to the end, because reading was shut down.
     pub(crate) fn is_ended(&self) -> bool {
         self.settings.ended.load(Relaxed) && !self.is_nonblocking()
     }
@@ -294,7 +294,8 @@ impl Socket {
         self.unless_late(count)
     }
 
-    /// What a read found, unless it is the end, and a call has left an error.
+    /// Returns the length of a read, or at the end of the stream the error that an earlier call has
+    /// left.
     fn unless_late(&self, count: usize) -> io::Result<usize> {
         if count == 0 {
             self.settings.take_late()?;
@@ -302,7 +303,7 @@ impl Socket {
         Ok(count)
     }
 
-    /// Reads a datagram, with `flags` of `recvmsg(2)`; also says from whom it is.
+    /// Reads a datagram, with `flags` of `recvmsg(2)`; returns its length and the sender's address.
     pub(crate) fn recv_from(&self, buffer: &mut [u8], flags: i32) -> io::Result<(usize, SockAddr)> {
         let limit = self.settings.limit(&self.settings.read_timeout);
         self.unless_closed(|| self.source.recv_from(buffer, flags, limit))
@@ -314,14 +315,14 @@ impl Socket {
         self.unless_closed(|| self.source.send(buffer, 0, limit))
     }
 
-    /// Writes to a stream, as a call of [`Socket::send_all`] does.
+    /// Writes to a stream, by way of [`Socket::send_all`].
     pub(crate) fn send_stream(&self, buffer: &[u8]) -> io::Result<usize> {
         self.send_all(buffer.len(), |sent, limit| {
             self.source.send(&buffer[sent..], 0, limit)
         })
     }
 
-    /// The same of the bytes in `buffers`, as many as the kernel takes at once.
+    /// The same with the bytes in `buffers`, of which the kernel takes a limited number at once.
     pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let buffers = &buffers[..buffers.len().min(libc::UIO_MAXIOV as usize)];
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
@@ -338,9 +339,10 @@ impl Socket {
         })
     }
 
-    /// Writes `length` bytes to a stream, by calls of `send`, which are told how many are sent. As
-    /// `send(2)` on a blocking stream does, it takes all unless there is an error or the time is up;
-    /// what was taken until then is said first, the error by the next call.
+    /// Writes `length` bytes to a stream by calls of `send`, which gets the number of bytes already
+    /// sent. Like `send(2)` on a blocking stream, it sends all bytes unless there is an error or
+    /// the time is up. In that case it returns the number sent so far, and the next call returns
+    /// the error.
     fn send_all(
         &self,
         length: usize,
@@ -364,8 +366,8 @@ impl Socket {
         }
     }
 
-    /// The kernel has told the error and forgotten it, but for those that stay. (Of a Unix stream it
-    /// tells a blocked writer nothing more than how much was sent.)
+    /// Keeps an error for the next call, since the kernel forgets most errors once it has returned
+    /// them. (A blocked writer of a Unix stream gets only the number of bytes sent.)
     fn say_later(&self, error: io::Error) {
         let stays = [ErrorKind::WouldBlock, ErrorKind::BrokenPipe].contains(&error.kind());
         let is_unix = || SockRef::from(self).domain().ok() == Some(Domain::UNIX);
@@ -377,19 +379,19 @@ impl Socket {
         }
     }
 
-    /// Sends a datagram to that address.
+    /// Sends a datagram to an address.
     pub(crate) fn send_to(&self, buffer: &[u8], address: &SockAddr) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.write_timeout);
         self.unless_closed(|| self.source.send_to(buffer, address, limit))
     }
 
-    /// A TCP connection to that address, made within the limit.
+    /// Makes a TCP connection to an address within the limit.
     pub(crate) fn connect(address: &SocketAddr, limit: Limit) -> io::Result<Socket> {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = socket2::Socket::new_raw(Domain::for_address(*address), kind, None)?;
         let socket = Socket::fresh_tcp_stream(socket.into());
         let address = SockAddr::from(*address);
-        // A call to connect while that is under way says how far it is.
+        // Calls made while the connection is being made tell its state.
         let connect = || match SockRef::from(&socket).connect(&address) {
             Err(error) => match error.raw_os_error() {
                 Some(libc::EINPROGRESS | libc::EALREADY) => Err(io::ErrorKind::WouldBlock.into()),

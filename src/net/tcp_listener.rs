@@ -1,4 +1,4 @@
-//! [`TcpListener`]: std's, on a [`Listener`].
+//! [`TcpListener`]: std's type, on a [`Listener`].
 
 use std::fmt;
 use std::io;
@@ -12,13 +12,15 @@ use super::listener::Listener;
 use super::macros::{options, socket_type};
 use super::{TcpStream, internet_address};
 
-/// A backlog that the kernel cuts down to its limit.
+/// A backlog that the kernel reduces to its limit.
 const AS_MANY_AS_ALLOWED: i32 = i32::MAX;
 
-/// A TCP socket that listens for connections: [`std::net::TcpListener`], which blocks only the
+/// A TCP socket that listens for connections, like [`std::net::TcpListener`]; it blocks only the
 /// calling thread.
 ///
 /// Any number of threads may accept from one listener; each connection goes to one of them.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::net::{TcpListener, TcpStream};
@@ -40,10 +42,19 @@ const AS_MANY_AS_ALLOWED: i32 = i32::MAX;
 pub struct TcpListener(Listener);
 
 impl TcpListener {
-    /// Listens at the first of the addresses that can be had. Port 0 lets the system choose one.
+    /// Makes a listener at the first of the addresses that is available.
     ///
-    /// As many connections may wait to be accepted as the system allows (`net.core.somaxconn`, 4096
-    /// as a rule); with std's listener it is 128.
+    /// With port 0 the system chooses a port.
+    ///
+    /// As many connections may wait to be accepted as the system allows (`net.core.somaxconn`,
+    /// usually 4096). With std's listener the limit is 128.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last address, or of resolving the name;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::TcpListener;
@@ -52,17 +63,21 @@ impl TcpListener {
     /// assert_ne!(listener.local_addr()?.port(), 0);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// That of the last address, or of the resolution;
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
         let listener = crate::thread::blocking(|| std::net::TcpListener::bind(addr))?;
         SockRef::from(&listener).listen(AS_MANY_AS_ALLOWED)?;
         Ok(listener.into())
     }
 
-    /// Waits for the next connection; also says from where it comes.
+    /// Waits for the next connection, and returns it with the peer's address.
+    ///
+    /// # Errors
+    ///
+    /// Those of `accept(2)`. Some of them do not mean that the listener is broken: that the process
+    /// has no more descriptors, for example, or that the peer has given up the connection
+    /// meanwhile.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
@@ -73,17 +88,16 @@ impl TcpListener {
     /// assert_eq!(peer, client.local_addr()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `accept(2)`: also when the process has no more descriptors, or a connection was
-    /// given up by its peer meanwhile, after which one can go on.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (socket, address) = self.0.accept()?;
         Ok((TcpStream(socket), internet_address(&address)?))
     }
 
-    /// The connections, one after the other, without end; the end comes only when the listener is
-    /// [closed](TcpListener::close).
+    /// Returns an iterator over the connections, which waits for each of them.
+    ///
+    /// It ends only when the listener is [closed](TcpListener::close).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
@@ -100,9 +114,10 @@ impl TcpListener {
         Incoming { listener: self }
     }
 
-    /// Does not work, as in std: it can only be set before the socket is bound.
+    /// Fails, as in std: the option can only be set before the socket is bound.
     ///
     /// # Errors
+    ///
     /// Those of `setsockopt(2)`.
     #[deprecated(note = "this option can only be set before the socket is bound")]
     #[allow(deprecated)]
@@ -110,9 +125,10 @@ impl TcpListener {
         self.std().set_only_v6(only_v6)
     }
 
-    /// Whether an IPv6 socket takes no IPv4 connections (`IPV6_V6ONLY`).
+    /// Returns whether an IPv6 socket refuses IPv4 connections (`IPV6_V6ONLY`).
     ///
     /// # Errors
+    ///
     /// Those of `getsockopt(2)`.
     #[deprecated(note = "this option can only be set before the socket is bound")]
     #[allow(deprecated)]
@@ -121,7 +137,7 @@ impl TcpListener {
     }
 }
 
-/// The start of an example.
+/// The first lines of the examples.
 macro_rules! setup {
     () => {
         r#"let socket = greenthread::net::TcpListener::bind("127.0.0.1:0")?;"#
@@ -134,7 +150,27 @@ options! {
     ttl, set_ttl: u32 = 100;
 }
 
-/// The connections of a [`TcpListener`]: [`std::net::Incoming`].
+/// An iterator over the connections of a [`TcpListener`], like [`std::net::Incoming`].
+///
+/// [`TcpListener::incoming`] makes it. It ends only when the listener is
+/// [closed](TcpListener::close).
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::net::{Incoming, TcpListener, TcpStream};
+///
+/// fn ports(connections: Incoming<'_>) -> Vec<u16> {
+///     connections.take(2).map(|stream| stream.unwrap().peer_addr().unwrap().port()).collect()
+/// }
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let one = TcpStream::connect(listener.local_addr()?)?;
+/// let other = TcpStream::connect(listener.local_addr()?)?;
+/// let ports = ports(listener.incoming());
+/// assert_eq!(ports, [one.local_addr()?.port(), other.local_addr()?.port()]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "iterators are lazy and do nothing unless consumed"]
 pub struct Incoming<'a> {

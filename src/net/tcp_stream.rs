@@ -1,4 +1,4 @@
-//! [`TcpStream`]: std's, on a [`Socket`].
+//! [`TcpStream`]: std's type, on a [`Socket`].
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -11,9 +11,11 @@ use super::socket::Socket;
 use crate::engine::door::Limit;
 use crate::engine::door::clock;
 
-/// A TCP connection: [`std::net::TcpStream`], which blocks only the calling thread.
+/// A TCP connection, like [`std::net::TcpStream`]; it blocks only the calling thread.
 ///
 /// One thread may read while another writes, through `&TcpStream` or [clones](Self::try_clone).
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::net::{TcpListener, TcpStream};
@@ -37,6 +39,13 @@ pub struct TcpStream(pub(super) Socket);
 impl TcpStream {
     /// Connects to the first of the addresses that answers.
     ///
+    /// # Errors
+    ///
+    /// The error of the last address, or of resolving the name;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
     ///
@@ -45,10 +54,6 @@ impl TcpStream {
     /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// That of the last address, or of the resolution;
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
         let none = "could not resolve to any addresses";
         let mut answer = Err(io::Error::new(io::ErrorKind::InvalidInput, none));
@@ -61,7 +66,14 @@ impl TcpStream {
         answer.map(TcpStream)
     }
 
-    /// Connects to that address, within that time.
+    /// Connects to an address, and waits for `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`](io::ErrorKind::TimedOut) when the time is up;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
@@ -72,10 +84,6 @@ impl TcpStream {
     /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`TimedOut`](io::ErrorKind::TimedOut) when the time is up,
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is zero.
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         if timeout.is_zero() {
             let message = "cannot set a 0 duration timeout";
@@ -90,7 +98,13 @@ impl TcpStream {
         }
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
+    ///
+    /// # Errors
+    ///
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if the connection is over.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
@@ -100,14 +114,17 @@ impl TcpStream {
     /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if the connection is over.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.std().peer_addr()
     }
 
-    /// Reads without taking what it reads: the next read returns it again.
+    /// Reads data without removing it: the next read returns the same data again.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
@@ -123,15 +140,12 @@ impl TcpStream {
     /// assert_eq!((server.read(&mut byte)?, &byte), (1, b"?"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As reading.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.recv(buf, libc::MSG_PEEK)
     }
 }
 
-/// The start of an example.
+/// The first lines of the examples.
 macro_rules! setup {
     () => {
         r#"let listener = greenthread::net::TcpListener::bind("127.0.0.1:0")?;

@@ -1,4 +1,4 @@
-//! [`UdpSocket`]: std's, on a [`Socket`].
+//! [`UdpSocket`]: std's type, on a [`Socket`].
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,9 @@ use super::internet_address;
 use super::macros::{options, socket_type, timeouts};
 use super::socket::Socket;
 
-/// A UDP socket: [`std::net::UdpSocket`], which blocks only the calling thread.
+/// A UDP socket, like [`std::net::UdpSocket`]; it blocks only the calling thread.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::net::UdpSocket;
@@ -27,7 +29,16 @@ use super::socket::Socket;
 pub struct UdpSocket(Socket);
 
 impl UdpSocket {
-    /// A socket at the first of the addresses that can be had. Port 0 lets the system choose one.
+    /// Makes a socket at the first of the addresses that is available.
+    ///
+    /// With port 0 the system chooses a port.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last address, or of resolving the name;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -36,17 +47,20 @@ impl UdpSocket {
     /// assert_ne!(socket.local_addr()?.port(), 0);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// That of the last address, or of the resolution;
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
         let socket = crate::thread::blocking(|| std::net::UdpSocket::bind(addr))?;
         Ok(UdpSocket(Socket::fresh(socket.into())))
     }
 
-    /// Waits for a datagram; says how long it is and from where. What does not fit into the buffer
-    /// is lost.
+    /// Waits for a datagram, and returns its length and the sender's address.
+    ///
+    /// The part that does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    ///
+    /// Those of `recvfrom(2)`; some of them are about a datagram that was sent earlier.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -57,16 +71,19 @@ impl UdpSocket {
     /// assert_eq!(socket.recv_from(&mut [0; 64])?, (9, address));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `recvfrom(2)`, an earlier datagram's among them.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (count, address) = self.0.recv_from(buf, 0)?;
         Ok((count, internet_address(&address)?))
     }
 
-    /// As [`recv_from`](UdpSocket::recv_from), but the datagram stays: the next call returns it
-    /// again.
+    /// Waits for a datagram like [`recv_from`](UdpSocket::recv_from), but leaves it in the queue:
+    /// the next call returns it again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`recv_from`](UdpSocket::recv_from).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -76,15 +93,19 @@ impl UdpSocket {
     /// assert_eq!(socket.peek_from(&mut [0; 64])?, socket.recv_from(&mut [0; 64])?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [`recv_from`](UdpSocket::recv_from).
     pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (count, address) = self.0.recv_from(buf, libc::MSG_PEEK)?;
         Ok((count, internet_address(&address)?))
     }
 
     /// Sends a datagram to the first of the addresses.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sendto(2)` and of resolving the name;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -93,10 +114,6 @@ impl UdpSocket {
     /// assert_eq!(socket.send_to(b"to myself", socket.local_addr()?)?, 9);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `sendto(2)`, or of the resolution; [`InvalidInput`](io::ErrorKind::InvalidInput)
-    /// if there is no address.
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
         match crate::thread::blocking(|| addr.to_socket_addrs())?.next() {
             Some(address) => self.0.send_to(buf, &address.into()),
@@ -107,8 +124,16 @@ impl UdpSocket {
         }
     }
 
-    /// Makes the first of the addresses that works the peer: the one for [`send`](UdpSocket::send),
-    /// and the only one to receive from.
+    /// Connects the socket to the first of the addresses that works, its peer.
+    ///
+    /// [`send`](UdpSocket::send) sends to the peer, and the socket receives from no one else.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last address, or of resolving the name;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -119,15 +144,17 @@ impl UdpSocket {
     /// assert_eq!(other.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// That of the last address, or of the resolution;
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         crate::thread::blocking(|| self.std().connect(addr))
     }
 
-    /// The peer that [`connect`](UdpSocket::connect) chose.
+    /// Returns the peer's address, which [`connect`](UdpSocket::connect) has set.
+    ///
+    /// # Errors
+    ///
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::UdpSocket;
@@ -137,14 +164,17 @@ impl UdpSocket {
     /// assert_eq!(socket.peer_addr().unwrap_err().kind(), ErrorKind::NotConnected);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is none.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.std().peer_addr()
     }
 
     /// Sends a datagram to the peer; see [`connect`](UdpSocket::connect).
+    ///
+    /// # Errors
+    ///
+    /// Those of `send(2)`; one of them says that an earlier datagram was refused.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::net::UdpSocket;
@@ -153,15 +183,19 @@ impl UdpSocket {
     /// assert_eq!(one.send(b"ping")?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `send(2)`: also that an earlier datagram was refused.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.0.send(buf)
     }
 
-    /// Waits for a datagram, from the peer if there is one; says how long it is. What does not fit
-    /// into the buffer is lost.
+    /// Waits for a datagram, from the peer if there is one, and returns its length.
+    ///
+    /// The part that does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    ///
+    /// Those of `recv(2)`; one of them says that an earlier datagram was refused.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::net::UdpSocket;
@@ -171,14 +205,18 @@ impl UdpSocket {
     /// assert_eq!(one.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `recv(2)`: also that an earlier datagram was refused.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.recv(buf, 0)
     }
 
-    /// As [`recv`](UdpSocket::recv), but the datagram stays: the next call returns it again.
+    /// Waits for a datagram like [`recv`](UdpSocket::recv), but leaves it in the queue: the next
+    /// call returns it again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`recv`](UdpSocket::recv).
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::net::UdpSocket;
@@ -188,14 +226,18 @@ impl UdpSocket {
     /// assert_eq!(one.peek(&mut [0; 64])?, one.recv(&mut [0; 64])?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [`recv`](UdpSocket::recv).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.recv(buf, libc::MSG_PEEK)
     }
 
-    /// Joins a multicast group, on the interface with that address (any if it is unspecified).
+    /// Joins a multicast group on the interface with the address `interface`, or on any interface
+    /// if that is unspecified.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// use greenthread::net::{Ipv4Addr, UdpSocket};
@@ -204,14 +246,18 @@ impl UdpSocket {
     /// socket.join_multicast_v4(&Ipv4Addr::new(239, 0, 0, 1), &Ipv4Addr::UNSPECIFIED)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
     pub fn join_multicast_v4(&self, multiaddr: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.std().join_multicast_v4(multiaddr, interface)
     }
 
-    /// Joins a multicast group, on the interface with that index (any if it is 0).
+    /// Joins a multicast group on the interface with the index `interface`, or on any interface if
+    /// that is 0.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
     ///
     /// ```no_run
     /// use greenthread::net::{Ipv6Addr, UdpSocket};
@@ -220,31 +266,54 @@ impl UdpSocket {
     /// socket.join_multicast_v6(&Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x123), 0)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
     pub fn join_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.std().join_multicast_v6(multiaddr, interface)
     }
 
-    /// Leaves a group; see [`join_multicast_v4`](UdpSocket::join_multicast_v4).
+    /// Leaves a multicast group; see [`join_multicast_v4`](UdpSocket::join_multicast_v4).
     ///
     /// # Errors
+    ///
     /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::net::{Ipv4Addr, UdpSocket};
+    ///
+    /// let socket = UdpSocket::bind("0.0.0.0:7000")?;
+    /// let group = Ipv4Addr::new(239, 0, 0, 1);
+    /// socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?;
+    /// socket.leave_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn leave_multicast_v4(&self, multiaddr: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.std().leave_multicast_v4(multiaddr, interface)
     }
 
-    /// Leaves a group; see [`join_multicast_v6`](UdpSocket::join_multicast_v6).
+    /// Leaves a multicast group; see [`join_multicast_v6`](UdpSocket::join_multicast_v6).
     ///
     /// # Errors
+    ///
     /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::net::{Ipv6Addr, UdpSocket};
+    ///
+    /// let socket = UdpSocket::bind("[::]:7000")?;
+    /// let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x123);
+    /// socket.join_multicast_v6(&group, 0)?;
+    /// socket.leave_multicast_v6(&group, 0)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn leave_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.std().leave_multicast_v6(multiaddr, interface)
     }
 }
 
-/// The start of an example.
+/// The first line of the examples.
 macro_rules! setup {
     ($address:literal) => {
         concat!(
@@ -262,13 +331,15 @@ options! {
     ttl, set_ttl: u32 = 100;
     /// Sets whether the socket may send to broadcast addresses (`SO_BROADCAST`).
     broadcast, set_broadcast: bool = true;
-    /// Sets whether what is sent to a group comes back to members here (`IP_MULTICAST_LOOP`).
+    /// Sets whether members on this host receive the packets that the socket sends to a group
+    /// (`IP_MULTICAST_LOOP`).
     multicast_loop_v4, set_multicast_loop_v4: bool = false;
     /// Sets the time to live of packets that are sent to a group (`IP_MULTICAST_TTL`).
     multicast_ttl_v4, set_multicast_ttl_v4: u32 = 2;
 }
 options! {
     UdpSocket, example setup!("[::1]:0");
-    /// Sets whether what is sent to a group comes back to members here (`IPV6_MULTICAST_LOOP`).
+    /// Sets whether members on this host receive the packets that the socket sends to a group
+    /// (`IPV6_MULTICAST_LOOP`).
     multicast_loop_v6, set_multicast_loop_v6: bool = false;
 }

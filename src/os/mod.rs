@@ -1,4 +1,4 @@
-//! What only some systems have, as in [`std::os`].
+//! Extensions for particular systems, like [`std::os`].
 
 pub mod linux;
 pub mod unix;

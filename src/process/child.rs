@@ -1,8 +1,9 @@
 //! A running process, and the pipes to it.
 //!
-//! The thread that waits sleeps until the process's descriptor (a pidfd) says that it has ended, and
-//! then fetches its status from std's child. That remembers the status, and until it has it nobody
-//! has fetched it: so the process id is still this child's when the pidfd is opened.
+//! The thread that waits sleeps until the process's descriptor (a pidfd) becomes readable, when the
+//! process has ended. Then it fetches the status by way of std's child, which remembers it. Until
+//! then nobody has fetched the status, so the process id still belongs to this child when the pidfd
+//! is opened.
 
 use std::io::{self, Read};
 use std::process;
@@ -13,15 +14,61 @@ use crate::engine::door::{Direction, Limit, Source};
 use crate::io::pipe::{End, pipe_end};
 use crate::thread::{Builder, blocking, scope};
 
-/// The input of a child, as [`std::process::ChildStdin`].
+/// The writing end of a pipe to a child's standard input, like [`std::process::ChildStdin`].
+///
+/// Dropping it closes the pipe, and the child reads the end of its input.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::process::{ChildStdin, Command, Stdio};
+/// use std::io::Write;
+///
+/// let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+/// let mut input: ChildStdin = child.stdin.take().unwrap();
+/// input.write_all(b"hello")?;
+/// drop(input); // `cat` ends
+/// assert!(child.wait()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ChildStdin(End);
 
-/// The output of a child, as [`std::process::ChildStdout`].
+/// The reading end of a pipe from a child's standard output, like [`std::process::ChildStdout`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::process::{ChildStdout, Command, Stdio};
+/// use std::io::Read;
+///
+/// let mut child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+/// let mut output: ChildStdout = child.stdout.take().unwrap();
+/// let mut text = String::new();
+/// output.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello\n");
+/// child.wait()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ChildStdout(End);
 
-/// The error messages of a child, as [`std::process::ChildStderr`].
+/// The reading end of a pipe from a child's standard error, like [`std::process::ChildStderr`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::process::{ChildStderr, Command, Stdio};
+/// use std::io::Read;
+///
+/// let mut child = Command::new("cat").arg("no such file").stderr(Stdio::piped()).spawn()?;
+/// let mut errors: ChildStderr = child.stderr.take().unwrap();
+/// let mut text = String::new();
+/// errors.read_to_string(&mut text)?;
+/// assert!(text.contains("no such file"));
+/// child.wait()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ChildStderr(End);
 
@@ -29,8 +76,8 @@ pipe_end!(ChildStdin, like process::ChildStdin, writes);
 pipe_end!(ChildStdout, like process::ChildStdout, reads);
 pipe_end!(ChildStderr, like process::ChildStderr, reads);
 
-/// A process that was started, as [`std::process::Child`]; made by
-/// [`Command::spawn`](super::Command::spawn).
+/// A process that was started with [`Command::spawn`](super::Command::spawn), like
+/// [`std::process::Child`].
 ///
 /// Dropping it neither ends the process nor waits for it.
 ///
@@ -38,22 +85,22 @@ pipe_end!(ChildStderr, like process::ChildStderr, reads);
 ///
 /// ```
 /// use greenthread::process::Command;
-/// use std::os::unix::process::ExitStatusExt;
 ///
-/// let mut child = Command::new("sleep").arg("1000").spawn()?;
-/// assert!(child.try_wait()?.is_none());
-/// child.kill()?;
-/// assert_eq!(child.wait()?.signal(), Some(libc::SIGKILL));
+/// let mut child = Command::new("true").spawn()?;
+/// assert!(child.wait()?.success());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Child {
     std: process::Child,
-    /// The child's input, if it was asked for as a pipe.
+    /// The pipe to the child's standard input, if [`Command::stdin`](super::Command::stdin) asked
+    /// for one.
     pub stdin: Option<ChildStdin>,
-    /// The child's output, if it was asked for as a pipe.
+    /// The pipe from the child's standard output, if [`Command::stdout`](super::Command::stdout)
+    /// asked for one.
     pub stdout: Option<ChildStdout>,
-    /// The child's error messages, if they were asked for as a pipe.
+    /// The pipe from the child's standard error, if [`Command::stderr`](super::Command::stderr)
+    /// asked for one.
     pub stderr: Option<ChildStderr>,
 }
 
@@ -69,25 +116,64 @@ impl From<process::Child> for Child {
 }
 
 impl Child {
-    /// The process id.
+    /// Returns the process id.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::{Command, Stdio};
+    ///
+    /// let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+    /// println!("process {}", child.id());
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn id(&self) -> u32 {
         self.std.id()
     }
 
-    /// Ends the process by force (`SIGKILL`). If it has ended and was waited for, nothing happens.
+    /// Ends the process by force, with the signal `SIGKILL`.
+    ///
+    /// Nothing happens if the process has ended and was waited for.
     ///
     /// # Errors
+    ///
     /// Those of `kill(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    /// use std::os::unix::process::ExitStatusExt;
+    ///
+    /// let mut child = Command::new("sleep").arg("1000").spawn()?;
+    /// child.kill()?;
+    /// assert_eq!(child.wait()?.signal(), Some(libc::SIGKILL));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn kill(&mut self) -> io::Result<()> {
         self.std.kill()
     }
 
-    /// Waits until the process has ended. Its input, if it is here, is closed first, so that it does
-    /// not wait for more.
+    /// Waits until the process has ended, and returns its exit status.
+    ///
+    /// The pipe to its standard input, if there is one, is closed first, so that the process does
+    /// not wait for more input.
     ///
     /// # Errors
-    /// Those of `waitid(2)`: somebody else has waited for it.
+    ///
+    /// Those of `waitid(2)`, if another part of the program has waited for the process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::{Command, Stdio};
+    ///
+    /// let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+    /// assert!(child.wait()?.success()); // the end of its input ends `cat`
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         if let Some(status) = self.std.try_wait()? {
@@ -103,19 +189,47 @@ impl Child {
         })
     }
 
-    /// The status, if the process has ended. Its input stays open.
+    /// Returns the exit status if the process has ended, and `None` if it still runs.
+    ///
+    /// It does not wait, and leaves the pipe to the standard input open.
     ///
     /// # Errors
+    ///
     /// Those of `waitid(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::{Command, Stdio};
+    ///
+    /// let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+    /// assert!(child.try_wait()?.is_none()); // `cat` waits for input
+    /// child.wait()?;
+    /// assert!(child.try_wait()?.is_some());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.std.try_wait()
     }
 
-    /// Closes the input, reads both outputs to their ends, and waits until the process has ended.
+    /// Closes the standard input, collects all output, and waits until the process has ended.
+    ///
+    /// Only the streams that are pipes are collected.
     ///
     /// # Errors
-    /// Those of reading from pipes and of [`wait`](Child::wait), and of starting a thread, which
-    /// reads one of two pipes.
+    ///
+    /// Those of reading from pipes and of [`wait`](Child::wait). If both outputs are pipes, a
+    /// thread is started that reads one of them, which can fail too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::{Command, Stdio};
+    ///
+    /// let child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+    /// assert_eq!(child.wait_with_output()?.stdout, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (stdout, stderr) = match (self.stdout.take(), self.stderr.take()) {
@@ -136,7 +250,7 @@ impl Child {
     }
 }
 
-/// All that comes from `pipe`.
+/// Reads `pipe` to its end.
 fn all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {

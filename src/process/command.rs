@@ -1,4 +1,4 @@
-//! How a process is started.
+//! [`Command`]: std's command, which also remembers which of its streams were set.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,9 +7,10 @@ use std::{fmt, io, process};
 use super::{Child, CommandArgs, CommandEnvs, ExitStatus, Output, Stdio};
 use crate::thread::blocking;
 
-/// How a process is started, as [`std::process::Command`].
+/// Configures and starts a process, like [`std::process::Command`].
 ///
-/// What only Unix has comes by [`CommandExt`](crate::os::unix::process::CommandExt), as with std's.
+/// The methods that exist only on Unix are in the trait
+/// [`CommandExt`](crate::os::unix::process::CommandExt), as in std.
 ///
 /// # Examples
 ///
@@ -25,7 +26,8 @@ pub struct Command {
     streams: Streams,
 }
 
-/// The streams that the user has set; the others get a default, which is not the same for each call.
+/// The streams that the user has set. The others get a default, which depends on the call that
+/// starts the process.
 #[derive(Clone, Copy, Default)]
 struct Streams {
     stdin: bool,
@@ -33,7 +35,7 @@ struct Streams {
     stderr: bool,
 }
 
-/// Methods of std's command that return it.
+/// Methods of std's command that return the command.
 macro_rules! building {
     ($(
         $(#[$attribute:meta])*
@@ -60,7 +62,19 @@ macro_rules! stream {
 }
 
 impl Command {
-    /// `program`, without arguments, with the environment and working directory of this process.
+    /// Makes a command that runs `program`.
+    ///
+    /// By default the process gets no arguments, and inherits the environment, the working
+    /// directory and the streams of this process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    ///
+    /// assert!(Command::new("true").status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new<S: AsRef<OsStr>>(program: S) -> Command {
         Command {
             std: process::Command::new(program),
@@ -69,31 +83,132 @@ impl Command {
     }
 
     building! {
-        /// One more argument, passed as it is.
+        /// Adds an argument. It is passed as it is: no shell splits or expands it.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::process::Command;
+        ///
+        /// let output = Command::new("echo").arg("two  words").arg("$HOME").output()?;
+        /// assert_eq!(output.stdout, b"two  words $HOME\n");
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         fn arg<S: AsRef<OsStr>>(&mut self, argument: S);
-        /// A variable of the new process's environment.
+        /// Sets a variable in the environment of the new process.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::process::Command;
+        ///
+        /// let output = Command::new("sh").args(["-c", "echo $COLOUR"]).env("COLOUR", "green").output()?;
+        /// assert_eq!(output.stdout, b"green\n");
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         fn env<K: AsRef<OsStr>, V: AsRef<OsStr>>(&mut self, name: K, value: V);
-        /// The new process does not inherit this variable.
+        /// Removes a variable from the environment of the new process, whether it was set here or
+        /// is inherited.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::process::Command;
+        ///
+        /// let output = Command::new("/bin/sh").args(["-c", "echo ${HOME-none}"]).env_remove("HOME").output()?;
+        /// assert_eq!(output.stdout, b"none\n");
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         fn env_remove<K: AsRef<OsStr>>(&mut self, name: K);
-        /// The new process inherits no variables, and those set so far are forgotten.
+        /// Clears the environment of the new process: it inherits no variables, and those set so
+        /// far are forgotten.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::process::Command;
+        ///
+        /// let mut command = Command::new("/usr/bin/env");
+        /// let output = command.env_clear().env("ONLY", "this").output()?;
+        /// assert_eq!(output.stdout, b"ONLY=this\n");
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         fn env_clear(&mut self);
-        /// The directory in which the new process starts.
+        /// Sets the working directory of the new process.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::process::Command;
+        ///
+        /// let output = Command::new("pwd").current_dir("/").output()?;
+        /// assert_eq!(output.stdout, b"/\n");
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         fn current_dir<P: AsRef<Path>>(&mut self, directory: P);
     }
 
     stream! {
-        /// Where the input comes from. By default it is this process's own; for
-        /// [`output`](Command::output) there is none.
+        /// Sets the standard input of the new process.
+        ///
+        /// By default it is inherited from this process; with [`output`](Command::output) it is
+        /// empty.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::fs::File;
+        /// use greenthread::process::Command;
+        ///
+        /// let output = Command::new("head").args(["-n", "1"]).stdin(File::open("Cargo.toml")?).output()?;
+        /// assert_eq!(output.stdout, b"[package]\n");
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         stdin
-        /// Where the output goes. By default to this process's own; for
-        /// [`output`](Command::output) into a pipe.
+        /// Sets the standard output of the new process.
+        ///
+        /// By default it is inherited from this process; with [`output`](Command::output) it is a
+        /// pipe.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::process::{Command, Stdio};
+        ///
+        /// let status = Command::new("echo").arg("nobody reads this").stdout(Stdio::null()).status()?;
+        /// assert!(status.success());
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         stdout
-        /// Where error messages go. By default to this process's own; for
-        /// [`output`](Command::output) into a pipe.
+        /// Sets the standard error of the new process.
+        ///
+        /// By default it is inherited from this process; with [`output`](Command::output) it is a
+        /// pipe.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::process::{Command, Stdio};
+        ///
+        /// let mut command = Command::new("cat");
+        /// let status = command.arg("no such file").stderr(Stdio::null()).status()?;
+        /// assert!(!status.success());
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         stderr
     }
 
-    /// More arguments, each passed as it is.
+    /// Adds several arguments, each of which is passed as it is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    ///
+    /// let output = Command::new("echo").args(["one", "two"]).output()?;
+    /// assert_eq!(output.stdout, b"one two\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn args<I, S>(&mut self, arguments: I) -> &mut Command
     where
         I: IntoIterator<Item = S>,
@@ -103,7 +218,18 @@ impl Command {
         self
     }
 
-    /// Variables of the new process's environment.
+    /// Sets several variables in the environment of the new process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    ///
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "echo $FIRST $SECOND"]).envs([("FIRST", "1"), ("SECOND", "2")]);
+    /// assert_eq!(command.output()?.stdout, b"1 2\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn envs<I, K, V>(&mut self, variables: I) -> &mut Command
     where
         I: IntoIterator<Item = (K, V)>,
@@ -114,20 +240,47 @@ impl Command {
         self
     }
 
-    /// Starts the process.
+    /// Starts the process and returns a handle to it.
     ///
     /// # Errors
-    /// The program cannot be executed (`NotFound`, `PermissionDenied`), or there is no room for
-    /// another process or for its pipes.
+    ///
+    /// `NotFound` or `PermissionDenied` if the program cannot be executed; other errors if there is
+    /// no room for another process or for its pipes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    /// use std::io::ErrorKind;
+    ///
+    /// let mut child = Command::new("true").spawn()?;
+    /// assert!(child.wait()?.success());
+    ///
+    /// let error = Command::new("no such program").spawn().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::NotFound);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn(&mut self) -> io::Result<Child> {
         // Until the new process has become the program, a kernel thread waits for it.
         blocking(|| self.std.spawn()).map(Child::from)
     }
 
-    /// Runs the program to its end, and gathers what it writes.
+    /// Runs the process to its end, and collects what it writes to its standard output and error.
     ///
     /// # Errors
-    /// Those of [`spawn`](Command::spawn) and of reading from pipes.
+    ///
+    /// Those of [`spawn`](Command::spawn), and those of reading from pipes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    ///
+    /// let output = Command::new("sh").args(["-c", "echo out; echo err >&2; exit 1"]).output()?;
+    /// assert_eq!((&*output.stdout, &*output.stderr), (&b"out\n"[..], &b"err\n"[..]));
+    /// assert_eq!(output.status.code(), Some(1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn output(&mut self) -> io::Result<Output> {
         let set = self.streams;
         self.others(set, Stdio::null, Stdio::piped);
@@ -136,7 +289,7 @@ impl Command {
         child?.wait_with_output()
     }
 
-    /// What the streams that are not `set` are to be.
+    /// Sets the streams that are not in `set`.
     fn others(&mut self, set: Streams, stdin: fn() -> Stdio, output: fn() -> Stdio) {
         if !set.stdin {
             self.std.stdin(stdin());
@@ -149,31 +302,85 @@ impl Command {
         }
     }
 
-    /// Runs the program to its end.
+    /// Runs the process to its end, and returns its exit status.
     ///
     /// # Errors
+    ///
     /// Those of [`spawn`](Command::spawn).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    ///
+    /// assert_eq!(Command::new("false").status()?.code(), Some(1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn status(&mut self) -> io::Result<ExitStatus> {
         self.spawn()?.wait()
     }
 
-    /// The program.
+    /// Returns the program that was given to [`new`](Command::new).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    ///
+    /// assert_eq!(Command::new("echo").get_program(), "echo");
+    /// ```
     #[must_use]
     pub fn get_program(&self) -> &OsStr {
         self.std.get_program()
     }
 
-    /// The arguments, without the program's name.
+    /// Returns an iterator over the arguments, without the program's name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    ///
+    /// let mut command = Command::new("echo");
+    /// command.arg("one").arg("two");
+    /// assert_eq!(command.get_args().collect::<Vec<_>>(), ["one", "two"]);
+    /// ```
     pub fn get_args(&self) -> CommandArgs<'_> {
         self.std.get_args()
     }
 
-    /// The variables that were set or, without a value, removed.
+    /// Returns an iterator over the variables that were set or, with `None` as their value,
+    /// removed.
+    ///
+    /// Inherited variables are not among them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    ///
+    /// let mut command = Command::new("env");
+    /// command.env("KEY", "value").env_remove("OTHER");
+    /// let variables: Vec<_> = command.get_envs().collect();
+    /// assert_eq!(variables.len(), 2);
+    /// assert!(variables.contains(&("OTHER".as_ref(), None)));
+    /// ```
     pub fn get_envs(&self) -> CommandEnvs<'_> {
         self.std.get_envs()
     }
 
-    /// The directory that was set.
+    /// Returns the working directory that was set, or `None` if none was.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::process::Command;
+    ///
+    /// let mut command = Command::new("pwd");
+    /// assert_eq!(command.get_current_dir(), None);
+    /// command.current_dir("/");
+    /// assert_eq!(command.get_current_dir(), Some("/".as_ref()));
+    /// ```
     #[must_use]
     pub fn get_current_dir(&self) -> Option<&Path> {
         self.std.get_current_dir()
@@ -181,7 +388,7 @@ impl Command {
 }
 
 impl Command {
-    /// std's, for what only Unix has.
+    /// std's command, for the methods that exist only on Unix.
     pub(crate) fn std_mut(&mut self) -> &mut process::Command {
         &mut self.std
     }

@@ -1,12 +1,9 @@
-//! Child processes, as [`std::process`], blocking only the green thread.
+//! Child processes, with the API of [`std::process`]; a call that waits blocks only the green
+//! thread.
 //!
-//! Replace `std::process` by `greenthread::process` in the imports and nothing else. `Stdio`,
-//! `ExitStatus` and `Output` are std's own.
-//!
-//! | file | idea |
-//! |---|---|
-//! | `command` | std's command, which remembers what it was told about its streams |
-//! | `child` | waiting for a descriptor of the process (a pidfd), and reading both outputs at once |
+//! A program that uses `std::process` needs to change only its imports. [`Command`] configures and
+//! starts a process, and [`Child`] waits for it. `Stdio`, `ExitStatus` and `Output` are std's own
+//! types.
 //!
 //! # Examples
 //!
@@ -22,6 +19,11 @@
 //! assert_eq!(sort.wait_with_output()?.stdout, b"a\nb\n");
 //! # Ok::<(), std::io::Error>(())
 //! ```
+
+// | file | idea |
+// |---|---|
+// | `command` | std's command, which also remembers which of its streams were set |
+// | `child` | waits for a descriptor of the process (a pidfd), and reads both outputs at once |
 
 mod child;
 mod command;

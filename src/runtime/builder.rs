@@ -1,4 +1,4 @@
-//! The builder of runtimes.
+//! [`Builder`], which configures and starts runtimes.
 
 use std::io;
 use std::time::Duration;
@@ -7,13 +7,18 @@ use super::{Driver, Mode, Runtime};
 use crate::engine::door::Policy;
 use crate::engine::door::{Choice, Knobs};
 
-/// Configures a [`Runtime`]. What is not set here comes from the environment (`GREENTHREAD_PROCS`,
-/// `_STACK_SIZE`,
-/// `_MODE`, `_DRIVER`, `_POLICY`, `_SIGNAL`), else from the defaults.
+/// Configures and starts a [`Runtime`].
+///
+/// A knob that is not set here is taken from the environment (`GREENTHREAD_PROCS`, `_STACK_SIZE`,
+/// `_MODE`, `_DRIVER`, `_POLICY`, `_SIGNAL`), and otherwise has its default.
+///
+/// # Examples
 ///
 /// ```
+/// use greenthread::runtime::Builder;
 /// use std::time::Duration;
-/// let runtime = greenthread::runtime::Builder::new()
+///
+/// let runtime = Builder::new()
 ///     .processors(2)
 ///     .stack_size(256 << 10)
 ///     .time_slice(Duration::from_millis(5))
@@ -29,84 +34,213 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder with nothing set.
+    /// Makes a builder with nothing set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().build()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// How many threads run at once: 1 to 4096. Default: the CPUs that this process may use, by
-    /// affinity and cgroup quota; when these change while the runtime is at work, it follows within
-    /// a second or so. [`Runtime::set_processors`] changes the number later.
+    /// Sets the number of threads that run at once: 1 to 4096.
+    ///
+    /// Default: the number of CPUs that this process may use, by affinity and cgroup quota. When
+    /// these change while the runtime is at work, the number follows within about a second.
+    /// [`Runtime::set_processors`] changes it later.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().processors(2).build()?;
+    /// assert_eq!(runtime.processors(), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn processors(mut self, count: usize) -> Builder {
         self.knobs.processors = Some(count);
         self
     }
 
-    /// The stack size of threads that do not ask for another, in bytes: at most 64 GiB; less than 16
-    /// KiB is taken for 16 KiB. Default: as std's, 2 MiB or what the environment's `RUST_MIN_STACK`
-    /// says. Memory is used only as far as the stack is; a thread that has run takes 4 KiB of page
-    /// tables too if stacks have 2 MiB or more, and less with smaller ones.
+    /// Sets the stack size of threads that do not ask for another one, in bytes.
+    ///
+    /// At most 64 GiB are accepted, and less than 16 KiB counts as 16 KiB. Default: the same as
+    /// std's, which is 2 MiB or the value of `RUST_MIN_STACK`.
+    ///
+    /// A stack takes memory only as far as it is used. A thread that has run also takes 4 KiB of
+    /// page tables if stacks have 2 MiB or more, and less if they are smaller.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().stack_size(256 << 10).build()?; // 256 KiB
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stack_size(mut self, size: usize) -> Builder {
         self.knobs.stack_size = Some(size);
         self
     }
 
-    /// How long a thread runs while others wait: 20 µs to an hour. Default: 10 ms. It is a twentieth
-    /// of that while others wait behind the thread that have given way, and that no other processor
-    /// can take.
+    /// Sets how long a thread runs before it must give way to others: 20 µs to an hour.
+    ///
+    /// Default: 10 ms. A thread has only a twentieth of this if other threads, which gave way to
+    /// it, wait at its processor and no other processor can take them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Builder::new().time_slice(Duration::from_millis(1)).build()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    ///
+    /// let error = Builder::new().time_slice(Duration::ZERO).build().unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn time_slice(mut self, slice: Duration) -> Builder {
         self.knobs.time_slice = Some(slice);
         self
     }
 
-    /// The signal that ends a time slice: a real-time signal that the program does not use.
-    /// Default: one that is free.
+    /// Sets the signal that ends a time slice: the number of a real-time signal that the program
+    /// does not use.
+    ///
+    /// Default: one that is free. In [`Mode::Kernel`] no signal is sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().preempt_signal(40).build()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn preempt_signal(mut self, signal: i32) -> Builder {
         self.knobs.preempt_signal = Some(signal);
         self
     }
 
-    /// How many kernel threads there may be, blocked ones included: at least one more than
-    /// `processors`. Default: 10,000. Those that wait for a thread that is locked to them
+    /// Sets the greatest number of kernel threads, blocked ones included: at least one more than
+    /// there are processors.
+    ///
+    /// Default: 10,000. Kernel threads that wait for a thread that is locked to them
     /// ([`lock_kernel_thread`](crate::lock_kernel_thread)) come on top.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().processors(2).max_kernel_threads(16).build()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// assert!(Builder::new().processors(2).max_kernel_threads(2).build().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn max_kernel_threads(mut self, count: usize) -> Builder {
         self.knobs.max_kernel_threads = Some(count);
         self
     }
 
-    /// Green threads or kernel threads. Default: green ones where they can be had; if not, a line
-    /// on standard error says why.
+    /// Sets whether threads are green threads or kernel threads.
+    ///
+    /// Default: green threads where they are possible. Where they are not, a line on standard error
+    /// says why, and threads are kernel threads.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::{Builder, Mode};
+    ///
+    /// let runtime = Builder::new().mode(Mode::Kernel).build()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn mode(mut self, mode: Mode) -> Builder {
         self.knobs.mode = Some(mode);
         self
     }
 
-    /// How threads wait for sockets, pipes and files. Default: what measures best, which is epoll
-    /// for sockets and pipes, and io_uring for what waits for a disk, where it can be had.
+    /// Sets how threads wait for sockets, pipes and files.
+    ///
+    /// Default: the fastest way in measurements, which is epoll for sockets and pipes and, where it
+    /// is available, io_uring for calls that wait for a disk.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::{Builder, Driver, Mode};
+    ///
+    /// let runtime = Builder::new().driver(Driver::Epoll).build()?;
+    /// if runtime.mode() == Mode::Green {
+    ///     assert_eq!(runtime.driver(), Some(Driver::Epoll));
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn driver(mut self, driver: Driver) -> Builder {
         self.knobs.driver = Some(driver);
         self
     }
 
-    /// Which ready thread runs next, and where: see [`policy`](crate::policy). Default:
-    /// [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime: of several that
-    /// are built from clones of this builder, the first gets it. In kernel-thread mode the system
-    /// schedules, and no policy is asked.
+    /// Sets the policy, which decides which ready thread runs next, and where; see
+    /// [`policy`](crate::policy).
+    ///
+    /// Default: [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime:
+    /// if several runtimes are built from clones of this builder, the first one gets it. In
+    /// [`Mode::Kernel`] the system schedules, and no policy is asked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Priorities, Priority};
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().policy(Priorities::new()).build()?;
+    /// let thread = runtime.spawn(|| {
+    ///     let urgent = greenthread::Builder::new().priority(Priority::HIGH);
+    ///     urgent.spawn(|| 6 * 7).unwrap().join().unwrap()
+    /// });
+    /// assert_eq!(thread.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn policy(mut self, policy: impl Policy) -> Builder {
         self.knobs.policy = Some(Choice::new(policy));
         self
     }
 
-    /// The same by name, with what is to be different behind it, as in `GREENTHREAD_POLICY`. What
-    /// [`policy`](Builder::policy) and the three knobs below say goes before it.
+    /// Sets the policy by its name and options, in the form of the variable `GREENTHREAD_POLICY`.
+    ///
+    /// The names are `work-stealing`, `relaxed-fifo`, `least-loaded`, `priority` and
+    /// `global-queue`. Options follow, each behind a comma: `no-spinning`, `no-hand-off` and
+    /// `no-preemption`; with `work-stealing` also `no-stealing`, `no-next-slot`, `lifo` and
+    /// `global-interval=NUMBER`; with `least-loaded` also `batch=NUMBER`.
+    ///
+    /// The methods [`policy`](Builder::policy), [`spinning`](Builder::spinning),
+    /// [`hand_off`](Builder::hand_off) and [`preemption`](Builder::preemption) take precedence over
+    /// it.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// use greenthread::runtime::Runtime;
+    /// use greenthread::runtime::Builder;
+    ///
     /// let text = "work-stealing,no-next-slot,no-spinning";
-    /// let runtime = Runtime::builder().policy_named(text).build()?;
+    /// let runtime = Builder::new().policy_named(text).build()?;
     /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
     ///
-    /// let error = Runtime::builder().policy_named("lottery").build().unwrap_err();
+    /// let error = Builder::new().policy_named("lottery").build().unwrap_err();
     /// assert!(error.to_string().contains("accepted is"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -115,23 +249,58 @@ impl Builder {
         self
     }
 
-    /// Whether a processor that finds nothing looks for a moment longer before it sleeps. Default:
-    /// yes. This and the next two are there to see what each is worth.
+    /// Sets whether a processor that finds nothing to do looks around a little longer before it
+    /// sleeps.
+    ///
+    /// Default: yes. This knob and the next two are there to measure what each idea is worth.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().spinning(false).build()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spinning(mut self, on: bool) -> Builder {
         self.knobs.spinning = Some(on);
         self
     }
 
-    /// Whether a processor whose kernel thread is blocked by the system is handed to another one.
-    /// Default: yes. Without it, threads that wait for a processor whose thread waits for them wait
-    /// for ever.
+    /// Sets whether a processor whose kernel thread blocks in the system is handed to another
+    /// kernel thread.
+    ///
+    /// Default: yes. Without hand-off a thread that is blocked in the system keeps its processor;
+    /// if it waits for a thread that waits for that processor, both wait for ever.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().hand_off(false).build()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn hand_off(mut self, on: bool) -> Builder {
         self.knobs.hand_off = Some(on);
         self
     }
 
-    /// Whether a thread that has used up its time slice is made to give way. Default: yes. Without
-    /// it, one that never waits keeps its processor.
+    /// Sets whether a thread that has used up its time slice is made to give way.
+    ///
+    /// Default: yes. Without preemption a thread that never waits keeps its processor.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().preemption(false).build()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn preemption(mut self, on: bool) -> Builder {
         self.knobs.preemption = Some(on);
         self
@@ -140,11 +309,26 @@ impl Builder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// `InvalidInput`, naming the knob or the variable, the value, and what is accepted; or for a
-    /// policy that another runtime has got.
-    /// `Unsupported` if green threads were asked for and cannot be had. Otherwise what the system
-    /// answered when it was asked for kernel threads, or what a policy said when it panicked in
-    /// [`Policy::resize`].
+    ///
+    /// - `InvalidInput` if the value of a knob or of a variable is not accepted; the message names
+    ///   the value and what is accepted. Also if another runtime has the policy already.
+    /// - `Unsupported` if green threads were asked for and are not possible here.
+    /// - Otherwise the system's error when it refuses a kernel thread, or the message of a policy
+    ///   that has panicked in [`Policy::resize`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Builder;
+    /// use std::io::ErrorKind;
+    ///
+    /// let runtime = Builder::new().processors(1).build()?;
+    /// runtime.shutdown();
+    ///
+    /// let error = Builder::new().processors(0).build().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn build(self) -> io::Result<Runtime> {
         self.knobs.start().map(Runtime::of)
     }

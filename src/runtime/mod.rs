@@ -1,8 +1,26 @@
-//! Runtimes: the default one, others beside it, their knobs and their metrics.
+//! Runtimes, which run green threads: the default one, and others with knobs of their own.
 //!
-//! A [`Runtime`] is a handle to a cluster: processors, a scheduler, a monitor. The default one
-//! starts when it is first needed. In [`Mode::Kernel`] a runtime has no cluster: every thread is a
-//! kernel thread behind the same API.
+//! Most programs need only the default runtime, which starts with the first thread and is
+//! configured by `GREENTHREAD_*` variables (see [`Builder`]). A program that wants to keep groups
+//! of threads apart, to choose a [policy](crate::policy), or to set other knobs, makes a
+//! [`Runtime`] of its own.
+//!
+//! A runtime consists of processors, a scheduler that runs green threads on them, and a monitor. In
+//! [`Mode::Kernel`] it has none of these: each thread is a kernel thread behind the same API.
+//!
+//! # Examples
+//!
+//! ```
+//! use greenthread::runtime::Runtime;
+//!
+//! let runtime = Runtime::builder().processors(2).build()?;
+//! let threads: Vec<_> = (0..100).map(|i| runtime.spawn(move || i)).collect();
+//! let sum: u32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+//! assert_eq!(sum, 4950);
+//! assert_eq!(runtime.metrics().spawns, 100);
+//! runtime.shutdown();
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod builder;
 
@@ -16,15 +34,20 @@ pub use crate::engine::door::{Driver, Metrics, Mode, ProcessorMetrics};
 use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
 
-/// A runtime: threads spawned on it stay on its processors, and so do the threads that they spawn.
+/// A group of processors and the threads that run on them.
 ///
-/// Most programs need only the default one and never name it. Others are made with
-/// [`Runtime::builder`]. Dropping a
-/// `Runtime` leaves its threads running, and its kernel threads
-/// idle when they have ended; [`Runtime::shutdown`] waits for them.
+/// Threads that are spawned on a runtime stay on its processors, and so do the threads that they
+/// spawn. [`Runtime::global`] is the default runtime, which [`spawn`](crate::spawn) uses; others
+/// are made with [`Runtime::builder`].
+///
+/// Dropping a `Runtime` does not stop its threads: they run on, and the runtime's kernel threads
+/// idle when they have ended. [`Runtime::shutdown`] waits for all threads.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::runtime::Runtime;
+///
 /// let runtime = Runtime::builder().processors(1).build()?;
 /// let sum = runtime.spawn(|| (1..=10).sum::<u32>());
 /// assert_eq!(sum.join().unwrap(), 55);
@@ -45,24 +68,56 @@ impl Runtime {
         }
     }
 
-    /// Starts a runtime with the knobs' defaults: see [`Builder`].
+    /// Starts a runtime with the default knobs; see [`Builder`].
     ///
     /// # Errors
-    /// As [`Builder::build`].
+    ///
+    /// The same as for [`Builder::build`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> io::Result<Runtime> {
         Builder::new().build()
     }
 
-    /// A builder for a runtime with other knobs.
+    /// Returns a builder for a runtime with other knobs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().processors(3).build()?;
+    /// assert_eq!(runtime.processors(), 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// The default runtime; started now if nothing has needed it yet.
+    /// Returns the default runtime, and starts it if nothing has needed it yet.
     ///
     /// # Panics
-    /// If it cannot be started, with the reason: a `GREENTHREAD_*` variable with a bad value, or no
-    /// kernel thread to be had.
+    ///
+    /// If the runtime cannot be started, because a `GREENTHREAD_*` variable has a bad value or
+    /// because no kernel thread can be made. The message says why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let thread = greenthread::spawn(|| 6 * 7); // on the default runtime
+    /// assert_eq!(thread.join().unwrap(), 42);
+    /// assert!(Runtime::global().metrics().spawns >= 1);
+    /// ```
     pub fn global() -> &'static Runtime {
         static GLOBAL: OnceLock<Runtime> = OnceLock::new();
         match Backend::global() {
@@ -71,10 +126,25 @@ impl Runtime {
         }
     }
 
-    /// Starts a thread on this runtime.
+    /// Spawns a thread on this runtime.
     ///
     /// # Panics
-    /// If the thread cannot be started, with the reason.
+    ///
+    /// If the thread cannot be started. The message says why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().processors(1).build()?;
+    /// let thread = runtime.spawn(|| {
+    ///     // This one runs on the same runtime.
+    ///     greenthread::spawn(|| 6 * 7).join().unwrap()
+    /// });
+    /// assert_eq!(thread.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -86,26 +156,60 @@ impl Runtime {
         }
     }
 
-    /// How this runtime runs its threads.
+    /// Returns the kind of threads that this runtime runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::{Mode, Runtime};
+    ///
+    /// let runtime = Runtime::builder().mode(Mode::Kernel).build()?;
+    /// assert_eq!(runtime.mode(), Mode::Kernel);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn mode(&self) -> Mode {
         self.backend.mode()
     }
 
-    /// How many of its threads run at once. In kernel-thread mode: as many as there are CPUs.
+    /// Returns the number of threads that run at once.
+    ///
+    /// In [`Mode::Kernel`] the system decides that, and this is only the number that was set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().processors(2).build()?;
+    /// assert_eq!(runtime.processors(), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn processors(&self) -> usize {
         self.backend.processors()
     }
 
-    /// Changes how many of its threads run at once, while they run: 1 to 4096, and fewer than there
-    /// may be kernel threads. From then on the number no longer follows the quota of CPU time.
+    /// Sets the number of threads that run at once, while threads run.
     ///
-    /// When this returns, so many run if so many are ready. If there are to be fewer than before,
-    /// threads that run on the others go on until they block, give way, or have used their time
-    /// slice up; nobody waits for them here. [`Metrics::processors`] shows those that are left. In
-    /// kernel-thread mode the number is only remembered.
+    /// The number is 1 to 4096, and less than the runtime's limit of kernel threads
+    /// ([`Builder::max_kernel_threads`]). From then on it no longer follows the CPUs that the
+    /// process may use.
+    ///
+    /// When this returns after an increase, as many threads run as are ready, up to the new number.
+    /// After a decrease, threads on the processors that leave go on until they block, give way or
+    /// use up their time slices; this method does not wait for them. [`Metrics::processors`] shows
+    /// the processors that are left. In [`Mode::Kernel`] the number is only remembered.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if the number is not accepted; the message names it and what is accepted. Any
+    /// other error means that the policy has panicked in
+    /// [`Policy::resize`](crate::policy::Policy::resize); the number is then as before.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::runtime::Runtime;
+    ///
     /// let runtime = Runtime::builder().processors(1).build()?;
     /// let worker = runtime.spawn(|| (1..=20).product::<u64>());
     /// runtime.set_processors(4)?;
@@ -115,20 +219,18 @@ impl Runtime {
     /// assert!(runtime.set_processors(0).is_err());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// `InvalidInput`, naming the number and what is accepted. Otherwise, the policy has panicked in
-    /// [`Policy::resize`](crate::policy::Policy::resize), and there are as many as before.
     pub fn set_processors(&self, count: usize) -> io::Result<()> {
         let _resizing = self.resizing.lock().unwrap_or_else(|e| e.into_inner());
         self.backend.set_processors(count)
     }
 
-    /// How green threads wait for sockets and pipes; `None` if there are none, but kernel
-    /// threads.
+    /// Returns how green threads wait for sockets and pipes, or `None` in [`Mode::Kernel`].
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::runtime::{Driver, Mode, Runtime};
+    ///
     /// let runtime = Runtime::builder().driver(Driver::Epoll).build()?;
     /// match runtime.mode() {
     ///     Mode::Green => assert_eq!(runtime.driver(), Some(Driver::Epoll)),
@@ -140,17 +242,50 @@ impl Runtime {
         self.backend.driver()
     }
 
-    /// What the runtime has done so far, and what it is doing. The figures are read one after the
-    /// other, while threads run.
+    /// Returns figures about the runtime: counts since its start, and its present state.
+    ///
+    /// The figures are read one after the other while threads run, so they need not fit together
+    /// exactly.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().processors(2).build()?;
+    /// runtime.spawn(|| ()).join().unwrap();
+    /// let metrics = runtime.metrics();
+    /// assert_eq!(metrics.spawns, 1);
+    /// assert_eq!(metrics.processors.len(), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn metrics(&self) -> Metrics {
         self.backend.metrics()
     }
 
-    /// Waits until all threads of this runtime have ended, those that they spawn meanwhile
-    /// included, then ends its kernel threads.
+    /// Waits until all threads of this runtime have ended, and then ends its kernel threads.
+    ///
+    /// It also waits for threads that are spawned meanwhile.
     ///
     /// # Panics
+    ///
     /// If it is called on a thread of this runtime, which would wait for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{channel::unbounded, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().processors(1).build()?;
+    /// let (sender, receiver) = unbounded();
+    /// for i in 0..3 {
+    ///     let sender = sender.clone();
+    ///     runtime.spawn(move || sender.send(i).unwrap()); // nobody joins it
+    /// }
+    /// runtime.shutdown();
+    /// assert_eq!(receiver.len(), 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn shutdown(self) {
         assert!(
             !self.backend.runs_this_thread(),

@@ -1,19 +1,24 @@
-//! [`Barrier`]: a wait queue, and how many have arrived, under the queue's lock.
+//! [`Barrier`]: a wait queue, and the number of threads that have arrived, under the queue's lock.
 //!
-//! The last to arrive takes all the others out of the queue in the same step in which it sets the
-//! count back to zero. So the next round, which may begin before they run, has nothing to do with
-//! them.
+//! The last thread to arrive takes all the others out of the queue in the same step in which it
+//! sets the count back to zero. So the next round, which may begin before they run, has nothing to
+//! do with them.
 //!
-//! Orderings: what was done before the barrier is seen after it: everybody passes the queue's lock
-//! before the last one does, whose wake-ups publish.
+//! Orderings: each thread passes the queue's lock before the last one does, and the last one's
+//! wake-ups publish. So what any thread did before the barrier is seen by all after it.
 
 use core::fmt;
 
 use crate::engine::door::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::engine::door::queue::{Position, WaitQueue};
 
-/// Lets a number of threads wait for each other, again and again: [`std::sync::Barrier`], which
-/// blocks only the green thread.
+/// A point at which a fixed number of threads wait for each other.
+///
+/// Each thread calls [`wait`](Barrier::wait), and all of them go on once the last one has arrived.
+/// The barrier can then be used again for the next round. It works as [`std::sync::Barrier`] does
+/// and blocks only the green thread.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::sync::Barrier;
@@ -29,17 +34,40 @@ use crate::engine::door::queue::{Position, WaitQueue};
 /// ```
 pub struct Barrier {
     queue: WaitQueue,
-    /// In this round. Changed with the queue's list in hand.
+    /// Threads that have arrived in this round. It changes only with the queue's list in hand.
     arrived: AtomicUsize,
     size: usize,
 }
 
-/// Who waited at a [`Barrier`]; [`std::sync::BarrierWaitResult`].
+/// The result of [`Barrier::wait`], which tells whether the calling thread is the leader.
+///
+/// Exactly one thread of each round is the leader. It can do the work that must be done once a
+/// round.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::Barrier;
+///
+/// let barrier = Barrier::new(1);
+/// let result = barrier.wait();
+/// assert!(result.is_leader());
+/// ```
 pub struct BarrierWaitResult(bool);
 
 impl Barrier {
-    /// A barrier for `n` threads: `n - 1` wait for one more. Nobody waits at one for no thread, or
-    /// for one.
+    /// Creates a barrier for `n` threads.
+    ///
+    /// The first `n - 1` threads that call [`wait`](Barrier::wait) block; the `n`-th wakes them
+    /// all. A barrier for 0 threads or for 1 thread never blocks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Barrier;
+    ///
+    /// let barrier = Barrier::new(10);
+    /// ```
     #[must_use]
     #[inline]
     pub const fn new(n: usize) -> Barrier {
@@ -50,8 +78,29 @@ impl Barrier {
         }
     }
 
-    /// Blocks until all have arrived. For one of them, the last, the result says that it is the
-    /// leader.
+    /// Blocks the current thread until all threads of this round have called `wait`.
+    ///
+    /// The last thread to arrive does not block, and its result says that it is the leader.
+    /// Everything that the threads did before the call is visible to all of them after it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Barrier;
+    /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    ///
+    /// let barrier = Barrier::new(4);
+    /// let arrived = AtomicU32::new(0);
+    /// greenthread::scope(|scope| {
+    ///     for _ in 0..4 {
+    ///         scope.spawn(|| {
+    ///             arrived.fetch_add(1, Relaxed);
+    ///             barrier.wait();
+    ///             assert_eq!(arrived.load(Relaxed), 4);
+    ///         });
+    ///     }
+    /// });
+    /// ```
     pub fn wait(&self) -> BarrierWaitResult {
         let locked = self.queue.lock();
         let arrived = self.arrived.load(Relaxed) + 1;
@@ -67,7 +116,20 @@ impl Barrier {
 }
 
 impl BarrierWaitResult {
-    /// Whether this thread was chosen to do what one must do.
+    /// Returns `true` if the thread is the leader of its round.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Barrier;
+    ///
+    /// let barrier = Barrier::new(2);
+    /// let (first, second) = greenthread::scope(|scope| {
+    ///     let other = scope.spawn(|| barrier.wait().is_leader());
+    ///     (barrier.wait().is_leader(), other.join().unwrap())
+    /// });
+    /// assert_ne!(first, second);
+    /// ```
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.0

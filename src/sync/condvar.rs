@@ -3,15 +3,15 @@
 //! | thread | does |
 //! |---|---|
 //! | waiter | queues, unlocks the mutex, blocks, locks the mutex again |
-//! | notifier | one load: nobody waits? Else takes the first, or all, out of the queue; wakes |
+//! | notifier | loads the queue's word; if threads wait, takes out the first or all, wakes them |
 //!
 //! Invariants:
-//! 1. A waiter is in the queue before it unlocks the mutex. So whoever changes under the mutex what
-//!    the waiter looked at, finds it there: the mutex orders the two, which is why the notifier's
-//!    load may be Relaxed.
-//! 2. A notification is never lost. `notify_one` ends the wait of one whose claim it wins; one
-//!    whose time is up at this moment has either lost its claim, and reports no time-out, or is
-//!    passed over, and another is taken.
+//! 1. A waiter is in the queue before it unlocks the mutex. So a thread that then locks the mutex
+//!    and changes the data finds the waiter there: the mutex orders the two, which is why the
+//!    notifier's load may be Relaxed.
+//! 2. A notification is never lost. `notify_one` ends the wait of a thread whose claim it wins. A
+//!    thread whose time is up at that moment has either lost its claim, and then reports no
+//!    time-out, or is passed over, and another one is taken.
 //!
 //! Orderings: the mutex's, and the queue's own.
 
@@ -24,38 +24,74 @@ use crate::engine::door::atomic::{Ordering::Relaxed, const_fn};
 use crate::engine::door::clock;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
 
-/// Lets threads wait until something that a mutex protects has changed: [`std::sync::Condvar`],
-/// which blocks only the green thread.
+/// A condition variable: threads wait on it until data behind a [`Mutex`](super::Mutex) has
+/// changed.
 ///
-/// The longest waiting thread is woken first. No thread is woken without having been notified, but
-/// the mutex may have been locked by others in between: look again at what you waited for, or use
+/// A thread that waits gives up the mutex for that time. Another thread locks the mutex, changes
+/// the data and notifies the condition variable. It works as [`std::sync::Condvar`] does and blocks
+/// only the green thread.
+///
+/// Threads are woken in the order in which they began to wait, and none is woken without a
+/// notification. Still, a third thread may lock the mutex between the notification and the return
+/// of [`wait`](Condvar::wait), so check the condition in a loop or call
 /// [`wait_while`](Condvar::wait_while). Waits on one condition variable may use different mutexes.
 ///
+/// # Examples
+///
 /// ```
-/// use std::sync::Arc;
-/// use greenthread::sync::{Condvar, Mutex};
+/// use greenthread::sync::{Arc, Condvar, Mutex};
 ///
 /// let pair = Arc::new((Mutex::new(false), Condvar::new()));
-/// let other = pair.clone();
+/// let other = Arc::clone(&pair);
 /// greenthread::spawn(move || {
-///     *other.0.lock().unwrap() = true;
-///     other.1.notify_one();
+///     let (ready, changed) = &*other;
+///     *ready.lock().unwrap() = true;
+///     changed.notify_one();
 /// });
+///
 /// let (ready, changed) = &*pair;
-/// let ready = changed.wait_while(ready.lock().unwrap(), |ready| !*ready).unwrap();
-/// assert!(*ready);
+/// let mut guard = ready.lock().unwrap();
+/// while !*guard {
+///     guard = changed.wait(guard).unwrap();
+/// }
 /// ```
 pub struct Condvar {
     queue: WaitQueue,
 }
 
-/// Whether a timed wait on a [`Condvar`] ended because its time was up;
-/// [`std::sync::WaitTimeoutResult`].
+/// The result of a timed wait on a [`Condvar`], which tells whether the wait timed out.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::{Condvar, Mutex};
+/// use std::time::Duration;
+///
+/// let (mutex, condvar) = (Mutex::new(0), Condvar::new());
+/// let guard = mutex.lock().unwrap();
+/// let (guard, result) = condvar.wait_timeout(guard, Duration::from_millis(1)).unwrap();
+/// assert!(result.timed_out());
+/// assert_eq!(*guard, 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// True if the time was up and no notification was received.
+    /// Returns `true` if the time was up before a notification came.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (mutex, condvar) = (Mutex::new(true), Condvar::new());
+    /// let guard = mutex.lock().unwrap();
+    /// let timeout = Duration::from_secs(60);
+    /// // The condition is false already, so there is nothing to wait for.
+    /// let (_guard, result) = condvar.wait_timeout_while(guard, timeout, |ready| !*ready).unwrap();
+    /// assert!(!result.timed_out());
+    /// ```
     #[must_use]
     pub fn timed_out(&self) -> bool {
         self.0
@@ -64,7 +100,15 @@ impl WaitTimeoutResult {
 
 impl Condvar {
     const_fn! {
-        /// A condition variable that nobody waits for.
+        /// Creates a condition variable on which no thread waits yet.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::sync::Condvar;
+        ///
+        /// static CHANGED: Condvar = Condvar::new();
+        /// ```
         #[must_use]
         #[inline]
         pub const fn new() -> Condvar {
@@ -74,20 +118,68 @@ impl Condvar {
         }
     }
 
-    /// Unlocks the mutex, waits for a notification, and locks the mutex again. A notification sent
-    /// after the mutex is unlocked is not missed.
+    /// Unlocks the mutex, blocks the current thread until it is notified, and locks the mutex
+    /// again.
+    ///
+    /// Unlocking and waiting are one step: a notification that is sent after the mutex is unlocked
+    /// is not missed.
     ///
     /// # Errors
-    /// The mutex is poisoned when it is locked again. The error contains the guard.
+    ///
+    /// Returns an error if the mutex is poisoned when it is locked again. The error contains the
+    /// guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Condvar, Mutex};
+    ///
+    /// let (queue, filled) = (Mutex::new(Vec::new()), Condvar::new());
+    /// greenthread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         queue.lock().unwrap().push("job");
+    ///         filled.notify_one();
+    ///     });
+    ///     let mut guard = queue.lock().unwrap();
+    ///     while guard.is_empty() {
+    ///         guard = filled.wait(guard).unwrap();
+    ///     }
+    ///     assert_eq!(guard.pop(), Some("job"));
+    /// });
+    /// ```
     pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         self.wait_by(&mut guard, None);
         poison::checked(guard.is_poisoned(), guard)
     }
 
-    /// [`wait`](Condvar::wait), as long as `condition` holds.
+    /// Waits as [`wait`](Condvar::wait) does, again and again, for as long as `condition` is true.
+    ///
+    /// The condition is checked with the mutex locked, first of all before the first wait. The call
+    /// returns at once if the condition is false then.
     ///
     /// # Errors
-    /// As [`wait`](Condvar::wait).
+    ///
+    /// Returns an error if the mutex is poisoned when it is locked again. The error contains the
+    /// guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Condvar, Mutex};
+    ///
+    /// let (pending, changed) = (Mutex::new(3), Condvar::new());
+    /// greenthread::scope(|scope| {
+    ///     for _ in 0..3 {
+    ///         scope.spawn(|| {
+    ///             *pending.lock().unwrap() -= 1;
+    ///             changed.notify_one();
+    ///         });
+    ///     }
+    ///     let guard = pending.lock().unwrap();
+    ///     let guard = changed.wait_while(guard, |pending| *pending > 0).unwrap();
+    ///     assert_eq!(*guard, 0);
+    /// });
+    /// ```
     pub fn wait_while<'a, T, F>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -102,20 +194,26 @@ impl Condvar {
         Ok(guard)
     }
 
-    /// [`wait`](Condvar::wait), for `dur` at most, not counting the time to lock the mutex again.
+    /// Waits as [`wait`](Condvar::wait) does, but for no longer than `dur`.
+    ///
+    /// The time that it takes to lock the mutex again comes on top.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the mutex is poisoned when it is locked again. The error contains the
+    /// guard and the result of the wait.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// use std::time::Duration;
     /// use greenthread::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
     ///
     /// let (mutex, never) = (Mutex::new(()), Condvar::new());
     /// let guard = mutex.lock().unwrap();
     /// let (_guard, result) = never.wait_timeout(guard, Duration::from_millis(1)).unwrap();
     /// assert!(result.timed_out());
     /// ```
-    ///
-    /// # Errors
-    /// As [`wait`](Condvar::wait).
     pub fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -124,11 +222,35 @@ impl Condvar {
         self.wait_until(guard, clock::after(dur))
     }
 
-    /// [`wait_while`](Condvar::wait_while), for `dur` at most. The result tells whether the
-    /// condition still held when the time was up.
+    /// Waits as [`wait_while`](Condvar::wait_while) does, but for no longer than `dur` in all.
+    ///
+    /// The result says that the wait timed out if the condition is still true after that time.
     ///
     /// # Errors
-    /// As [`wait`](Condvar::wait).
+    ///
+    /// Returns an error if the mutex is poisoned when it is locked again. The error contains the
+    /// guard and the result of the wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (ready, changed) = (Mutex::new(false), Condvar::new());
+    /// greenthread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         *ready.lock().unwrap() = true;
+    ///         changed.notify_one();
+    ///     });
+    ///     let guard = ready.lock().unwrap();
+    ///     let timeout = Duration::from_secs(60);
+    ///     let (guard, result) = changed
+    ///         .wait_timeout_while(guard, timeout, |ready| !*ready)
+    ///         .unwrap();
+    ///     assert!(*guard && !result.timed_out());
+    /// });
+    /// ```
     pub fn wait_timeout_while<'a, T, F>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -148,10 +270,14 @@ impl Condvar {
         Ok((guard, WaitTimeoutResult(false)))
     }
 
-    /// [`wait_timeout`](Condvar::wait_timeout) in milliseconds. False if the time was up.
+    /// Waits as [`wait_timeout`](Condvar::wait_timeout) does, for no longer than `ms` milliseconds.
+    ///
+    /// The boolean is `false` if the wait timed out.
     ///
     /// # Errors
-    /// As [`wait`](Condvar::wait).
+    ///
+    /// Returns an error if the mutex is poisoned when it is locked again. The error contains the
+    /// guard and the boolean.
     #[deprecated(
         since = "0.1.0",
         note = "replaced by `Condvar::wait_timeout`, as in std"
@@ -167,7 +293,27 @@ impl Condvar {
             .map_err(|error| PoisonError::new(in_time(error.into_inner())))
     }
 
-    /// Wakes the thread that waits longest, if any waits.
+    /// Wakes the thread that has waited longest on this condition variable, if there is one.
+    ///
+    /// The call does nothing if no thread waits: notifications are not kept for later.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Condvar, Mutex};
+    ///
+    /// let pair = Arc::new((Mutex::new(false), Condvar::new()));
+    /// let other = Arc::clone(&pair);
+    /// let waiter = greenthread::spawn(move || {
+    ///     let (ready, changed) = &*other;
+    ///     let guard = ready.lock().unwrap();
+    ///     *changed.wait_while(guard, |ready| !*ready).unwrap()
+    /// });
+    ///
+    /// *pair.0.lock().unwrap() = true;
+    /// pair.1.notify_one();
+    /// assert!(waiter.join().unwrap());
+    /// ```
     #[inline]
     pub fn notify_one(&self) {
         if self.queue.state(Relaxed).has_waiters() {
@@ -175,7 +321,25 @@ impl Condvar {
         }
     }
 
-    /// Wakes all threads that wait now.
+    /// Wakes all threads that wait on this condition variable now.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Condvar, Mutex};
+    ///
+    /// let (open, changed) = (Mutex::new(false), Condvar::new());
+    /// greenthread::scope(|scope| {
+    ///     for _ in 0..10 {
+    ///         scope.spawn(|| {
+    ///             let guard = open.lock().unwrap();
+    ///             let _open = changed.wait_while(guard, |open| !*open).unwrap();
+    ///         });
+    ///     }
+    ///     *open.lock().unwrap() = true;
+    ///     changed.notify_all();
+    /// });
+    /// ```
     #[inline]
     pub fn notify_all(&self) {
         if self.queue.state(Relaxed).has_waiters() {
@@ -205,7 +369,7 @@ impl Condvar {
         poison::checked(guard.is_poisoned(), (guard, timed_out))
     }
 
-    /// Unlocks the guard's mutex, waits, and locks it again. Whether the time was up.
+    /// Unlocks the guard's mutex, waits, and locks it again. Returns whether the wait timed out.
     fn wait_by<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, deadline: Option<u64>) -> bool {
         let waited = guard.unlocked(|mutex| {
             let locked = self.queue.lock();

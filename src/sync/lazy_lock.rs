@@ -1,8 +1,8 @@
-//! [`LazyLock`]: a [`Once`], and a closure that becomes what it makes.
+//! [`LazyLock`]: a [`Once`], and a closure that is replaced by the value that it returns.
 //!
 //! | the `Once` | the stage |
 //! |---|---|
-//! | nobody has asked | `Closure` |
+//! | no thread has asked yet | `Closure` |
 //! | the closure runs | belongs to the thread that runs it |
 //! | completed | `Value`, and shared by all |
 //! | poisoned | `Nothing`: the closure is gone, for good |
@@ -14,8 +14,17 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::cell::{OnceCell, Stage};
 
-/// A value that is made when it is first asked for: [`std::sync::LazyLock`], which blocks only the
-/// green thread.
+/// A value that is computed when it is first used.
+///
+/// The closure runs once, in the thread that first asks for the value. Threads that ask meanwhile
+/// wait for it. It works as [`std::sync::LazyLock`] does and blocks only the green thread.
+///
+/// # Poisoning
+///
+/// If the closure panics, the panic goes on in the thread that asked first. The closure is gone
+/// then, so every later attempt to use the value panics too.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::sync::LazyLock;
@@ -28,10 +37,6 @@ use super::cell::{OnceCell, Stage};
 /// assert_eq!(PRIMES.len(), 10);
 /// assert_eq!(last.join().unwrap(), Some(29));
 /// ```
-///
-/// # Panics
-/// If the closure panics, its panic goes to who asked, and everybody who asks later gets a panic
-/// too. A closure that asks for its own value waits for itself, for ever.
 pub struct LazyLock<T, F = fn() -> T> {
     cell: OnceCell<T, F>,
 }
@@ -40,7 +45,17 @@ impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T,
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
-    /// A value that `f` will make.
+    /// Creates a lazy value that `f` computes on first use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::LazyLock;
+    ///
+    /// let hello = "Hello, World!".to_string();
+    /// let lazy = LazyLock::new(|| hello.to_uppercase());
+    /// assert_eq!(&*lazy, "HELLO, WORLD!");
+    /// ```
     #[inline]
     pub const fn new(f: F) -> LazyLock<T, F> {
         LazyLock {
@@ -48,11 +63,24 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         }
     }
 
-    /// The value, made if it is not there yet; the same as dereferencing. Blocks while another
-    /// thread makes it.
+    /// Computes the value if that has not happened yet, and returns a reference to it.
+    ///
+    /// Dereferencing the `LazyLock` does the same. The call blocks while another thread computes
+    /// the value. If the closure itself asks for the value, it waits for ever.
     ///
     /// # Panics
-    /// If the closure panics, now or earlier.
+    ///
+    /// Panics if the closure panics, now or in an earlier call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::LazyLock;
+    ///
+    /// let lazy = LazyLock::new(|| 92);
+    /// assert_eq!(LazyLock::force(&lazy), &92);
+    /// assert_eq!(&*lazy, &92);
+    /// ```
     #[inline]
     #[track_caller]
     pub fn force(this: &LazyLock<T, F>) -> &T {
@@ -63,10 +91,13 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         LazyLock::get(this).expect("a value once completed")
     }
 
-    /// The value, made if it is not there yet.
+    /// Computes the value if that has not happened yet, and returns a mutable reference to it.
     ///
     /// # Panics
-    /// As [`force`](LazyLock::force).
+    ///
+    /// Panics if the closure panics, now or in an earlier call.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::LazyLock;
@@ -94,7 +125,11 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
 }
 
 impl<T, F> LazyLock<T, F> {
-    /// The value, if it is there. Never blocks.
+    /// Returns a reference to the value, or `None` if it has not been computed yet.
+    ///
+    /// This method never blocks.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::LazyLock;
@@ -109,7 +144,19 @@ impl<T, F> LazyLock<T, F> {
         this.cell.get()
     }
 
-    /// The value, if it is there.
+    /// Returns a mutable reference to the value, or `None` if it has not been computed yet.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::LazyLock;
+    ///
+    /// let mut lazy = LazyLock::new(|| 92);
+    /// assert_eq!(LazyLock::get_mut(&mut lazy), None);
+    /// assert_eq!(*lazy, 92);
+    /// *LazyLock::get_mut(&mut lazy).unwrap() = 44;
+    /// assert_eq!(*lazy, 44);
+    /// ```
     #[inline]
     pub fn get_mut(this: &mut LazyLock<T, F>) -> Option<&mut T> {
         this.cell.get_mut()

@@ -1,26 +1,76 @@
-//! Everything in [`std::sync`] that blocks, blocking only the green thread; and a few things more.
+//! Locks, channels and other ways for threads to wait for each other, as in [`std::sync`].
 //!
-//! Replace `std::sync` by `greenthread::sync` in the imports and nothing else. What does not block
-//! (`Arc`, `atomic`, the error types) is std's own, re-exported. Kernel threads and green threads
-//! mix freely on one object. Waiting allocates nothing, and a waiter that is preempted, times out
-//! or unwinds leaves nothing behind.
+//! The types have the names and the methods of `std::sync`, but a wait blocks only the green thread
+//! that waits. A program changes its imports from `std::sync` to `greenthread::sync` and nothing
+//! else. Green threads and kernel threads may share any of these objects. Types that never block
+//! ([`Arc`], [`Weak`], [`atomic`] and the error types) are std's own, re-exported here.
 //!
-//! Names of what std lacks are those of where people know it from: `try_lock_for` and
-//! `try_lock_until` (parking_lot), `acquire` and its forms (tokio), `WaitGroup` (crossbeam).
+//! # Choosing a type
 //!
-//! All of it stands on one wait queue (`wait::queue`) and one claim (`wait::claim`):
-//!
-//! | file | idea |
+//! | type | use it when |
 //! |---|---|
-//! | `raw_mutex` | the mutex's protocol; `mutex` puts data in it |
-//! | `raw_rwlock` | the reader-writer lock's protocol; `rwlock` puts data in it |
-//! | `condvar` | in the queue before the mutex is unlocked |
-//! | `barrier`, `wait_group` | a count and a queue; the last one wakes all |
-//! | `semaphore` | permits, first come, first served |
-//! | `once` | something runs once; `once_lock` and `lazy_lock` put data in it |
-//! | `cell` | the data of locks, and the tokens that give it out; all of the locks' `unsafe` |
-//! | `poison` | a panic under a lock is told to whoever comes next |
-//! | `mpsc` | std's view of the channels |
+//! | [`Mutex`] | one thread at a time may use some data |
+//! | [`RwLock`] | many threads read some data and few write it |
+//! | [`Condvar`] | a thread waits until data behind a mutex has changed |
+//! | [`Barrier`] | a fixed number of threads wait for each other, round after round |
+//! | [`WaitGroup`] | a thread waits until any number of others have finished |
+//! | [`Semaphore`] | only a limited number of threads may do something at a time |
+//! | [`Once`] | some code must run exactly once |
+//! | [`OnceLock`] | a value is set once and then only read |
+//! | [`LazyLock`] | a value is computed on first use |
+//! | [`mpsc`] | threads send values to one receiver |
+//!
+//! [`greenthread::channel`](crate::channel) has channels with many receivers, and `select!`.
+//!
+//! A few names have no counterpart in std. They are taken from the crates that made them known:
+//! `try_lock_for` and `try_lock_until` from parking_lot, [`Semaphore`] and its methods from tokio,
+//! [`WaitGroup`] from crossbeam.
+//!
+//! Waiting allocates no memory. A thread that is preempted, times out or unwinds while it waits
+//! leaves nothing behind in the object.
+//!
+//! # Poisoning
+//!
+//! A thread that panics while it holds a [`Mutex`], or an [`RwLock`] for writing, poisons the lock:
+//! the data may be inconsistent. Later attempts to lock succeed, but they return the guard inside
+//! an error, a [`PoisonError`]. Most programs call `unwrap` on the result and so pass the panic on.
+//! A thread that can repair the data takes the guard out of the error instead.
+//!
+//! ```
+//! use greenthread::sync::{Arc, Mutex, PoisonError, TryLockError};
+//!
+//! let list = Arc::new(Mutex::new(vec![1, 2]));
+//! let other = Arc::clone(&list);
+//! let result = greenthread::spawn(move || {
+//!     let mut list = other.lock().unwrap();
+//!     list.push(3);
+//!     panic!("the list is not complete yet");
+//! })
+//! .join();
+//! assert!(result.is_err());
+//!
+//! assert!(matches!(list.try_lock(), Err(TryLockError::Poisoned(_))));
+//!
+//! let mut guard = list.lock().unwrap_or_else(PoisonError::into_inner);
+//! guard.push(4);
+//! list.clear_poison();
+//! drop(guard);
+//! assert_eq!(*list.lock().unwrap(), [1, 2, 3, 4]);
+//! ```
+
+// All of it stands on one wait queue (`wait::queue`) and one claim (`wait::claim`):
+//
+// | file | idea |
+// |---|---|
+// | `raw_mutex` | the mutex's protocol; `mutex` puts data in it |
+// | `raw_rwlock` | the reader-writer lock's protocol; `rwlock` puts data in it |
+// | `condvar` | a waiter is in the queue before it unlocks the mutex |
+// | `barrier`, `wait_group` | a count and a queue; the last thread wakes all |
+// | `semaphore` | permits, first come, first served |
+// | `once` | a closure runs once; `once_lock` and `lazy_lock` put data in it |
+// | `cell` | the data of locks, and the tokens that give access to it; all of the locks' `unsafe` |
+// | `poison` | a panic under a lock is reported to the threads that lock it later |
+// | `mpsc` | std's view of the channels |
 
 mod barrier;
 #[allow(unsafe_code, reason = "the data of locks")]
@@ -51,7 +101,7 @@ pub use self::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use self::semaphore::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 pub use self::wait_group::WaitGroup;
 
-/// A [`Once`] that has not run.
+/// A [`Once`] whose closure has not run yet.
 #[deprecated(note = "as in std: use `Once::new()`")]
 #[allow(clippy::declare_interior_mutable_const, reason = "std's")]
 pub const ONCE_INIT: Once = Once::new();

@@ -11,21 +11,35 @@ use super::poison::{self, LockResult, TryLockError, TryLockResult};
 use crate::engine::door::atomic::const_fn;
 use crate::engine::door::clock;
 
-/// Protects data from being used by several threads at once: [`std::sync::Mutex`], which blocks
-/// only the green thread.
+/// A lock that lets one thread at a time use the data inside it.
 ///
-/// It is fair in the long run: others may be faster than the first that waits. But if it has waited
-/// for a millisecond when that happens, the mutex is handed to it, and on in order, as long as
-/// those next in the queue have waited so long too. It takes eight bytes beside the data, and no
-/// allocation.
+/// A thread locks the mutex with [`lock`](Mutex::lock) or [`try_lock`](Mutex::try_lock) and uses
+/// the data through the guard that it gets. The mutex is unlocked when the guard is dropped. It
+/// works as [`std::sync::Mutex`] does, poisoning included, and blocks only the green thread.
+///
+/// # Fairness
+///
+/// A thread that finds the mutex free takes it at once, even while others wait: it is running
+/// already, and they are not. When a thread has waited for a millisecond, the mutex is handed
+/// directly from one waiting thread to the next, until the next one has waited for less time than
+/// that. So no thread waits for ever.
+///
+/// # Size
+///
+/// A mutex takes eight bytes besides the data, and allocates no memory.
+///
+/// # Poisoning
+///
+/// A thread that panics while it holds the guard poisons the mutex; see the [module](super).
+///
+/// # Examples
 ///
 /// ```
-/// use std::sync::Arc;
-/// use greenthread::sync::Mutex;
+/// use greenthread::sync::{Arc, Mutex};
 ///
 /// let count = Arc::new(Mutex::new(0));
 /// let threads: Vec<_> = (0..100).map(|_| {
-///     let count = count.clone();
+///     let count = Arc::clone(&count);
 ///     greenthread::spawn(move || *count.lock().unwrap() += 1)
 /// }).collect();
 /// for thread in threads {
@@ -37,11 +51,29 @@ pub struct Mutex<T: ?Sized> {
     cell: MutexCell<T>,
 }
 
-// What a panic left behind is told by the poison.
+// Poisoning reports that a panic may have left the data inconsistent.
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 
-/// The mutex is locked as long as this lives; [`std::sync::MutexGuard`].
+/// A guard that gives access to the data of a [`Mutex`] and unlocks the mutex when it is dropped.
+///
+/// It is made by [`Mutex::lock`] and its variants, and dereferences to the data. It cannot be sent
+/// to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::{Mutex, MutexGuard};
+///
+/// fn add(mut list: MutexGuard<'_, Vec<u32>>, number: u32) {
+///     list.push(number);
+/// } // the mutex is unlocked here
+///
+/// let list = Mutex::new(Vec::new());
+/// add(list.lock().unwrap(), 1);
+/// add(list.lock().unwrap(), 2);
+/// assert_eq!(*list.lock().unwrap(), [1, 2]);
+/// ```
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct MutexGuard<'a, T: ?Sized> {
     held: Held<'a, T>,
@@ -49,7 +81,16 @@ pub struct MutexGuard<'a, T: ?Sized> {
 
 impl<T> Mutex<T> {
     const_fn! {
-        /// A mutex that is not locked.
+        /// Creates an unlocked mutex that contains `value`.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::sync::Mutex;
+        ///
+        /// static NAMES: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+        /// NAMES.lock().unwrap().push("Ann");
+        /// ```
         #[inline]
         pub const fn new(value: T) -> Mutex<T> {
             Mutex {
@@ -58,32 +99,71 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The data, without the mutex.
+    /// Consumes the mutex and returns the data.
     ///
     /// # Errors
-    /// A thread panicked while it held the mutex. The error contains the data.
+    ///
+    /// Returns an error if the mutex is poisoned. The error contains the data.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Mutex;
+    ///
+    /// let mutex = Mutex::new("data".to_string());
+    /// assert_eq!(mutex.into_inner().unwrap(), "data");
+    /// ```
     pub fn into_inner(self) -> LockResult<T> {
         poison::checked(self.cell.is_poisoned(), self.cell.into_inner())
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Blocks until the mutex is free and locks it.
+    /// Locks the mutex, blocking the current thread while another thread holds it.
     ///
-    /// A thread that locks a mutex which it holds already waits for ever.
+    /// A thread that already holds the mutex and locks it again waits for ever.
     ///
     /// # Errors
-    /// A thread panicked while it held the mutex. The mutex is locked all the same, by the guard in
-    /// the error.
+    ///
+    /// Returns an error if the mutex is poisoned. The mutex is locked all the same: the error
+    /// contains the guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Mutex;
+    ///
+    /// let count = Mutex::new(0);
+    /// greenthread::scope(|scope| {
+    ///     scope.spawn(|| *count.lock().unwrap() += 1);
+    ///     scope.spawn(|| *count.lock().unwrap() += 1);
+    /// });
+    /// assert_eq!(*count.lock().unwrap(), 2);
+    /// ```
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         MutexGuard::new(self.cell.lock())
     }
 
-    /// Locks the mutex if it is free at this moment.
+    /// Locks the mutex if that is possible without blocking.
     ///
     /// # Errors
-    /// `WouldBlock` if it is not; `Poisoned` as for [`lock`](Mutex::lock).
+    ///
+    /// Returns [`TryLockError::WouldBlock`] if the mutex is not free, and
+    /// [`TryLockError::Poisoned`], which contains the guard, if it is poisoned.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Mutex;
+    ///
+    /// let mutex = Mutex::new(0);
+    /// if let Ok(mut guard) = mutex.try_lock() {
+    ///     *guard = 10;
+    ///     assert!(mutex.try_lock().is_err());
+    /// }
+    /// assert_eq!(*mutex.try_lock().unwrap(), 10);
+    /// ```
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.cell.try_lock() {
@@ -92,27 +172,52 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// [`lock`](Mutex::lock), for `timeout` at most. Not in std; the name is parking_lot's.
+    /// Locks the mutex, blocking the current thread for no longer than `timeout`.
+    ///
+    /// std has no such method; the name is parking_lot's.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TryLockError::WouldBlock`] if the time is up, and [`TryLockError::Poisoned`],
+    /// which contains the guard, if the mutex is poisoned.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// use std::time::Duration;
     /// use greenthread::sync::Mutex;
+    /// use std::time::Duration;
     ///
     /// let mutex = Mutex::new(1);
     /// let held = mutex.lock().unwrap();
     /// assert!(mutex.try_lock_for(Duration::from_millis(1)).is_err());
+    /// drop(held);
+    /// assert!(mutex.try_lock_for(Duration::from_millis(1)).is_ok());
     /// ```
-    ///
-    /// # Errors
-    /// `WouldBlock` if the time is up; `Poisoned` as for [`lock`](Mutex::lock).
     pub fn try_lock_for(&self, timeout: Duration) -> TryLockResult<MutexGuard<'_, T>> {
         self.lock_by(|| clock::after(timeout))
     }
 
-    /// [`lock`](Mutex::lock), until `deadline` at most. Not in std; the name is parking_lot's.
+    /// Locks the mutex, blocking the current thread until `deadline` at the latest.
+    ///
+    /// std has no such method; the name is parking_lot's.
     ///
     /// # Errors
-    /// As [`try_lock_for`](Mutex::try_lock_for).
+    ///
+    /// Returns [`TryLockError::WouldBlock`] if the time is up, and [`TryLockError::Poisoned`],
+    /// which contains the guard, if the mutex is poisoned.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Mutex;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let mutex = Mutex::new(1);
+    /// let _held = mutex.lock().unwrap();
+    /// let deadline = Instant::now() + Duration::from_millis(1);
+    /// assert!(mutex.try_lock_until(deadline).is_err());
+    /// assert!(Instant::now() >= deadline);
+    /// ```
     pub fn try_lock_until(&self, deadline: Instant) -> TryLockResult<MutexGuard<'_, T>> {
         self.lock_by(|| clock::at(deadline))
     }
@@ -125,23 +230,76 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// For a caller that has just locked it.
-    /// Whether a thread panicked while it held the mutex. Another may do so the moment after.
+    /// Makes a guard for a caller that has just locked the mutex.
+    /// Returns `true` if a thread has panicked while it held the mutex.
+    ///
+    /// Another thread may poison the mutex at any time, so do not rely on `false` for long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Mutex};
+    ///
+    /// let mutex = Arc::new(Mutex::new(0));
+    /// let other = Arc::clone(&mutex);
+    /// let result = greenthread::spawn(move || {
+    ///     let _guard = other.lock().unwrap();
+    ///     panic!("the mutex is held");
+    /// })
+    /// .join();
+    /// assert!(result.is_err());
+    /// assert!(mutex.is_poisoned());
+    /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.cell.is_poisoned()
     }
 
-    /// Forgets that a thread panicked while it held the mutex.
+    /// Clears the poison, so that later locks succeed without an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Mutex};
+    ///
+    /// let mutex = Arc::new(Mutex::new(0));
+    /// let other = Arc::clone(&mutex);
+    /// let _result = greenthread::spawn(move || {
+    ///     let _guard = other.lock().unwrap();
+    ///     panic!("the mutex is held");
+    /// })
+    /// .join();
+    ///
+    /// let mut guard = mutex.lock().unwrap_or_else(|poisoned| {
+    ///     mutex.clear_poison();
+    ///     poisoned.into_inner()
+    /// });
+    /// *guard = 1;
+    /// drop(guard);
+    /// assert!(!mutex.is_poisoned());
+    /// ```
     #[inline]
     pub fn clear_poison(&self) {
         self.cell.clear_poison();
     }
 
-    /// The data. Nobody else can have locked it.
+    /// Returns a mutable reference to the data, without locking.
+    ///
+    /// No locking is needed: while the mutex is borrowed exclusively, no thread can lock it.
     ///
     /// # Errors
-    /// A thread panicked while it held the mutex. The error contains the reference.
+    ///
+    /// Returns an error if the mutex is poisoned. The error contains the reference.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Mutex;
+    ///
+    /// let mut mutex = Mutex::new(0);
+    /// *mutex.get_mut().unwrap() = 10;
+    /// assert_eq!(*mutex.lock().unwrap(), 10);
+    /// ```
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         poison::checked(self.cell.is_poisoned(), self.cell.get_mut())
     }

@@ -2,26 +2,27 @@
 //!
 //! | flag | meaning |
 //! |---|---|
-//! | none | nobody has called yet |
+//! | none | no thread has called yet |
 //! | `RUNNING` | a thread runs its closure |
 //! | `COMPLETE` | a closure has returned |
-//! | `POISONED` | the last closure panicked; the next that ignores it may try again |
+//! | `POISONED` | the last closure panicked; the next caller that ignores it may try again |
 //!
 //! | thread | finds | does |
 //! |---|---|---|
 //! | caller | none, or `POISONED` and ignores it | sets `RUNNING` instead, runs, finishes |
 //! | caller | `RUNNING` | queues, in one step with seeing it; looks again when woken |
 //! | finisher | | sets `COMPLETE` or `POISONED` instead and takes all waiters, in one step; wakes them |
-//! | who waits only | neither `COMPLETE` nor `POISONED` | queues as above |
+//! | mere waiter | neither `COMPLETE` nor `POISONED` | queues as above |
 //!
 //! The closure is user code: it runs with preemption on, may park, may panic. A guard finishes for
 //! it.
 //!
 //! Invariants:
-//! 1. Who set `RUNNING` clears it, and nobody else does. So closures do not overlap.
+//! 1. The thread that set `RUNNING` clears it, and no other does. So closures do not overlap.
 //! 2. `COMPLETE` stays. So no closure runs after one that has returned.
-//! 3. Who queues has seen in the word it replaced what it waits for the end of; and every change of
-//!    the flags that ends something takes the whole queue. So nobody is left behind.
+//! 3. A thread that queues has replaced a word in which the state that it waits out still held; and
+//!    every change of the flags that ends such a state takes the whole queue. So no thread is left
+//!    behind.
 //!
 //! Orderings: finishing is a Release. Seeing `COMPLETE` is an Acquire, and so is setting `RUNNING`:
 //! a closure sees what an earlier one did before it panicked.
@@ -38,8 +39,13 @@ const RUNNING: usize = WaitQueue::flag(0);
 const COMPLETE: usize = WaitQueue::flag(1);
 const POISONED: usize = WaitQueue::flag(2);
 
-/// Runs something once, whoever comes first: [`std::sync::Once`], which blocks only the green
-/// thread.
+/// One-time initialization: of all closures passed to a `Once`, exactly one runs to its end.
+///
+/// The first thread to call [`call_once`](Once::call_once) runs its closure; others wait for it and
+/// do not run theirs. It works as [`std::sync::Once`] does and blocks only the green thread. Use
+/// [`OnceLock`](super::OnceLock) where the closure makes a value.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::sync::Once;
@@ -48,9 +54,9 @@ const POISONED: usize = WaitQueue::flag(2);
 /// static START: Once = Once::new();
 /// static STARTED: AtomicU32 = AtomicU32::new(0);
 ///
-/// greenthread::scope(|s| {
+/// greenthread::scope(|scope| {
 ///     for _ in 0..10 {
-///         s.spawn(|| START.call_once(|| { STARTED.fetch_add(1, Relaxed); }));
+///         scope.spawn(|| START.call_once(|| { STARTED.fetch_add(1, Relaxed); }));
 ///     }
 /// });
 /// assert_eq!(STARTED.load(Relaxed), 1);
@@ -59,20 +65,41 @@ pub struct Once {
     queue: WaitQueue,
 }
 
-// A closure that panicked leaves poison, which is told.
+// Poisoning reports that a closure panicked.
 impl UnwindSafe for Once {}
 impl RefUnwindSafe for Once {}
 
-/// What [`Once::call_once_force`] tells its closure; [`std::sync::OnceState`].
+/// The state of a [`Once`], passed to the closure of [`Once::call_once_force`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::{Once, OnceState};
+///
+/// fn initialize(state: &OnceState) {
+///     assert!(!state.is_poisoned());
+/// }
+///
+/// Once::new().call_once_force(initialize);
+/// ```
 pub struct OnceState {
     poisoned: bool,
-    /// Not to be shared between threads, as std's.
+    /// Like std's, the state cannot be shared between threads.
     not_sync: PhantomData<Cell<()>>,
 }
 
 impl Once {
     const_fn! {
-        /// Nothing has run yet.
+        /// Creates a `Once` whose closure has not run yet.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use greenthread::sync::Once;
+        ///
+        /// static START: Once = Once::new();
+        /// assert!(!START.is_completed());
+        /// ```
         #[inline]
         #[must_use]
         #[allow(clippy::new_without_default, reason = "std's has no Default")]
@@ -83,13 +110,17 @@ impl Once {
         }
     }
 
-    /// Runs `f` if this is the first call. Otherwise blocks until the first call's closure has
-    /// returned, if it has not yet. Then what that closure did is visible here.
+    /// Runs `f` if no closure has run yet; otherwise waits until the running one has returned.
     ///
-    /// A closure that calls `call_once` on the same `Once` waits for itself, for ever.
+    /// When the call returns, one closure has returned, and everything that it did is visible here.
+    /// A closure that calls `call_once` on the same `Once` waits for ever.
     ///
     /// # Panics
-    /// If `f` panics; and if an earlier closure did and none has returned since.
+    ///
+    /// Panics if `f` panics, which poisons the `Once`. Later calls of `call_once` then panic too,
+    /// until [`call_once_force`](Once::call_once_force) succeeds.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::Once;
@@ -114,19 +145,26 @@ impl Once {
         }
     }
 
-    /// [`call_once`](Once::call_once), but an earlier closure that panicked is no hindrance: `f`
-    /// then runs, and is told.
+    /// Runs `f` as [`call_once`](Once::call_once) does, and also if an earlier closure panicked.
+    ///
+    /// The [`OnceState`] tells `f` whether the closure before it panicked.
     ///
     /// # Panics
-    /// If `f` panics.
+    ///
+    /// Panics if `f` panics.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::Once;
     ///
     /// static ONCE: Once = Once::new();
-    /// assert!(greenthread::spawn(|| ONCE.call_once(|| panic!("on purpose"))).join().is_err());
+    ///
+    /// let result = greenthread::spawn(|| ONCE.call_once(|| panic!("on purpose"))).join();
+    /// assert!(result.is_err());
+    ///
     /// ONCE.call_once_force(|state| assert!(state.is_poisoned()));
-    /// assert!(ONCE.is_completed());
+    /// ONCE.call_once(|| unreachable!("a closure has returned already"));
     /// ```
     #[inline]
     pub fn call_once_force<F: FnOnce(&OnceState)>(&self, f: F) {
@@ -140,24 +178,43 @@ impl Once {
         }
     }
 
-    /// Whether a closure has returned. What it did is then visible here.
+    /// Returns `true` if a closure has returned.
+    ///
+    /// Everything that the closure did is then visible here.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Once;
+    ///
+    /// let once = Once::new();
+    /// assert!(!once.is_completed());
+    /// once.call_once(|| assert!(!once.is_completed()));
+    /// assert!(once.is_completed());
+    /// ```
     #[inline]
     pub fn is_completed(&self) -> bool {
         // Acquire: pairs with the Release in `Running::drop`.
         self.queue.state(Acquire).has(COMPLETE)
     }
 
-    /// Blocks until a closure has returned, whether one runs yet or not.
+    /// Blocks the current thread until a closure has returned.
+    ///
+    /// The call also waits for a closure that does not run yet.
     ///
     /// # Panics
-    /// If a closure has panicked, or does meanwhile.
+    ///
+    /// Panics if a closure has panicked, or panics while the call waits.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::Once;
     ///
     /// static READY: Once = Once::new();
+    ///
     /// let waiter = greenthread::spawn(|| READY.wait());
-    /// READY.call_once(|| ());
+    /// READY.call_once(|| println!("initialized"));
     /// waiter.join().unwrap();
     /// ```
     #[track_caller]
@@ -168,17 +225,31 @@ impl Once {
         }
     }
 
-    /// Blocks until a closure has returned, however many panic before.
+    /// Blocks the current thread until a closure has returned, even if others panic before it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Once;
+    ///
+    /// static READY: Once = Once::new();
+    ///
+    /// let waiter = greenthread::spawn(|| READY.wait_force());
+    /// let result = greenthread::spawn(|| READY.call_once(|| panic!("on purpose"))).join();
+    /// assert!(result.is_err());
+    /// READY.call_once_force(|_| ());
+    /// waiter.join().unwrap();
+    /// ```
     pub fn wait_force(&self) {
         self.wait_while(|state| !state.has(COMPLETE));
     }
 
-    /// Blocks as long as `unfinished`.
+    /// Blocks as long as `unfinished` is true of the state.
     fn wait_while(&self, unfinished: impl Fn(State) -> bool) {
         // Acquire: pairs with the Release in `Running::drop`.
         while unfinished(self.queue.state(Acquire)) {
             let waits = |state| unfinished(state).then_some(state);
-            // However it ended: look again.
+            // Whatever ended the wait, the loop looks again.
             let _ = self.queue.wait(Position::Back, 0, None, waits);
         }
     }
@@ -197,7 +268,7 @@ impl Once {
                 poisoned();
             }
             let running = state.without(POISONED).with(RUNNING);
-            // Acquire: pairs with the Release in `Running::drop`, after which poison was left.
+            // Acquire: pairs with the Release in `Running::drop` that left the poison.
             if !state.has(RUNNING) && self.queue.change(state, running, Acquire).is_ok() {
                 let mut running = Running {
                     once: self,
@@ -214,7 +285,7 @@ impl Once {
     }
 }
 
-/// The right to run a closure. Its end, by a panic too, is told to all who wait.
+/// The right to run a closure. When it ends, by a panic too, all waiting threads are woken.
 struct Running<'a> {
     once: &'a Once,
     leaves: usize,
@@ -241,7 +312,20 @@ impl fmt::Debug for Once {
 }
 
 impl OnceState {
-    /// Whether the closure before this one panicked.
+    /// Returns `true` if the closure that ran before this one panicked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Once;
+    ///
+    /// static ONCE: Once = Once::new();
+    /// ONCE.call_once_force(|state| assert!(!state.is_poisoned()));
+    ///
+    /// static BROKEN: Once = Once::new();
+    /// let _result = greenthread::spawn(|| BROKEN.call_once(|| panic!("on purpose"))).join();
+    /// BROKEN.call_once_force(|state| assert!(state.is_poisoned()));
+    /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poisoned

@@ -1,10 +1,10 @@
-//! [`OnceLock`]: a [`Once`] and what it made.
+//! [`OnceLock`]: a [`Once`] and the value that its closure made.
 //!
 //! | the `Once` | the stage |
 //! |---|---|
 //! | a closure runs | belongs to the thread that runs it |
 //! | completed | `Value`, and shared by all |
-//! | else | `Nothing`, and nobody's: a closure that panics leaves nothing |
+//! | else | `Nothing`, and no thread's: a closure that panics leaves nothing |
 
 use core::convert::Infallible;
 use core::fmt;
@@ -12,7 +12,11 @@ use core::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::cell::{OnceCell, Stage};
 
-/// A place that is written once: [`std::sync::OnceLock`], which blocks only the green thread.
+/// A cell that is written once and then read by any number of threads.
+///
+/// It works as [`std::sync::OnceLock`] does and blocks only the green thread.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::sync::OnceLock;
@@ -32,7 +36,16 @@ impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 
 impl<T> OnceLock<T> {
-    /// Without a value.
+    /// Creates an empty cell.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// static NAME: OnceLock<String> = OnceLock::new();
+    /// assert!(NAME.get().is_none());
+    /// ```
     #[inline]
     #[must_use]
     pub const fn new() -> OnceLock<T> {
@@ -41,26 +54,51 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// The value, if it is there. Never blocks.
+    /// Returns a reference to the value, or `None` if the cell is empty.
+    ///
+    /// This method never blocks. It returns `None` while another thread is making the value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// let cell = OnceLock::new();
+    /// assert_eq!(cell.get(), None);
+    /// cell.set(92).unwrap();
+    /// assert_eq!(cell.get(), Some(&92));
+    /// ```
     #[inline]
     pub fn get(&self) -> Option<&T> {
         self.cell.get()
     }
 
-    /// The value, if it is there.
+    /// Returns a mutable reference to the value, or `None` if the cell is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// let mut cell = OnceLock::from("one".to_string());
+    /// cell.get_mut().unwrap().push_str(" and two");
+    /// assert_eq!(cell.get().unwrap(), "one and two");
+    /// ```
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.cell.get_mut()
     }
 
-    /// Blocks until the value is there.
+    /// Blocks the current thread until the cell has a value, and returns a reference to it.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::OnceLock;
     ///
     /// let sum = OnceLock::new();
-    /// greenthread::scope(|s| {
-    ///     s.spawn(|| sum.set(1 + 1));
+    /// greenthread::scope(|scope| {
+    ///     scope.spawn(|| sum.set(1 + 1));
     ///     assert_eq!(sum.wait(), &2);
     /// });
     /// ```
@@ -69,22 +107,41 @@ impl<T> OnceLock<T> {
         self.completed()
     }
 
-    /// Writes `value`, unless there is one already. Blocks while another thread makes one.
+    /// Sets the value of the cell if it is empty.
+    ///
+    /// The call blocks while another thread is making the value. When it returns, the cell has a
+    /// value.
     ///
     /// # Errors
-    /// There was a value; `value` comes back.
+    ///
+    /// Returns `value` as the error if the cell has a value already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// let cell = OnceLock::new();
+    /// assert_eq!(cell.set(1), Ok(()));
+    /// assert_eq!(cell.set(2), Err(2));
+    /// assert_eq!(cell.get(), Some(&1));
+    /// ```
     pub fn set(&self, value: T) -> Result<(), T> {
         let mut value = Some(value);
         self.make(|| value.take());
         value.map_or(Ok(()), Err)
     }
 
-    /// The value; if there is none yet, `f` makes it. Blocks while another thread makes it.
+    /// Returns a reference to the value, which `f` makes if the cell is empty.
     ///
-    /// If `f` asks for the value it waits for itself, for ever.
+    /// If several threads call this at once, one closure runs and the other threads block until it
+    /// has returned. If `f` asks for the value of the same cell, it waits for ever.
     ///
     /// # Panics
-    /// If `f` does. There is no value then, and the next caller's closure runs.
+    ///
+    /// Panics if `f` panics. The cell stays empty then, and the closure of the next caller runs.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::OnceLock;
@@ -102,7 +159,7 @@ impl<T> OnceLock<T> {
         self.completed()
     }
 
-    /// Unless there is a value, writes the one that `f` makes.
+    /// Runs `f` and writes the value that it makes, unless there is one already.
     #[cold]
     fn make(&self, f: impl FnOnce() -> Option<T>) {
         self.cell.make(|stage| {
@@ -112,24 +169,37 @@ impl<T> OnceLock<T> {
         });
     }
 
-    /// For who knows that it has completed.
+    /// The value, for a caller that knows that there is one.
     fn completed(&self) -> &T {
         self.get().expect("a value once completed")
     }
 
-    /// The value, without the cell.
+    /// Consumes the cell and returns its value, or `None` if it is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::OnceLock;
+    ///
+    /// let cell = OnceLock::new();
+    /// cell.set("hello").unwrap();
+    /// assert_eq!(cell.into_inner(), Some("hello"));
+    /// ```
     #[inline]
     pub fn into_inner(self) -> Option<T> {
         self.cell.into_inner()
     }
 
-    /// Takes the value out; the cell is as new.
+    /// Takes the value out and leaves the cell empty.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::OnceLock;
     ///
     /// let mut cell = OnceLock::from(1);
     /// assert_eq!(cell.take(), Some(1));
+    /// assert_eq!(cell.take(), None);
     /// assert_eq!(cell.set(2), Ok(()));
     /// ```
     #[inline]

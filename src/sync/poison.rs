@@ -1,4 +1,4 @@
-//! Poisoning: a panic while a lock is held is told to whoever locks it next.
+//! Poisoning: a panic while a lock is held is reported to the threads that lock it later.
 //!
 //! The error types are std's own, so that `?` and `From` go on working.
 
@@ -18,14 +18,14 @@ impl Witness {
         }
     }
 
-    /// Whether a panic began since.
+    /// Whether a panic has begun since this was made.
     #[inline]
     pub(super) fn has_seen_a_panic(&self) -> bool {
         !self.panicking && std::thread::panicking()
     }
 }
 
-/// `guard`, wrapped in an error if the lock is poisoned.
+/// Returns `guard`, wrapped in an error if the lock is poisoned.
 #[inline]
 pub(super) fn checked<G>(poisoned: bool, guard: G) -> LockResult<G> {
     if poisoned {

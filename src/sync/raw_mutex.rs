@@ -2,34 +2,35 @@
 //!
 //! | flag | meaning |
 //! |---|---|
-//! | `HELD` | somebody holds it |
+//! | `HELD` | a thread holds the mutex |
 //! | `WOKEN` | a waiter was woken and will try again: no need to wake another |
-//! | `STARVING` | a waiter waited too long: nobody barges, each unlock hands the lock over |
+//! | `STARVING` | a waiter waited too long: no thread barges, each unlock hands the lock over |
 //! | `POISONED` | a holder panicked; the protocol ignores it |
 //!
-//! As in Go's `sync.Mutex` a thread that comes by takes a free mutex at once ("barging"), though
-//! others wait: it is running, they are not. The first of those, woken, must try again like
-//! anybody, and queues at the front if it is late. Once it has waited for [`PATIENCE`] the mutex is
-//! handed from holder to waiter, until one comes that has not waited so long, or nobody waits.
+//! As in Go's `sync.Mutex`, a thread that comes by takes a free mutex at once ("barging"), though
+//! others wait: it is running, they are not. The first waiter, once woken, must try again like any
+//! other thread, and queues at the front if it is late. Once it has waited for [`PATIENCE`], the
+//! mutex is handed from holder to waiter, until one comes that has not waited so long, or none is
+//! left.
 //!
 //! | thread | finds | does |
 //! |---|---|---|
 //! | locker | not `HELD`, not `STARVING` | sets `HELD`; clears `WOKEN` if that meant itself |
 //! | locker | else | spins a little, queues (in one step with seeing `HELD` or `STARVING`) |
-//! | unlocker | nobody waits, or `WOKEN`; not `STARVING` | clears `HELD`, done |
+//! | unlocker | no waiters, or `WOKEN`; not `STARVING` | clears `HELD`, done |
 //! | unlocker | waiters, not `WOKEN` | clears `HELD`; then takes the first out, sets `WOKEN`, wakes it |
 //! | unlocker | `STARVING` | clears `HELD`; then takes the first out, sets `HELD` for it, wakes it |
 //!
 //! Invariants:
-//! 1. Not `HELD` and `STARVING`: the unlocker is about to hand over. Nobody else sets `HELD`, and
-//!    `STARVING` stays; so what it sees with the list in hand stays true.
-//! 2. Waiters and not `HELD` and not `WOKEN`: somebody is in `unlock_contended`. So no wake-up is
-//!    lost: who queues has seen `HELD` in the word that it replaced, hence that holder's unlock
-//!    sees the waiter; and whoever leaves with `WOKEN` either takes the mutex or gives `WOKEN` back
-//!    in one step with seeing that it is held.
+//! 1. Not `HELD` and `STARVING`: the unlocker is about to hand over. No other thread sets `HELD`,
+//!    and `STARVING` stays; so the state that it sees with the list in hand stays true.
+//! 2. Waiters and not `HELD` and not `WOKEN`: a thread is in `unlock_contended`. So no wake-up is
+//!    lost: a thread that queues has seen `HELD` in the word that it replaced, hence that holder's
+//!    unlock sees the waiter; and a thread that leaves with `WOKEN` either takes the mutex or gives
+//!    `WOKEN` back in one step with seeing that the mutex is held.
 //!
-//! Orderings: setting `HELD` is Acquire and clearing it Release. A mutex that is handed over is
-//! acquired by who hands it over, in the waiter's name, and published by the wake-up.
+//! Orderings: setting `HELD` is Acquire and clearing it Release. When the mutex is handed over, the
+//! unlocker acquires it in the waiter's name, and the wake-up publishes it.
 
 use crate::engine::door::atomic::{
     Ordering::{Acquire, Relaxed, Release},
@@ -148,12 +149,12 @@ impl RawMutex {
     #[inline(never)]
     fn unlock_contended(&self) {
         let mut locked = self.queue.lock();
-        // Acquire: pairs with the Release in `unlock`, perhaps of one who has held it since the
-        // caller did and has still to come here: what he did is handed over too.
+        // Acquire: pairs with the Release in `unlock`, perhaps in a thread that has held the mutex
+        // since the caller did and has still to come here: its writes are handed over too.
         let state = locked.state(Acquire);
         let starving = state.has(STARVING);
         if state.has(HELD) || !starving && state.has(WOKEN) {
-            // Who has taken it since, or who was woken since, goes on from here.
+            // A thread that has taken it since, or was woken since, goes on from here.
             return;
         }
         let first = locked.pop(if starving { HANDED } else { TRY_AGAIN });
@@ -170,7 +171,7 @@ impl RawMutex {
         }
     }
 
-    /// Nobody holds it, waits or is about to.
+    /// No thread holds it, waits or is about to.
     #[cfg(greenthread_model)]
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queue.is_at_rest(0)

@@ -8,15 +8,15 @@
 //! | part | meaning |
 //! |---|---|
 //! | `WRITER` | a writer holds the lock |
-//! | `QUEUED` | somebody may be in the queue; `since` tells when the first of them came |
+//! | `QUEUED` | the queue may not be empty; `since` tells when its first thread came |
 //! | `WOKEN` | a writer was taken out of the queue and will try again |
-//! | `readers` | so many readers hold the lock |
+//! | `readers` | the number of readers that hold the lock |
 //!
-//! Who comes by while others wait may overtake them ("barging"): it is running, they are not. But
-//! once the first of them has waited for [`PATIENCE`], nobody overtakes it any more, and the lock
-//! is handed to it. (A writer that was woken is no longer in the queue. While it is on its way
-//! others overtake; if it is late it queues again in front of all, and reminds them since when it
-//! waits.)
+//! A thread that comes by while others wait may overtake them ("barging"): it is running, they are
+//! not. But once the first of them has waited for [`PATIENCE`], no thread overtakes it any more,
+//! and the lock is handed to it. (A writer that was woken is no longer in the queue. While it is on
+//! its way others overtake; if it is late it queues again in front of all, and writes the time
+//! since which it waits into `since` again.)
 //!
 //! | thread | finds | does |
 //! |---|---|---|
@@ -25,33 +25,33 @@
 //! | both | else | spin a little, queue: set `QUEUED` in one step with seeing that; clear their `WOKEN` |
 //! | leaving | it is the last; `QUEUED`, no `WOKEN` | gives its hold back, then [`RawRwLock::pass_on`] |
 //! | leaving | else | gives its hold back, done |
-//! | who gave up waiting, or downgraded | `QUEUED` | `pass_on`: others may be let in now |
+//! | timed out, or downgraded | `QUEUED` | `pass_on`: others may be let in now |
 //!
-//! `pass_on` holds the list. It takes the lock as anybody would, in the name of the first in the
+//! `pass_on` holds the list. It takes the lock as any thread would, in the name of the first in the
 //! queue, and then takes the first out:
 //!
 //! | first in the queue | lock | it is given |
 //! |---|---|---|
 //! | reader | held by readers, or free and no `WOKEN` | a reader's hold; and again for the next |
 //! | writer that waited long | free, no `WOKEN` | the writer's hold |
-//! | writer | free, no `WOKEN` | `WOKEN`: it must try like anybody |
-//! | nobody, or none of these | | `QUEUED` and `since` are made true |
+//! | writer | free, no `WOKEN` | `WOKEN`: it must try like any thread |
+//! | none, or none of these | | `QUEUED` and `since` are set as the queue is |
 //!
 //! Invariants:
-//! 1. While nobody holds the list: if somebody is in the queue, `QUEUED` is set. It is set by who
-//!    queues and cleared by `pass_on`, both with the list in hand.
-//! 2. Free, `QUEUED` and no `WOKEN`: somebody is on the way into `pass_on` or in it. For this
+//! 1. While no thread holds the list: if a thread is in the queue, `QUEUED` is set. The thread that
+//!    queues sets it and `pass_on` clears it, both with the list in hand.
+//! 2. Free, `QUEUED` and no `WOKEN`: a thread is on the way into `pass_on` or in it. For this state
 //!    begins only with a hold given back (its owner sees the two flags in the very step), and ends
-//!    only with the last step of `pass_on`, a compare-and-swap that fails if it began again. Who
-//!    queues in the meantime holds the list, so that `pass_on` finds it later.
+//!    only with the last step of `pass_on`, a compare-and-swap that fails if it began again. A
+//!    thread that queues in the meantime holds the list, so that `pass_on` finds it later.
 //! 3. `WOKEN` has one owner, who clears it: by taking the lock, or in one step with seeing that it
 //!    is held.
 //!
-//! So no wake-up is lost: who queues has seen a holder, or the case of invariant 2. If a holder, it
-//! has set `QUEUED` in the word that the last holder leaves: that one sees it, and goes to
-//! `pass_on`, unless there is `WOKEN`; then the woken writer takes the lock, and sees `QUEUED` when
-//! it leaves, or clears `WOKEN` under the eyes of the next holder. Somebody who cannot be let in
-//! because of another in front of it is let in when that one leaves: the lock, or the queue.
+//! So no wake-up is lost: a thread that queues has seen a holder, or the case of invariant 2. If a
+//! holder, it has set `QUEUED` in the word that the last holder leaves: that one sees it, and goes
+//! to `pass_on`, unless there is `WOKEN`; then the woken writer takes the lock, and sees `QUEUED`
+//! when it leaves, or clears `WOKEN` under the eyes of the next holder. A thread that cannot be let
+//! in because of another in front of it is let in when that one leaves: the lock, or the queue.
 //!
 //! Orderings: a hold is taken with Acquire and given back with Release. All changes of the state
 //! are read-modify-writes, so a writer sees what every reader before it did. A hold that is handed
@@ -74,8 +74,8 @@ const READER: u64 = 1 << 3;
 const READERS: u64 = SINCE - READER;
 const SINCE: u64 = 1 << 34;
 
-/// So many may read at once: std's figure. Who is let in from the queue is not counted against it,
-/// so the field is wider.
+/// The number of threads that may read at once: std's figure. Readers let in from the queue are not
+/// counted against it, so the field is wider.
 const MAX_READERS: u64 = (1 << 30) - 2;
 
 /// Ticks of 2^16 ns, about 1 ms in all, after which a waiter is not overtaken any more.
@@ -136,13 +136,13 @@ impl State {
         self.is_free() && self.may_overtake()
     }
 
-    /// The first in the queue waits since then.
+    /// The state with `QUEUED`, where the first in the queue has waited since `since`.
     fn queued(self, since: u32) -> State {
         State(self.0 & (SINCE - 1) | (u64::from(since) * SINCE) | QUEUED)
     }
 }
 
-/// What somebody waits for, and since when: a tag in the queue.
+/// The kind of hold that a thread waits for, and since when: a tag in the queue.
 #[derive(Clone, Copy)]
 struct Wish {
     to_write: bool,
@@ -167,7 +167,7 @@ impl Wish {
     }
 }
 
-/// In ticks, as far as there is room: it wraps after some hours.
+/// The time in ticks, as far as there is room: it wraps after some hours.
 fn now() -> u32 {
     (clock::now() >> TICK_SHIFT) as u32 & TICKS
 }
@@ -334,7 +334,7 @@ impl RawRwLock {
             Some(flags)
         });
         if waited == Waited::TimedOut {
-            // Whoever waited for this one to go first need not any more.
+            // Threads that had to let this one go first need not any more.
             self.pass_on();
         }
         waited
@@ -357,7 +357,7 @@ impl RawRwLock {
     /// The caller has it.
     #[inline]
     pub(crate) fn unlock_write(&self) {
-        // Release: pairs with the Acquire of whoever takes the lock next.
+        // Release: pairs with the Acquire of the thread that takes the lock next.
         let before = State(self.state.fetch_sub(WRITER, Release));
         if before.has(QUEUED) && !before.has(WOKEN) {
             self.pass_on();
@@ -375,7 +375,7 @@ impl RawRwLock {
         }
     }
 
-    /// Lets those in who are at the front of the queue, as far as they can be. See the header.
+    /// Lets in as many threads from the front of the queue as the lock admits. See the header.
     #[cold]
     #[inline(never)]
     fn pass_on(&self) {
@@ -417,8 +417,8 @@ impl RawRwLock {
                         locked = self.queue.lock();
                     }
                 }
-                // It has just given up. Nobody depends on what was done under this hold; what it
-                // kept others from, the next round sees to.
+                // It has just given up. Nothing was done under this hold, so Relaxed will do; the
+                // next round lets in the threads that this hold kept out.
                 None => {
                     self.state.fetch_sub(hold, Relaxed);
                 }
@@ -428,7 +428,7 @@ impl RawRwLock {
         entering.wake();
     }
 
-    /// Nobody holds it, waits or is about to.
+    /// No thread holds it, waits or is about to.
     #[cfg(greenthread_model)]
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();

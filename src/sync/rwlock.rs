@@ -12,21 +12,39 @@ use super::cell::{Reading, RwCell, Writing};
 use super::poison::{self, LockResult, TryLockError, TryLockResult};
 use crate::engine::door::clock;
 
-/// Protects data that many threads may read at once, or one may write: [`std::sync::RwLock`], which
-/// blocks only the green thread.
+/// A lock that lets many threads read the data inside it at once, or one thread write it.
 ///
-/// Neither side starves: who comes later may overtake a waiting thread for a millisecond, not
-/// longer; and all who wait to read go together. A thread that reads should not lock for reading
-/// again: if a writer waits in between, both may wait for ever. At most 2^30 − 2 may read at once.
+/// It works as [`std::sync::RwLock`] does, poisoning included, and blocks only the green thread. A
+/// thread that panics while it writes poisons the lock; a thread that panics while it reads does
+/// not, since it has changed nothing. See the [module](super).
+///
+/// At most 2<sup>30</sup> − 2 threads can read at once.
+///
+/// # Fairness
+///
+/// Neither readers nor writers starve. A thread that finds the lock free may take it ahead of those
+/// that wait, but once the first of them has waited for a millisecond, no thread overtakes it any
+/// more. All readers at the front of the queue enter together.
+///
+/// # Deadlocks
+///
+/// A thread that holds the lock for reading should not lock it for reading again. If a writer
+/// begins to wait in between, the second read may wait for the writer, which waits for the first
+/// read.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::sync::RwLock;
 ///
 /// let lock = RwLock::new(5);
-/// {
-///     let (one, another) = (lock.read().unwrap(), lock.read().unwrap());
-///     assert_eq!(*one + *another, 10);
-/// }
+/// greenthread::scope(|scope| {
+///     // Many threads read at the same time.
+///     for _ in 0..10 {
+///         scope.spawn(|| assert_eq!(*lock.read().unwrap(), 5));
+///     }
+/// });
+/// // One thread writes.
 /// *lock.write().unwrap() += 1;
 /// assert_eq!(*lock.read().unwrap(), 6);
 /// ```
@@ -34,25 +52,67 @@ pub struct RwLock<T: ?Sized> {
     cell: RwCell<T>,
 }
 
-// What a panic left behind is told by the poison.
+// Poisoning reports that a panic may have left the data inconsistent.
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 
-/// The lock is held for reading as long as this lives; [`std::sync::RwLockReadGuard`].
+/// A guard that gives shared access to the data of an [`RwLock`], and unlocks it when dropped.
+///
+/// It is made by [`RwLock::read`] and its variants, and dereferences to the data. It cannot be sent
+/// to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::RwLock;
+///
+/// let lock = RwLock::new(vec![1, 2, 3]);
+/// let first = lock.read().unwrap();
+/// let second = lock.read().unwrap();
+/// assert_eq!(first.len() + second[0], 4);
+/// assert!(lock.try_write().is_err());
+/// drop((first, second));
+/// assert!(lock.try_write().is_ok());
+/// ```
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
-    /// Not a reference: while the guard is dropped the data may change already.
+    /// A pointer and not a reference: the data may change already while the guard is dropped.
     reading: Reading<'a, T>,
 }
 
-/// The lock is held for writing as long as this lives; [`std::sync::RwLockWriteGuard`].
+/// A guard that gives exclusive access to the data of an [`RwLock`], and unlocks it when dropped.
+///
+/// It is made by [`RwLock::write`] and its variants, and dereferences to the data. It cannot be
+/// sent to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::RwLock;
+///
+/// let lock = RwLock::new(vec![1, 2, 3]);
+/// let mut writer = lock.write().unwrap();
+/// writer.push(4);
+/// assert!(lock.try_read().is_err());
+/// drop(writer);
+/// assert_eq!(lock.read().unwrap().len(), 4);
+/// ```
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
     writing: Writing<'a, T>,
 }
 
 impl<T> RwLock<T> {
-    /// A lock that nobody holds.
+    /// Creates an unlocked reader-writer lock that contains `t`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::RwLock;
+    ///
+    /// static LIMIT: RwLock<u32> = RwLock::new(10);
+    /// assert_eq!(*LIMIT.read().unwrap(), 10);
+    /// ```
     #[inline]
     pub const fn new(t: T) -> RwLock<T> {
         RwLock {
@@ -60,33 +120,79 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// The data, without the lock.
+    /// Consumes the lock and returns the data.
     ///
     /// # Errors
-    /// A thread panicked while it held the lock for writing. The error contains the data.
+    ///
+    /// Returns an error if the lock is poisoned. The error contains the data.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::RwLock;
+    ///
+    /// let lock = RwLock::new(String::new());
+    /// lock.write().unwrap().push_str("modified");
+    /// assert_eq!(lock.into_inner().unwrap(), "modified");
+    /// ```
     pub fn into_inner(self) -> LockResult<T> {
         poison::checked(self.cell.is_poisoned(), self.cell.into_inner())
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Blocks until nobody writes and locks for reading.
+    /// Locks for reading, blocking the current thread while another thread writes.
+    ///
+    /// Other threads may hold the lock for reading at the same time. The call also blocks behind a
+    /// writer that has waited for long.
     ///
     /// # Errors
-    /// A thread panicked while it held the lock for writing. It is locked all the same, by the
-    /// guard in the error.
+    ///
+    /// Returns an error if the lock is poisoned. It is locked all the same: the error contains the
+    /// guard.
     ///
     /// # Panics
-    /// If 2^30 − 2 threads read already.
+    ///
+    /// Panics if 2<sup>30</sup> − 2 threads hold the lock for reading already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::RwLock;
+    ///
+    /// let lock = RwLock::new(1);
+    /// let here = lock.read().unwrap();
+    /// greenthread::scope(|scope| {
+    ///     scope.spawn(|| assert_eq!(*lock.read().unwrap(), 1));
+    /// });
+    /// assert_eq!(*here, 1);
+    /// ```
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         self.read_guard(self.cell.read())
     }
 
-    /// Locks for reading if that is possible at this moment.
+    /// Locks for reading if that is possible without blocking.
     ///
     /// # Errors
-    /// `WouldBlock` if it is not; `Poisoned` as for [`read`](RwLock::read).
+    ///
+    /// Returns [`TryLockError::WouldBlock`] if the lock cannot be taken now, and
+    /// [`TryLockError::Poisoned`], which contains the guard, if it is poisoned.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::RwLock;
+    ///
+    /// let lock = RwLock::new(1);
+    /// match lock.try_read() {
+    ///     Ok(guard) => assert_eq!(*guard, 1),
+    ///     Err(_) => unreachable!("no thread writes"),
+    /// };
+    ///
+    /// let _writer = lock.write().unwrap();
+    /// assert!(lock.try_read().is_err());
+    /// ```
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
         match self.cell.try_read() {
@@ -95,33 +201,56 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// [`read`](RwLock::read), for `timeout` at most. Not in std; the name is parking_lot's.
+    /// Locks for reading, blocking the current thread for no longer than `timeout`.
+    ///
+    /// std has no such method; the name is parking_lot's.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TryLockError::WouldBlock`] if the time is up, and [`TryLockError::Poisoned`],
+    /// which contains the guard, if the lock is poisoned.
+    ///
+    /// # Panics
+    ///
+    /// Panics if 2<sup>30</sup> − 2 threads hold the lock for reading already.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// use std::time::Duration;
     /// use greenthread::sync::RwLock;
+    /// use std::time::Duration;
     ///
     /// let lock = RwLock::new(1);
     /// let _writer = lock.write().unwrap();
     /// assert!(lock.try_read_for(Duration::from_millis(1)).is_err());
     /// ```
-    ///
-    /// # Errors
-    /// `WouldBlock` if the time is up; `Poisoned` as for [`read`](RwLock::read).
-    ///
-    /// # Panics
-    /// If 2^30 − 2 threads read already.
     pub fn try_read_for(&self, timeout: Duration) -> TryLockResult<RwLockReadGuard<'_, T>> {
         self.read_by(|| clock::after(timeout))
     }
 
-    /// [`read`](RwLock::read), until `deadline` at most. Not in std; the name is parking_lot's.
+    /// Locks for reading, blocking the current thread until `deadline` at the latest.
+    ///
+    /// std has no such method; the name is parking_lot's.
     ///
     /// # Errors
-    /// As [`try_read_for`](RwLock::try_read_for).
+    ///
+    /// Returns [`TryLockError::WouldBlock`] if the time is up, and [`TryLockError::Poisoned`],
+    /// which contains the guard, if the lock is poisoned.
     ///
     /// # Panics
-    /// If 2^30 − 2 threads read already.
+    ///
+    /// Panics if 2<sup>30</sup> − 2 threads hold the lock for reading already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::RwLock;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let lock = RwLock::new(1);
+    /// let deadline = Instant::now() + Duration::from_millis(1);
+    /// assert_eq!(*lock.try_read_until(deadline).unwrap(), 1);
+    /// ```
     pub fn try_read_until(&self, deadline: Instant) -> TryLockResult<RwLockReadGuard<'_, T>> {
         self.read_by(|| clock::at(deadline))
     }
@@ -134,21 +263,51 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Blocks until nobody else holds the lock and locks for writing.
+    /// Locks for writing, blocking the current thread while other threads read or write.
     ///
-    /// A thread that holds the lock already waits for ever.
+    /// A thread that already holds the lock and locks it for writing waits for ever.
     ///
     /// # Errors
-    /// As [`read`](RwLock::read).
+    ///
+    /// Returns an error if the lock is poisoned. It is locked all the same: the error contains the
+    /// guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::RwLock;
+    ///
+    /// let lock = RwLock::new(0);
+    /// greenthread::scope(|scope| {
+    ///     for _ in 0..10 {
+    ///         scope.spawn(|| *lock.write().unwrap() += 1);
+    ///     }
+    /// });
+    /// assert_eq!(*lock.read().unwrap(), 10);
+    /// ```
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         self.write_guard(self.cell.write())
     }
 
-    /// Locks for writing if that is possible at this moment.
+    /// Locks for writing if that is possible without blocking.
     ///
     /// # Errors
-    /// `WouldBlock` if it is not; `Poisoned` as for [`read`](RwLock::read).
+    ///
+    /// Returns [`TryLockError::WouldBlock`] if the lock cannot be taken now, and
+    /// [`TryLockError::Poisoned`], which contains the guard, if it is poisoned.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::RwLock;
+    ///
+    /// let lock = RwLock::new(1);
+    /// let reader = lock.read().unwrap();
+    /// assert!(lock.try_write().is_err());
+    /// drop(reader);
+    /// *lock.try_write().unwrap() = 2;
+    /// ```
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         match self.cell.try_write() {
@@ -157,27 +316,49 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// [`write`](RwLock::write), for `timeout` at most. Not in std; the name is parking_lot's.
+    /// Locks for writing, blocking the current thread for no longer than `timeout`.
+    ///
+    /// std has no such method; the name is parking_lot's.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TryLockError::WouldBlock`] if the time is up, and [`TryLockError::Poisoned`],
+    /// which contains the guard, if the lock is poisoned.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// use std::time::Duration;
     /// use greenthread::sync::RwLock;
+    /// use std::time::Duration;
     ///
     /// let lock = RwLock::new(1);
     /// let _reader = lock.read().unwrap();
     /// assert!(lock.try_write_for(Duration::from_millis(1)).is_err());
     /// ```
-    ///
-    /// # Errors
-    /// `WouldBlock` if the time is up; `Poisoned` as for [`read`](RwLock::read).
     pub fn try_write_for(&self, timeout: Duration) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         self.write_by(|| clock::after(timeout))
     }
 
-    /// [`write`](RwLock::write), until `deadline` at most. Not in std; the name is parking_lot's.
+    /// Locks for writing, blocking the current thread until `deadline` at the latest.
+    ///
+    /// std has no such method; the name is parking_lot's.
     ///
     /// # Errors
-    /// As [`try_write_for`](RwLock::try_write_for).
+    ///
+    /// Returns [`TryLockError::WouldBlock`] if the time is up, and [`TryLockError::Poisoned`],
+    /// which contains the guard, if the lock is poisoned.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::RwLock;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let lock = RwLock::new(1);
+    /// let deadline = Instant::now() + Duration::from_millis(1);
+    /// *lock.try_write_until(deadline).unwrap() = 2;
+    /// assert_eq!(*lock.read().unwrap(), 2);
+    /// ```
     pub fn try_write_until(&self, deadline: Instant) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         self.write_by(|| clock::at(deadline))
     }
@@ -190,42 +371,100 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// For a caller that has just locked it for reading.
+    /// Makes a guard for a caller that has just locked for reading.
     #[inline]
     fn read_guard<'a>(&self, reading: Reading<'a, T>) -> LockResult<RwLockReadGuard<'a, T>> {
         poison::checked(self.is_poisoned(), RwLockReadGuard { reading })
     }
 
+    /// Makes a guard for a caller that has just locked for writing.
     #[inline]
     fn write_guard<'a>(&self, writing: Writing<'a, T>) -> LockResult<RwLockWriteGuard<'a, T>> {
         poison::checked(self.is_poisoned(), RwLockWriteGuard { writing })
     }
 
-    /// Whether a thread panicked while it held the lock for writing. Another may do so the moment
-    /// after.
+    /// Returns `true` if a thread has panicked while it held the lock for writing.
+    ///
+    /// Another thread may poison the lock at any time, so do not rely on `false` for long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, RwLock};
+    ///
+    /// let lock = Arc::new(RwLock::new(0));
+    /// let other = Arc::clone(&lock);
+    /// let result = greenthread::spawn(move || {
+    ///     let _writer = other.write().unwrap();
+    ///     panic!("the lock is held for writing");
+    /// })
+    /// .join();
+    /// assert!(result.is_err());
+    /// assert!(lock.is_poisoned());
+    /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.cell.is_poisoned()
     }
 
-    /// Forgets that a thread panicked while it held the lock for writing.
+    /// Clears the poison, so that later locks succeed without an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, RwLock};
+    ///
+    /// let lock = Arc::new(RwLock::new(0));
+    /// let other = Arc::clone(&lock);
+    /// let _result = greenthread::spawn(move || {
+    ///     let _writer = other.write().unwrap();
+    ///     panic!("the lock is held for writing");
+    /// })
+    /// .join();
+    ///
+    /// let mut guard = lock.write().unwrap_or_else(|poisoned| {
+    ///     lock.clear_poison();
+    ///     poisoned.into_inner()
+    /// });
+    /// *guard = 1;
+    /// drop(guard);
+    /// assert!(!lock.is_poisoned());
+    /// ```
     #[inline]
     pub fn clear_poison(&self) {
         self.cell.clear_poison();
     }
 
-    /// The data. Nobody else can have locked it.
+    /// Returns a mutable reference to the data, without locking.
+    ///
+    /// No locking is needed: while the lock is borrowed exclusively, no thread can take it.
     ///
     /// # Errors
-    /// A thread panicked while it held the lock for writing. The error contains the reference.
+    ///
+    /// Returns an error if the lock is poisoned. The error contains the reference.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::RwLock;
+    ///
+    /// let mut lock = RwLock::new(0);
+    /// *lock.get_mut().unwrap() = 10;
+    /// assert_eq!(*lock.read().unwrap(), 10);
+    /// ```
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         poison::checked(self.cell.is_poisoned(), self.cell.get_mut())
     }
 }
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
-    /// Goes on reading what was written, without letting another writer in between. Those that wait
-    /// to read, and are not behind a writer, come in too.
+    /// Turns a write guard into a read guard, without letting another writer in between.
+    ///
+    /// Waiting readers that no writer precedes in the queue enter as well.
+    ///
+    /// This is an associated function: write `RwLockWriteGuard::downgrade(guard)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::sync::{RwLock, RwLockWriteGuard};
@@ -234,7 +473,8 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     /// let mut writer = lock.write().unwrap();
     /// *writer = 2;
     /// let reader = RwLockWriteGuard::downgrade(writer);
-    /// assert_eq!((*reader, *lock.read().unwrap()), (2, 2));
+    /// assert_eq!(*reader, 2);
+    /// assert_eq!(*lock.read().unwrap(), 2);
     /// ```
     pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
         RwLockReadGuard {

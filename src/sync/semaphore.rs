@@ -1,6 +1,6 @@
-//! [`Semaphore`]: a count of permits, and a queue for those it does not suffice for.
+//! [`Semaphore`]: a count of permits, and a queue of threads for which too few are there.
 //!
-//! The state is one word, `permits × 2 + QUEUED`; `QUEUED`: somebody may be in the queue.
+//! The state is one word, `permits × 2 + QUEUED`. `QUEUED` means that a thread may be in the queue.
 //!
 //! | thread | finds | does |
 //! |---|---|---|
@@ -8,16 +8,16 @@
 //! | taker | else | sets `QUEUED` in one step with seeing that, queues |
 //! | giver of n | not `QUEUED` | adds n, done |
 //! | giver of n | `QUEUED` | adds n, then `pass_on` |
-//! | who gave up waiting | | `pass_on`: those behind it may want less |
-//! | `pass_on` | the permits suffice for the first in the queue | takes them for it, wakes it; again |
-//! | `pass_on` | else | makes `QUEUED` true |
+//! | taker that timed out | | `pass_on`: the threads behind it may want fewer permits |
+//! | `pass_on` | permits enough for the first in the queue | takes them for it, wakes it; again |
+//! | `pass_on` | else | sets or clears `QUEUED` as the queue is |
 //!
 //! Strictly first come, first served: else many small requests would starve a big one.
 //!
 //! Invariants:
-//! 1. While nobody holds the list: if somebody is in the queue, `QUEUED` is set. It is set by who
-//!    queues and cleared by `pass_on`, both with the list in hand.
-//! 2. While `QUEUED` is set only `pass_on` takes permits. So what it saw it can take.
+//! 1. While no thread holds the list: if a thread is in the queue, `QUEUED` is set. The thread that
+//!    queues sets it and `pass_on` clears it, both with the list in hand.
+//! 2. While `QUEUED` is set only `pass_on` takes permits. So it can take the permits that it saw.
 //! 3. No wake-up is lost: a giver sees `QUEUED` in the step that adds the permits, or comes before
 //!    the step that set it, which then saw the permits. And `pass_on` leaves only in a step in
 //!    which the permits are still too few for the first.
@@ -42,14 +42,20 @@ use crate::engine::door::queue::{Position, WaitQueue, Waited};
 const QUEUED: usize = 1;
 const PERMIT: usize = 2;
 
-/// A number of permits that threads take, waiting where there are too few, and give back. Not in
-/// std; the names are tokio's.
+/// A counter of permits, which limits how many threads do something at a time.
 ///
-/// It is fair: who asks first is served first, however many permits it asks for.
+/// A thread takes permits before it begins and gives them back when it has finished. If too few
+/// permits are there, it waits, which blocks only the green thread. Taken permits are held as a
+/// guard and given back when the guard is dropped.
+///
+/// Threads are served strictly in the order in which they ask, however many permits they ask for.
+/// std has no semaphore; the names are tokio's.
+///
+/// # Examples
 ///
 /// ```
-/// use std::sync::atomic::{AtomicUsize, Ordering};
 /// use greenthread::sync::Semaphore;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 ///
 /// static CONNECTIONS: Semaphore = Semaphore::new(3);
 /// let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -57,9 +63,9 @@ const PERMIT: usize = 2;
 ///     for _ in 0..100 {
 ///         scope.spawn(|| {
 ///             let _permit = CONNECTIONS.acquire();
-///             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+///             most.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
 ///             greenthread::yield_now();
-///             now.fetch_sub(1, Ordering::SeqCst);
+///             now.fetch_sub(1, Relaxed);
 ///         });
 ///     }
 /// });
@@ -71,7 +77,19 @@ pub struct Semaphore {
     queue: WaitQueue,
 }
 
-/// Permits of a [`Semaphore`]; it gets them back when this is dropped.
+/// Permits taken from a [`Semaphore`], given back when this guard is dropped.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::Semaphore;
+///
+/// let semaphore = Semaphore::new(2);
+/// let permit = semaphore.acquire();
+/// assert_eq!(semaphore.available_permits(), 1);
+/// drop(permit);
+/// assert_eq!(semaphore.available_permits(), 2);
+/// ```
 #[must_use = "if unused the permits are given back at once"]
 #[derive(Debug)]
 pub struct SemaphorePermit<'a> {
@@ -79,7 +97,27 @@ pub struct SemaphorePermit<'a> {
     permits: usize,
 }
 
-/// Permits of a [`Semaphore`] in an [`Arc`]; it gets them back when this is dropped.
+/// Permits taken from a [`Semaphore`] in an [`Arc`], given back when this guard is dropped.
+///
+/// The guard borrows nothing, so it can be moved into a thread.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::sync::{Arc, Semaphore};
+///
+/// let semaphore = Arc::new(Semaphore::new(2));
+/// let threads: Vec<_> = (0..10)
+///     .map(|_| {
+///         let permit = semaphore.clone().acquire_owned();
+///         greenthread::spawn(move || drop(permit))
+///     })
+///     .collect();
+/// for thread in threads {
+///     thread.join().unwrap();
+/// }
+/// assert_eq!(semaphore.available_permits(), 2);
+/// ```
 #[must_use = "if unused the permits are given back at once"]
 #[derive(Debug)]
 pub struct OwnedSemaphorePermit {
@@ -88,13 +126,32 @@ pub struct OwnedSemaphorePermit {
 }
 
 impl Semaphore {
-    /// The most permits a semaphore can have.
+    /// The largest number of permits that a semaphore can have.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(Semaphore::MAX_PERMITS);
+    /// assert_eq!(semaphore.available_permits(), Semaphore::MAX_PERMITS);
+    /// ```
     pub const MAX_PERMITS: usize = usize::MAX / PERMIT;
 
-    /// A semaphore with so many permits.
+    /// Creates a semaphore with `permits` permits.
     ///
     /// # Panics
-    /// If they are more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS).
+    ///
+    /// Panics if `permits` is more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// static SLOTS: Semaphore = Semaphore::new(10);
+    /// assert_eq!(SLOTS.available_permits(), 10);
+    /// ```
     #[must_use]
     pub const fn new(permits: usize) -> Semaphore {
         assert!(
@@ -107,16 +164,43 @@ impl Semaphore {
         }
     }
 
-    /// How many permits are there now. Others may take or give some the moment after.
+    /// Returns the number of permits that are there now.
+    ///
+    /// Other threads may take or give back permits at any time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(5);
+    /// let _permits = semaphore.acquire_many(3);
+    /// assert_eq!(semaphore.available_permits(), 2);
+    /// ```
     pub fn available_permits(&self) -> usize {
         self.state.load(Relaxed) / PERMIT
     }
 
-    /// Adds permits that nobody took.
+    /// Adds `n` new permits to the semaphore.
     ///
     /// # Panics
-    /// If there would be more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS). The same may then
-    /// happen when a permit is dropped: the semaphore does not count those that are taken.
+    ///
+    /// Panics if more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS) permits would be there. The
+    /// semaphore does not count the permits that are taken, so dropping a guard can panic for the
+    /// same reason after too many permits were added.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(0);
+    /// greenthread::scope(|scope| {
+    ///     scope.spawn(|| semaphore.acquire().forget());
+    ///     semaphore.add_permits(1); // wakes the thread
+    /// });
+    /// assert_eq!(semaphore.available_permits(), 0);
+    /// ```
     pub fn add_permits(&self, n: usize) {
         let mut state = self.state.load(Relaxed);
         loop {
@@ -141,55 +225,145 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit, and waits for it if there is none.
+    /// Takes one permit, blocking the current thread until there is one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(1);
+    /// let permit = semaphore.acquire();
+    /// assert!(semaphore.try_acquire().is_none());
+    /// drop(permit);
+    /// assert!(semaphore.try_acquire().is_some());
+    /// ```
     pub fn acquire(&self) -> SemaphorePermit<'_> {
         self.acquire_many(1)
     }
 
-    /// Takes `n` permits at once, and waits until there are so many.
+    /// Takes `n` permits at once, blocking the current thread until there are enough.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(5);
+    /// let permits = semaphore.acquire_many(4);
+    /// assert_eq!(permits.num_permits(), 4);
+    /// assert_eq!(semaphore.available_permits(), 1);
+    /// ```
     pub fn acquire_many(&self, n: usize) -> SemaphorePermit<'_> {
         self.take(n, None);
         self.permit(n)
     }
 
-    /// Takes a permit if there is one and nobody waits.
+    /// Takes one permit if there is one and no other thread waits; never blocks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(1);
+    /// let permit = semaphore.try_acquire();
+    /// assert!(permit.is_some());
+    /// assert!(semaphore.try_acquire().is_none());
+    /// ```
     pub fn try_acquire(&self) -> Option<SemaphorePermit<'_>> {
         self.try_acquire_many(1)
     }
 
-    /// Takes `n` permits if there are so many and nobody waits.
+    /// Takes `n` permits at once if there are enough and no other thread waits; never blocks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(4);
+    /// let permits = semaphore.try_acquire_many(3);
+    /// assert!(permits.is_some());
+    /// assert!(semaphore.try_acquire_many(2).is_none());
+    /// ```
     pub fn try_acquire_many(&self, n: usize) -> Option<SemaphorePermit<'_>> {
         self.try_take(n).then(|| self.permit(n))
     }
 
-    /// [`acquire`](Semaphore::acquire), for `timeout` at most; `None` if the time is up.
+    /// Takes one permit, blocking the current thread for no longer than `timeout`.
+    ///
+    /// Returns `None` if the time is up.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// use std::time::Duration;
     /// use greenthread::sync::Semaphore;
+    /// use std::time::Duration;
     ///
     /// let semaphore = Semaphore::new(1);
-    /// let permit = semaphore.acquire_timeout(Duration::from_millis(1)).unwrap();
+    /// let permit = semaphore.acquire_timeout(Duration::from_millis(1));
+    /// assert!(permit.is_some());
     /// assert!(semaphore.acquire_timeout(Duration::from_millis(1)).is_none());
-    /// # drop(permit);
     /// ```
     pub fn acquire_timeout(&self, timeout: Duration) -> Option<SemaphorePermit<'_>> {
         self.acquire_many_timeout(1, timeout)
     }
 
-    /// [`acquire`](Semaphore::acquire), until `deadline` at most; `None` if the time is up.
+    /// Takes one permit, blocking the current thread until `deadline` at the latest.
+    ///
+    /// Returns `None` if the time is up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let semaphore = Semaphore::new(0);
+    /// let deadline = Instant::now() + Duration::from_millis(1);
+    /// assert!(semaphore.acquire_deadline(deadline).is_none());
+    /// assert!(Instant::now() >= deadline);
+    /// ```
     pub fn acquire_deadline(&self, deadline: Instant) -> Option<SemaphorePermit<'_>> {
         self.acquire_many_deadline(1, deadline)
     }
 
-    /// [`acquire_many`](Semaphore::acquire_many), for `timeout` at most; `None` if the time is up.
+    /// Takes `n` permits at once, blocking the current thread for no longer than `timeout`.
+    ///
+    /// Returns `None`, and takes no permit, if the time is up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    /// use std::time::Duration;
+    ///
+    /// let semaphore = Semaphore::new(2);
+    /// assert!(semaphore.acquire_many_timeout(2, Duration::from_secs(60)).is_some());
+    /// assert!(semaphore.acquire_many_timeout(3, Duration::from_millis(1)).is_none());
+    /// assert_eq!(semaphore.available_permits(), 2);
+    /// ```
     pub fn acquire_many_timeout(&self, n: usize, timeout: Duration) -> Option<SemaphorePermit<'_>> {
         let taken = self.try_take(n) || self.take(n, Some(clock::after(timeout)));
         taken.then(|| self.permit(n))
     }
 
-    /// [`acquire_many`](Semaphore::acquire_many), until `deadline` at most; `None` if the time is
-    /// up.
+    /// Takes `n` permits at once, blocking the current thread until `deadline` at the latest.
+    ///
+    /// Returns `None`, and takes no permit, if the time is up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let semaphore = Semaphore::new(2);
+    /// let deadline = Instant::now() + Duration::from_millis(1);
+    /// assert!(semaphore.acquire_many_deadline(3, deadline).is_none());
+    /// assert_eq!(semaphore.available_permits(), 2);
+    /// ```
     pub fn acquire_many_deadline(
         &self,
         n: usize,
@@ -199,11 +373,12 @@ impl Semaphore {
         taken.then(|| self.permit(n))
     }
 
-    /// [`acquire`](Semaphore::acquire) for a permit that may outlive this reference.
+    /// Takes one permit as [`acquire`](Semaphore::acquire) does, without borrowing the semaphore.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use greenthread::sync::Semaphore;
+    /// use greenthread::sync::{Arc, Semaphore};
     ///
     /// let semaphore = Arc::new(Semaphore::new(1));
     /// let permit = semaphore.clone().acquire_owned();
@@ -214,7 +389,19 @@ impl Semaphore {
         self.acquire_many_owned(1)
     }
 
-    /// [`acquire_many`](Semaphore::acquire_many) for permits that may outlive this reference.
+    /// Takes `n` permits as [`acquire_many`](Semaphore::acquire_many) does, without borrowing the
+    /// semaphore.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Semaphore};
+    ///
+    /// let semaphore = Arc::new(Semaphore::new(3));
+    /// let permits = semaphore.clone().acquire_many_owned(2);
+    /// greenthread::spawn(move || assert_eq!(permits.num_permits(), 2)).join().unwrap();
+    /// assert_eq!(semaphore.available_permits(), 3);
+    /// ```
     pub fn acquire_many_owned(self: Arc<Self>, n: usize) -> OwnedSemaphorePermit {
         self.take(n, None);
         OwnedSemaphorePermit {
@@ -223,8 +410,19 @@ impl Semaphore {
         }
     }
 
-    /// [`try_acquire_many`](Semaphore::try_acquire_many) for permits that may outlive this
-    /// reference.
+    /// Takes `n` permits as [`try_acquire_many`](Semaphore::try_acquire_many) does, without
+    /// borrowing the semaphore.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Semaphore};
+    ///
+    /// let semaphore = Arc::new(Semaphore::new(3));
+    /// let permits = semaphore.clone().try_acquire_many_owned(2);
+    /// assert!(permits.is_some());
+    /// assert!(semaphore.clone().try_acquire_many_owned(2).is_none());
+    /// ```
     pub fn try_acquire_many_owned(self: Arc<Self>, n: usize) -> Option<OwnedSemaphorePermit> {
         self.try_take(n).then(|| OwnedSemaphorePermit {
             semaphore: self,
@@ -232,7 +430,7 @@ impl Semaphore {
         })
     }
 
-    /// For a caller that has just taken them.
+    /// A guard for permits that the caller has just taken.
     fn permit(&self, permits: usize) -> SemaphorePermit<'_> {
         SemaphorePermit {
             semaphore: self,
@@ -336,29 +534,83 @@ impl fmt::Debug for Semaphore {
 }
 
 impl SemaphorePermit<'_> {
-    /// How many permits these are.
+    /// Returns the number of permits that this guard holds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(5);
+    /// assert_eq!(semaphore.acquire_many(3).num_permits(), 3);
+    /// ```
     pub fn num_permits(&self) -> usize {
         self.permits
     }
 
-    /// Keeps the permits from the semaphore for good.
+    /// Drops the guard without giving its permits back.
+    ///
+    /// The semaphore has that many permits fewer from then on. [`Semaphore::add_permits`] adds new
+    /// ones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(2);
+    /// semaphore.acquire().forget();
+    /// assert_eq!(semaphore.available_permits(), 1);
+    /// ```
     pub fn forget(self) {
         mem::forget(self);
     }
 }
 
 impl OwnedSemaphorePermit {
-    /// How many permits these are.
+    /// Returns the number of permits that this guard holds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Semaphore};
+    ///
+    /// let semaphore = Arc::new(Semaphore::new(5));
+    /// assert_eq!(semaphore.acquire_many_owned(3).num_permits(), 3);
+    /// ```
     pub fn num_permits(&self) -> usize {
         self.permits
     }
 
-    /// The semaphore they are of.
+    /// Returns the semaphore from which the permits were taken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Semaphore};
+    ///
+    /// let semaphore = Arc::new(Semaphore::new(1));
+    /// let permit = semaphore.clone().acquire_owned();
+    /// assert!(Arc::ptr_eq(permit.semaphore(), &semaphore));
+    /// ```
     pub fn semaphore(&self) -> &Arc<Semaphore> {
         &self.semaphore
     }
 
-    /// Keeps the permits from the semaphore for good.
+    /// Drops the guard without giving its permits back.
+    ///
+    /// The semaphore has that many permits fewer from then on. [`Semaphore::add_permits`] adds new
+    /// ones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::{Arc, Semaphore};
+    ///
+    /// let semaphore = Arc::new(Semaphore::new(2));
+    /// semaphore.clone().acquire_owned().forget();
+    /// assert_eq!(semaphore.available_permits(), 1);
+    /// ```
     pub fn forget(mut self) {
         self.permits = 0;
     }

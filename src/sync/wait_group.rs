@@ -2,12 +2,12 @@
 //!
 //! Invariants:
 //! 1. The count never rises from zero: a clone is made from a handle, which counts.
-//! 2. No wake-up is lost: who waits looks at the count with the queue's list in hand, and who
-//!    brings it to zero then takes the list. One of the two is first; either the waiter is found,
-//!    or it sees zero.
+//! 2. No wake-up is lost: a waiter looks at the count with the queue's list in hand, and the thread
+//!    that brings the count to zero then takes the list. One of the two is first; either the waiter
+//!    is found, or it sees zero.
 //!
-//! Orderings: leaving is Release and seeing zero Acquire, so that what each did before it left is
-//! seen by whoever waited.
+//! Orderings: leaving is Release and seeing zero Acquire, so that a waiter sees what each thread
+//! did before it left.
 
 use core::fmt;
 use core::time::Duration;
@@ -20,24 +20,30 @@ use crate::engine::door::atomic::{
 use crate::engine::door::clock;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
 
-/// Lets threads wait until all of a changing number of threads have finished something:
-/// `crossbeam_utils::sync::WaitGroup`, which blocks only the green thread.
+/// A handle of a group of threads, each of which can wait until the others have finished.
 ///
-/// Unlike a [`Barrier`](super::Barrier) it need not know the number of threads, which make
-/// themselves known by cloning it; and it is used once.
+/// Each thread of the group has a clone of the handle and drops it when it has finished. Unlike a
+/// [`Barrier`](super::Barrier), a group need not know the number of threads in advance, and it is
+/// used once. It works as `crossbeam_utils::sync::WaitGroup` does and blocks only the green thread.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::sync::WaitGroup;
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+///
+/// static DONE: AtomicU32 = AtomicU32::new(0);
 ///
 /// let group = WaitGroup::new();
 /// for _ in 0..4 {
 ///     let group = group.clone();
 ///     greenthread::spawn(move || {
-///         // Do some work, then
+///         DONE.fetch_add(1, Relaxed);
 ///         drop(group);
 ///     });
 /// }
 /// group.wait();
+/// assert_eq!(DONE.load(Relaxed), 4);
 /// ```
 pub struct WaitGroup {
     inner: Arc<Inner>,
@@ -49,7 +55,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// False: the time was up.
+    /// Waits until the count is zero. False if the time is up before that.
     fn wait(&self, deadline: Option<u64>) -> bool {
         let waited = self.queue.wait(Position::Back, 0, deadline, |state| {
             // Acquire: pairs with the Release in `drop`.
@@ -60,7 +66,16 @@ impl Inner {
 }
 
 impl WaitGroup {
-    /// A group of one: this handle.
+    /// Creates a group with one handle and returns that handle.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::WaitGroup;
+    ///
+    /// let group = WaitGroup::new();
+    /// group.wait(); // there is no other handle to wait for
+    /// ```
     #[must_use]
     pub fn new() -> WaitGroup {
         WaitGroup {
@@ -71,16 +86,35 @@ impl WaitGroup {
         }
     }
 
-    /// Drops this handle and waits until all others are dropped or wait too.
+    /// Drops this handle and blocks the current thread until all handles have been dropped.
+    ///
+    /// A thread that waits has dropped its handle, so several threads of a group can wait for each
+    /// other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::sync::WaitGroup;
+    ///
+    /// let group = WaitGroup::new();
+    /// let other = group.clone();
+    /// let thread = greenthread::spawn(move || other.wait());
+    /// group.wait();
+    /// thread.join().unwrap();
+    /// ```
     pub fn wait(self) {
         self.leave().wait(None);
     }
 
-    /// [`wait`](WaitGroup::wait), for `timeout` at most; false if the time is up. Not in crossbeam.
+    /// Drops this handle and waits as [`wait`](WaitGroup::wait) does, for no longer than `timeout`.
+    ///
+    /// Returns `false` if the time is up. crossbeam has no such method.
+    ///
+    /// # Examples
     ///
     /// ```
-    /// use std::time::Duration;
     /// use greenthread::sync::WaitGroup;
+    /// use std::time::Duration;
     ///
     /// let group = WaitGroup::new();
     /// let other = group.clone();
@@ -116,7 +150,7 @@ impl Clone for WaitGroup {
 impl Drop for WaitGroup {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `Inner::wait`. Acquire: pairs with this same Release
-        // of those who left before, for those who are woken here.
+        // in threads that left before, on behalf of the threads that are woken here.
         if self.inner.count.fetch_sub(1, AcqRel) == 1 {
             self.inner.queue.lock().wake_all(|flags| flags);
         }

@@ -12,13 +12,17 @@ use crate::engine::door::{
     self, Backend, Joiner, Priority, Scope, Wishes, check_stack_size, clock,
 };
 
-/// Configures a new thread, as [`std::thread::Builder`].
+/// Configures a new thread, like [`std::thread::Builder`].
+///
+/// # Examples
 ///
 /// ```
-/// let handle = greenthread::Builder::new()
+/// use greenthread::thread;
+///
+/// let handle = thread::Builder::new()
 ///     .name("deep".into())
 ///     .stack_size(8 << 20)
-///     .spawn(|| greenthread::current().name().unwrap().len())?;
+///     .spawn(|| thread::current().name().unwrap().len())?;
 /// assert_eq!(handle.join().unwrap(), 4);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -31,51 +35,115 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder with no name and the runtime's stack size.
+    /// Makes a builder for a thread without a name and with the runtime's stack size.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::Builder::new().spawn(|| 6 * 7)?;
+    /// assert_eq!(handle.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// Names the thread: in panic messages, in reports of an overflowed stack, and for
-    /// [`Thread::name`]. [`std::thread::current`] knows no name of a green thread: who asks it, a
-    /// logger perhaps, is told `None`.
+    /// Sets the thread's name.
+    ///
+    /// The name appears in panic messages and in reports of an overflowed stack, and
+    /// [`Thread::name`] returns it. [`std::thread::current`] does not know the name of a green
+    /// thread: a logger that asks std, for example, gets `None`.
     ///
     /// # Panics
-    /// `spawn` panics if the name contains a NUL byte.
+    ///
+    /// [`spawn`](Builder::spawn) panics if the name contains a NUL byte.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::Builder::new().name("worker".into()).spawn(|| {
+    ///     assert_eq!(thread::current().name(), Some("worker"));
+    /// })?;
+    /// handle.join().unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn name(mut self, name: String) -> Builder {
         self.name = Some(name);
         self
     }
 
-    /// Sets the stack's size in bytes, at most 64 GiB; it is rounded up to a power of two, and to 16
-    /// KiB at least. The default is the runtime's
-    /// ([`runtime::Builder::stack_size`](crate::runtime::Builder::stack_size)). Memory is used only
-    /// as far as the stack is.
+    /// Sets the size of the thread's stack in bytes, at most 64 GiB.
+    ///
+    /// It is rounded up to a power of two, and to 16 KiB at least. The default is the runtime's
+    /// ([`runtime::Builder::stack_size`](crate::runtime::Builder::stack_size)). A stack takes
+    /// memory only as far as it is used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::Builder::new().stack_size(32 << 10).spawn(|| 6 * 7)?; // 32 KiB
+    /// assert_eq!(handle.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stack_size(mut self, size: usize) -> Builder {
         self.stack_size = Some(size);
         self
     }
 
-    /// How the thread is ranked against others, if the runtime's policy asks for that. Default:
-    /// [`Priority::NORMAL`]. A running thread changes its own with
+    /// Sets the thread's priority, which counts if the runtime's policy looks at it.
+    ///
+    /// Default: [`Priority::NORMAL`]. A running thread changes its own with
     /// [`policy::set_priority`](crate::policy::set_priority).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Priorities, Priority};
+    /// use greenthread::{runtime::Runtime, thread};
+    ///
+    /// let runtime = Runtime::builder().policy(Priorities::new()).build()?;
+    /// let handle = runtime.spawn(|| {
+    ///     let background = thread::Builder::new().priority(Priority::LOW);
+    ///     background.spawn(|| 6 * 7).unwrap().join().unwrap()
+    /// });
+    /// assert_eq!(handle.join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn priority(mut self, priority: Priority) -> Builder {
         self.priority = priority;
         self
     }
 
-    /// Starts the thread, in the runtime of the thread that asks, or else in the default one.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a stack size that is not accepted; `OutOfMemory` if there is no memory
-    /// for a stack now; what starting the runtime fails with, if this is its first use. Nothing else
-    /// is affected.
+    /// Spawns the thread on the runtime of the current thread, or else on the default one.
     ///
     /// A thread gets its stack when it first runs, unless it asked for another size than its
     /// runtime's. If memory has run out by then, it waits until another thread has ended.
     ///
+    /// # Errors
+    ///
+    /// - `InvalidInput` if the stack size is not accepted.
+    /// - `OutOfMemory` if there is no memory for a stack now.
+    /// - The error of starting the default runtime, if this is its first use.
+    ///
     /// # Panics
+    ///
     /// If the name contains a NUL byte.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::Builder::new().spawn(|| "from a thread")?;
+    /// assert_eq!(handle.join().unwrap(), "from a thread");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -84,23 +152,32 @@ impl Builder {
         self.spawn_on(Backend::here()?, f)
     }
 
-    /// [`Builder::spawn`] of a thread that may borrow: nobody sees to it that it has ended in time.
+    /// Spawns a thread that may borrow, without anything that makes it end in time.
+    ///
+    /// Apart from that it is the same as [`Builder::spawn`].
     ///
     /// # Safety
-    /// What `f` and its result borrow outlives the thread: it is joined, or what is borrowed is
-    /// `'static`.
+    ///
+    /// What `f` and its result borrow must outlive the thread: either the thread is joined in time,
+    /// or they borrow only what is `'static`.
     ///
     /// # Errors
-    /// As [`Builder::spawn`].
+    ///
+    /// The same as for [`Builder::spawn`].
     ///
     /// # Panics
-    /// As [`Builder::spawn`].
+    ///
+    /// The same as for [`Builder::spawn`].
+    ///
+    /// # Examples
     ///
     /// ```
+    /// use greenthread::thread;
+    ///
     /// let word = String::from("borrowed");
-    /// // SAFETY: the thread is joined while `word` is there.
-    /// let thread = unsafe { greenthread::Builder::new().spawn_unchecked(|| word.len()) }?;
-    /// assert_eq!(thread.join().unwrap(), 8);
+    /// // SAFETY: the thread is joined before `word` is dropped.
+    /// let handle = unsafe { thread::Builder::new().spawn_unchecked(|| word.len()) }?;
+    /// assert_eq!(handle.join().unwrap(), 8);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[allow(unsafe_code, reason = "the promise of std's method, handed on")]
@@ -123,13 +200,29 @@ impl Builder {
         door::spawn(backend, wishes, f).map(JoinHandle)
     }
 
-    /// Starts a thread that may borrow what outlives `scope`; see [`scope`](crate::scope).
+    /// Spawns a thread that may borrow what outlives `scope`; see [`scope`](crate::scope).
     ///
     /// # Errors
-    /// As [`Builder::spawn`].
+    ///
+    /// The same as for [`Builder::spawn`].
     ///
     /// # Panics
-    /// As [`Builder::spawn`].
+    ///
+    /// The same as for [`Builder::spawn`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let numbers = vec![1, 2, 3];
+    /// thread::scope(|s| {
+    ///     let sum = thread::Builder::new().spawn_scoped(s, || numbers.iter().sum::<i32>())?;
+    ///     assert_eq!(sum.join().unwrap(), 6);
+    ///     Ok::<_, std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn_scoped<'scope, 'env, F, T>(
         self,
         scope: &'scope Scope<'scope, 'env>,
@@ -161,20 +254,24 @@ impl Builder {
     }
 }
 
-/// Starts a thread, as [`std::thread::spawn`], but a green one.
+/// Spawns a green thread and returns a handle to join it, like [`std::thread::spawn`].
 ///
-/// One thing does not go along: `cargo test` captures what a test prints, also by way of std's
-/// threads. What a green thread prints is not captured, for std lets nobody else hand the capture on.
-/// To keep it, let the test's own thread print.
+/// There is one difference. `cargo test` captures what a test and the threads of std print. It
+/// cannot capture what a green thread prints, since std lets nobody else pass the capture on.
+///
+/// # Panics
+///
+/// If the thread cannot be started. The message says why; [`Builder::spawn`] returns an error
+/// instead.
+///
+/// # Examples
 ///
 /// ```
-/// use greenthread as thread;
+/// use greenthread::thread;
+///
 /// let handle = thread::spawn(|| 6 * 7);
 /// assert_eq!(handle.join().unwrap(), 42);
 /// ```
-///
-/// # Panics
-/// If the thread cannot be started, with the reason; [`Builder::spawn`] returns it instead.
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -186,51 +283,113 @@ where
     }
 }
 
-/// The right to wait for a thread and to have its result, as [`std::thread::JoinHandle`]. Dropping
-/// it detaches the thread.
+/// A handle to wait for a thread and to get its result, like [`std::thread::JoinHandle`].
+///
+/// Dropping it detaches the thread. It can also be awaited: it implements
+/// [`IntoFuture`](core::future::IntoFuture).
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let handles: Vec<thread::JoinHandle<u32>> = (0..3).map(|i| thread::spawn(move || i * i)).collect();
+/// let sum: u32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+/// assert_eq!(sum, 5);
+/// ```
 pub struct JoinHandle<T>(Joiner<T>);
 
 impl<T> JoinHandle<T> {
-    /// The thread.
+    /// Returns a handle to the thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let handle = thread::spawn(|| thread::current().id());
+    /// let id = handle.thread().id();
+    /// assert_eq!(handle.join().unwrap(), id);
+    /// ```
     pub fn thread(&self) -> &Thread {
         self.0.thread()
     }
 
-    /// Waits until the thread has ended, its thread-local destructors included.
+    /// Waits until the thread has ended, including the destructors of its thread-locals, and
+    /// returns its result.
     ///
     /// # Errors
-    /// The payload with which the thread panicked.
+    ///
+    /// The payload of the panic, if the thread panicked.
+    ///
+    /// # Panics
+    ///
+    /// If a thread waits for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// assert_eq!(thread::spawn(|| 6 * 7).join().unwrap(), 42);
+    ///
+    /// let payload = thread::spawn(|| panic!("on purpose")).join().unwrap_err();
+    /// assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
+    /// ```
     pub fn join(self) -> Result<T> {
         self.0.join()
     }
 
-    /// Waits until the thread has ended, for `timeout` at most. std has no such thing.
+    /// Waits like [`JoinHandle::join`], but for `timeout` at most.
+    ///
+    /// std has no such method. The inner result is that of `join`.
     ///
     /// # Errors
-    /// The handle itself, if the time was up first: the thread goes on and can still be joined.
-    /// What the thread panicked with is in the inner result.
+    ///
+    /// The handle itself, if the time is up first: the thread goes on and can still be joined.
+    ///
+    /// # Panics
+    ///
+    /// If a thread waits for itself.
+    ///
+    /// # Examples
     ///
     /// ```
+    /// use greenthread::thread;
     /// use std::time::Duration;
-    /// let parked = greenthread::spawn(greenthread::park);
+    ///
+    /// let parked = thread::spawn(thread::park);
     /// let parked = parked.join_timeout(Duration::from_millis(1)).unwrap_err();
     /// parked.thread().unpark();
     /// assert!(parked.join_timeout(Duration::MAX).unwrap().is_ok());
     /// ```
-    ///
-    /// # Panics
-    /// If a thread waits for itself.
     pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
         self.join_by(clock::after(timeout))
     }
 
-    /// [`JoinHandle::join_timeout`] with a point in time.
+    /// Waits like [`JoinHandle::join`], but until `deadline` at most.
+    ///
+    /// std has no such method. The inner result is that of `join`.
     ///
     /// # Errors
-    /// As [`JoinHandle::join_timeout`].
+    ///
+    /// The handle itself, if the deadline passes first: the thread goes on and can still be joined.
     ///
     /// # Panics
+    ///
     /// If a thread waits for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// let parked = parked.join_deadline(Instant::now()).unwrap_err();
+    /// parked.thread().unpark();
+    /// parked.join().unwrap();
+    /// ```
     pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
         self.join_by(clock::at(deadline))
     }
@@ -239,34 +398,47 @@ impl<T> JoinHandle<T> {
         self.0.join_by(deadline).map_err(JoinHandle)
     }
 
-    /// For the future: see [`Joiner::poll`].
+    /// Polls the thread's end, for a future: see [`Joiner::poll`].
     pub(crate) fn poll_end(&self, waker: &Waker) -> bool {
         self.0.poll(waker)
     }
 
-    /// For the future: what [`JoinHandle::join`] returns, after a yes of `poll_end`.
+    /// Returns what [`JoinHandle::join`] returns, for a future. `poll_end` has returned true.
     pub(crate) fn after_end(self) -> Result<T> {
         self.0.after_end()
     }
 
-    /// For the future: takes back the waker of a `poll_end`.
+    /// Takes back the waker that a future has left with `poll_end`.
     pub(crate) fn forget_waker(&self) {
         self.0.forget_waker();
     }
 
-    /// What libc calls the thread: see [`os::unix::thread`](crate::os::unix::thread).
+    /// The thread's `pthread_t`: see [`os::unix::thread`](crate::os::unix::thread).
     #[cfg(green)]
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         self.0.pthread()
     }
 
-    /// The same, and no longer ours to wait for.
+    /// The same, and gives up the right to wait for the thread.
     #[cfg(green)]
     pub(crate) fn into_pthread(self) -> libc::pthread_t {
         self.0.into_pthread()
     }
 
-    /// Whether the thread's closure has returned; it may still be running thread-local destructors.
+    /// Returns whether the thread's closure has returned.
+    ///
+    /// The thread may still be running destructors of thread-locals. This never waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let parked = thread::spawn(thread::park);
+    /// assert!(!parked.is_finished());
+    /// parked.thread().unpark();
+    /// parked.join().unwrap();
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }

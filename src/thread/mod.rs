@@ -1,7 +1,12 @@
-//! Threads, with [`std::thread`]'s names and semantics. Every function works on kernel threads too.
+//! Green threads, with the API of [`std::thread`].
 //!
-//! Replace `std::thread` by `greenthread::thread` in the imports and nothing else. The crate's root
-//! has the same names.
+//! A program that uses `std::thread` needs to change only its imports. The crate's root has the
+//! same names as this module. All functions work on kernel threads too.
+//!
+//! Beyond std there are [`park_until`] and [`sleep_until`], [`blocking`], [`lock_kernel_thread`],
+//! and handles that join [with a time limit](JoinHandle::join_timeout) or in async code.
+//!
+//! # Examples
 //!
 //! ```
 //! use greenthread::{sync::Mutex, thread}; // instead of std
@@ -15,9 +20,6 @@
 //! });
 //! assert_eq!(total.into_inner().unwrap(), 45);
 //! ```
-//!
-//! Beyond std: [`park_until`], [`sleep_until`], [`blocking`], [`lock_kernel_thread`], and joining
-//! [with a time limit](JoinHandle::join_timeout) or in async code.
 
 // A spawned closure takes the road `builder` → `engine/backend/packet` → `sched::ready_from` → the run
 // loop.
@@ -43,22 +45,48 @@ use crate::engine::door::{self, Backend, handle};
 /// The result of a thread: what its closure returned, or what it panicked with.
 pub type Result<T> = std::thread::Result<T>;
 
-/// Lets others run: the thread goes to the back of the queue. On a kernel thread,
-/// [`std::thread::yield_now`].
+/// Gives way to other threads: the current thread goes to the back of the queue.
+///
+/// On a kernel thread this is [`std::thread::yield_now`].
+///
+/// # Examples
 ///
 /// ```
-/// greenthread::spawn(|| greenthread::yield_now()).join().unwrap();
+/// use greenthread::thread;
+///
+/// thread::spawn(|| {
+///     thread::yield_now(); // others run
+/// })
+/// .join()
+/// .unwrap();
 /// ```
 #[inline]
 pub fn yield_now() {
     door::yield_now();
 }
 
-/// Blocks until the thread's token is available ([`Thread::unpark`]), and takes it. As with std, be
-/// ready for it to return for no reason.
+/// Blocks the current thread until its token is available, and takes the token.
+///
+/// [`Thread::unpark`] makes the token available. As in std, this may also return for no reason, so
+/// callers check in a loop whether they may go on.
+///
+/// # Examples
 ///
 /// ```
-/// let waiting = greenthread::spawn(greenthread::park);
+/// use greenthread::thread;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// let go = Arc::new(AtomicBool::new(false));
+/// let waiting = thread::spawn({
+///     let go = go.clone();
+///     move || {
+///         while !go.load(Ordering::Acquire) {
+///             thread::park();
+///         }
+///     }
+/// });
+/// go.store(true, Ordering::Release);
 /// waiting.thread().unpark();
 /// waiting.join().unwrap();
 /// ```
@@ -66,133 +94,201 @@ pub fn park() {
     handle::with_token(|token| token.wait(None));
 }
 
-/// [`park`], for `duration` at most.
+/// Blocks like [`park`], but for `duration` at most.
+///
+/// # Examples
 ///
 /// ```
+/// use greenthread::thread;
 /// use std::time::Duration;
-/// greenthread::park_timeout(Duration::from_millis(1)); // nobody unparks us
+///
+/// thread::park_timeout(Duration::from_millis(1)); // no thread unparks this one
 /// ```
 pub fn park_timeout(duration: Duration) {
     let deadline = clock::after(duration);
     handle::with_token(|token| token.wait(Some(deadline)));
 }
 
-/// [`park`], until `deadline` at most.
+/// Blocks like [`park`], but until `deadline` at most.
+///
+/// # Examples
 ///
 /// ```
+/// use greenthread::thread;
 /// use std::time::{Duration, Instant};
-/// greenthread::park_until(Instant::now() + Duration::from_millis(1)); // nobody unparks us
+///
+/// thread::park_until(Instant::now() + Duration::from_millis(1)); // no thread unparks this one
 /// ```
 pub fn park_until(deadline: Instant) {
     let deadline = clock::at(deadline);
     handle::with_token(|token| token.wait(Some(deadline)));
 }
 
-/// Blocks for at least `duration`; other threads run meanwhile.
+/// Blocks the current thread for at least `duration`; other threads run meanwhile.
+///
+/// # Examples
 ///
 /// ```
+/// use greenthread::thread;
 /// use std::time::{Duration, Instant};
+///
 /// let start = Instant::now();
-/// greenthread::sleep(Duration::from_millis(2));
+/// thread::sleep(Duration::from_millis(2));
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 pub fn sleep(duration: Duration) {
     door::sleep_until(clock::after(duration));
 }
 
-/// [`sleep`], for so many milliseconds.
+/// Blocks the current thread for at least `ms` milliseconds.
 #[deprecated(note = "as in std: use `sleep`")]
 pub fn sleep_ms(ms: u32) {
     sleep(Duration::from_millis(u64::from(ms)));
 }
 
-/// [`park_timeout`], for so many milliseconds.
+/// Blocks like [`park`], but for `ms` milliseconds at most.
 #[deprecated(note = "as in std: use `park_timeout`")]
 pub fn park_timeout_ms(ms: u32) {
     park_timeout(Duration::from_millis(u64::from(ms)));
 }
 
-/// Blocks until `deadline`; returns at once if it has passed.
+/// Blocks the current thread until `deadline`, and returns at once if that has passed.
+///
+/// # Examples
 ///
 /// ```
+/// use greenthread::thread;
 /// use std::time::{Duration, Instant};
+///
 /// let deadline = Instant::now() + Duration::from_millis(2);
-/// greenthread::sleep_until(deadline);
+/// thread::sleep_until(deadline);
 /// assert!(Instant::now() >= deadline);
 /// ```
 pub fn sleep_until(deadline: Instant) {
     door::sleep_until(clock::at(deadline));
 }
 
-/// Whether the thread is unwinding; [`std::thread::panicking`].
+/// Returns whether the current thread is unwinding because of a panic, like
+/// [`std::thread::panicking`].
+///
+/// # Examples
 ///
 /// ```
-/// assert!(!greenthread::panicking());
+/// use greenthread::thread;
+///
+/// struct Witness;
+///
+/// impl Drop for Witness {
+///     fn drop(&mut self) {
+///         assert!(thread::panicking());
+///     }
+/// }
+///
+/// assert!(!thread::panicking());
+/// let thread = thread::spawn(|| {
+///     let _witness = Witness;
+///     panic!("on purpose");
+/// });
+/// assert!(thread.join().is_err());
 /// ```
 pub fn panicking() -> bool {
     std::thread::panicking()
 }
 
-/// How many threads can run at once: the processors of the caller's runtime at this moment, or of
-/// the default one. Unless somebody has named another number, they are as many as the CPUs that this
-/// process may use, by affinity and cgroup quota.
+/// Returns the number of threads that can run at once: the number of processors of the current
+/// thread's runtime, or of the default one.
 ///
-/// ```
-/// assert!(greenthread::available_parallelism()?.get() >= 1);
-/// # Ok::<(), std::io::Error>(())
-/// ```
+/// Unless another number was set, there are as many as CPUs that this process may use, by affinity
+/// and cgroup quota.
 ///
 /// # Errors
-/// `GREENTHREAD_PROCS` is set, and to something that is not a number of processors.
+///
+/// If the value of `GREENTHREAD_PROCS` is not a number of processors.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let count = thread::available_parallelism()?.get();
+/// assert!(count >= 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
     let count = Backend::parallelism_here()?;
     Ok(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN))
 }
 
-/// Runs `f`, which blocks the kernel thread, and says so: the processor goes to other threads at
-/// once if they wait.
+/// Runs `f`, which blocks the kernel thread, and gives the processor to other threads meanwhile.
 ///
-/// It is not needed for correctness: a thread that blocks without a word loses its processor too,
-/// only later.
+/// Programs are correct without it: the processor is taken from a thread that blocks the kernel
+/// thread without saying so, only later.
+///
+/// # Examples
 ///
 /// ```
-/// let text = greenthread::spawn(|| greenthread::blocking(||
-/// std::fs::read_to_string("Cargo.toml"))); assert!(text.join().unwrap()?.contains("greenthread"));
+/// use greenthread::thread;
+///
+/// let text = thread::spawn(|| thread::blocking(|| std::fs::read_to_string("Cargo.toml")));
+/// assert!(text.join().unwrap()?.contains("greenthread"));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
     door::blocking(f)
 }
 
-/// Keeps a thread on its kernel thread for as long as it lives; see [`lock_kernel_thread`].
+/// Keeps a green thread on its kernel thread until it is dropped; [`lock_kernel_thread`] makes it.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// thread::spawn(|| {
+///     let outer = thread::lock_kernel_thread();
+///     let inner = thread::lock_kernel_thread();
+///     drop(outer); // still locked
+///     drop(inner);
+/// })
+/// .join()
+/// .unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "the thread is unlocked when this is dropped"]
 pub struct KernelThreadLock(PhantomData<*mut ()>);
 
-/// Locks the thread to its kernel thread, and the kernel thread to it, until all locks are dropped.
+/// Locks the current thread to its kernel thread, and the kernel thread to it, until all its locks
+/// are dropped.
 ///
-/// For what belongs to a kernel thread and cannot be moved: CPU affinity, namespaces, GUI toolkits. A
-/// switch to or from a locked thread costs a switch of kernel threads. On a kernel thread it does
-/// nothing.
+/// This is for state that belongs to a kernel thread and cannot be moved: CPU affinity, namespaces,
+/// GUI toolkits. A switch to or from a locked thread costs a switch of kernel threads. On a kernel
+/// thread this does nothing.
 ///
-/// What a thread has changed about its kernel thread is there for whoever runs on that next, once the
-/// thread has unlocked it. Who cannot undo it does not unlock: a thread that ends locked (which has
-/// [forgotten](core::mem::forget) the lock) takes its kernel thread with it.
+/// When a thread has unlocked its kernel thread, other threads run there and find what it has
+/// changed about it. A thread that cannot undo its changes should stay locked: one that ends while
+/// it is locked (because it has [forgotten](core::mem::forget) the lock) takes its kernel thread
+/// with it.
 ///
-/// Mutexes that inherit priorities (`PTHREAD_PRIO_INHERIT`) are not supported in green threads, locked
-/// ones included: the kernel finds a mutex's owner by the id that libc has for the thread, and a green
-/// thread keeps the one of its own under which it may have locked other mutexes.
-/// `pthread_mutexattr_setprotocol` says ENOTSUP there. One that was made elsewhere must not be locked by a
-/// green thread: who has to wait for it, or for a green thread to unlock it, waits for ever.
+/// Mutexes that inherit priorities (`PTHREAD_PRIO_INHERIT`) are not supported in green threads,
+/// locked ones included: the kernel finds the owner of a mutex by the id that libc has for the
+/// thread, and a green thread keeps the id under which it may have locked other mutexes.
+/// `pthread_mutexattr_setprotocol` fails with `ENOTSUP` there. A green thread must not lock such a
+/// mutex that was made elsewhere: threads that wait for it may wait for ever.
+///
+/// # Examples
 ///
 /// ```
-/// greenthread::spawn(|| {
+/// use greenthread::thread;
+///
+/// thread::spawn(|| {
 ///     let kernel_thread = || unsafe { libc::gettid() };
-///     let _lock = greenthread::lock_kernel_thread();
+///     let _lock = thread::lock_kernel_thread();
 ///     let before = kernel_thread();
-///     greenthread::yield_now();
+///     thread::yield_now();
 ///     assert_eq!(kernel_thread(), before);
-/// }).join().unwrap();
+/// })
+/// .join()
+/// .unwrap();
 /// ```
 pub fn lock_kernel_thread() -> KernelThreadLock {
     door::lock_kernel_thread();

@@ -1,4 +1,4 @@
-//! Scoped threads: they may borrow from the thread that made the scope, which ends after them.
+//! Scoped threads: they may borrow from the thread that makes the scope, which ends after them.
 
 use core::marker::PhantomData;
 use std::fmt;
@@ -10,7 +10,20 @@ use super::builder::Builder;
 use crate::engine::door::handle::Thread;
 use crate::engine::door::{Joiner, Scope, clock, in_scope};
 
-/// A handle to a scoped thread, as [`std::thread::ScopedJoinHandle`].
+/// A handle to wait for a scoped thread and to get its result, like
+/// [`std::thread::ScopedJoinHandle`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// let words = ["one", "two"];
+/// thread::scope(|s| {
+///     let handle: thread::ScopedJoinHandle<'_, usize> = s.spawn(|| words.len());
+///     assert_eq!(handle.join().unwrap(), 2);
+/// });
+/// ```
 pub struct ScopedJoinHandle<'scope, T> {
     joiner: Joiner<T>,
     scope: PhantomData<&'scope ()>,
@@ -18,21 +31,28 @@ pub struct ScopedJoinHandle<'scope, T> {
     result: PhantomData<std::sync::Mutex<T>>,
 }
 
-/// Makes a scope for threads that borrow, as [`std::thread::scope`]. It returns when all its
-/// threads have ended.
+/// Makes a scope for threads that borrow, like [`std::thread::scope`].
+///
+/// It returns when all threads of the scope have ended.
+///
+/// # Panics
+///
+/// If a thread that was not joined by hand has panicked. If `f` panics, with the payload of that
+/// panic.
+///
+/// # Examples
 ///
 /// ```
+/// use greenthread::thread;
+///
 /// let mut numbers = vec![1, 2, 3];
 /// let mut sum = 0;
-/// greenthread::scope(|s| {
+/// thread::scope(|s| {
 ///     s.spawn(|| numbers.push(4));
 ///     s.spawn(|| sum += 10);
 /// });
 /// assert_eq!((numbers.len(), sum), (4, 10));
 /// ```
-///
-/// # Panics
-/// If a thread panicked that was not joined by hand, or with what `f` panicked with.
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where
@@ -46,10 +66,25 @@ where
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// Starts a thread in this scope.
+    /// Spawns a thread in this scope.
     ///
     /// # Panics
-    /// If the thread cannot be started; [`Builder::spawn_scoped`] returns the reason instead.
+    ///
+    /// If the thread cannot be started; [`Builder::spawn_scoped`] returns an error instead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let numbers = [1, 2, 3];
+    /// let sum = thread::scope(|s| {
+    ///     let first = s.spawn(|| numbers[0]);
+    ///     let rest = s.spawn(|| numbers[1..].iter().sum::<i32>());
+    ///     first.join().unwrap() + rest.join().unwrap()
+    /// });
+    /// assert_eq!(sum, 6);
+    /// ```
     pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
         F: FnOnce() -> T + Send + 'scope,
@@ -71,38 +106,96 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         }
     }
 
-    /// The thread.
+    /// Returns a handle to the thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// thread::scope(|s| {
+    ///     let parked = s.spawn(thread::park);
+    ///     parked.thread().unpark();
+    /// });
+    /// ```
     pub fn thread(&self) -> &Thread {
         self.joiner.thread()
     }
 
-    /// Waits until the thread has ended; see [`JoinHandle::join`](crate::JoinHandle::join).
+    /// Waits until the thread has ended, and returns its result; see
+    /// [`JoinHandle::join`](crate::JoinHandle::join).
     ///
     /// # Errors
-    /// The payload with which the thread panicked; the scope then does not report it.
+    ///
+    /// The payload of the panic, if the thread panicked. [`scope`] then does not panic because of
+    /// it.
+    ///
+    /// # Panics
+    ///
+    /// If a thread waits for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// thread::scope(|s| {
+    ///     let thread = s.spawn(|| panic!("on purpose"));
+    ///     assert!(thread.join().is_err());
+    /// });
+    /// ```
     pub fn join(self) -> Result<T> {
         self.joiner.join()
     }
 
-    /// Waits for `timeout` at most; see
-    /// [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout).
+    /// Waits like [`ScopedJoinHandle::join`], but for `timeout` at most.
     ///
     /// # Errors
-    /// The handle itself, if the time was up first.
+    ///
+    /// The handle itself, if the time is up first.
     ///
     /// # Panics
+    ///
     /// If a thread waits for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    /// use std::time::Duration;
+    ///
+    /// thread::scope(|s| {
+    ///     let parked = s.spawn(thread::park);
+    ///     let parked = parked.join_timeout(Duration::from_millis(1)).unwrap_err();
+    ///     parked.thread().unpark();
+    /// });
+    /// ```
     pub fn join_timeout(self, timeout: Duration) -> core::result::Result<Result<T>, Self> {
         self.join_by(clock::after(timeout))
     }
 
-    /// [`ScopedJoinHandle::join_timeout`] with a point in time.
+    /// Waits like [`ScopedJoinHandle::join`], but until `deadline` at most.
     ///
     /// # Errors
-    /// The handle itself, if the time was up first.
+    ///
+    /// The handle itself, if the deadline passes first.
     ///
     /// # Panics
+    ///
     /// If a thread waits for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    /// use std::time::Instant;
+    ///
+    /// thread::scope(|s| {
+    ///     let parked = s.spawn(thread::park);
+    ///     let parked = parked.join_deadline(Instant::now()).unwrap_err();
+    ///     parked.thread().unpark();
+    /// });
+    /// ```
     pub fn join_deadline(self, deadline: Instant) -> core::result::Result<Result<T>, Self> {
         self.join_by(clock::at(deadline))
     }
@@ -111,7 +204,19 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         self.joiner.join_by(deadline).map_err(Self::new)
     }
 
-    /// Whether the thread's closure has returned.
+    /// Returns whether the thread's closure has returned. This never waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// thread::scope(|s| {
+    ///     let parked = s.spawn(thread::park);
+    ///     assert!(!parked.is_finished());
+    ///     parked.thread().unpark();
+    /// });
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.joiner.is_finished()
     }

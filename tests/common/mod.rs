@@ -15,6 +15,10 @@
 #[path = "../support/checking_allocator.rs"]
 pub mod checking_allocator;
 pub mod directory;
+mod rng;
+
+#[allow(unused_imports)] // the same
+pub use rng::Rng;
 
 use greenthread::runtime::{Driver, Mode, Runtime};
 use std::io::Write;
@@ -220,29 +224,4 @@ pub fn line_with(out: &Output, words: &[&str]) -> String {
         .find(|line| words.iter().all(|w| line.contains(w)));
     line.unwrap_or_else(|| panic!("no line with {words:?}: {}", said(out)))
         .to_string()
-}
-
-/// Seeded randomness (xorshift64*). Prints its seed; `GT_SEED` sets it.
-pub struct Rng(u64);
-
-impl Rng {
-    pub fn new(test: &str) -> Rng {
-        let seed = std::env::var("GT_SEED")
-            .ok()
-            .and_then(|s| s.parse().ok())
-            .unwrap_or(0x9E37_79B9_7F4A_7C15);
-        println!("{test}: GT_SEED={seed}");
-        Rng(seed | 1)
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n
-    }
-
-    pub fn fork(&mut self) -> Rng {
-        Rng(self.below(usize::MAX) as u64 | 1)
-    }
 }

@@ -23,7 +23,8 @@
 //!
 //! The bound is the number of preemptions (switches away from a thread that could go on) in one
 //! execution; None is no bound. It stands beside each model; `MODEL_PREEMPTIONS=n` in the
-//! environment sets it for all.
+//! environment sets it for all. `MODEL_QUICK=1` lowers it to 1 where it is higher, for `.ci/run`: but not for
+//! mutants, which fail early. `.ci/full` checks everything as it stands.
 //!
 //! What the checker does not see: its SeqCst fences also synchronise with each other, which the
 //! memory model does not promise, and its failing compare-exchange always reads the newest value.
@@ -54,6 +55,9 @@ use engine::{atomic, context, driver, green, policy, sched, sys, wait};
 // What several models have in common.
 mod letters;
 
+/// Set in the process of a mutant.
+const CHILD: &str = "MODEL_IN_A_CHILD";
+
 /// Runs `model` in every interleaving with at most `bound` preemptions, or as many as the
 /// environment says.
 fn check(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
@@ -70,9 +74,14 @@ fn check_newest(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) 
 fn explore(newest: bool, bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     let asked = std::env::var("MODEL_PREEMPTIONS").ok();
+    let is_set = |name| std::env::var_os(name).is_some();
+    let most = match is_set("MODEL_QUICK") && !is_set(CHILD) {
+        true => 1,
+        false => usize::MAX,
+    };
     builder.preemption_bound = asked
         .map(|n| n.parse().expect("MODEL_PREEMPTIONS: a number"))
-        .or(bound);
+        .or(bound.map(|n| n.min(most)));
     builder.max_branches = 10_000; // of one execution
     atomic::NEWEST.set(newest);
     let executions = Arc::new(AtomicUsize::new(0));
@@ -90,7 +99,6 @@ fn explore(newest: bool, bound: Option<usize>, model: impl Fn() + Send + Sync + 
 /// its own: what a weakened protocol does to memory is not to be foreseen, and a panic while the
 /// threads of a failed model are unwound ends the process. `test` is the test that calls this.
 fn must_fail(test: &str, model: fn(), how: &str) {
-    const CHILD: &str = "MODEL_IN_A_CHILD";
     if std::env::var_os(CHILD).is_some() {
         return model();
     }

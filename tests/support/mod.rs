@@ -34,12 +34,12 @@ pub fn runtime(processors: usize) -> (Runtime, bool) {
     (runtime, green)
 }
 
-/// xorshift64*: small, seeded, good enough to jitter and to choose.
-pub struct Rng(u64);
+/// Seeded, good enough to jitter and to choose.
+pub struct Rng(fastrand::Rng);
 
 impl Rng {
     pub fn new(seed: u64) -> Rng {
-        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        Rng(fastrand::Rng::with_seed(seed))
     }
 
     /// `GT_SEED`, else one from the clock; printed either way, so that a run can be repeated.
@@ -59,14 +59,11 @@ impl Rng {
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        self.0.u64(..)
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
+        self.0.u64(..n)
     }
 
     pub fn micros_below(&mut self, n: u64) -> Duration {

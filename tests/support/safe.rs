@@ -3,6 +3,10 @@
 
 #![allow(dead_code)] // every test file uses its own part of this
 
+#[path = "../common/rng.rs"]
+mod rng;
+pub use rng::Rng;
+
 use greenthread::runtime::{Mode, Runtime};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -24,29 +28,6 @@ pub fn watchdog(test: &'static str) -> Watchdog {
 
 pub fn is_green() -> bool {
     Runtime::global().mode() == Mode::Green
-}
-
-/// Seeded randomness (xorshift64*). Prints its seed; `GT_SEED` sets it.
-pub struct Rng(u64);
-
-impl Rng {
-    pub fn new(test: &str) -> Rng {
-        let seed = std::env::var("GT_SEED").ok().and_then(|s| s.parse().ok());
-        let seed = seed.unwrap_or(0x9E37_79B9_7F4A_7C15);
-        println!("{test}: GT_SEED={seed}");
-        Rng(seed | 1)
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n
-    }
-
-    pub fn fork(&mut self) -> Rng {
-        Rng((self.below(usize::MAX) as u64) << 20 | 1)
-    }
 }
 
 /// In a child made by `child`: the case.

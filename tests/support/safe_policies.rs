@@ -10,11 +10,11 @@ use std::time::Duration;
 pub struct Shared<P>(pub Arc<P>);
 
 impl<P: Policy> Policy for Shared<P> {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         self.0.ready(thread, how, seat)
     }
-    fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-        self.0.next(seat, share)
+    fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+        self.0.next(seat, others)
     }
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
         self.0.steal(seat, victims)
@@ -31,8 +31,8 @@ impl<P: Policy> Policy for Shared<P> {
     fn out_of_reach(&self, processor: usize) -> usize {
         self.0.out_of_reach(processor)
     }
-    fn has_work_for_others(&self) -> bool {
-        self.0.has_work_for_others()
+    fn work_for_others(&self) -> ForOthers {
+        self.0.work_for_others()
     }
 }
 

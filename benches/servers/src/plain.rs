@@ -69,6 +69,7 @@ fn hog(yielding: bool) {
 }
 
 /// Reads at random from many threads until time is up: how many blocks.
+#[allow(clippy::useless_conversion, reason = "one of the two `File`s is std's")]
 pub fn read(file: std::fs::File, reads: Arc<Reads>) -> u64 {
     let file = Arc::new(File::from(file));
     let threads = (0..THREADS).map(|thread| {

@@ -14,7 +14,7 @@ use core::cell::{Cell, RefCell};
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::cost::Costs;
 use crate::green::Green;
-use crate::policy::{Next, Policy, Readied, Ready, Seat, Victims};
+use crate::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::sys::futex;
 use crate::sys::lock::Lock;
 use crate::virtual_time;
@@ -210,11 +210,9 @@ impl Processor<'_> {
     }
 
     fn ready(&self, thread: &'static Green, how: Readied) {
-        if self
-            .world
-            .policy
-            .ready(Ready::new(thread), how, Some(&self.seat()))
-        {
+        let policy = &self.world.policy;
+        let for_others = policy.ready(Ready::new(thread), how, Some(&self.seat()));
+        if for_others == ForOthers::Work {
             self.notify();
         }
     }
@@ -282,14 +280,17 @@ impl Processor<'_> {
     }
 
     fn own_queues(&self) -> Option<Next> {
-        let share = !self.world.idle.0.is_everybody_busy();
-        self.world.policy.next(&self.seat(), share)
+        let others = match self.world.idle.0.is_everybody_busy() {
+            true => Others::Busy,
+            false => Others::Idle,
+        };
+        self.world.policy.next(&self.seat(), others)
     }
 
     fn stop_searching(&self) {
         if self.world.idle.0.found() {
             virtual_time::fence();
-            if self.world.policy.has_work_for_others() {
+            if self.world.policy.work_for_others() == ForOthers::Work {
                 self.notify();
             }
         }
@@ -338,7 +339,7 @@ impl Processor<'_> {
             sleepers.push(self.index);
             self.world.idle.0.announce_sleep(searching);
         }
-        if self.world.policy.has_work_for_others() && self.get_up() {
+        if self.world.policy.work_for_others() == ForOthers::Work && self.get_up() {
             return;
         }
         let woken = &self.world.machines[self.index].woken;

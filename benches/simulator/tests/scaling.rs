@@ -149,21 +149,23 @@ fn contention_queues_up() {
 #[test]
 #[should_panic(expected = "nobody wakes them")]
 fn a_lost_wake_up_is_seen() {
+    use greenthread_simulator::policy::{
+        ForOthers, Next, Others, Policy, Priority, Readied, Ready, Seat,
+    };
     use greenthread_simulator::policy::{Lock, Queue};
-    use greenthread_simulator::policy::{Next, Policy, Priority, Readied, Ready, Seat};
 
     /// Keeps the last thread for ever.
     #[derive(Default)]
     struct Miser(Lock<Queue>);
 
     impl Policy for Miser {
-        fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+        fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
             assert_eq!(thread.priority(), Priority::NORMAL);
             self.0.lock().push(thread);
-            true
+            ForOthers::Work
         }
 
-        fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+        fn next(&self, _: &Seat, _: Others) -> Option<Next> {
             let mut queue = self.0.lock();
             (queue.len() > 1)
                 .then(|| queue.pop())

@@ -1,4 +1,4 @@
-//! Where messages lie between their sender and their receiver.
+//! The store of messages between their sender and their receiver.
 //!
 //! | store | for | memory |
 //! |---|---|---|
@@ -14,15 +14,15 @@
 //! a time stays in few cache lines (and pages) however large it is, and a channel without backlog
 //! never needs a second block.
 //!
-//! A message that is promised to somebody has a ticket (`state`), which lies beside it in its slot.
-//! Promised messages are the first ones, in the order of their tickets. Any of the first few can be
-//! brought to the front or back by swapping it with its neighbours: there are as many of them as
-//! selects between their choice and its completion.
+//! A message that is promised to a receiver has a ticket (`state`), which lies beside it in its
+//! slot. Promised messages are the first ones, in the order of their tickets. Any of the first few
+//! can be brought to the front or back by swapping it with its neighbours: there are as many of
+//! them as selects between their choice and its completion.
 //!
 //! Invariants:
 //! 1. All of it happens under the channel's lock, so nothing here allocates, frees, panics or runs
 //!    code of the message type: messages are moved as bytes. The exception is dropping the buffer.
-//! 2. Blocks come from outside ([`Buffer::make_room`]) and go there (`pop`). Whoever holds the lock
+//! 2. Blocks come from outside ([`Buffer::make_room`]) and go there (`pop`). The holder of the lock
 //!    takes at most one message out of blocks, so at most one block goes.
 //! 3. In blocks, `last` is above 0 while messages are there: the tail block is never an empty one.
 //! 4. The first `len` slots, from the head on, hold messages, and tickets that were written.
@@ -126,8 +126,8 @@ impl<T> Buffer<T> {
         self.len
     }
 
-    /// Makes sure that there is a slot for one more message. False: it takes a block, and `block`
-    /// is none. In a ring that is not full there always is.
+    /// Makes sure that there is a slot for one more message. False if that takes a block and
+    /// `block` is none. In a ring that is not full there always is a slot.
     #[inline(always)]
     pub(in crate::channel) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
         match &mut self.store {
@@ -160,8 +160,7 @@ impl<T> Buffer<T> {
         self.len += 1;
     }
 
-    /// Moves the first message out, which there is. What goes into `block` is to be freed after the
-    /// lock.
+    /// Moves the first message out, which there is. The caller frees `block` after the lock.
     #[inline(always)]
     pub(in crate::channel) fn pop(&mut self, block: &mut Option<Box<Block<T>>>) -> T {
         if self.len == 0 {
@@ -185,7 +184,7 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// The slot of the message with so many before it.
+    /// Returns the slot of the message that has `before` others in front of it.
     fn slot(&mut self, before: usize) -> &mut Slot<T> {
         match &mut self.store {
             Store::Ring(ring) => ring.place(before),
@@ -200,14 +199,14 @@ impl<T> Buffer<T> {
         is_there.then(|| unsafe { self.slot(before).ticket.assume_init_mut() })
     }
 
-    /// Gives the message with so many before it a ticket.
+    /// Gives a ticket to the message that has `before` others in front of it.
     pub(in crate::channel) fn set_ticket(&mut self, before: usize, ticket: usize) {
         if let Some(place) = self.ticket(before) {
             *place = ticket;
         }
     }
 
-    /// Which of the first `promised` messages, all of which have tickets, has this one.
+    /// Finds the message with this ticket among the first `promised`, all of which have tickets.
     pub(in crate::channel) fn find(&mut self, ticket: usize, promised: usize) -> Option<usize> {
         (0..promised).find(|&i| self.ticket(i).is_some_and(|found| *found == ticket))
     }
@@ -227,7 +226,7 @@ impl<T> Buffer<T> {
         (0..before).rev().for_each(|i| self.swap(i));
     }
 
-    /// Makes a message the one with `later` before it; those between move up.
+    /// Moves a message back until `later` others are in front of it. Those between move up.
     pub(in crate::channel) fn send_back(&mut self, before: usize, later: usize) {
         (before..later).for_each(|i| self.swap(i));
     }
@@ -254,7 +253,7 @@ fn no_room() -> ! {
 }
 
 impl<T> Ring<T> {
-    /// The place of the message with so many before it.
+    /// Returns the place of the message that has `before` others in front of it.
     #[inline(always)]
     fn place(&mut self, before: usize) -> &mut Slot<T> {
         let to_end = self.places.len() - self.head;
@@ -309,7 +308,7 @@ impl<T> Blocks<T> {
         self.last = 0;
     }
 
-    /// The slot of the message with so many before it.
+    /// Returns the slot of the message that has `before` others in front of it.
     #[inline(always)]
     fn slot(&mut self, before: usize) -> &mut Slot<T> {
         let (mut block, mut slot) = (self.head, self.first + before);

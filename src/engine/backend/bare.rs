@@ -1,14 +1,14 @@
 //! Kernel threads made without std, for a forked child.
 //!
-//! Every thread of std's takes, at its start and at its end, a lock of the whole process (so does
-//! `std::process::exit`): under it std notes where the thread's guard page lies. A kernel thread of
-//! the parent's that is there at the fork leaves the lock held in the child, where nobody will ever
-//! release it. That is not as rare as the lock is short: memory is allocated under it, and while a
-//! `fork` is under way malloc makes everybody wait. A plain std program has the same trouble; it is
-//! why POSIX allows a child so little.
+//! Every thread of std takes, at its start and at its end, a lock of the whole process: under it
+//! std notes where the thread's guard page lies. (`std::process::exit` takes it too.) If a kernel
+//! thread of the parent holds the lock at the fork, it stays locked in the child, where nobody will
+//! ever release it. That is not as rare as the lock is short: memory is allocated under it, and
+//! while a `fork` is under way malloc makes everybody wait. A plain std program has the same
+//! problem; this is why POSIX allows a child so little.
 //!
-//! libc's own locks are put right in the child by libc, so a pthread can be had there. What such a
-//! thread lacks is what std did under the lock: the message when its stack overflows.
+//! libc puts its own locks right in the child, so a pthread is possible there. Such a thread lacks
+//! what std did under the lock: the message when its stack overflows.
 
 use core::ffi::CStr;
 use std::ffi::c_void;
@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 
 use super::config::default_stack_size;
 
-/// For what libc puts onto a thread's stack: guard, control block and thread-locals.
+/// The room that libc takes on a thread's stack: for guard, control block and thread-locals.
 const EXTRA: usize = 64 << 10;
 const PAGE: usize = 4096;
 
@@ -29,12 +29,12 @@ impl Handle {
         self.0
     }
 
-    /// The thread is the caller's to join or to detach.
+    /// Gives the caller the right to join or to detach the thread.
     pub(crate) fn into_pthread(self) -> libc::pthread_t {
         core::mem::ManuallyDrop::new(self).0
     }
 
-    /// Waits until the thread is over.
+    /// Waits until the thread has ended.
     pub(crate) fn join(self) {
         let thread = self.0;
         core::mem::forget(self);
@@ -72,7 +72,7 @@ pub(super) unsafe fn spawn<F: FnOnce() + Send>(
     // expects; if there is no thread to own the box, it is ours again.
     unsafe {
         libc::pthread_attr_init(attributes.as_mut_ptr());
-        // Refused if it is absurd, and then there is the default.
+        // An absurd size is refused, and the default remains.
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), size.next_multiple_of(PAGE));
         let (place, attributes) = (thread.as_mut_ptr(), attributes.as_mut_ptr());
         let error = libc::pthread_create(place, attributes, start::<F>, main.cast());
@@ -85,7 +85,7 @@ pub(super) unsafe fn spawn<F: FnOnce() + Send>(
     }
 }
 
-/// Gives the calling kernel thread as much of `name` as the system keeps.
+/// Names the calling kernel thread; the system keeps the first 15 bytes of `name`.
 pub(super) fn set_name(name: &str) {
     const KEPT: usize = 15;
     let mut text = [0; KEPT + 1];

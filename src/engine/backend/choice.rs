@@ -11,21 +11,21 @@ use crate::engine::policy::{
 };
 use crate::engine::sched::Ideas;
 
-/// A policy to be had once. Clones of a builder share it.
+/// A policy that can be taken once. Clones of a builder share it.
 #[derive(Clone)]
 pub(crate) struct Choice {
     policy: Arc<Mutex<Option<Box<dyn Policy>>>>,
     is_guest: bool,
 }
 
-/// What `GREENTHREAD_POLICY` says.
+/// The policy and options of `GREENTHREAD_POLICY`.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) policy: Choice,
     pub(super) ideas: Ideas,
 }
 
-/// What it may say.
+/// The accepted values, for error messages.
 pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-loaded, \
     priority or global-queue, and after it, each behind a comma, what is to be different: \
     no-spinning, no-hand-off, no-preemption; with work-stealing also no-stealing, no-next-slot, \
@@ -46,7 +46,7 @@ impl Choice {
         }
     }
 
-    /// The policy, and whether somebody else wrote it.
+    /// Takes the policy, and says whether it is a guest: one that is not this crate's.
     pub(super) fn take(self) -> io::Result<(Box<dyn Policy>, bool)> {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         match policy.take() {
@@ -79,7 +79,7 @@ impl Asked {
     }
 }
 
-/// Reads what `GREENTHREAD_POLICY` says. `None`: not accepted.
+/// Reads the value of `GREENTHREAD_POLICY`. `None` if it is not accepted.
 pub(super) fn parse(text: &str) -> Option<Asked> {
     let mut words = text.split(',');
     let name = words.next()?;

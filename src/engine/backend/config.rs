@@ -1,5 +1,5 @@
-//! Knobs from the environment: `GREENTHREAD_*`. A value that is not accepted is an error, never
-//! ignored.
+//! Knobs from the environment: `GREENTHREAD_*`. A value that is not accepted is an error; it is
+//! never ignored.
 
 use std::io;
 use std::sync::OnceLock;
@@ -8,7 +8,8 @@ use super::{Driver, Mode, choice};
 use crate::engine::sched::resize::MAX as MAX_PROCESSORS;
 use crate::engine::stack;
 
-/// The value of `variable`, read by `read`; an error names both and what is `accepted`.
+/// The value of `variable`, converted by `read`. An error names the variable, the value, and what
+/// is `accepted`.
 pub(super) fn read<T>(
     variable: &str,
     accepted: &str,
@@ -47,7 +48,7 @@ pub(super) fn stack_size() -> io::Result<Option<usize>> {
     })
 }
 
-/// The size of who has asked for none.
+/// The stack size where neither the program nor a variable of ours asks for one: std's.
 pub(super) fn std_stack_size() -> io::Result<usize> {
     let size = default_stack_size();
     check_stack_size(size)
@@ -80,8 +81,8 @@ pub(super) fn policy() -> io::Result<choice::Asked> {
     Ok(asked.unwrap_or_default())
 }
 
-/// Whether a stack of `size` bytes can be asked for, which is rounded up to the least that there is;
-/// if not, the error names what can.
+/// Checks whether a stack of `size` bytes is accepted; a small size is rounded up later. The error
+/// names the sizes that are accepted.
 pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
     let max = stack::MAX_SIZE;
     if size <= max {
@@ -91,8 +92,8 @@ pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// The stack size where nobody has asked for one: std's, with std's variable. As std reads it: once,
-/// and what is no number counts for nothing.
+/// The stack size where the program asks for none: std's, with std's variable. The variable is read
+/// as std reads it: once, and a value that is not a number is ignored.
 pub(crate) fn default_stack_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! What a runtime of green threads needs beyond the knobs that both modes have: the process is
-//! prepared once, a signal is chosen, a cluster starts, and is looked at.
+//! The parts of a runtime that only green threads need: preparing the process once, choosing a
+//! signal, starting a cluster, and reading its figures.
 
 use std::io;
 use std::sync::OnceLock;
@@ -39,8 +39,9 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
     Cluster::start(config, policy, is_guest).map(Backend::Green)
 }
 
-/// Prepares the process for green threads, once; the reason if they cannot be had here at all. If
-/// it is only that no kernel thread can be made now, that is an error, and the question stays open.
+/// Prepares the process for green threads, once. The inner error says why they are not possible
+/// here at all. The outer error says that no kernel thread can be made now; the question then stays
+/// open.
 pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), String>> {
     static PREPARED: OnceLock<Result<(), String>> = OnceLock::new();
     if PREPARED.get().is_none() {
@@ -68,7 +69,7 @@ impl Driver {
     }
 }
 
-/// How its threads wait for descriptors.
+/// How the threads of a cluster wait for descriptors.
 pub(super) fn driver_of(cluster: &Cluster) -> Driver {
     match cluster.config.driver {
         Kind::Uring => Driver::IoUring,
@@ -76,7 +77,7 @@ pub(super) fn driver_of(cluster: &Cluster) -> Driver {
     }
 }
 
-/// See [`Metrics`].
+/// The figures of a cluster; see [`Metrics`].
 pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
     let sum = |count: fn(&Processor) -> &Counter| {
         cluster.processors().map(|p| count(p).get()).sum::<u64>()
@@ -135,8 +136,8 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// A real-time signal that nobody uses: the one that another runtime preempts with, or the highest
-/// free one.
+/// Chooses a real-time signal: the one with which another runtime preempts, or else the highest
+/// that is free.
 fn choose_signal() -> io::Result<i32> {
     let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
     candidates()

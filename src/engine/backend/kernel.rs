@@ -7,7 +7,8 @@ use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::waiter::Waiter;
 
 thread_local! {
-    /// Whose thread this is. It has no destructor: those of others may ask.
+    /// The runtime that this thread belongs to. It has no destructor: those of other thread-locals
+    /// may ask.
     static OWNER: Cell<Option<&'static KernelBackend>> = const { Cell::new(None) };
 }
 
@@ -15,7 +16,7 @@ static CHILD: OnceLock<&'static KernelBackend> = OnceLock::new();
 
 pub(crate) struct KernelBackend {
     pub(crate) stack_size: Option<usize>,
-    /// Remembered, and nothing else.
+    /// The number of processors that was set; it has no effect.
     pub(crate) processors: AtomicUsize,
     pub(crate) spawns: AtomicU64,
     pub(crate) live: AtomicUsize,
@@ -24,7 +25,7 @@ pub(crate) struct KernelBackend {
 }
 
 impl KernelBackend {
-    /// Never freed: threads hold it without counting.
+    /// Makes a backend, which is never freed: threads hold it without counting.
     pub(crate) fn start(stack_size: Option<usize>, processors: usize) -> &'static KernelBackend {
         Box::leak(Box::new(KernelBackend {
             stack_size,
@@ -36,13 +37,13 @@ impl KernelBackend {
         }))
     }
 
-    /// Makes what a forked child would spawn on, as the process's first runtime is. Now: in the
-    /// child it might find itself half made by a thread that is not there.
+    /// Makes the backend of forked children, when the process makes its first runtime. A child that
+    /// made it might find it half made by a thread that is not there.
     pub(crate) fn prepare_forked_child(stack_size: Option<usize>, processors: usize) {
         CHILD.get_or_init(|| KernelBackend::start(stack_size, processors));
     }
 
-    /// What a forked child spawns on.
+    /// The backend on which a forked child spawns.
     pub(crate) fn of_forked_child() -> &'static KernelBackend {
         match CHILD.get() {
             Some(backend) => backend,
@@ -50,7 +51,7 @@ impl KernelBackend {
         }
     }
 
-    /// This kernel thread is one of the runtime's.
+    /// Notes that this kernel thread belongs to the runtime.
     pub(crate) fn own_this_thread(&'static self) {
         OWNER.set(Some(self));
     }
@@ -59,13 +60,13 @@ impl KernelBackend {
         OWNER.get().is_some_and(|owner| core::ptr::eq(owner, self))
     }
 
-    /// A thread is about to start.
+    /// Counts a thread that is about to start.
     pub(crate) fn enter(&self) {
         self.spawns.fetch_add(1, Ordering::Relaxed);
         self.live.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has ended, or could not be started.
+    /// Counts out a thread that has ended, or could not be started.
     pub(crate) fn leave(&self) {
         // SeqCst: pairs with `close`, which stores `closing` before it loads `live`.
         if self.live.fetch_sub(1, Ordering::SeqCst) == 1 && self.closing.load(Ordering::SeqCst) {

@@ -1,8 +1,8 @@
 //! A green thread's beginning and end, as far as it runs them itself.
 //!
 //! [`start`] makes a thread ready whose first code is [`body`]. It gets a stack when it runs
-//! (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the thread-local
-//! destructors, and says that the thread has ended (`end`); the run loop buries it.
+//! (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the
+//! thread-local destructors, and says that the thread has ended (`end`); the run loop buries it.
 
 use std::io;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub(super) unsafe fn start<J: Job>(
     job: J,
 ) -> io::Result<()> {
     let green = new_green(cluster, wishes.stack_size)?;
-    // SAFETY: the thread is new; `body` does not unwind, and is given what it wants; lifetimes are
-    // the caller's promise.
+    // SAFETY: the thread is new; `body` does not unwind, and gets the job that it expects;
+    // lifetimes are the caller's promise.
     unsafe { green.prepare((body::<J>, job.into_raw())) };
     green.set_cluster(cluster);
     // Relaxed: the queue that takes the thread publishes it.
@@ -57,7 +57,7 @@ pub(super) unsafe fn start<J: Job>(
     Ok(())
 }
 
-/// A new thread has the signal mask of its creator, as with std.
+/// Gives a new thread the signal mask of its creator, as std does.
 fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
     let may_differ = match current::green() {
         Some(green) => green.oddities.has(Oddities::MASK),
@@ -72,7 +72,7 @@ fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
     }
 }
 
-/// A new thread computes with floating-point numbers as its creator does, as with std.
+/// Gives a new thread the floating-point settings of its creator, as std does.
 fn inherit_floats(new: &'static Green) {
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
@@ -80,8 +80,8 @@ fn inherit_floats(new: &'static Green) {
     }
 }
 
-/// A record for a new thread. One of the common size of stacks gets its room when it runs, and one
-/// was free a moment ago; any other has it from now on.
+/// A record for a new thread. A thread with the common stack size gets its room when it first runs;
+/// a room was free a moment ago. Any other thread has its room from now on.
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
     let (free, is_stocked) = match sched::enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
@@ -135,8 +135,9 @@ fn leave(green: &'static Green) {
     // SAFETY: the thread's own block, at the end of its life.
     unsafe { tls::exit() };
     if sched::fork::is_child() && current::green().is_none() {
-        // The thread that forked has returned in the child: nobody else is there. As libc does when
-        // the last pthread ends; std's `exit` takes a lock that may be held for ever (`bare`).
+        // The thread that forked has returned in the child, and no other thread is there. The
+        // process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
+        // may be held for ever: see `bare`.)
         // SAFETY: no other thread runs, or else it is as in any C program.
         unsafe { libc::exit(0) };
     }
@@ -150,7 +151,7 @@ fn leave(green: &'static Green) {
     green
         .identity
         .store(core::ptr::null_mut(), Ordering::Relaxed);
-    // SAFETY: as above; whoever asks for the current thread has done so.
+    // SAFETY: as above; no code asks for the current thread any more.
     drop(unsafe { Arc::from_raw(shared) });
     current::forbid_preemption(green);
 }

@@ -1,53 +1,72 @@
-//! What a runtime has done so far.
+//! [`Metrics`]: figures about a runtime.
 
 use super::KernelBackend;
 use crate::engine::atomic::Ordering;
 
-/// Figures of a runtime: counts since its start, and what is so now.
+/// Figures about a runtime: counts since its start, and its present state.
+///
+/// [`Runtime::metrics`](crate::runtime::Runtime::metrics) returns them. In
+/// [`Mode::Kernel`](super::Mode::Kernel) most of them are 0.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::runtime::Runtime;
+///
 /// greenthread::spawn(|| ()).join().unwrap();
 /// assert!(Runtime::global().metrics().spawns >= 1);
 /// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Times a green thread was left, for whatever reason.
+    /// The number of times that a processor left a green thread, for whatever reason.
     pub switches: u64,
-    /// Times a processor took threads from another one's queue.
+    /// The number of times that a processor took threads from another processor's queue.
     pub steals: u64,
-    /// Times a thread was interrupted because its time slice was over.
+    /// The number of times that a thread was interrupted because its time slice was over.
     pub preemptions: u64,
-    /// Times a processor was taken from a thread that was blocked in the kernel, or could not be
-    /// interrupted.
+    /// The number of times that a processor was taken from a thread that was blocked in the kernel,
+    /// or that could not be interrupted.
     pub hand_offs: u64,
-    /// Threads started.
+    /// The number of threads that were started.
     pub spawns: u64,
-    /// Times a sleeping kernel thread was woken because there was work.
+    /// The number of times that a sleeping kernel thread was woken because there was work.
     pub wake_ups: u64,
-    /// Threads that have been started and have not ended.
+    /// The number of threads that have been started and have not ended.
     pub live_threads: usize,
-    /// Kernel threads that run green threads, blocked ones and idle ones included.
+    /// The number of kernel threads for green threads, blocked ones and idle ones included.
     pub kernel_threads: usize,
-    /// Those of them that are idle.
+    /// The number of those kernel threads that are idle.
     pub parked_kernel_threads: usize,
-    /// Ready threads that wait in the global queue.
+    /// The number of ready threads that wait at no processor: in the global queue.
     pub global_queue_len: usize,
-    /// Figures of each processor; those that are to go ([`Runtime::set_processors`]) and still run a
-    /// thread are the last.
+    /// The figures of each processor. Processors that are to leave ([`Runtime::set_processors`]),
+    /// but still run a thread, are the last.
     ///
-    /// [`Runtime::set_processors`]: super::Runtime::set_processors
+    /// [`Runtime::set_processors`]: crate::runtime::Runtime::set_processors
     pub processors: Vec<ProcessorMetrics>,
 }
 
-/// Figures of one processor.
+/// Figures about one processor.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::Runtime;
+///
+/// let runtime = Runtime::builder().processors(1).build()?;
+/// runtime.spawn(|| ()).join().unwrap();
+/// for processor in runtime.metrics().processors {
+///     println!("{} switches, {} threads wait", processor.switches, processor.queue_len);
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProcessorMetrics {
-    /// Ready threads that wait in its queue.
+    /// The number of ready threads that wait in its queue.
     pub queue_len: usize,
-    /// Times a green thread on it was left.
+    /// The number of times that it left a green thread.
     pub switches: u64,
 }
 

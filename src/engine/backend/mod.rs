@@ -1,4 +1,5 @@
-//! What runs the threads of a runtime: a cluster of processors, or kernel threads, one each.
+//! The parts that run the threads of a runtime: a cluster of processors, or kernel threads, one for
+//! each.
 //!
 //! | file | idea |
 //! |---|---|
@@ -8,7 +9,7 @@
 //! | `life` | a green thread's beginning and end, as far as it runs them itself |
 //! | `packet`, `scope` | a closure and its result; threads that end before what they borrow |
 //! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
-//! | `metrics` | what it has done so far |
+//! | `metrics` | figures: counts since the start, and the present state |
 
 #[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
 mod bare;
@@ -37,46 +38,69 @@ use crate::engine::atomic::Ordering;
 use crate::engine::green::current;
 use crate::engine::sched::{self, Cluster, resize};
 
-/// How a runtime's threads are run.
+/// The kind of threads that a runtime runs.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Mode, Runtime};
+///
+/// match Runtime::global().mode() {
+///     Mode::Green => println!("a million threads are fine"),
+///     Mode::Kernel => println!("a few thousand threads are fine"),
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Mode {
-    /// As green threads: many on each kernel thread.
+    /// Green threads: many of them share a kernel thread.
     Green,
-    /// As kernel threads, one each. Same API, same results, heavier. It is what remains where
-    /// thread-locals cannot be isolated (other processors, systems or C libraries), and what
-    /// `GREENTHREAD_MODE=kernel` asks for.
+    /// Kernel threads: one for each thread. The API and the results are the same, and each thread
+    /// costs more. This is the only mode where thread-locals cannot be isolated (on other
+    /// architectures, systems and C libraries). `GREENTHREAD_MODE=kernel` asks for it.
     Kernel,
 }
 
 /// How the green threads of a runtime wait for sockets, pipes and files.
 ///
-/// The results are the same. Kernel threads, and all threads in [`Mode::Kernel`], wait in the kernel
-/// themselves.
+/// The results are the same with each. Kernel threads, and all threads in [`Mode::Kernel`], wait in
+/// the kernel themselves.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Driver, Runtime};
+///
+/// let runtime = Runtime::builder().driver(Driver::IoUring).build()?;
+/// let read = runtime.spawn(|| greenthread::fs::read("Cargo.toml"));
+/// assert!(read.join().unwrap()?.starts_with(b"[package]"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Driver {
-    /// Calls are tried first, and epoll says when to try again. Asked for by name, it also means
-    /// that io_uring is not used at all: what waits for a disk is a call that blocks, and sends of
-    /// several threads do not go together.
+    /// A call is tried first; if it would block, epoll says when to try again. A runtime that is
+    /// built with this driver makes no use of io_uring at all: a call that waits for a disk blocks
+    /// its kernel thread, and the sends of several threads are not submitted together.
     Epoll,
-    /// What would block is an operation of io_uring. Where the kernel has no io_uring, or forbids
-    /// it, this is the same as [`Driver::Epoll`].
+    /// A call that would block becomes an operation of io_uring. Where the kernel has no io_uring,
+    /// or forbids it, or where the crate lacks its feature `io-uring`, this is the same as
+    /// [`Driver::Epoll`].
     IoUring,
 }
 
-/// What runs the threads of a runtime. Neither is ever freed.
+/// The part of a runtime that runs its threads. Neither kind is ever freed.
 #[derive(Clone, Copy)]
 pub(crate) enum Backend {
     Green(&'static Cluster),
     Kernel(&'static KernelBackend),
 }
 
-/// The default runtime's.
+/// The default runtime's backend.
 static GLOBAL: OnceLock<Backend> = OnceLock::new();
 
 impl Backend {
-    /// The default runtime's; started now if nothing has needed it yet.
+    /// The default runtime's backend; it is started now if nothing has needed it yet.
     pub(crate) fn global() -> io::Result<Backend> {
         static STARTING: Mutex<()> = Mutex::new(());
         if let Some(backend) = GLOBAL.get() {
@@ -92,7 +116,7 @@ impl Backend {
         Ok(*GLOBAL.get_or_init(|| backend))
     }
 
-    /// Where a thread that is spawned here runs: with its spawner, or on the default runtime.
+    /// The backend of a thread that is spawned here: its spawner's, or the default runtime's.
     pub(crate) fn here() -> io::Result<Backend> {
         if sched::fork::is_child() {
             return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
@@ -103,7 +127,7 @@ impl Backend {
         }
     }
 
-    /// This one; in a forked child, what is there instead.
+    /// This backend; in a forked child, the one that replaces it.
     pub(crate) fn or_child(self) -> Backend {
         match sched::fork::is_child() {
             true => Backend::Kernel(KernelBackend::of_forked_child()),
@@ -118,7 +142,7 @@ impl Backend {
         }
     }
 
-    /// How many of its threads run at once.
+    /// The number of threads that run at once.
     pub(crate) fn processors(self) -> usize {
         match self.or_child() {
             Backend::Green(cluster) => cluster.active(),
@@ -126,7 +150,7 @@ impl Backend {
         }
     }
 
-    /// Changes that. One thread at a time may ask for it.
+    /// Changes the number of threads that run at once. One thread at a time may call it.
     pub(crate) fn set_processors(self, count: usize) -> io::Result<()> {
         match self.or_child() {
             Backend::Green(cluster) => {
@@ -141,7 +165,7 @@ impl Backend {
         }
     }
 
-    /// How many threads run at once where the caller is: on its own runtime, or on the default one,
+    /// The number of threads that run at once on the caller's runtime, or else on the default one,
     /// which need not have been started.
     pub(crate) fn parallelism_here() -> io::Result<usize> {
         if let Some(green) = current::green() {
@@ -168,7 +192,7 @@ impl Backend {
         }
     }
 
-    /// Whether the calling thread is one of its own.
+    /// Whether the current thread is one of its threads.
     pub(crate) fn runs_this_thread(self) -> bool {
         match self {
             Backend::Green(cluster) => {
@@ -178,7 +202,8 @@ impl Backend {
         }
     }
 
-    /// Waits until its threads have ended, and ends its kernel threads. Not called by one of its own.
+    /// Waits until its threads have ended, and ends its kernel threads. None of its threads may
+    /// call it.
     pub(crate) fn close(self) {
         match self {
             Backend::Green(cluster) => cluster.close(),

@@ -1,13 +1,10 @@
 //! What a thread is to do and what came of it: the road of a spawned closure, from `spawn` to `join`.
 //!
-//! A spawn puts the closure into a packet and starts a thread (`spawn`, `life`) that runs the closure
-//! and leaves its result in the packet.
+//! `spawn` puts the closure into a packet, and starts a green thread or a kernel thread
+//! (`engine::backend::spawn`) that runs the closure and leaves its result in the packet.
 //!
-//! Invariants:
-//! 1. What frees memory (the packet, the handle) does so on the thread itself, with preemption on,
-//!    before it leaves its stack for the last time.
-//! 2. What the closure and its result borrow outlives the thread: they are `'static`, or belong to a
-//!    scope, which ends after its threads (`scope`); or the caller of [`spawn_unchecked`] has said so.
+//! Invariant: code that frees memory (the packet, the handle) runs on the thread itself, with
+//! preemption on, before the thread leaves its stack for the last time.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -23,15 +20,15 @@ use crate::engine::sys::die;
 
 type Result<T> = std::thread::Result<T>;
 
-/// Where a thread finds its closure, and leaves its result. Whose `W` it is only the thread knows:
-/// to everybody else it is memory ([`Stowed`]).
+/// The place where a thread finds its closure and leaves its result. Only the thread knows the type
+/// `W` of its closure: to everybody else it is memory ([`Stowed`]).
 struct Packet<T, W: ?Sized = dyn Stowed> {
     result: UnsafeCell<Option<Result<T>>>,
     scope: Option<Arc<Members>>,
     work: W,
 }
 
-/// Memory that a closure lies in, or no longer.
+/// Memory in which a closure lies, until it is taken.
 type Stow<F> = UnsafeCell<MaybeUninit<F>>;
 
 trait Stowed {}
@@ -56,11 +53,12 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
     }
 }
 
-/// What every kind of join handle has.
+/// The common part of all join handles.
 pub(crate) struct Joiner<T> {
     thread: Thread,
     packet: Arc<Packet<T>>,
-    /// In kernel-thread mode: joined, so that the thread is over with all that C does at its end.
+    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's
+    /// end is over.
     kernel: Option<Kernel>,
 }
 
@@ -97,7 +95,8 @@ impl<T> Joiner<T> {
         self.after_end()
     }
 
-    /// Gives itself back if the thread has not ended by `deadline` (monotonic nanoseconds).
+    /// Waits until `deadline` at most (monotonic nanoseconds), and returns the handle if the thread
+    /// has not ended by then.
     pub(crate) fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
         self.forbid_self();
         if self.end().wait(Some(deadline)) {
@@ -124,7 +123,7 @@ impl<T> Joiner<T> {
         }
     }
 
-    /// Whether the thread has ended; if not, `waker` is called when it has. After a yes,
+    /// Whether the thread has ended; if not, `waker` is called when it has. After `true`,
     /// [`Joiner::after_end`] does not wait.
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
         self.end().poll(waker)
@@ -134,8 +133,8 @@ impl<T> Joiner<T> {
         self.end().forget_waker();
     }
 
-    /// The result; the thread has ended. In kernel-thread mode it may still have C's destructors to
-    /// run (pthread keys'): those are waited for.
+    /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
+    /// the destructors of pthread keys; this waits for them.
     pub(crate) fn after_end(mut self) -> Result<T> {
         if let Some(kernel) = self.kernel.take() {
             kernel.join();
@@ -220,14 +219,14 @@ where
     Ok(joiner)
 }
 
-/// What a thread is to do: a packet whose closure is there still.
+/// The work of a thread: a packet whose closure has not been taken yet.
 struct Work<F, T>(Arc<Packet<T, Stow<F>>>);
 
 // SAFETY: `start` demands that the closure may be sent, and the result.
 unsafe impl<F, T> Send for Work<F, T> {}
 
 impl<F, T> Work<F, T> {
-    /// The packet, for who waits for the result.
+    /// The packet, for the joiner.
     fn packet(&self) -> Arc<Packet<T>> {
         let packet: Arc<Packet<T, dyn Stowed + '_>> = self.0.clone();
         // SAFETY: only the lifetime changes. Nothing of a closure is reached by way of a `Stowed`,
@@ -235,7 +234,7 @@ impl<F, T> Work<F, T> {
         unsafe { core::mem::transmute(packet) }
     }
 
-    /// The packet; the closure in it is the caller's to take, once.
+    /// Returns the packet; the caller may take the closure, once.
     fn into_packet(self) -> Arc<Packet<T, Stow<F>>> {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `self` is not used again.
@@ -265,8 +264,8 @@ unsafe impl<F: FnOnce() -> T, T> Job for Work<F, T> {
     }
 }
 
-/// Takes `f` and calls it: taken where it is called, a large closure lies on a small stack once. A
-/// backtrace in std's short form ends here; std knows the frame by its name.
+/// Takes `f` and calls it. Since it is taken where it is called, a large closure lies on a small
+/// stack only once. A backtrace in std's short form ends here; std knows the frame by its name.
 ///
 /// # Safety
 /// As `f.read()`.
@@ -280,7 +279,7 @@ unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
 }
 
 impl<F, T> Drop for Work<F, T> {
-    /// It was not run.
+    /// Drops the closure, which was not run.
     fn drop(&mut self) {
         // SAFETY: it is there still, and nobody else reaches it.
         unsafe { (*self.0.work.get()).assume_init_drop() }

@@ -43,7 +43,24 @@ impl Members {
     }
 }
 
-/// A scope to spawn threads in; made by [`scope`](crate::scope()).
+/// A scope to spawn threads in; [`scope`](crate::scope()) makes it.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// /// Doubles the numbers, each in a thread of its own.
+/// fn double<'scope>(s: &'scope thread::Scope<'scope, '_>, numbers: &'scope mut [i32]) {
+///     for number in numbers {
+///         s.spawn(|| *number *= 2);
+///     }
+/// }
+///
+/// let mut numbers = [1, 2, 3];
+/// thread::scope(|s| double(s, &mut numbers));
+/// assert_eq!(numbers, [2, 4, 6]);
+/// ```
 pub struct Scope<'scope, 'env: 'scope> {
     members: Arc<Members>,
     // Invariant in both lifetimes, as std's.

@@ -8,26 +8,26 @@ use crate::engine::handle::{self, Shared, Thread};
 use crate::engine::policy::Priority;
 use crate::engine::{sched, stack};
 
-/// What a thread is to be like.
+/// The configuration of a thread.
 pub(crate) struct Wishes {
     pub(crate) name: Option<Box<str>>,
     pub(crate) stack_size: Option<usize>,
     pub(crate) priority: Priority,
 }
 
-/// What a thread runs, once.
+/// The work of a thread, which it runs once.
 ///
 /// # Safety
 /// `run` does not unwind.
 pub(crate) unsafe trait Job: Send + Sized {
-    /// Runs it. What frees memory does so now, on the thread itself and with preemption on.
+    /// Runs the job. Memory is freed now, on the thread itself and with preemption on.
     fn run(self);
 
-    /// As one word, for the time in which nobody knows the type.
+    /// Turns the job into one word, for the time in which nobody knows its type.
     fn into_raw(self) -> *const ();
 
     /// # Safety
-    /// `job` is what `into_raw` of the same type gave, and is used once.
+    /// `job` came from `into_raw` of the same type, and is used once.
     unsafe fn from_raw(job: *const ()) -> Self;
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Kernel {
 }
 
 impl Kernel {
-    /// Waits until the thread is over, with all that C does at its end.
+    /// Waits until the thread has ended, including C's work at its end.
     pub(crate) fn join(self) {
         match self {
             Kernel::Std(kernel) => drop(kernel.join()),
@@ -55,7 +55,7 @@ impl Kernel {
         }
     }
 
-    /// The thread is the caller's to join or to detach.
+    /// Gives the caller the right to join or to detach the thread.
     #[cfg(green)]
     pub(crate) fn into_pthread(self) -> libc::pthread_t {
         use std::os::unix::thread::JoinHandleExt;
@@ -104,8 +104,8 @@ unsafe fn start_kernel<J: Job>(
     backend.enter();
     let (forked, named) = (sched::fork::is_child(), shared.clone());
     let main = move || {
-        /// Says that the thread has ended, and counts it out, after every other thread-local
-        /// destructor that was registered later. (What a waker registers now runs after this.)
+        /// Says that the thread has ended, and counts it out, after all thread-local destructors
+        /// that were registered later. (Destructors that a waker registers now run after this.)
         struct Last(&'static KernelBackend, Thread);
         impl Drop for Last {
             fn drop(&mut self) {

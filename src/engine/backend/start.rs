@@ -1,4 +1,4 @@
-//! Starts what runs a runtime's threads, from what its builder and the environment ask for.
+//! Starting a backend, from the knobs of its builder and from the environment.
 
 use std::io;
 use std::time::Duration;
@@ -15,20 +15,20 @@ const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
 const LONGEST_TIME_SLICE: Duration = Duration::from_secs(3600);
 const DEFAULT_KERNEL_THREADS: usize = 10_000;
 
-/// What a cluster is to be like.
+/// The configuration of a cluster.
 pub(super) struct Plan {
     pub(super) processors: usize,
     pub(super) follows_quota: bool,
     pub(super) stack_size: usize,
     pub(super) time_slice: Duration,
-    /// `None`: a free one.
+    /// The preemption signal; `None` for a free one.
     pub(super) signal: Option<i32>,
     pub(super) max_kernel_threads: usize,
     pub(super) driver: Option<Driver>,
     pub(super) ideas: Ideas,
 }
 
-/// The knobs that were turned; the environment, and then a default, decides on the others.
+/// The knobs that were set. The environment, and then a default, decides the others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knobs {
     pub(crate) processors: Option<usize>,
@@ -46,7 +46,7 @@ pub(crate) struct Knobs {
 }
 
 impl Knobs {
-    /// Starts a backend like that.
+    /// Starts a backend with these knobs.
     pub(crate) fn start(self) -> io::Result<Backend> {
         let asked = match &self.policy_text {
             Some(text) => Asked::named(text)?,
@@ -61,7 +61,7 @@ impl Knobs {
             Some(size) => check_stack_size(size).map(|()| Some(size))?,
             None => config::stack_size()?,
         };
-        // A slot's usable bytes are a power of two: so is the size that the caches of stacks go by.
+        // The usable bytes of a slot are a power of two, and the caches of stacks go by that size.
         let stack_size = match asked_stack {
             Some(size) => size,
             None => config::std_stack_size()?,

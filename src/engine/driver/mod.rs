@@ -15,11 +15,13 @@
 mod direct;
 mod epoll;
 pub(crate) mod file;
+#[cfg(feature = "net")]
 mod messages;
 mod readiness;
 mod record;
 pub(crate) mod source;
 mod transfer;
+#[cfg_attr(not(feature = "io-uring"), path = "no_uring.rs")]
 mod uring;
 
 use std::io;

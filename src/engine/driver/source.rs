@@ -11,8 +11,6 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use socket2::SockRef;
-
 use super::epoll::INSTANCE;
 use super::record::Record;
 use super::{Direction, Driver, Limit, Transfer};
@@ -258,8 +256,11 @@ impl Source {
             return error;
         }
         // Fails for what is no socket.
-        let why = SockRef::from(self).take_error().unwrap_or(None);
-        why.unwrap_or(error)
+        #[cfg(feature = "net")]
+        if let Ok(Some(why)) = socket2::SockRef::from(self).take_error() {
+            return why;
+        }
+        error
     }
 
     /// Ends every wait for this descriptor, now and later, with an error; it is closed when the

@@ -4,10 +4,12 @@ use core::mem::MaybeUninit;
 use std::io;
 use std::os::fd::RawFd;
 
-use io_uring::{opcode, squeue, types};
+#[cfg(feature = "io-uring")]
+use io_uring::{opcode, types};
 
 use super::Direction;
 use super::source::answer;
+use crate::engine::sys::batch::Entry;
 
 /// What goes where.
 pub(crate) enum Transfer<'a> {
@@ -66,7 +68,8 @@ impl Transfer<'_> {
     }
 
     /// The ring's entry, which points to what is borrowed here.
-    pub(crate) fn entry(&mut self, fd: RawFd, flags: i32) -> squeue::Entry {
+    #[cfg(feature = "io-uring")]
+    pub(crate) fn entry(&mut self, fd: RawFd, flags: i32) -> Entry {
         /// The most that one system call transfers: so the ring, whose lengths have 32 bits.
         const LONGEST: usize = 0x7fff_f000;
         let flags = self.flags(flags);
@@ -91,5 +94,11 @@ impl Transfer<'_> {
                 entry.flags(flags as u32).build()
             }
         }
+    }
+
+    /// Nobody hands it in.
+    #[cfg(not(feature = "io-uring"))]
+    pub(crate) fn entry(&mut self, _fd: RawFd, _flags: i32) -> Entry {
+        Entry
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn off(green: &Green) {
 /// Lowers it again. At zero the thread may be preempted, and its processor taken.
 #[inline(always)]
 pub(crate) fn on(green: &Green) {
-    // Release: pairs with the Acquire load of `off` in `sched::sysmon`.
+    // Release: pairs with the Acquire load of `off` in `sched::monitor`.
     green
         .off
         .store(green.off.load(Ordering::Relaxed) - 1, Ordering::Release);

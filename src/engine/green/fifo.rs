@@ -1,10 +1,10 @@
 //! An intrusive first-in-first-out list of green threads.
 //!
-//! A thread is in one list at most: its link belongs to whoever owns the list.
+//! A thread is in one list at most: its link belongs to the owner of the list.
 
 use crate::engine::green::Green;
 
-/// A list, for whoever owns it.
+/// A list of green threads, used by its owner only.
 #[derive(Default)]
 pub(crate) struct Fifo {
     ends: Option<(&'static Green, &'static Green)>,
@@ -47,7 +47,7 @@ impl Fifo {
         self.len
     }
 
-    /// Moves all of `other` behind this list.
+    /// Moves all threads of `other` to the end of this list.
     pub(crate) fn append(&mut self, other: Fifo) {
         self.len += other.len;
         self.ends = match (self.ends, other.ends) {
@@ -59,7 +59,8 @@ impl Fifo {
         };
     }
 
-    /// Moves all of `other` into this list: both are in the order of their stamps, and so is this then.
+    /// Moves all threads of `other` into this list. Both are in the order of their stamps, and the
+    /// result is so too.
     pub(crate) fn merge(&mut self, mut other: Fifo) {
         let mut mine = core::mem::take(self);
         while let (Some(first), Some(others)) = (mine.first(), other.first()) {

@@ -6,12 +6,12 @@ use crate::engine::atomic::{AtomicU64, Ordering};
 
 /// The name and the number of one thread, green or kernel.
 pub(crate) struct Identity {
-    /// 0 until somebody asks: most threads are never asked.
+    /// The identifier; 0 until it is first asked for, which most threads never see.
     id: AtomicU64,
     name: Option<Box<Name>>,
 }
 
-/// One word where it is used: most threads have none.
+/// A name. Boxed, it is one word in its owner: most threads have none.
 struct Name(Box<str>);
 
 impl Identity {

@@ -1,13 +1,15 @@
-//! What heaps of records hang on, such as `policy`'s. A record that is in none lends its link to other lists.
+//! What heaps of records hang on, such as `policy`'s. A record that is in none lends its link to
+//! other lists.
 
 use core::cell::Cell;
 
 use super::Green;
 
-/// A record's place in a heap: its first child and its rank. The next sibling is the record's link in any queue.
+/// A record's place in a heap: its first child and its rank. The next sibling is the record's link
+/// in any queue.
 pub(crate) struct Links {
     pub(crate) child: Cell<Option<&'static Green>>,
-    /// The key, and behind it when it came: equals keep their order.
+    /// The key and, behind it, the record's number in the order of arrival: equal keys keep it.
     pub(crate) rank: Cell<(u64, u64)>,
 }
 
@@ -19,7 +21,7 @@ impl Links {
         }
     }
 
-    /// The link in another list, for a record that is in no queue.
+    /// Sets the link in another list. The record is in no queue.
     pub(crate) fn set_link(&self, link: Option<&'static Green>) {
         self.child.set(link);
     }
@@ -28,7 +30,7 @@ impl Links {
         self.child.take()
     }
 
-    /// When it came into a queue: `stamp` is from [`ticks`](crate::engine::arch::ticks).
+    /// Notes when the record came into a queue, in [`ticks`](crate::engine::arch::ticks).
     pub(crate) fn set_stamp(&self, stamp: u64) {
         self.rank.set((0, stamp));
     }

@@ -1,26 +1,26 @@
 //! The end of a thread: how `join`, a join with a deadline, and a future hear of it.
 //!
-//! The thread says it once, with [`End::come`], when its thread-locals' destructors have run. Who
-//! joins waits for the token of a [`Waiter`]; a future that awaits the thread leaves a
-//! [`Waker`] first, and then looks whether the token is there.
+//! The thread says it once, with [`End::come`], when the destructors of its thread-locals have run.
+//! A joiner waits for the token of a [`Waiter`]; a future that awaits the thread first leaves a
+//! [`Waker`], and then looks whether the token is there.
 //!
 //! # The waker
 //!
-//! A waker is anybody's code: it may block, panic, use thread-locals, ask who the current thread
-//! is. So the ending thread calls it while it is still a whole thread, with preemption on and its
-//! handle in place. But after it has said that it ended, or the future could look too early and
-//! hear no more; so its thread-locals have been destroyed by then. Those of the waker are made anew
-//! or, where Rust remembers the destruction, cannot be had (`try_with` fails, as in any destructor
-//! of a thread-local; executors are ready for that, since wakers are called there too). What it
-//! made anew must not be found by the next thread on this block: the thread runs its destructors
-//! again.
+//! A waker is foreign code: it may block, panic, use thread-locals, and ask for the current thread.
+//! So the ending thread calls it while it is still a whole thread, with preemption on and its
+//! handle in place. But it calls the waker after it has said that it ended; otherwise the future
+//! could look too early and never be woken again. So its thread-locals have been destroyed by then.
+//! Those that the waker uses are made anew or, where Rust remembers the destruction, are not
+//! available (`try_with` fails, as in any destructor of a thread-local; executors are ready for
+//! that, since wakers are called there too). The next thread on this block must not find
+//! thread-locals that the waker has made anew: so the ending thread runs its destructors again.
 //!
 //! The other order, the waker first and then the destructors, would have the future either look
 //! too early or block its executor until somebody else's destructors are done.
 //!
 //! # Invariants
 //!
-//! 1. One thread at a time waits or polls: whoever owns the handle. The token, once there, stays
+//! 1. One thread at a time waits or polls: the owner of the handle. The token, once there, stays
 //!    until it is waited for.
 //! 2. A waker that was registered is called, or taken back, or its future sees the end.
 //! 3. A thread that nobody awaits pays a plain load for all this.
@@ -28,18 +28,17 @@
 //! # Memory orderings
 //!
 //! ```text
-//!   future                                     ending thread
-//!   make `waker`, register in it               wake `token`      (read-modify-write, AcqRel)
-//!   look at `token` (read-modify-write, AcqRel) `waker` made? take what is registered, call it
+//!   future                                        ending thread
+//!   make `waker`, register in it                  wake `token` (read-modify-write, AcqRel)
+//!   look at `token` (read-modify-write, AcqRel)   `waker` made? take the registered one, call it
 //! ```
 //!
-//! Both change one word, so one comes first in its order. The future's: then the thread's change
-//! acquires what the future's released (nobody else's comes between but continues its release
-//! sequence), and finds the waker made and registered. The thread's: then the future sees the
-//! token. For the thread's load of `waker` Relaxed would do to see that it was made; that it is an
-//! Acquire (in `OnceLock`) costs nothing. Between a registration that is under way and the thread's
-//! taking,
-//! `AtomicWaker` decides: who comes second calls the newer waker.
+//! Both change one word, so one change comes first in its order. If it is the future's, the thread's
+//! change acquires what the future's released (any change between them continues its release
+//! sequence), and the thread finds the waker made and registered. If it is the thread's, the future
+//! sees the token. Relaxed would do for the thread's load of `waker`, to see that it was made; that
+//! the load is an Acquire (in `OnceLock`) costs nothing. Between a registration that is under way
+//! and the thread's taking, `AtomicWaker` decides: the one that comes second calls the newer waker.
 
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -69,7 +68,8 @@ impl End {
         }
     }
 
-    /// Said by the ending thread. True: it has called a waker, which may have made thread-locals.
+    /// Says, on the ending thread, that it has ended. Returns whether it has called a waker, which
+    /// may have made thread-locals.
     #[must_use = "true means that the destructors of thread-locals must run again"]
     pub(crate) fn come(&self) -> bool {
         self.token.wake();
@@ -83,8 +83,8 @@ impl End {
         }
     }
 
-    /// Waits for the end, until `deadline` at most (monotonic nanoseconds). True: it has come, and
-    /// must not be asked for again.
+    /// Waits for the end, until `deadline` at most (monotonic nanoseconds). Returns whether it has
+    /// come; it must then not be waited for again.
     pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
         self.token.wait(deadline) == Outcome::Notified
     }
@@ -96,8 +96,8 @@ impl End {
         perturb::point("end: registered");
         let ended = self.token.is_notified();
         if ended {
-            // The thread may have looked before: nobody else would, and a handle to it would keep
-            // the waker, and what that belongs to, alive.
+            // The thread may have looked for a waker already, and a handle to it would keep this
+            // waker, and its task, alive.
             self.forget_waker();
         }
         ended
@@ -114,7 +114,7 @@ impl End {
 #[cold]
 fn call(waker: &AtomicWaker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        // The hook has told of the panic. Dropping what it left could panic again.
+        // The hook has reported the panic. Dropping the payload could panic again.
         core::mem::forget(payload);
     }
 }

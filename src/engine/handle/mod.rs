@@ -1,9 +1,10 @@
-//! What others hold of a thread: [`Thread`], [`ThreadId`], its end, and how a thread gets its own.
+//! Handles to threads: [`Thread`], [`ThreadId`], a thread's end, and how a thread gets its own
+//! handle.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `mod` | the handle; the current thread's |
-//! | `end` | how those who wait hear of a thread's end |
+//! | `end` | how joiners and futures learn of a thread's end |
 //! | `panic_hook` | std's panic message, with the name of the green thread |
 
 mod end;
@@ -28,18 +29,23 @@ use crate::engine::sys::clock;
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
 ///
-/// As with std, an identifier is not used again, and it is not the one the operating system uses.
+/// As in std, an identifier is not used again, and is not the one that the operating system uses.
+///
+/// # Examples
 ///
 /// ```
-/// let other = greenthread::spawn(|| greenthread::current().id());
+/// use greenthread::thread;
+///
+/// let other = thread::spawn(|| thread::current().id());
 /// let id = other.thread().id();
 /// assert_eq!(other.join().unwrap(), id);
-/// assert_ne!(id, greenthread::current().id());
+/// assert_ne!(id, thread::current().id());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadId(NonZeroU64);
 
-/// What the handles of one thread share. A green thread's record leads to its identity, hence here.
+/// The part that the handles of one thread share. It begins with the thread's identity, to which a
+/// green thread's record points.
 #[repr(C)]
 pub(crate) struct Shared {
     identity: Identity,
@@ -88,12 +94,17 @@ pub(crate) fn shared_of(green: &Green) -> *const Shared {
     green.identity.load(Ordering::Relaxed).cast_const().cast()
 }
 
-/// A handle to a thread, as [`std::thread::Thread`]: its identity, its name, and a way to unpark
+/// A handle to a thread, like [`std::thread::Thread`]: its identity, its name, and a way to unpark
 /// it.
 ///
+/// # Examples
+///
 /// ```
-/// let parked = greenthread::spawn(|| greenthread::park());
-/// parked.thread().unpark();
+/// use greenthread::thread;
+///
+/// let parked = thread::spawn(thread::park);
+/// let handle: thread::Thread = parked.thread().clone();
+/// handle.unpark();
 /// parked.join().unwrap();
 /// ```
 #[derive(Clone)]
@@ -104,20 +115,58 @@ impl Thread {
         Thread(shared)
     }
 
-    /// Makes the thread's token available: its [`park`](crate::park) returns, now or when it is
-    /// next called.
+    /// Makes the thread's token available: its call of [`park`](crate::park) returns, or the next
+    /// one does.
     ///
-    /// All that happened before is visible to the thread after that `park`.
+    /// All that happens before this call is visible to the thread after that `park`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let parked = thread::spawn(|| {
+    ///     thread::park();
+    ///     "unparked"
+    /// });
+    /// parked.thread().unpark();
+    /// assert_eq!(parked.join().unwrap(), "unparked");
+    /// ```
     pub fn unpark(&self) {
         self.0.token.wake();
     }
 
-    /// The thread's identifier.
+    /// Returns the thread's identifier.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let main = thread::current().id();
+    /// let other = thread::spawn(|| thread::current().id()).join().unwrap();
+    /// assert_ne!(main, other);
+    /// ```
     pub fn id(&self) -> ThreadId {
         self.0.id()
     }
 
-    /// The thread's name, if it was given one; the main thread's is `"main"`.
+    /// Returns the thread's name, or `None` if it has none. The main thread's is `"main"`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::thread;
+    ///
+    /// let unnamed = thread::spawn(thread::park);
+    /// assert_eq!(unnamed.thread().name(), None);
+    /// # unnamed.thread().unpark();
+    ///
+    /// let named = thread::Builder::new().name("worker".into()).spawn(thread::park)?;
+    /// assert_eq!(named.thread().name(), Some("worker"));
+    /// # named.thread().unpark();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn name(&self) -> Option<&str> {
         self.0.name()
     }
@@ -138,16 +187,17 @@ impl fmt::Debug for Thread {
 
 thread_local! {
     /// A kernel thread's own count of its `Shared`, made when it is first asked for; null before.
-    /// It has no destructor: other thread-locals' destructors may ask. A pthread key's drops it,
-    /// after them.
+    /// It has no destructor: those of other thread-locals may ask for it. The destructor of a
+    /// pthread key drops the count after them.
     static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
 }
 
-/// Makes what a forked child will use.
+/// Prepares the data that a forked child needs.
 pub(crate) fn prepare_fork() {
     #[cfg(green)]
     make_key();
-    fork::register(go_on_as);
+    fork::let_go_on_as(go_on_as);
+    fork::register();
 }
 
 /// In a forked child: this kernel thread goes on as the thread behind `identity`, which is never
@@ -191,8 +241,8 @@ fn forget_at_end(shared: *const Shared) {
     }
 }
 
-/// By a thread-local's destructor, here: other destructors that come later and ask find a thread
-/// without a name.
+/// Has a thread-local's destructor drop the count. Destructors that run later, and ask, find a
+/// thread without a name.
 #[cfg(not(green))]
 fn forget_at_end(shared: *const Shared) {
     struct Count(*const Shared);
@@ -210,12 +260,17 @@ fn forget_at_end(shared: *const Shared) {
     let _ = COUNT.try_with(|count| count.set(Some(Count(shared))));
 }
 
-/// A handle to the thread that asks.
+/// Returns a handle to the current thread.
+///
+/// # Examples
 ///
 /// ```
-/// let name = greenthread::Builder::new().name("worker".into())
-///     .spawn(|| greenthread::current().name().map(str::to_owned)).unwrap();
+/// use greenthread::thread;
+///
+/// let worker = thread::Builder::new().name("worker".into());
+/// let name = worker.spawn(|| thread::current().name().map(str::to_owned))?;
 /// assert_eq!(name.join().unwrap().as_deref(), Some("worker"));
+/// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn current() -> Thread {
     let Some(green) = me::green() else {
@@ -244,7 +299,7 @@ unsafe fn another(shared: *const Shared) -> Thread {
     }
 }
 
-/// Whether the thread that asks is the one behind `shared`.
+/// Whether the current thread is the one behind `shared`.
 pub(crate) fn is_current(shared: &Shared) -> bool {
     let own = match me::green() {
         Some(green) => shared_of(green),
@@ -253,7 +308,7 @@ pub(crate) fn is_current(shared: &Shared) -> bool {
     core::ptr::eq(own, shared)
 }
 
-/// Calls `f` with the token of the thread that asks.
+/// Calls `f` with the token of the current thread.
 pub(crate) fn with_token<R>(f: impl FnOnce(&Waiter) -> R) -> R {
     match me::green() {
         // SAFETY: as in `current`.

@@ -1,18 +1,20 @@
-//! std's panic message names the thread by what std knows of it, and std knows no names of green
-//! threads, nor of those of a forked child.
+//! The hook that prints the names of green threads in panic messages.
 //!
-//! So if the program has std's own hook when the runtime starts, a hook takes its place that prints
-//! the same message with the green thread's name and the number of its `ThreadId` (std's hook prints the
-//! kernel thread's), and leaves everything else to std's. A program's
-//! own hook is left alone.
+//! std's message names a thread by what std knows about it, and std does not know the names of
+//! green threads, nor those of the threads of a forked child.
 //!
-//! std tells nobody else how it prints a backtrace in short form, nor is there a way for others to
-//! name a thread to std. (A thread that std starts gets its name, and the capture of what `cargo test`
-//! prints. To have std start ours, we would take `pthread_create`'s place in the whole program, which
-//! allocators and sanitizers do already, and two definitions do not link.)
+//! If the program has std's own hook when the runtime starts, this hook takes its place. It prints
+//! the same message with the green thread's name and the number of its `ThreadId` (std's hook
+//! prints the kernel thread's), and leaves everything else to std's. A program's own hook stays.
 //!
-//! Whether the hook is std's: taking it twice gives first the one that was set, then certainly
-//! std's; the two are the same if both are of size zero with the same table of methods.
+//! std offers no way to print a backtrace in its short form, nor to tell it the name of a thread.
+//! (A thread that std starts gets its name, and the capture of what `cargo test` prints. To have
+//! std start our threads, we would have to replace `pthread_create` in the whole program;
+//! allocators and sanitizers do so already, and two definitions do not link.)
+//!
+//! To find out whether the hook is std's, it is taken twice. The first time gives the hook that was
+//! set, the second time certainly std's; the two are the same if both have size zero and the same
+//! table of methods.
 
 use std::backtrace::Backtrace;
 use std::ffi::{OsStr, OsString};
@@ -65,7 +67,7 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// What std's hook prints below the message, as `RUST_BACKTRACE` asks for it.
+/// The text that std's hook prints below the message, as `RUST_BACKTRACE` asks for it.
 fn trace() -> String {
     static HAS_HINTED: AtomicBool = AtomicBool::new(false);
     static ASKED: OnceLock<Option<OsString>> = OnceLock::new();
@@ -84,15 +86,15 @@ fn trace() -> String {
     }
 }
 
-/// Of a backtrace in the form that std's type has, what std's hook prints: the frames between the two
-/// that std knows by name, numbered anew. All, if the names are not to be had.
+/// Shortens the text of a [`Backtrace`] as std's hook does: to the frames between the two that std
+/// knows by name, numbered anew. All frames stay if the names are not known.
 fn short(trace: &str) -> String {
     let mut shown = String::new();
     let mut number = 0;
     let mut shows = !trace.contains("__rust_end_short_backtrace");
     for line in trace.lines() {
         if line.trim_start().starts_with("at ") {
-            // Where the frame above is; there is none above the first.
+            // The location of the frame above; the first frame has none above it.
             if number > 0 {
                 shown.extend([line, "\n"]);
             }
@@ -117,7 +119,7 @@ fn short(trace: &str) -> String {
     shown
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
     match (
         payload.downcast_ref::<&'static str>(),

@@ -1,15 +1,15 @@
-//! Who has had a whole time slice stands behind who has not, but not for ever.
+//! Aging: threads that were preempted stand behind those that were not, but not for ever.
 //!
 //! A *fresh* thread is new, was woken, or gave way by itself: it may need the processor for a
-//! moment only, and somebody may be waiting for what it does. A *preempted* one computes. Where
-//! both wait, a fresh one goes first; else it would wait for as many time slices as threads
-//! compute.
+//! moment only, and another thread may be waiting for its result. A *preempted* thread computes.
+//! Where both wait, the fresh one goes first; otherwise it would wait for as many time slices as
+//! there are threads that compute.
 //!
-//! *Aging*: when those preempted have been passed over for [`AGING`], one of them goes first. So
-//! beside any number of fresh threads the n-th of those preempted is taken from its queue after n ×
+//! When the preempted threads have been passed over for [`AGING`], one of them goes first. So
+//! beside any number of fresh threads the n-th preempted one is taken from its queue after n ×
 //! `AGING` and 2n looks at the queue, at the latest.
 //!
-//! The word says since when they have been passed over, on the monotonic clock.
+//! One word says since when the preempted threads have been passed over, on the monotonic clock.
 //!
 //! | word | `is_due` at `now` | new word |
 //! |---|---|---|
@@ -17,27 +17,28 @@
 //! | less than `AGING` before `now` | no | the same |
 //! | longer ago | yes, to one of those who ask at once | `NOT_YET` |
 //!
-//! The time counts from the next fresh thread that is taken, not from the turn: that may have been
-//! a whole time slice, after which it would be due again, and no fresh thread would ever run.
+//! The time counts from the next fresh thread that is taken, not from the preempted thread's turn.
+//! That turn may have taken a whole time slice, after which the next one would be due at once, and
+//! no fresh thread would ever run.
 //!
-//! Memory orderings: all Relaxed. The word publishes nothing; whoever takes a thread does so under
-//! its queue's lock.
+//! Memory orderings: all Relaxed. The word publishes nothing; threads are taken under their queue's
+//! lock.
 
 use super::Readied;
 use crate::engine::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// In nanoseconds: a time slice, as it is by default.
+/// The time after which a preempted thread goes first, in nanoseconds: the default time slice.
 pub(super) const AGING: u64 = 10_000_000;
 
 const NOT_YET: u64 = u64::MAX;
 
-/// Whether a thread that has become ready in this way stands behind those that are fresh.
+/// Whether a thread that became ready in this way stands behind the fresh ones.
 #[inline(always)]
 pub(super) fn is_preempted(how: Readied) -> bool {
     how == Readied::Preempted
 }
 
-/// Since when those preempted have been passed over.
+/// Measures since when the preempted threads have been passed over.
 pub(super) struct Aging(AtomicU64);
 
 impl Aging {
@@ -45,7 +46,7 @@ impl Aging {
         Aging(AtomicU64::new(NOT_YET))
     }
 
-    /// Fresh threads wait, and preempted ones: whether it is one of the latter's turn.
+    /// Whether it is a preempted thread's turn, now that both fresh and preempted threads wait.
     #[inline]
     pub(super) fn is_due(&self, now: u64) -> bool {
         let since = self.0.load(Relaxed);
@@ -61,7 +62,7 @@ impl Aging {
         is_ours && new == NOT_YET
     }
 
-    /// No fresh thread waits: nobody is passed over.
+    /// Notes that no fresh thread waits, so that no preempted one is passed over.
     #[inline]
     pub(super) fn reset(&self) {
         if self.0.load(Relaxed) != NOT_YET {

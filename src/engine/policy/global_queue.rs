@@ -1,17 +1,23 @@
-//! One queue for all processors, under a lock: what Go's scheduler was before it had a queue per
-//! processor, and what the talk in the seeds shows not to scale.
+//! One queue for all processors, under a lock. Go's scheduler was like this before it had a queue
+//! for each processor; the talk in the seeds shows that it does not scale.
 
 use super::shared_queue::SharedQueue;
-use super::{Next, Policy, Readied, Ready, Seat};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 
-/// One first-in-first-out queue for all processors, in which those whose time slice was over stand
-/// behind all others (for 10 ms at most while others come: then it is the turn of one of them).
+/// Keeps all ready threads in one first-in-first-out queue, which all processors share under a
+/// lock.
 ///
-/// Perfectly fair otherwise, and the slower the more processors there are: each switch takes the one lock. It
-/// is here to be compared with.
+/// Preempted threads stand behind all others, but while others keep coming one of them goes first
+/// every 10 ms. Apart from that the queue is perfectly fair.
+///
+/// It becomes slower with each processor, because every switch takes the one lock. It is here for
+/// comparison.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::{policy::GlobalQueue, runtime::Runtime};
+///
 /// let runtime = Runtime::builder().policy(GlobalQueue::new()).build()?;
 /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
 /// # Ok::<(), std::io::Error>(())
@@ -20,19 +26,28 @@ use super::{Next, Policy, Readied, Ready, Seat};
 pub struct GlobalQueue(SharedQueue);
 
 impl GlobalQueue {
-    /// An empty queue.
+    /// Makes a policy with an empty queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{GlobalQueue, Policy};
+    ///
+    /// let policy = GlobalQueue::new();
+    /// assert_eq!(policy.len(None), 0);
+    /// ```
     pub const fn new() -> GlobalQueue {
         GlobalQueue(SharedQueue::new())
     }
 }
 
 impl Policy for GlobalQueue {
-    fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> ForOthers {
         self.0.push(thread.into_green(), how);
-        true
+        ForOthers::Work
     }
 
-    fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, _: &Seat, _: Others) -> Option<Next> {
         Some(Ready::new(self.0.take()?).into())
     }
 

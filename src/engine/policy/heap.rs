@@ -1,20 +1,59 @@
-//! A queue by key, of threads' own records: a pairing heap.
+//! A queue by key, made of the threads' own records: a pairing heap.
 //!
-//! The heap is a tree in which nobody comes before its parent. A record has its first child, and
-//! its next sibling. Taking the root off leaves its children, a list of heaps: they are melded in
-//! pairs from the left, and the pairs from the right. (Fredman, Sedgewick, Sleator and Tarjan, "The
-//! pairing heap", 1986: pushing takes constant time, popping logarithmic time on average over a
-//! sequence.) Both passes are loops: a heap of a million must not need a deep stack.
+//! The heap is a tree in which no record comes before its parent. A record holds a link to its
+//! first child and a link to its next sibling. When the root is taken off, its children are left, a
+//! list of heaps: they are melded in pairs from the left, and then the pairs from the right.
+//! (Fredman, Sedgewick, Sleator and Tarjan, "The pairing heap", 1986: pushing takes constant time;
+//! popping takes logarithmic time, averaged over a sequence.) Both passes are loops: a heap of a
+//! million threads must not need a deep stack.
 
 use core::fmt;
 
 use super::Ready;
 use crate::engine::green::Green;
 
-/// A queue of ready threads by key: the smallest first, and among equals the one that came first.
-/// It never allocates: the threads' own records are its links.
+/// A queue of ready threads by key: the thread with the smallest key comes first, and among equal
+/// keys the one that was pushed first.
 ///
-/// If it is dropped while threads are in it, the process is aborted.
+/// It never allocates: the threads' own records hold the links. Dropping a heap that is not empty
+/// aborts the process.
+///
+/// # Examples
+///
+/// A policy that takes priorities for deadlines, and runs the thread with the earliest one:
+///
+/// ```
+/// use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Priority, Readied, Ready, Seat};
+/// use greenthread::runtime::Runtime;
+///
+/// #[derive(Default)]
+/// struct EarliestDeadline(Lock<Heap>);
+///
+/// impl Policy for EarliestDeadline {
+///     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
+///         let deadline = thread.priority().get();
+///         self.0.lock().push(deadline, thread);
+///         ForOthers::Work
+///     }
+///
+///     fn next(&self, _: &Seat, _: Others) -> Option<Next> {
+///         self.0.lock().pop().map(Next::from)
+///     }
+///
+///     fn len(&self, processor: Option<usize>) -> usize {
+///         match processor {
+///             None => self.0.lock().len(),
+///             Some(_) => 0,
+///         }
+///     }
+/// }
+///
+/// let runtime = Runtime::builder().policy(EarliestDeadline::default()).build()?;
+/// let urgent = greenthread::Builder::new().priority(Priority::new(1_700_000_000));
+/// let thread = runtime.spawn(|| urgent.spawn(|| "in time").unwrap().join().unwrap());
+/// assert_eq!(thread.join().unwrap(), "in time");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Default)]
 pub struct Heap {
     root: Option<&'static Green>,
@@ -23,7 +62,16 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// An empty heap.
+    /// Makes an empty heap.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Heap, Lock};
+    ///
+    /// static WAITING: Lock<Heap> = Lock::new(Heap::new());
+    /// assert!(WAITING.lock().is_empty());
+    /// ```
     pub const fn new() -> Heap {
         Heap {
             root: None,
@@ -32,7 +80,27 @@ impl Heap {
         }
     }
 
-    /// Puts `thread` behind all whose keys are not greater than `key`.
+    /// Adds a thread behind all threads whose keys are not greater than `key`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Readied, Ready, Seat};
+    /// # #[derive(Default)]
+    /// # struct Earliest(Lock<Heap>);
+    /// # impl Policy for Earliest {
+    /// fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
+    ///     let key = thread.priority().get();
+    ///     self.0.lock().push(key, thread);
+    ///     ForOthers::Work
+    /// }
+    /// #     fn next(&self, _: &Seat, _: Others) -> Option<Next> { self.0.lock().pop().map(Next::from) }
+    /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
+    /// # }
+    /// # let runtime = greenthread::runtime::Runtime::builder().policy(Earliest::default()).build()?;
+    /// # assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn push(&mut self, key: u64, thread: Ready) {
         let green = thread.into_green();
         green.heap.child.set(None);
@@ -46,7 +114,29 @@ impl Heap {
         });
     }
 
-    /// Takes the first one.
+    /// Removes the thread with the smallest key and returns it, or `None` if the heap is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Readied, Ready, Seat};
+    /// # #[derive(Default)]
+    /// # struct Earliest(Lock<Heap>);
+    /// # impl Policy for Earliest {
+    /// #     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
+    /// #         self.0.lock().push(thread.priority().get(), thread);
+    /// #         ForOthers::Work
+    /// #     }
+    /// fn next(&self, _: &Seat, _: Others) -> Option<Next> {
+    ///     let thread = self.0.lock().pop()?;
+    ///     Some(Next::from(thread))
+    /// }
+    /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
+    /// # }
+    /// # let runtime = greenthread::runtime::Runtime::builder().policy(Earliest::default()).build()?;
+    /// # assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pop(&mut self) -> Option<Ready> {
         let root = self.root?;
         // Left to right: pairs, stacked in reverse.
@@ -79,23 +169,56 @@ impl Heap {
         Some(Ready::new(root))
     }
 
-    /// The key of the first one.
+    /// Returns the smallest key, or `None` if the heap is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Heap, Ready};
+    ///
+    /// /// Takes the first thread, if its time has come.
+    /// fn take_due(heap: &mut Heap, now: u64) -> Option<Ready> {
+    ///     match heap.first_key() {
+    ///         Some(time) if time <= now => heap.pop(),
+    ///         _ => None,
+    ///     }
+    /// }
+    ///
+    /// assert!(take_due(&mut Heap::new(), 1_700_000_000).is_none());
+    /// ```
     pub fn first_key(&self) -> Option<u64> {
         self.root.map(|green| green.heap.rank.get().0)
     }
 
-    /// How many there are.
+    /// Returns the number of threads in the heap.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Heap;
+    ///
+    /// assert_eq!(Heap::new().len(), 0);
+    /// ```
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns whether no thread is in the heap.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Heap;
+    ///
+    /// assert!(Heap::new().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Makes the one that comes later the first child of the other. Neither has a sibling.
+/// Makes the root that comes later the first child of the other one, which is returned. Neither has
+/// a sibling.
 fn meld(a: &'static Green, b: &'static Green) -> &'static Green {
     let (parent, child) = match a.heap.rank.get() <= b.heap.rank.get() {
         true => (a, b),

@@ -1,47 +1,55 @@
-//! Least loaded: a new task goes to the processor of a rotating batch that has the fewest.
+//! Least loaded: a new thread goes to the processor with the fewest threads in a rotating batch.
 //!
-//! The design is the coroutine runtime's in the seeds, which took it from Nio. Looking at all
-//! processors' queues for the shortest would make all of them read each other's all the time; so
-//! only a batch of them is looked at, and the next time the next batch. With 22 processors and
-//! batches of 8 these are 0–8, 8–16, 16–22, and again from the beginning ([`range`]). If there are
-//! at most as many as in a batch, it is always all of them.
+//! The design is that of the coroutine runtime in the seeds, which took it from Nio. If the
+//! shortest of all queues were wanted, all processors would read each other's queues all the time;
+//! so only a batch of them is looked at, and the next batch the next time. With 22 processors and
+//! batches of 8 these are 0–8, 8–16, 16–22, and then the first again ([`range`]). If there are no
+//! more processors than fit in a batch, the batch is always all of them.
 //!
-//! - A thread that is spawned or woken goes to the least loaded one; its load are the threads that
-//!   wait in its queue, and the one it runs. Among equals it is the first.
-//! - A thread that gives way stays with its processor, which takes turns among its own. So do
-//!   those whose timers or events a processor has looked after. One whose time slice is over goes
-//!   to the least loaded again, if others wait where it ran: else hogs would stay where they are,
-//!   and a processor that has more of them gives each less.
-//! - The seed's workers only take what they are given. Here a processor that has nothing takes the
-//!   oldest of another's queue. For a kernel thread may leave its processor, blocked in the kernel,
-//!   with threads in the queue; and those that sleep are woken in an order of their own: if a
-//!   thread is given to one, it may be another one that gets up. So all that is ready concerns all.
-//!   And one pick of [`INTERVAL`] is the oldest of another's queue, each of the others having a turn:
-//!   who was given to a processor that the system does not run is not left to wait for the system.
+//! - A thread that is spawned or woken goes to the least loaded processor of the batch; among
+//!   equals, to the first. The load of a processor is the number of threads in its queue, plus the
+//!   one that runs.
+//! - A thread that gives way stays with its processor, which runs its threads in turn. So does a
+//!   thread whose timer or event the processor has looked after. A thread that is preempted goes to
+//!   the least loaded processor again, if others wait where it ran: otherwise hogs would stay where
+//!   they are, and a processor with more of them would give each of them less.
+//! - The workers of the seed's runtime take only what they are given. Here a processor without
+//!   threads takes the oldest of another processor's queue. For a kernel thread may block in the
+//!   kernel and leave its processor with threads in the queue; and sleeping processors are woken in
+//!   an order of their own, so a thread that is given to a sleeping processor may wake another one.
+//!   So every ready thread concerns every processor.
+//! - One pick in [`INTERVAL`] takes the oldest thread of another processor's queue, each of the
+//!   others in turn. So a thread does not depend on a single processor, which the system may not be
+//!   running.
 //!
-//! Invariant: the queues change their number under the lock in `readers` only. So nobody gives a
-//! thread to a processor that is not there any more.
+//! Invariant: the number of queues changes only under the lock in `readers`. So no thread is given
+//! to a processor that has left.
 
 use core::ops::Range;
 
 use super::readers::{Readers, entry_of};
 use super::shared_queue::SharedQueue;
-use super::{Next, Policy, Readied, Ready, Seat, Victims};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The seed's example.
+/// The size of a batch in the seed's example.
 const BATCH: usize = 8;
-/// As often as Go's scheduler looks at its global queue.
+/// One pick in so many takes from another queue: as often as Go's scheduler looks at its global
+/// queue.
 const INTERVAL: usize = 61;
 
-/// A queue per processor; a thread goes to the processor that has the fewest, of a batch that
+/// Gives each thread to the processor with the fewest threads, among a batch of processors that
 /// changes each time.
 ///
-/// So the work is spread when it comes, rather than by who looks for it; it moves only if a
-/// processor has nothing at all. The source is the coroutine runtime among the seeds.
+/// Each processor has a queue. Work is spread when it comes, rather than when somebody looks for
+/// it; it moves later only if a processor has nothing at all. The design is that of the coroutine
+/// runtime Nio.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::{policy::LeastLoaded, runtime::Runtime};
+///
 /// let runtime = Runtime::builder()
 ///     .policy(LeastLoaded::new().batch(2))
 ///     .build()?;
@@ -50,7 +58,7 @@ const INTERVAL: usize = 61;
 /// ```
 pub struct LeastLoaded {
     batch: usize,
-    /// How many batches have been looked at.
+    /// The number of batches looked at so far.
     round: AtomicUsize,
     workers: Readers<Box<[Worker]>>,
 }
@@ -59,9 +67,9 @@ pub struct LeastLoaded {
 #[derive(Default)]
 struct Worker {
     queue: SharedQueue,
-    /// Whether it runs something.
+    /// Whether the processor runs a thread.
     busy: AtomicBool,
-    /// The seat's holder's count.
+    /// The number of picks so far, counted by the holder of the seat.
     picks: AtomicUsize,
 }
 
@@ -70,7 +78,7 @@ impl Worker {
         self.queue.len() + self.busy.load(Ordering::Relaxed) as usize
     }
 
-    /// It runs `next`, if anything.
+    /// Notes whether the processor runs a thread from now on.
     fn runs(&self, next: Option<Ready>) -> Option<Ready> {
         if self.busy.load(Ordering::Relaxed) != next.is_some() {
             self.busy.store(next.is_some(), Ordering::Relaxed);
@@ -83,7 +91,7 @@ impl Worker {
     }
 }
 
-/// The `round`th batch of so many workers.
+/// The indices of the `round`th batch among so many workers.
 fn range(round: usize, workers: usize, batch: usize) -> Range<usize> {
     if workers <= batch {
         return 0..workers;
@@ -93,7 +101,17 @@ fn range(round: usize, workers: usize, batch: usize) -> Range<usize> {
 }
 
 impl LeastLoaded {
-    /// With batches of 8.
+    /// Makes a policy with empty queues, and with batches of 8 processors.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{ForOthers, LeastLoaded, Policy};
+    ///
+    /// let policy = LeastLoaded::new();
+    /// policy.resize(2);
+    /// assert_eq!(policy.len(Some(1)), 0);
+    /// ```
     pub fn new() -> LeastLoaded {
         LeastLoaded {
             batch: BATCH,
@@ -102,10 +120,26 @@ impl LeastLoaded {
         }
     }
 
-    /// How many processors are looked at for the least loaded one.
+    /// Sets the number of processors in a batch, of which the least loaded one gets a thread.
+    ///
+    /// A larger batch spreads threads more evenly, and takes longer to look at.
     ///
     /// # Panics
-    /// If it is 0.
+    ///
+    /// If the number is 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{policy::LeastLoaded, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder()
+    ///     .processors(4)
+    ///     .policy(LeastLoaded::new().batch(4)) // all of them
+    ///     .build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn batch(mut self, processors: usize) -> LeastLoaded {
         assert!(processors != 0, "a batch of no processors");
         self.batch = processors;
@@ -137,7 +171,7 @@ impl core::fmt::Debug for LeastLoaded {
 }
 
 impl Policy for LeastLoaded {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         self.workers.read(seat, |workers| {
             let own = seat.map(|seat| entry_of(seat, workers));
             let own = own.filter(|own| match how {
@@ -150,11 +184,12 @@ impl Policy for LeastLoaded {
                 None => crate::engine::sys::die("a policy has no queue"),
             }
         });
-        // Who gives way takes one away in exchange: there is no more for others than before.
-        !(seat.is_some() && how == Readied::Yielded)
+        // A processor whose thread gives way takes one in exchange: others have no more than
+        // before.
+        ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 
-    fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
         self.workers.read(Some(seat), |workers| {
             let own = entry_of(seat, workers);
             let picks = own.picks.load(Ordering::Relaxed).wrapping_add(1);
@@ -197,9 +232,9 @@ impl Policy for LeastLoaded {
         processor.map_or(0, len)
     }
 
-    fn has_work_for_others(&self) -> bool {
+    fn work_for_others(&self) -> ForOthers {
         let has = |worker: &Worker| !worker.queue.is_empty();
-        self.workers.read(None, |workers| workers.iter().any(has))
+        ForOthers::when(self.workers.read(None, |workers| workers.iter().any(has)))
     }
 }
 
@@ -230,25 +265,31 @@ mod tests {
         policy.resize(22);
         let seats = seats(22);
         for thread in stand_ins(24) {
-            assert!(policy.ready(thread, Readied::Spawned, Some(&seats[5])));
+            assert_eq!(
+                policy.ready(thread, Readied::Spawned, Some(&seats[5])),
+                ForOthers::Work
+            );
         }
-        if !policy.has_work_for_others() {
+        if policy.work_for_others() == ForOthers::Nothing {
             return;
         }
-        // 24 tasks: 8 for each batch, of which the last has only 6 processors.
+        // 24 threads: 8 for each batch, and the last batch has only 6 processors.
         let mut expected = vec![1; 22];
         (expected[16], expected[17]) = (2, 2);
         assert_eq!(lens(&policy, 22), expected);
 
-        // What gives way stays; what it runs counts as load.
+        // A thread that gives way stays; the running thread counts as load.
         let (first, thread) = next(&policy, &seats[0]).unwrap();
         assert_eq!(first, 0);
-        assert!(!policy.ready(thread, Readied::Yielded, Some(&seats[0])));
+        assert_eq!(
+            policy.ready(thread, Readied::Yielded, Some(&seats[0])),
+            ForOthers::Nothing
+        );
         let (again, first) = next(&policy, &seats[0]).unwrap();
         let (second, woken) = next(&policy, &seats[1]).unwrap();
         assert_eq!((again, second), (0, 3));
         assert!(next(&policy, &seats[1]).is_none());
-        assert!(policy.ready(woken, Readied::Woken, None));
+        assert_eq!(policy.ready(woken, Readied::Woken, None), ForOthers::Work);
         assert_eq!(policy.len(Some(1)), 1);
 
         // Nothing is lost when there are fewer, or more.
@@ -257,7 +298,7 @@ mod tests {
         policy.resize(5);
         assert_eq!(lens(&policy, 5).iter().sum::<usize>(), 23);
 
-        // A thief takes the oldest; in the end everything.
+        // A thief takes the oldest thread, and in the end all of them.
         let (oldest, stolen) = {
             let thread = policy
                 .steal(&seats[4], Victims::new(4, 5, 1, false))
@@ -268,7 +309,7 @@ mod tests {
             core::iter::from_fn(|| policy.steal(&seats[3], Victims::new(3, 5, 1, true))).collect();
         assert_eq!(rest.len(), 22);
         assert!(rest.iter().all(|thread| thread.priority().get() != oldest));
-        assert!(!policy.has_work_for_others());
+        assert_eq!(policy.work_for_others(), ForOthers::Nothing);
         dismiss(rest.into_iter().chain([stolen, first]));
     }
 }

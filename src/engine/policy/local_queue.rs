@@ -8,20 +8,20 @@ use crossbeam_deque::{Steal, Stealer, Worker};
 use super::Ready;
 use crate::engine::green::Green;
 
-/// What the deque holds before it allocates; one slot is spared, since a thief moves at most half of
-/// it at once.
+/// The number of threads that fit before the deque allocates. One slot is left over, since a thief
+/// moves at most half of the threads at once.
 pub(crate) const CAPACITY: usize = 63;
-/// What a thief takes over at once at most.
+/// The most threads that a thief takes at once.
 pub(crate) const BATCH: usize = 32;
 
-/// Its owner pushes and pops, which is for one at a time: the holder of the processor's seat.
-/// Others steal, and ask how long it is.
+/// A run queue. The holder of the processor's seat, one at a time, pushes and pops; others steal
+/// and ask for its length.
 pub(crate) struct LocalQueue {
     worker: Worker<NonNull<Green>>,
     stealer: Stealer<NonNull<Green>>,
 }
 
-// SAFETY: `worker` is used by the holder of the seat only, which the methods' contracts say, and
+// SAFETY: `worker` is used by the holder of the seat only, as the methods' contracts demand, and
 // seats change hands with a Release and an Acquire (`sched::ownership`).
 unsafe impl Sync for LocalQueue {}
 // SAFETY: as above; the pointers are to `Green`, which is Sync.
@@ -57,13 +57,14 @@ impl LocalQueue {
         self.worker.pop().map(ready)
     }
 
-    /// How many more may be pushed now; the owner's question.
+    /// The number of threads that may still be pushed. For the owner.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         CAPACITY.saturating_sub(self.worker.len())
     }
 
-    /// Moves half of this queue to `thief`, but for one, which is returned. May touch thread-locals.
+    /// Moves half of this queue to `thief`, except for one thread, which is returned. May touch
+    /// thread-locals.
     ///
     /// # Safety
     /// The caller holds the seat that `thief` belongs to, and `thief` is empty.
@@ -80,7 +81,7 @@ impl LocalQueue {
         }
     }
 
-    /// Anybody's question.
+    /// The number of threads. For anybody.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.stealer.len()

@@ -1,4 +1,4 @@
-//! The lock that policies may use.
+//! The lock that policies use.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -6,11 +6,17 @@ use core::ops::{Deref, DerefMut};
 use crate::engine::green::current::{self, PreemptionOff};
 use crate::engine::sys::lock;
 
-/// A mutual exclusion for what a policy's processors share. Whoever holds it is not preempted, so
-/// nobody waits long for it; it must be held for moments only. It knows no poisoning.
+/// A mutual exclusion lock for data that the processors of a policy share.
+///
+/// The holder is not preempted, so others wait only as long as it takes to use the data; hold the
+/// lock for moments only, and neither allocate nor free memory meanwhile. A panic does not poison
+/// the lock.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::policy::Lock;
+///
 /// let count = Lock::new(41);
 /// *count.lock() += 1;
 /// assert_eq!(*count.lock(), 42);
@@ -18,10 +24,23 @@ use crate::engine::sys::lock;
 #[derive(Default)]
 pub struct Lock<T>(lock::Lock<T>);
 
-/// The holder's access to what a [`Lock`] protects. Dropping it unlocks. It stays with its thread.
+/// Access to the data of a [`Lock`], which is unlocked when the guard is dropped.
 ///
-/// If it is forgotten, the lock is held for ever, and until the thread that took it ends, it is not
-/// preempted, and keeps its processor even while it is blocked in the kernel.
+/// The guard stays on the thread that has locked. If it is forgotten, the lock is held for ever,
+/// and the thread, until it ends, is not preempted and keeps its processor even while it is blocked
+/// in the kernel.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::Lock;
+///
+/// let lock = Lock::new(vec![1]);
+/// let mut guard = lock.lock();
+/// guard[0] += 1;
+/// drop(guard); // unlocks
+/// assert_eq!(lock.lock()[0], 2);
+/// ```
 #[must_use = "unlocked at once if it is not kept"]
 pub struct Guard<'a, T> {
     // In this order: unlocked, then preemptible.
@@ -30,12 +49,41 @@ pub struct Guard<'a, T> {
 }
 
 impl<T> Lock<T> {
-    /// A lock around `value`, free.
+    /// Makes an unlocked lock around `value`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Lock;
+    ///
+    /// static TURNS: Lock<u64> = Lock::new(0);
+    /// *TURNS.lock() += 1;
+    /// ```
     pub const fn new(value: T) -> Lock<T> {
         Lock(lock::Lock::new(value))
     }
 
-    /// Waits until it is free, and takes it.
+    /// Acquires the lock, and waits first while another caller holds it.
+    ///
+    /// A caller that already holds the lock waits for itself, for ever.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Lock;
+    ///
+    /// let most = Lock::new(0);
+    /// greenthread::scope(|scope| {
+    ///     for number in [3, 9, 6] {
+    ///         let most = &most;
+    ///         scope.spawn(move || {
+    ///             let mut most = most.lock();
+    ///             *most = number.max(*most);
+    ///         });
+    ///     }
+    /// });
+    /// assert_eq!(*most.lock(), 9);
+    /// ```
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         let off = current::preemption_off_by_user();

@@ -1,28 +1,30 @@
-//! Which ready thread runs next, and where: a policy behind one small trait.
+//! Policies: which ready thread runs next, and on which processor.
 //!
-//! A [`Policy`] holds the threads of a runtime that are ready and not running, and nothing else: it
-//! neither switches nor wakes anybody. The scheduler hands it a thread that has become ready, asks
-//! it for the next one to run, and decides by its answers whom to wake.
+//! Each runtime has a [`Policy`]. It holds the threads that are ready and not running, and does
+//! nothing else: it neither switches threads nor wakes processors. The scheduler hands it each
+//! thread that becomes ready, asks it for the next thread to run, and learns from its answers
+//! whether a sleeping processor should wake up.
 //!
-//! | policy | its idea | source |
+//! | policy | how it works | known from |
 //! |---|---|---|
-//! | [`WorkStealing`] (default) | a queue per processor; who has nothing takes half of another's | Go's scheduler |
-//! | [`RelaxedFifo`] | an array of queues for all: push to any, take from the older of two | the scheduler proposed for Cforall |
-//! | [`LeastLoaded`] | a queue per processor; a thread goes to the shortest of a rotating batch | the seeds' coroutine runtime, Nio |
-//! | [`Priorities`] | a queue per processor and priority; aging, so that nothing starves | what the talk misses in Go's |
-//! | [`GlobalQueue`] | one queue for all, under a lock | what Go's scheduler no longer is |
+//! | [`WorkStealing`] (default) | Each processor has a queue. A processor whose queue is empty takes half of another one. | Go |
+//! | [`RelaxedFifo`] | All processors share many queues. A thread goes to any of them; of two queues, the one whose first thread is older is served. | the scheduler proposed for Cforall |
+//! | [`LeastLoaded`] | Each processor has a queue. A thread goes to the shortest of a few queues. | Nio |
+//! | [`Priorities`] | Each processor has a queue for each priority. Now and then it serves the oldest thread instead, so that none starves. | |
+//! | [`GlobalQueue`] | All processors share one queue under a lock. | Go before version 1.1 |
 //!
-//! A runtime's policy is chosen with [`runtime::Builder::policy`](crate::runtime::Builder::policy)
-//! or by `GREENTHREAD_POLICY`.
+//! [`runtime::Builder::policy`](crate::runtime::Builder::policy) or the variable
+//! `GREENTHREAD_POLICY` chooses the policy of a runtime.
 //!
-//! # A policy of one's own
+//! # Writing a policy
 //!
-//! It takes no unsafe code: a ready thread is a [`Ready`], which can be moved but not copied, and
-//! which only `next` and `steal` get rid of. [`Queue`] and [`Heap`] hold any number of them without
-//! allocating, and [`Lock`] protects such things.
+//! A policy needs no unsafe code. A ready thread is a [`Ready`], which can be moved but not copied,
+//! and which leaves the policy only as the result of [`next`](Policy::next) or
+//! [`steal`](Policy::steal). [`Queue`] and [`Heap`] hold any number of ready threads without
+//! allocating, and [`Lock`] protects what processors share.
 //!
 //! ```
-//! use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+//! use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
 //! use greenthread::runtime::Runtime;
 //!
 //! /// Runs threads in the order in which they became ready.
@@ -30,12 +32,12 @@
 //! struct InOrder(Lock<Queue>);
 //!
 //! impl Policy for InOrder {
-//!     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> bool {
+//!     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
 //!         self.0.lock().push(thread);
-//!         true // any processor can take it
+//!         ForOthers::Work // any processor can take it
 //!     }
 //!
-//!     fn next(&self, _: &Seat, _: bool) -> Option<Next> {
+//!     fn next(&self, _: &Seat, _: Others) -> Option<Next> {
 //!         self.0.lock().pop().map(Next::from)
 //!     }
 //!
@@ -84,9 +86,57 @@ use core::marker::PhantomData;
 
 use crate::engine::sys::table::MAX;
 
-/// The right to act as one of the runtime's processors. Whoever has it is the only one, so what a
-/// policy keeps for each processor has one user at a time. It is lent for one call, and stays on the
-/// kernel thread that makes it.
+/// The right to act as one of a runtime's processors.
+///
+/// The scheduler lends a seat to the policy for one call. A processor has only one seat; so the
+/// data that a policy keeps for each processor has one user at a time. A seat stays on the kernel
+/// thread that makes the call.
+///
+/// # Examples
+///
+/// A policy that counts how many threads each processor takes:
+///
+/// ```
+/// use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
+/// use greenthread::runtime::{Mode, Runtime};
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// static TAKEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+///
+/// #[derive(Default)]
+/// struct Counting(Lock<Queue>);
+///
+/// impl Policy for Counting {
+///     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
+///         self.0.lock().push(thread);
+///         ForOthers::Work
+///     }
+///
+///     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
+///         let thread = self.0.lock().pop()?;
+///         TAKEN[seat.index()].fetch_add(1, Ordering::Relaxed);
+///         Some(thread.into())
+///     }
+///
+///     fn len(&self, processor: Option<usize>) -> usize {
+///         match processor {
+///             None => self.0.lock().len(),
+///             Some(_) => 0,
+///         }
+///     }
+/// }
+///
+/// let runtime = Runtime::builder().processors(2).policy(Counting::default()).build()?;
+/// runtime.spawn(|| ()).join().unwrap();
+/// let taken: usize = TAKEN.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+/// match runtime.mode() {
+///     Mode::Green => assert!(taken >= 1),
+///     Mode::Kernel => assert_eq!(taken, 0),
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// A seat cannot be used by two threads at once:
 ///
 /// ```compile_fail,E0277
 /// # use greenthread::policy::{Policy, Seat, WorkStealing};
@@ -98,18 +148,18 @@ use crate::engine::sys::table::MAX;
 /// }
 /// ```
 pub struct Seat {
-    /// Of which runtime, and behind it the index: one word to compare.
+    /// The runtime's number and, in the low bits, the processor's index: one word to compare.
     name: u64,
     not_shared: PhantomData<*const ()>,
 }
 
-/// What the index has of a seat's name.
+/// The bits of a seat's name that hold the index.
 const INDEX_BITS: u32 = 16;
 const _: () = assert!(MAX < 1 << INDEX_BITS);
 
 impl Seat {
-    /// `runtime` is a number that no other runtime has, and not 0. (An address will do: it has at
-    /// most 48 bits.)
+    /// Makes the seat of a processor. `runtime` is a number other than 0 that no other runtime has.
+    /// (An address will do: it has at most 48 bits.)
     ///
     /// # Safety
     /// The caller owns that processor of that runtime until it drops the seat.
@@ -121,13 +171,26 @@ impl Seat {
         }
     }
 
-    /// The processor's index, which is less than what [`Policy::resize`] was last called with.
+    /// Returns the index of the processor.
+    ///
+    /// It is less than the number of processors that [`Policy::resize`] was last called with.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Lock, Queue, Ready, Seat};
+    ///
+    /// /// Takes a thread from the processor's own queue.
+    /// fn take(queues: &[Lock<Queue>], seat: &Seat) -> Option<Ready> {
+    ///     queues.get(seat.index())?.lock().pop()
+    /// }
+    /// ```
     #[inline(always)]
     pub fn index(&self) -> usize {
         (self.name & ((1 << INDEX_BITS) - 1)) as usize
     }
 
-    /// What no seat has of another processor, or another runtime; not 0.
+    /// A number other than 0 that only this processor's seat in this runtime has.
     #[inline(always)]
     pub(crate) fn name(&self) -> u64 {
         self.name
@@ -140,7 +203,8 @@ impl fmt::Debug for Seat {
     }
 }
 
-/// Checks what a policy of ours is told by [`Policy::resize`], which anybody may call.
+/// Panics if a policy of this module cannot have so many processors. ([`Policy::resize`] may be
+/// called by anybody, with any number.)
 fn check(processors: usize) {
     assert!(
         (1..=MAX).contains(&processors),
@@ -148,34 +212,124 @@ fn check(processors: usize) {
     );
 }
 
+/// Whether there is work for other processors than the one that asks.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::ForOthers;
+/// assert_eq!(ForOthers::when(1 + 1 == 2), ForOthers::Work);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForOthers {
+    /// Another processor could run something now.
+    Work,
+    /// None would find anything.
+    Nothing,
+}
+
+impl ForOthers {
+    /// Returns [`Work`](ForOthers::Work) if there is some.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::ForOthers;
+    /// assert_eq!(ForOthers::when(false), ForOthers::Nothing);
+    /// ```
+    #[inline]
+    pub const fn when(there_is_some: bool) -> ForOthers {
+        match there_is_some {
+            true => ForOthers::Work,
+            false => ForOthers::Nothing,
+        }
+    }
+}
+
+/// What the other processors of a runtime are doing.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::Others;
+/// assert_ne!(Others::Busy, Others::Idle);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Others {
+    /// All of them run threads.
+    Busy,
+    /// At least one of them has nothing to do.
+    Idle,
+}
+
 /// How a thread became ready.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::Readied;
+///
+/// /// Whether the thread is likely to run for long.
+/// fn computes(how: Readied) -> bool {
+///     match how {
+///         Readied::Preempted => true,
+///         Readied::Spawned | Readied::Woken | Readied::Arrived | Readied::Yielded => false,
+///         _ => false, // the list may grow
+///     }
+/// }
+///
+/// assert!(computes(Readied::Preempted));
+/// assert!(!computes(Readied::Woken));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Readied {
-    /// It is new.
+    /// The thread is new.
     Spawned,
-    /// Another thread has woken it.
+    /// Another thread has woken the thread.
     Woken,
-    /// What it waited for has come: a point in time, or something at a descriptor.
+    /// An event that the thread waited for has come: a point in time, or input or output at a
+    /// descriptor.
     Arrived,
-    /// It gave way by itself.
+    /// The thread has given way by itself ([`yield_now`](crate::yield_now)).
     Yielded,
-    /// Its time slice was over.
+    /// The thread has used up its time slice and was made to give way.
     Preempted,
 }
 
-/// A thread to run, and whether it goes on in the time slice of the one before.
+/// A thread to run, and the time slice that it runs in.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::{Next, Ready};
+///
+/// /// Runs `woken` in the time slice of the thread that woke it.
+/// fn in_the_same_slice(woken: Ready) -> Next {
+///     Next {
+///         thread: woken,
+///         inherits_slice: true,
+///     }
+/// }
+///
+/// /// Gives `thread` a time slice of its own.
+/// fn in_a_new_slice(thread: Ready) -> Next {
+///     Next::from(thread)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Next {
-    /// The thread.
+    /// The thread that runs next.
     pub thread: Ready,
-    /// Whether it is preempted when the thread before it would have been. Two threads that wake each
-    /// other, and inherit, do not run longer in a row than one alone.
+    /// Whether the thread goes on in the time slice of the thread before it, and is preempted when
+    /// that one would have been. Two threads that wake each other in turn then run no longer in a
+    /// row than one thread alone.
     pub inherits_slice: bool,
 }
 
 impl From<Ready> for Next {
-    /// A thread with a time slice of its own.
+    /// Gives the thread a time slice of its own.
     fn from(thread: Ready) -> Next {
         Next {
             thread,
@@ -184,70 +338,345 @@ impl From<Ready> for Next {
     }
 }
 
-/// Holds the ready threads of a runtime.
+/// Holds the ready threads of a runtime and chooses the next one to run.
 ///
-/// All but [`resize`](Policy::resize) is called in the middle of scheduling, by several processors
-/// at once. So it must be quick, must not allocate or free, must not block but on a [`Lock`], and
-/// must call nothing of this crate besides this module; else all threads may stand still. If it
-/// panics, the process is aborted. Nothing that safe code does in it is undefined behaviour.
+/// The scheduler calls all methods but [`resize`](Policy::resize) in the middle of scheduling, from
+/// several processors at once. They must be quick, must not allocate or free memory, must not block
+/// except on a [`Lock`], and must not call anything of this crate outside this module. Otherwise
+/// all threads of the runtime may stand still. If one of them panics, the process aborts. A policy
+/// written in safe code cannot cause undefined behaviour, whatever it does.
 ///
-/// A policy may ask another one, those of this module too: all their methods can be called by
-/// anybody, at any time. Each of those serves one runtime. They panic if they are given the seat of
-/// another one, or of a processor that [`resize`](Policy::resize) has not told them of.
+/// Any code may call the methods of a policy at any time, so one policy can be built on another.
 ///
-/// No thread may be kept for ever: whenever a processor asks, and there are threads that it can
-/// take, it must get one; and each must get its turn, if promise is made of fairness.
+/// # Fairness
+///
+/// When a processor asks for a thread and the policy has threads for it, the policy must return
+/// one. A policy that claims to be fair must return each thread sooner or later, however many
+/// others become ready.
+///
+/// # Panics
+///
+/// A policy of this module serves one runtime. Its methods panic if they are called with a seat of
+/// another runtime, or of a processor that [`resize`](Policy::resize) has not announced.
+///
+/// # Examples
+///
+/// A policy that counts new threads and leaves everything else to another policy:
+///
+/// ```
+/// use greenthread::policy::{Next, Policy, Readied, Ready, Seat, Victims, WorkStealing};
+/// use greenthread::runtime::{Mode, Runtime};
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// static SPAWNED: AtomicUsize = AtomicUsize::new(0);
+///
+/// struct Counting(WorkStealing);
+///
+/// impl Policy for Counting {
+///     fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
+///         if how == Readied::Spawned {
+///             SPAWNED.fetch_add(1, Ordering::Relaxed);
+///         }
+///         self.0.ready(thread, how, seat)
+///     }
+///
+///     fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+///         self.0.next(seat, others)
+///     }
+///
+///     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
+///         self.0.steal(seat, victims)
+///     }
+///
+///     fn leave(&self, seat: &Seat) {
+///         self.0.leave(seat);
+///     }
+///
+///     fn resize(&self, processors: usize) {
+///         self.0.resize(processors);
+///     }
+///
+///     fn len(&self, processor: Option<usize>) -> usize {
+///         self.0.len(processor)
+///     }
+///
+///     fn out_of_reach(&self, processor: usize) -> usize {
+///         self.0.out_of_reach(processor)
+///     }
+///
+///     fn work_for_others(&self) -> ForOthers {
+///         self.0.work_for_others()
+///     }
+/// }
+///
+/// let runtime = Runtime::builder().policy(Counting(WorkStealing::new())).build()?;
+/// let threads: Vec<_> = (0..3).map(|_| runtime.spawn(|| ())).collect();
+/// threads.into_iter().for_each(|thread| thread.join().unwrap());
+/// match runtime.mode() {
+///     Mode::Green => assert_eq!(SPAWNED.load(Ordering::Relaxed), 3),
+///     Mode::Kernel => assert_eq!(SPAWNED.load(Ordering::Relaxed), 0), // the system schedules
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Policy: Send + Sync + 'static {
-    /// `thread` is ready, by what the processor of `seat` did, or, without a seat, by somebody
-    /// outside. True: another processor could run something now, wake one that sleeps.
+    /// Takes over a thread that has become ready, and returns whether another processor could run
+    /// something now.
     ///
-    /// If it is false though others could, a thread waits until one of them looks by itself, which
-    /// can be several milliseconds.
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool;
+    /// `how` says how the thread became ready. `seat` is the seat of the processor that made it
+    /// ready; it is `None` if something outside the processors did.
+    ///
+    /// After [`ForOthers::Work`] the scheduler wakes a processor that sleeps. If a policy returns
+    /// [`ForOthers::Nothing`] although another processor could run something, a thread may wait several milliseconds until
+    /// a processor looks by itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+    /// # #[derive(Default)]
+    /// # struct InOrder(Lock<Queue>);
+    /// # impl Policy for InOrder {
+    /// fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
+    ///     self.0.lock().push(thread);
+    ///     // A processor whose thread gives way takes one from the queue in exchange.
+    ///     ForOthers::when(!(how == Readied::Yielded && seat.is_some()))
+    /// }
+    /// #     fn next(&self, _: &Seat, _: Others) -> Option<Next> { self.0.lock().pop().map(Next::from) }
+    /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
+    /// # }
+    /// # let runtime = greenthread::runtime::Runtime::builder().policy(InOrder::default()).build()?;
+    /// # assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers;
 
-    /// What the processor of `seat` runs next, without looking at what other processors have for
-    /// themselves. `share`: others have nothing to do, so what waits here should be where they can
-    /// take it.
-    fn next(&self, seat: &Seat, share: bool) -> Option<Next>;
+    /// Returns the thread that the processor of `seat` runs next, or `None` if there is none for
+    /// it.
+    ///
+    /// It does not look at threads that wait at other processors; [`steal`](Policy::steal) does.
+    /// While the `others` are idle, the policy should put the threads that wait here where they
+    /// can take them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+    /// # #[derive(Default)]
+    /// # struct InOrder(Lock<Queue>);
+    /// # impl Policy for InOrder {
+    /// #     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
+    /// #         self.0.lock().push(thread);
+    /// #         ForOthers::Work
+    /// #     }
+    /// fn next(&self, _seat: &Seat, _others: Others) -> Option<Next> {
+    ///     let thread = self.0.lock().pop()?;
+    ///     Some(Next::from(thread)) // in a time slice of its own
+    /// }
+    /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
+    /// # }
+    /// # let runtime = greenthread::runtime::Runtime::builder().policy(InOrder::default()).build()?;
+    /// # assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn next(&self, seat: &Seat, others: Others) -> Option<Next>;
 
-    /// What the processor of `seat`, which has nothing itself, takes over from others. They are
-    /// best looked at in the order of `victims`.
+    /// Takes a thread away from other processors for the processor of `seat`, which has none
+    /// itself.
+    ///
+    /// A policy best looks at the others in the order of `victims`. By default there is nothing to
+    /// take, which suits a policy whose threads wait at no processor.
+    ///
+    /// # Examples
+    ///
+    /// A policy with a queue for each processor takes the oldest thread of the first one that has
+    /// any:
+    ///
+    /// ```
+    /// # use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat, Victims};
+    /// # use std::mem;
+    /// # #[derive(Default)]
+    /// # struct PerProcessor { queues: Lock<Vec<Queue>>, shared: Lock<Queue> }
+    /// # impl Policy for PerProcessor {
+    /// #     fn ready(&self, thread: Ready, _: Readied, seat: Option<&Seat>) -> ForOthers {
+    /// #         match seat {
+    /// #             Some(seat) => self.queues.lock()[seat.index()].push(thread),
+    /// #             None => self.shared.lock().push(thread),
+    /// #         }
+    /// #         ForOthers::Work
+    /// #     }
+    /// #     fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
+    /// #         let own = self.queues.lock()[seat.index()].pop();
+    /// #         own.or_else(|| self.shared.lock().pop()).map(Next::from)
+    /// #     }
+    /// fn steal(&self, _seat: &Seat, mut victims: Victims<'_>) -> Option<Ready> {
+    ///     let mut queues = self.queues.lock();
+    ///     victims.find_map(|victim| queues.get_mut(victim)?.pop())
+    /// }
+    /// #     fn leave(&self, seat: &Seat) {
+    /// #         let mut left = mem::take(&mut self.queues.lock()[seat.index()]);
+    /// #         self.shared.lock().append(&mut left);
+    /// #     }
+    /// #     fn resize(&self, processors: usize) {
+    /// #         let mut queues: Vec<_> = (0..processors).map(|_| Queue::new()).collect();
+    /// #         let mut current = self.queues.lock();
+    /// #         for (index, queue) in current.iter_mut().enumerate() {
+    /// #             queues[index % processors].append(queue);
+    /// #         }
+    /// #         mem::swap(&mut *current, &mut queues);
+    /// #         drop(current);
+    /// #     }
+    /// #     fn len(&self, processor: Option<usize>) -> usize {
+    /// #         match processor {
+    /// #             Some(index) => self.queues.lock().get(index).map_or(0, Queue::len),
+    /// #             None => self.shared.lock().len(),
+    /// #         }
+    /// #     }
+    /// #     fn work_for_others(&self) -> ForOthers {
+    /// #         !self.shared.lock().is_empty() || self.queues.lock().iter().any(|queue| !queue.is_empty())
+    /// #     }
+    /// # }
+    /// # let runtime = greenthread::runtime::Runtime::builder()
+    /// #     .processors(2)
+    /// #     .policy(PerProcessor::default())
+    /// #     .build()?;
+    /// # let parent = runtime.spawn(|| {
+    /// #     let children: Vec<_> = (0..10).map(|i| greenthread::spawn(move || i)).collect();
+    /// #     children.into_iter().map(|child| child.join().unwrap()).sum::<i32>()
+    /// # });
+    /// # runtime.set_processors(1)?;
+    /// # assert_eq!(parent.join().unwrap(), 45);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
         let _ = (seat, victims);
         None
     }
 
-    /// The processor of `seat` goes without: what only it could reach must be put where all can.
+    /// Moves the threads that only the processor of `seat` can take to where all processors can
+    /// take them.
+    ///
+    /// The scheduler calls this when it takes a processor out of use. By default nothing happens,
+    /// which suits a policy whose threads are always within reach of all.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Lock, Queue, Seat};
+    ///
+    /// struct PerProcessor {
+    ///     own: Vec<Lock<Queue>>,
+    ///     shared: Lock<Queue>,
+    /// }
+    ///
+    /// impl PerProcessor {
+    ///     fn leave(&self, seat: &Seat) {
+    ///         let mut left = std::mem::take(&mut *self.own[seat.index()].lock());
+    ///         self.shared.lock().append(&mut left);
+    ///     }
+    /// }
+    /// ```
     fn leave(&self, seat: &Seat) {
         let _ = seat;
     }
 
-    /// There are so many processors from now on, at least one. Called before anything else, and
-    /// when a running runtime gets more processors, before it has them, or fewer, when those with
-    /// the highest indices have left; a thief may still be offered one of those as a victim. It may
-    /// allocate and block, but not wait for a green thread, nor for a change of their number.
+    /// Sets the number of processors, which is at least one.
     ///
-    /// If it panics when there are to be more, there are not: who asked for them, or builds the
-    /// runtime, gets an error. If it panics when some have left, which nobody waits for, the process
-    /// is aborted.
+    /// The scheduler calls this before all other methods. Later it calls it before a running
+    /// runtime gets more processors, and after processors have left, which are those with the
+    /// highest indices. A thief may still be offered a processor that has left as a victim.
+    ///
+    /// This method may allocate and block, but must not wait for a green thread or for another
+    /// change of the number. By default nothing happens.
+    ///
+    /// # Panics
+    ///
+    /// If it panics when processors are to be added, the number stays as it was, and
+    /// [`Builder::build`](crate::runtime::Builder::build) or
+    /// [`Runtime::set_processors`](crate::runtime::Runtime::set_processors) returns an error. If it
+    /// panics after processors have left, the process aborts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Lock, Queue};
+    ///
+    /// #[derive(Default)]
+    /// struct PerProcessor(Lock<Vec<Queue>>);
+    ///
+    /// impl PerProcessor {
+    ///     fn resize(&self, processors: usize) {
+    ///         // The holder of a `Lock` must neither allocate nor free memory.
+    ///         let mut queues: Vec<_> = (0..processors).map(|_| Queue::new()).collect();
+    ///         let mut current = self.0.lock();
+    ///         for (index, queue) in current.iter_mut().enumerate() {
+    ///             queues[index % processors].append(queue);
+    ///         }
+    ///         std::mem::swap(&mut *current, &mut queues);
+    ///         drop(current); // unlocks before the old queues are freed
+    ///     }
+    /// }
+    ///
+    /// let policy = PerProcessor::default();
+    /// policy.resize(4);
+    /// policy.resize(2);
+    /// assert_eq!(policy.0.lock().len(), 2);
+    /// ```
     fn resize(&self, processors: usize) {
         let _ = processors;
     }
 
-    /// How many threads wait at `processor`; of those that wait at none, for `None`. It may be out of
-    /// date by what others do at the same time, and by no more.
+    /// Returns the number of threads that wait at `processor` or, for `None`, of those that wait at
+    /// no processor.
+    ///
+    /// The number may be out of date by what other threads do at the same time, and by no more.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{GlobalQueue, Policy};
+    ///
+    /// let policy = GlobalQueue::new();
+    /// assert_eq!(policy.len(None), 0);
+    /// assert_eq!(policy.len(Some(0)), 0); // its threads wait at no processor
+    /// ```
     fn len(&self, processor: Option<usize>) -> usize;
 
-    /// How many of those at `processor` other processors cannot take. Whoever runs before them has a
-    /// shorter time slice.
+    /// Returns the number of threads at `processor` that other processors cannot take.
+    ///
+    /// While there are any, the thread that runs there has a shorter time slice. By default there
+    /// are none.
+    ///
+    /// # Examples
+    ///
+    /// Without stealing, threads that wait at a processor are out of reach of the others:
+    ///
+    /// ```
+    /// use greenthread::policy::{Policy, WorkStealing};
+    ///
+    /// let policy = WorkStealing::new().stealing(false);
+    /// policy.resize(2);
+    /// assert_eq!(policy.out_of_reach(0), policy.len(Some(0)));
+    /// ```
     fn out_of_reach(&self, processor: usize) -> usize {
         let _ = processor;
         0
     }
 
-    /// Whether there is something that a processor with nothing to do would get. As exact as
-    /// [`len`](Policy::len): after this has said no, processors go to sleep.
-    fn has_work_for_others(&self) -> bool {
-        self.len(None) != 0
+    /// Returns whether a processor that has nothing to do would get a thread.
+    ///
+    /// The answer is as exact as that of [`len`](Policy::len). After [`ForOthers::Nothing`],
+    /// processors go to sleep. By default the answer is whether `len(None)` is greater than 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{LeastLoaded, Policy};
+    ///
+    /// let policy = LeastLoaded::new();
+    /// policy.resize(2);
+    /// assert_eq!(policy.work_for_others(), ForOthers::Nothing);
+    /// ```
+    fn work_for_others(&self) -> ForOthers {
+        ForOthers::when(self.len(None) != 0)
     }
 }

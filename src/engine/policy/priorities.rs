@@ -1,69 +1,75 @@
-//! Priorities: a queue for each level at each processor, and aging, so that nothing starves.
+//! Priorities: a queue for each level at each processor, and aging, so that no thread starves.
 //!
-//! The talk in the seeds names priorities among what Go's scheduler lacks, and the Cforall proposal
-//! says why they are dangerous: as long as threads of a higher priority want to run, others never do.
-//! Hence the aging.
+//! The talk in the seeds names priorities among the things that Go's scheduler lacks. The Cforall
+//! proposal says why they are dangerous: as long as threads of a higher priority want to run,
+//! others never do. Hence the aging.
 //!
-//! - *Levels.* [`HIGHEST`](super::Priority::HIGHEST) to [`LOW`](super::Priority::LOW); larger values
-//!   count as `LOW`. In each level: first in, first out, those that were preempted behind all
-//!   others: a level is two, a fresh one and the one after it.
-//! - *Order across processors.* Each says what its best thread is: the level, and since when it
-//!   has waited. Before it takes a thread of its own, a processor looks at what one other, chosen
-//!   at random, has, and takes that if the level is better, or if in the same level it has waited
-//!   longer by more than [`SLACK`]. So a thread that waits at a busy processor, or at one that
-//!   the system does not run, is found by the others within a few of their picks, and nobody has to
-//!   keep a common queue. Who has nothing at all takes from one that has the best.
-//! - *Where it waits.* At the processor that made it ready. What comes from outside, and whose time
-//!   slice is over, goes to the shorter of two queues: else hogs would stay where they are, and a
-//!   processor that has more of them gives each less.
+//! - *Levels.* [`HIGHEST`](super::Priority::HIGHEST) to [`LOW`](super::Priority::LOW); larger
+//!   values count as `LOW`. Each priority has two levels, one for fresh threads and behind it one
+//!   for preempted threads. Each level is first in, first out.
+//! - *Order across processors.* Each processor publishes the rank of its best thread: its level,
+//!   and since when it has waited. Before a processor takes a thread of its own, it looks at the
+//!   rank of one other processor, chosen at random. It takes that thread if its level is better, or
+//!   if in the same level it has waited longer by more than [`SLACK`]. So the other processors find
+//!   a thread that waits at a busy processor, or at one that the system does not run, within a few
+//!   of their picks, without a common queue. A processor that has nothing takes from one that has
+//!   the best.
+//! - *Where a thread waits.* At the processor that made it ready. A thread from outside, and a
+//!   preempted one, goes to the shorter of two queues: otherwise hogs would stay where they are,
+//!   and a processor with more of them would give each of them less.
 //! - *Aging.* Every [`AGING`]th pick of a processor takes the thread that has waited longest there,
 //!   whatever its level.
 //!
-//! Bound: a thread that waits at a processor together with n others runs after at most
-//! (n + 1) × AGING more picks of that processor. For nobody who comes later has waited longer, so
-//! every aging pick takes the thread or one of those n; and those it takes go, if they come back,
-//! behind it.
+//! Bound: a thread that waits at a processor together with n others runs after at most (n + 1) ×
+//! AGING more picks of that processor. For no thread that comes later has waited longer, so every
+//! aging pick takes the thread itself or one of those n; and if one of the n comes back, it stands
+//! behind the thread.
 //!
 //! Invariants:
 //! 1. A worker's `rank` and `len` are written under its lock.
-//! 2. The array changes under the lock in `readers` only, so nobody is given a thread who is not
-//!    there any more.
-//! 3. A level's threads stand in the order of their stamps: who has waited longest is first.
-//! 4. Nobody holds two workers' locks, but for the writer, who is alone.
+//! 2. The array changes only under the lock in `readers`, so no thread is given to a processor that
+//!    has left.
+//! 3. A level's threads stand in the order of their stamps: the first one has waited longest.
+//! 4. Nobody holds the locks of two workers, except for the writer, who is alone.
 
 use super::aging::is_preempted;
 use super::readers::{Readers, entry_of};
-use super::{Next, Policy, Readied, Ready, Seat, Victims};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::lock::{Guard, Lock};
 
-/// Two for each priority: see [`level`].
+/// Two levels for each priority: see [`level`].
 const LEVELS: usize = 8;
-/// Above the stamp in a rank: the level.
+/// In a rank, the level stands above these bits, and the stamp in them.
 const SHIFT: u32 = 61;
-/// The rank of nobody.
+/// The rank of a processor without threads.
 const NONE: u64 = u64::MAX;
-/// About a tenth of a millisecond, in ticks: for less it does not pay to move a thread.
+/// About a tenth of a millisecond, in ticks: for a smaller difference it does not pay to move a
+/// thread.
 const SLACK: u64 = 1 << 18;
-/// One pick of so many takes the oldest thread.
+/// One pick in so many takes the oldest thread.
 const AGING: u32 = 16;
 
-/// Threads of a higher priority first: see [`Builder::priority`](crate::Builder::priority).
+/// Runs threads of a higher priority first; [`Builder::priority`](crate::Builder::priority) and
+/// [`set_priority`](super::set_priority) set a thread's priority.
 ///
 /// There are four levels, [`HIGHEST`](super::Priority::HIGHEST) to [`LOW`](super::Priority::LOW);
-/// larger values count as `LOW`. A processor takes those that wait at it in this order, and looks
-/// now and then whether another one has better.
+/// larger values count as `LOW`. A processor takes the threads that wait at it in this order, and
+/// now and then looks whether another processor has a better one.
 ///
-/// Nothing starves: each processor's every 16th pick takes the thread that has waited longest. Where
-/// n threads wait for a processor, each runs at least once in 16 × n picks, though all others have a
-/// higher priority.
+/// No thread starves: every 16th pick of a processor takes the thread that has waited longest.
+/// Where n threads wait for a processor, each of them runs at least once in 16 × n picks, even if
+/// all others have a higher priority.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::policy::{Priorities, Priority};
 /// use greenthread::runtime::Runtime;
+///
 /// let runtime = Runtime::builder().policy(Priorities::new()).build()?;
 /// let low = runtime.spawn(|| {
 ///     let low = greenthread::Builder::new().priority(Priority::LOW);
@@ -74,14 +80,14 @@ const AGING: u32 = 16;
 /// ```
 pub struct Priorities {
     workers: Readers<Box<[Worker]>>,
-    /// Whose turn it is to get a thread from outside.
+    /// Chooses the two processors that may get the next thread from outside.
     turn: AtomicUsize,
 }
 
 #[repr(align(128))]
 struct Worker {
     queues: Lock<Queues>,
-    /// That of its best thread: the smaller the better.
+    /// The rank of the best thread: the smaller the better.
     rank: AtomicU64,
     len: AtomicUsize,
 }
@@ -92,7 +98,7 @@ struct Queues {
     random: u32,
 }
 
-/// Where a thread stands that has become ready in this way.
+/// The level of a thread that became ready in this way.
 fn level(green: &Green, how: Readied) -> usize {
     let priority = green.priority.load(Ordering::Relaxed);
     let lowest = LEVELS / 2 - 1;
@@ -101,7 +107,7 @@ fn level(green: &Green, how: Readied) -> usize {
 }
 
 impl Queues {
-    /// The best level with something in it, and since when its first thread has waited.
+    /// The best level that holds a thread, and since when its first thread has waited.
     fn best(&self) -> Option<(usize, u64)> {
         (0..LEVELS).find_map(|level| self.first(level))
     }
@@ -121,13 +127,13 @@ impl Queues {
         self.best().map_or(NONE, rank)
     }
 
-    /// Counts a pick: is it one for the oldest?
+    /// Counts a pick, and says whether it takes the oldest thread.
     fn is_for_the_oldest(&mut self) -> bool {
         self.picks = self.picks.wrapping_add(1);
         self.picks.is_multiple_of(AGING)
     }
 
-    /// Below `bound` (xorshift; Marsaglia 2003).
+    /// A random number below `bound` (xorshift; Marsaglia 2003).
     fn random(&mut self, bound: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
@@ -153,7 +159,7 @@ impl Worker {
     fn push(&self, green: &'static Green, how: Readied) {
         let level = level(green, how);
         let mut queues = self.queues.lock();
-        // Under the lock: so a level's stamps are in order.
+        // Under the lock, so that a level's stamps are in order.
         green.heap.set_stamp(arch::ticks());
         queues.levels[level].push(green);
         self.publish(&queues);
@@ -187,7 +193,16 @@ impl Worker {
 }
 
 impl Priorities {
-    /// Nobody waits.
+    /// Makes a policy with empty queues.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{ForOthers, Policy, Priorities};
+    ///
+    /// let policy = Priorities::new();
+    /// assert_eq!(policy.work_for_others(), ForOthers::Nothing);
+    /// ```
     pub fn new() -> Priorities {
         Priorities {
             workers: Readers::new(Box::new([Worker::new(0)])),
@@ -195,7 +210,7 @@ impl Priorities {
         }
     }
 
-    /// The shorter of two queues, which change each time.
+    /// The worker with the shorter queue of two, which change each time.
     fn shorter<'a>(&self, workers: &'a [Worker]) -> &'a Worker {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let [one, other] = [turn, turn.wrapping_add(1)].map(|turn| &workers[turn % workers.len()]);
@@ -216,21 +231,22 @@ impl core::fmt::Debug for Priorities {
 }
 
 impl Policy for Priorities {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let over = how == Readied::Preempted;
         self.workers.read(seat, |workers| {
             let own = seat.map(|seat| entry_of(seat, workers));
             match own {
-                // Alone it may as well stay.
+                // A preempted thread that is alone may as well stay.
                 Some(own) if !over || own.len() == 0 => own.push(thread.into_green(), how),
                 _ => self.shorter(workers).push(thread.into_green(), how),
             }
         });
-        // Who gives way takes one away in exchange: there is no more for others than before.
-        !(seat.is_some() && how == Readied::Yielded)
+        // A processor whose thread gives way takes one in exchange: others have no more than
+        // before.
+        ForOthers::when(!(seat.is_some() && how == Readied::Yielded))
     }
 
-    fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
         let found = self.workers.read(Some(seat), |workers| {
             let own = entry_of(seat, workers);
             if own.len() == 0 {
@@ -255,7 +271,7 @@ impl Policy for Priorities {
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
         self.workers.read(Some(seat), |workers| {
             let victims = victims.filter_map(|index| workers.get(index));
-            // In a level the first of them, which is the nearest.
+            // Among equal levels the first victim, which is the nearest.
             victims
                 .min_by_key(|victim| victim.rank() >> SHIFT)?
                 .take_best()
@@ -281,9 +297,9 @@ impl Policy for Priorities {
         processor.map_or(0, len_at)
     }
 
-    fn has_work_for_others(&self) -> bool {
+    fn work_for_others(&self) -> ForOthers {
         let has = |worker: &Worker| worker.rank() != NONE;
-        self.workers.read(None, |workers| workers.iter().any(has))
+        ForOthers::when(self.workers.read(None, |workers| workers.iter().any(has)))
     }
 }
 
@@ -292,7 +308,7 @@ mod tests {
     use super::*;
     use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
 
-    /// One processor, and threads of these priorities that give way for ever.
+    /// The picks of one processor among threads of these priorities, which give way for ever.
     fn picks(priorities: &[u64], picks: usize) -> Option<Vec<usize>> {
         let policy = Priorities::new();
         policy.resize(1);
@@ -313,7 +329,8 @@ mod tests {
             let (_, thread) = next(&policy, seat).unwrap();
             let green = thread.into_green();
             picked.push(who[&core::ptr::from_ref(green).addr()]);
-            assert!(!policy.ready(Ready::new(green), Readied::Yielded, Some(seat)));
+            let for_others = policy.ready(Ready::new(green), Readied::Yielded, Some(seat));
+            assert_eq!(for_others, ForOthers::Nothing);
         }
         dismiss(core::iter::from_fn(|| {
             policy.steal(seat, Victims::new(1, 2, 0, true))
@@ -337,7 +354,7 @@ mod tests {
             let Some(picked) = picks(priorities, PICKS) else {
                 return;
             };
-            // All but one wait, and so does that one when it gives way.
+            // All threads but one wait, and that one does so too when it gives way.
             let bound = AGING as usize * priorities.len();
             for thread in 0..priorities.len() {
                 let turns = picked.iter().enumerate().filter(|turn| *turn.1 == thread);
@@ -350,7 +367,7 @@ mod tests {
                 assert!(turns[0] < bound && longest.unwrap() <= bound);
                 assert!(turns.len() >= PICKS / bound);
             }
-            // Otherwise the highest: all but one of 16.
+            // The other picks, 15 of 16, take a thread of the highest priority.
             let highest = picked.iter().filter(|&&i| priorities[i] == priorities[0]);
             assert!(highest.count() >= PICKS - PICKS / AGING as usize);
         }
@@ -374,7 +391,7 @@ mod tests {
         for thread in best {
             policy.ready(thread, Readied::Woken, Some(&seats[3]));
         }
-        // A thief takes the best of all, and keeps the order of equals.
+        // A thief takes the best of all threads, and keeps the order of equals.
         let steal = || {
             policy
                 .steal(&seats[1], Victims::new(1, 4, 2, false))
@@ -382,7 +399,7 @@ mod tests {
         };
         let (first, second) = (steal(), steal());
         assert_eq!((first.priority().get(), second.priority().get()), (0, 1));
-        // Who has something itself finds better elsewhere, though not at once.
+        // A processor with threads of its own finds a better one elsewhere, though not at once.
         policy.ready(first, Readied::Woken, Some(&seats[3]));
         let mut picks = 0;
         loop {
@@ -395,8 +412,8 @@ mod tests {
             picks += 1;
             assert!(picks < 200, "not found");
         }
-        assert!(!policy.has_work_for_others() || policy.len(Some(3)) == 0);
-        // Nothing is lost when there are fewer.
+        assert!(policy.work_for_others() == ForOthers::Nothing || policy.len(Some(3)) == 0);
+        // No thread is lost when there are fewer processors.
         policy.resize(1);
         let rest: Vec<_> = core::iter::from_fn(|| next(&policy, &seats[0])).collect();
         assert_eq!(rest.len(), 10);
@@ -409,7 +426,7 @@ mod tests {
         policy.resize(3);
         let seats = seats(3);
         let mut threads = stand_ins(15).into_iter();
-        // The others are all low.
+        // All others are low.
         dismiss(threads.by_ref().take(3));
         for (thread, seat) in threads.zip(seats.iter().rev().cycle()) {
             policy.ready(thread, Readied::Woken, Some(seat));

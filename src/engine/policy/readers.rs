@@ -1,12 +1,12 @@
-//! A reader–writer lock for what is read all the time and changed hardly ever: here the arrays
-//! that a policy has as many entries in as there are processors.
+//! A reader–writer lock for data that is read all the time and hardly ever changed: here the arrays
+//! in which a policy has an entry for each processor.
 //!
-//! Each processor has a flag on a cache line of its own, so reading writes nothing that others
-//! read; whoever has no seat counts itself in one word for all of them. The writer says that it
-//! writes, and waits until every flag is down. (The Cforall proposal in the seeds has such a lock
+//! Each processor has a flag on a cache line of its own, so a reader writes nothing that others
+//! read; readers without a seat count themselves in one word that they share. The writer announces
+//! itself, and waits until every flag is down. (The Cforall proposal in the seeds has such a lock
 //! around its ready queue.)
 //!
-//! | reader at a seat | reader without | writer |
+//! | reader at a seat | reader without a seat | writer |
 //! |---|---|---|
 //! | flag up | count + 1 | `writing` = true |
 //! | compiler fence | fence | barrier on all CPUs; where there is none, a fence |
@@ -16,17 +16,19 @@
 //! Invariants:
 //! 1. Either the writer sees a reader's flag, or the reader sees that there is a writer (Dekker's
 //!    pattern; the barrier makes the reader's compiler fence a full one at the only moment that
-//!    matters). So nobody reads while it is changed. Where there is no barrier there are no green
-//!    threads, and no seats; but anybody may ask a policy without one, so those fence for themselves.
-//! 2. Readers are not preempted, and read for moments: the writer waits only for what runs.
-//! 3. Readers that wait for the writer keep their processors. So what the writer does while it
-//!    writes waits for no green thread: it takes no lock that one can hold, malloc's neither.
-//! 4. A reader does not read again before it has ended: it has one flag. It calls nobody's code, and
-//!    its seat is the only one (`seats`). Its flag goes down though it panics.
-//! 5. One writes at a time (`turn`).
+//!    matters). So nobody reads during a change. Where there is no barrier, there are no green
+//!    threads and no seats; but anybody may call a policy without a seat, so these readers fence
+//!    for themselves.
+//! 2. Readers are not preempted, and read for moments: the writer waits only for threads that run.
+//! 3. Readers that wait for the writer keep their processors. So the writer must not wait for a
+//!    green thread while it writes: it takes no lock that a green thread can hold, malloc's
+//!    included.
+//! 4. A reader ends before it reads again, for it has one flag. It calls no foreign code, and its
+//!    seat is the only one (`seats`). Its flag goes down even if it panics.
+//! 5. There is one writer at a time (`turn`).
 //!
-//! Orderings: a flag goes down with Release, and the writer loads it with Acquire: it sees the
-//! readers' work. `writing` is stored with Release and loaded with Acquire: readers see the
+//! Orderings: a flag goes down with Release, and the writer loads it with Acquire: the writer sees
+//! the readers' work. `writing` is stored with Release and loaded with Acquire: readers see the
 //! writer's.
 
 use core::cell::UnsafeCell;
@@ -40,7 +42,7 @@ use crate::engine::sys::{Patience, kernel_thread};
 
 pub(crate) struct Readers<T> {
     seats: Seats<Flag>,
-    /// How many read without a seat.
+    /// The number of readers without a seat.
     others: AtomicUsize,
     turn: Lock<()>,
     writing: AtomicBool,
@@ -100,7 +102,7 @@ impl<T> Readers<T> {
         look(unsafe { &*self.value.get() })
     }
 
-    /// `up` ends with a fence.
+    /// Announces a reader with `up`, which ends with a fence.
     #[inline(always)]
     fn announce(&self, up: impl Fn(), down: impl Fn()) {
         loop {
@@ -123,15 +125,15 @@ impl<T> Readers<T> {
         }
     }
 
-    /// Changes the value; from then on there are at least so many seats. Allocates before; for
-    /// `change` see invariant 3.
+    /// Changes the value; from then on there are at least so many seats. It allocates before the
+    /// change; for `change` see invariant 3.
     pub(crate) fn write<R>(&self, seats: usize, change: impl FnOnce(&mut T) -> R) -> R {
         self.seats.grow_to(seats, |_| Flag(AtomicBool::new(false)));
         let barrier = kernel_thread::register_barrier();
         let _off = current::preemption_off();
         let _turn = self.turn.lock();
         self.writing.store(true, Ordering::Relaxed);
-        // Partners: the fences of readers. Where there is no barrier nobody has a seat.
+        // Partners: the fences of readers. Where there is no barrier, no reader has a seat.
         match barrier {
             true => kernel_thread::barrier(),
             false => fence(Ordering::SeqCst),
@@ -142,7 +144,7 @@ impl<T> Readers<T> {
         while self.seats.iter().any(reads) || self.others.load(Ordering::Acquire) != 0 {
             patience.pause();
         }
-        // SAFETY: nobody reads, and nobody will before `writing` is false.
+        // SAFETY: nobody reads, and nobody starts to read before `writing` is false.
         let result = change(unsafe { &mut *self.value.get() });
         // Release: pairs with the Acquire in `announce`.
         self.writing.store(false, Ordering::Release);
@@ -163,7 +165,8 @@ impl<F: Fn()> Drop for Reading<F> {
 /// The entry of the seat's processor.
 ///
 /// # Panics
-/// If there are fewer: somebody else has told the policy so.
+///
+/// If there are fewer entries: somebody else has called `resize`.
 #[inline(always)]
 pub(crate) fn entry_of<'a, Q>(seat: &Seat, entries: &'a [Q]) -> &'a Q {
     match entries.get(seat.index()) {
@@ -176,17 +179,17 @@ pub(crate) fn entry_of<'a, Q>(seat: &Seat, entries: &'a [Q]) -> &'a Q {
     }
 }
 
-/// What a policy has for each processor.
+/// An array with an entry for each processor.
 impl<Q> Readers<Box<[Q]>> {
-    /// Puts a new entry for each of so many processors in the place of those that there were.
-    /// `pour` moves what was in an old one, its first argument, to a new one.
+    /// Replaces all entries by new ones, as many as there are processors. `pour` moves the contents
+    /// of an old entry, its first argument, to a new one.
     pub(crate) fn resize(
         &self,
         processors: usize,
         make: impl FnMut(usize) -> Q,
         pour: impl Fn(&mut Q, &mut Q),
     ) {
-        // Made before, and freed after, it is written: see invariant 3.
+        // Allocated before the change and freed after it: see invariant 3.
         let mut array: Box<[Q]> = (0..processors).map(make).collect();
         self.write(processors, |current| {
             core::mem::swap(current, &mut array);

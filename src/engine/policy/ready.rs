@@ -1,4 +1,4 @@
-//! A ready thread in a policy's hands, and the queue that any number of them fit in.
+//! [`Ready`], a ready thread in a policy's hands, and [`Queue`], which holds any number of them.
 
 use core::fmt;
 
@@ -8,8 +8,25 @@ use crate::engine::green::fifo::Fifo;
 
 /// A thread that is ready to run, in a policy's hands.
 ///
-/// There is one for each such thread, and it is the thread's only way to run: it must not be
-/// dropped. If it is, the process is aborted.
+/// Each ready thread has one `Ready`, and the thread runs only when a policy returns it from
+/// [`next`](super::Policy::next) or [`steal`](super::Policy::steal). It must not be dropped: that
+/// aborts the process, for the thread would never run.
+///
+/// # Examples
+///
+/// A policy keeps ready threads in its queues:
+///
+/// ```
+/// use greenthread::policy::{Queue, Ready};
+///
+/// /// Puts urgent threads into the one queue, all others into the other one.
+/// fn sort(thread: Ready, urgent: &mut Queue, others: &mut Queue) {
+///     match thread.priority().get() {
+///         0 => urgent.push(thread),
+///         _ => others.push(thread),
+///     }
+/// }
+/// ```
 pub struct Ready(&'static Green);
 
 impl Ready {
@@ -30,7 +47,30 @@ impl Ready {
         self.0
     }
 
-    /// The thread's priority: see [`Builder::priority`](crate::Builder::priority).
+    /// Returns the thread's priority, which [`Builder::priority`](crate::Builder::priority) or
+    /// [`set_priority`] has set.
+    ///
+    /// # Examples
+    ///
+    /// A policy that takes priorities for deadlines, and runs the thread with the earliest one:
+    ///
+    /// ```
+    /// # use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Readied, Ready, Seat};
+    /// # #[derive(Default)]
+    /// # struct Earliest(Lock<Heap>);
+    /// # impl Policy for Earliest {
+    /// fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
+    ///     let deadline = thread.priority().get();
+    ///     self.0.lock().push(deadline, thread);
+    ///     ForOthers::Work
+    /// }
+    /// #     fn next(&self, _: &Seat, _: Others) -> Option<Next> { self.0.lock().pop().map(Next::from) }
+    /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
+    /// # }
+    /// # let runtime = greenthread::runtime::Runtime::builder().policy(Earliest::default()).build()?;
+    /// # assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn priority(&self) -> Priority {
         // Relaxed: the thread wrote it before it came into a queue.
         Priority(self.0.priority.load(Ordering::Relaxed))
@@ -50,14 +90,17 @@ impl fmt::Debug for Ready {
     }
 }
 
-/// How a thread is ranked against others: those with smaller values first.
+/// The rank of a thread among others: smaller values come first.
 ///
-/// What that means is the policy's: most do not look at it.
-/// A policy of one's own may take it for anything, a deadline
-/// for example.
+/// The policy decides what to make of it. Most policies do not look at it;
+/// [`Priorities`](super::Priorities) runs threads of a higher priority first. A policy of your own
+/// may take it for anything, a deadline for example.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::policy::Priority;
+///
 /// assert!(Priority::HIGH < Priority::NORMAL && Priority::NORMAL < Priority::LOW);
 /// assert_eq!(Priority::default(), Priority::NORMAL);
 /// assert!(Priority::new(1_700_000_000) > Priority::LOW);
@@ -66,38 +109,61 @@ impl fmt::Debug for Ready {
 pub struct Priority(u64);
 
 impl Priority {
-    /// Before all others.
+    /// The priority that comes before all others; its value is 0.
     pub const HIGHEST: Priority = Priority(0);
-    /// Before most others.
+    /// A priority that comes before [`NORMAL`](Priority::NORMAL); its value is 1.
     pub const HIGH: Priority = Priority(1);
-    /// What threads have that were given none.
+    /// The priority of threads that were given none; its value is 2.
     pub const NORMAL: Priority = Priority(2);
-    /// After most others.
+    /// A priority that comes after [`NORMAL`](Priority::NORMAL); its value is 3.
     pub const LOW: Priority = Priority(3);
 
-    /// The priority with this value.
+    /// Makes a priority of a value, where 0 is the highest.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Priority;
+    ///
+    /// assert_eq!(Priority::new(0), Priority::HIGHEST);
+    /// assert!(Priority::new(10) < Priority::new(11));
+    /// ```
     pub const fn new(value: u64) -> Priority {
         Priority(value)
     }
 
-    /// Its value: 0 is the highest.
+    /// Returns the value, where 0 is the highest priority.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Priority;
+    ///
+    /// assert_eq!(Priority::HIGHEST.get(), 0);
+    /// assert_eq!(Priority::new(1_000).get(), 1_000);
+    /// ```
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
 impl Default for Priority {
-    /// [`Priority::NORMAL`].
+    /// Returns [`Priority::NORMAL`].
     fn default() -> Priority {
         Priority::NORMAL
     }
 }
 
-/// Changes the priority of the thread that asks, from the next time it is ready. Nothing happens on
-/// a kernel thread, which the system schedules.
+/// Sets the priority of the current thread.
+///
+/// It counts from the next time that the thread becomes ready. On a kernel thread, which the system
+/// schedules, nothing happens.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::policy::{self, Priority};
+///
 /// greenthread::spawn(|| policy::set_priority(Priority::LOW)).join().unwrap();
 /// ```
 pub fn set_priority(priority: Priority) {
@@ -106,43 +172,138 @@ pub fn set_priority(priority: Priority) {
     }
 }
 
-/// A first-in-first-out queue of ready threads. It never allocates: the threads' own records are
-/// its links.
+/// A first-in-first-out queue of ready threads.
 ///
-/// If it is dropped while threads are in it, the process is aborted.
+/// It never allocates: a thread's own record holds the link to the next one. Dropping a queue that
+/// is not empty aborts the process.
+///
+/// # Examples
+///
+/// See [the module](super#writing-a-policy) for a policy that keeps its threads in a queue.
+///
+/// ```
+/// use greenthread::policy::Queue;
+///
+/// let mut queue = Queue::new();
+/// assert_eq!(queue.len(), 0);
+/// assert!(queue.pop().is_none());
+/// ```
 #[derive(Default)]
 pub struct Queue(Fifo);
 
 impl Queue {
-    /// An empty queue.
+    /// Makes an empty queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Lock, Queue};
+    ///
+    /// static WAITING: Lock<Queue> = Lock::new(Queue::new());
+    /// assert!(WAITING.lock().is_empty());
+    /// ```
     pub const fn new() -> Queue {
         Queue(Fifo::new())
     }
 
-    /// Puts `thread` at the end.
+    /// Appends a thread to the queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
+    /// # #[derive(Default)]
+    /// # struct InOrder(Lock<Queue>);
+    /// # impl Policy for InOrder {
+    /// fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
+    ///     self.0.lock().push(thread);
+    ///     ForOthers::Work
+    /// }
+    /// #     fn next(&self, _: &Seat, _: Others) -> Option<Next> { self.0.lock().pop().map(Next::from) }
+    /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
+    /// # }
+    /// # let runtime = greenthread::runtime::Runtime::builder().policy(InOrder::default()).build()?;
+    /// # assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn push(&mut self, thread: Ready) {
         self.0.push(thread.into_green());
     }
 
-    /// Takes the first one.
+    /// Removes the first thread and returns it, or `None` if the queue is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
+    /// # #[derive(Default)]
+    /// # struct InOrder(Lock<Queue>);
+    /// # impl Policy for InOrder {
+    /// #     fn ready(&self, thread: Ready, _: Readied, _: Option<&Seat>) -> ForOthers {
+    /// #         self.0.lock().push(thread);
+    /// #         ForOthers::Work
+    /// #     }
+    /// fn next(&self, _: &Seat, _: Others) -> Option<Next> {
+    ///     let thread = self.0.lock().pop()?;
+    ///     Some(Next::from(thread))
+    /// }
+    /// #     fn len(&self, at: Option<usize>) -> usize { at.map_or(self.0.lock().len(), |_| 0) }
+    /// # }
+    /// # let runtime = greenthread::runtime::Runtime::builder().policy(InOrder::default()).build()?;
+    /// # assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn pop(&mut self) -> Option<Ready> {
         self.0.pop().map(Ready::new)
     }
 
-    /// Moves all of `other` behind this queue's.
+    /// Moves all threads of `other` to the end of this queue, which takes constant time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Lock, Queue};
+    ///
+    /// /// Gathers the threads of many queues in one.
+    /// fn gather(queues: &[Lock<Queue>], all: &mut Queue) {
+    ///     for queue in queues {
+    ///         all.append(&mut queue.lock());
+    ///     }
+    /// }
+    ///
+    /// let mut all = Queue::new();
+    /// gather(&[Lock::default(), Lock::default()], &mut all);
+    /// assert!(all.is_empty());
+    /// ```
     pub fn append(&mut self, other: &mut Queue) {
         self.0.append(core::mem::take(&mut other.0));
     }
 
-    /// How many there are.
+    /// Returns the number of threads in the queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Queue;
+    ///
+    /// assert_eq!(Queue::new().len(), 0);
+    /// ```
     #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether no thread is in the queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::Queue;
+    ///
+    /// assert!(Queue::new().is_empty());
+    /// ```
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.len() == 0

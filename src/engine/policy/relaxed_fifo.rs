@@ -1,32 +1,31 @@
-//! Relaxed first-in-first-out: an array of strict queues, of which push takes any, and pop the one
+//! Relaxed first-in-first-out: an array of strict queues. Push takes any queue; pop takes the one
 //! of two whose first thread has waited longer.
 //!
 //! The design is the one proposed for Cforall's runtime (Delisle, in the seeds), on a queue by
 //! Alistarh and others ("Relaxed schedulers can efficiently parallelize iterative algorithms",
-//! 2018). It has no queue per processor, so it has no implicit priorities, which starve whoever
-//! is in the queue of a busy one.
+//! 2018). It has no queue for each processor. Such queues give threads implicit priorities: those
+//! in the queue of a busy processor starve.
 //!
-//! - *Lanes.* There are [`LANES`] queues for each processor, so that two seldom meet at one. A
-//!   processor alone has one: it would relax the order for nobody's good.
-//! - *Stamps.* A thread gets the time when it comes into its lane. Taking the older of two lanes
-//!   evens out what random pushes make uneven; without it, lanes would drift apart for ever.
-//! - *Hints.* A bit for each lane says whether anything is in it. A loaded system does not look at
-//!   the bits and hardly ever changes one: two lanes at random will do. Only who finds one of the
-//!   two empty looks, and takes the oldest of up to [`FEW`] that are not. So where few threads
-//!   wait, the order is nearly strict.
-//! - *Classes.* There are two arrays of lanes: those that were preempted stand behind all others
-//!   (`aging`).
+//! - *Lanes.* There are [`LANES`] queues for each processor, so that two processors seldom meet at
+//!   one. A processor alone has one lane: more would relax the order for nobody's good.
+//! - *Stamps.* A thread gets a time stamp when it comes into its lane. Taking the older of two
+//!   lanes evens out what random pushes make uneven; without it, lanes would drift apart for ever.
+//! - *Hints.* A bit for each lane says whether it holds a thread. In a loaded system nobody looks
+//!   at the bits and they hardly ever change: two lanes at random will do. Only a processor that
+//!   finds one of its two lanes empty looks at the bits, and takes the oldest of up to [`FEW`]
+//!   lanes that are in use. So where few threads wait, the order is nearly strict.
+//! - *Classes.* There are two arrays of lanes: preempted threads stand behind all others (`aging`).
 //!
-//! Fairness, as the proposal defines it: let X wait. The odds that Y is run N times before X fall
-//! exponentially in N, if X and Y are of one class. For each time, X's lane is one of the two chosen with some probability p
-//! that depends on the number of lanes only, and once X is the oldest but for a few, its lane wins.
-//! The test at the end counts it.
+//! Fairness, as the proposal defines it: let X wait. The odds that Y runs N times before X fall
+//! exponentially in N, if X and Y are of one class. For each time, X's lane is one of the two
+//! chosen with a probability p that depends on the number of lanes only, and once X is among the
+//! oldest, its lane wins. The test at the end counts it.
 //!
 //! Invariants:
 //! 1. A lane's bit is set, and its stamp is not [`EMPTY`], if and only if a thread is in it. Both
-//!    are written under the lane's lock. So who pushes, fences, and then asks the bits misses
+//!    are written under the lane's lock. So a pusher that fences and then reads the bits misses
 //!    nothing: no further scan is needed before a processor sleeps.
-//! 2. The arrays change under the lock in `readers` only.
+//! 2. The arrays change only under the lock in `readers`.
 //!
 //! Rejected: the dense bits as the first thing to look at (all processors write them whenever a
 //! queue runs empty); a counter as the clock (one cache line for all).
@@ -36,7 +35,7 @@ use core::cell::Cell;
 use super::aging::{Aging, is_preempted};
 use super::readers::Readers;
 use super::seats::Seats;
-use super::{Next, Policy, Readied, Ready, Seat};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::Green;
@@ -44,25 +43,28 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::{Guard, Lock};
 
-/// Lanes for each processor (the proposal's prototype has as many).
+/// The number of lanes for each processor (as in the proposal's prototype).
 const LANES: usize = 4;
-/// So many lanes are tried for one that nobody is at.
+/// The number of lanes that a push tries to find one that is not locked.
 const TRIES: usize = 3;
-/// So many stamps are compared where few lanes are used.
+/// The number of stamps to compare where few lanes are in use.
 const FEW: usize = 4;
 /// The stamp of an empty lane.
 const EMPTY: u64 = u64::MAX;
 
-/// First in, first out, nearly: the longer a thread has waited, the less likely it is that another
-/// one still overtakes it.
+/// Runs threads in nearly the order in which they became ready: the longer a thread has waited, the
+/// less likely it is that another one still overtakes it.
 ///
-/// Threads wait at no processor, but in an array of queues that all share. So every thread gets its
-/// turn wherever it was made ready and however busy that processor is. The source is the scheduler
-/// proposed for Cforall: the odds that one thread runs N times while another one waits fall
-/// exponentially in N.
+/// Threads wait at no processor, but in an array of queues that all processors share. So each
+/// thread gets its turn, wherever it became ready and however busy that processor is. The design is
+/// that of the scheduler proposed for Cforall: the odds that one thread runs N times while another
+/// one waits fall exponentially in N.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::{policy::RelaxedFifo, runtime::Runtime};
+///
 /// let runtime = Runtime::builder().policy(RelaxedFifo::new()).build()?;
 /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
 /// # Ok::<(), std::io::Error>(())
@@ -71,11 +73,11 @@ pub struct RelaxedFifo {
     lanes: Readers<Classes>,
     aging: Aging,
     dice: Seats<Dice>,
-    /// The same for those without a seat.
+    /// The dice of callers without a seat.
     shared_dice: AtomicU64,
 }
 
-/// Those that were preempted stand behind all others.
+/// The lanes of fresh threads and those of preempted ones, which stand behind.
 struct Classes {
     fresh: Lanes,
     preempted: Lanes,
@@ -89,12 +91,12 @@ struct Lanes {
 #[repr(align(128))]
 struct Lane {
     list: Lock<Fifo>,
-    /// Since when its first thread has waited.
+    /// Since when the first thread has waited.
     oldest: AtomicU64,
     len: AtomicUsize,
 }
 
-/// A bit for each of 64 lanes: something is in it.
+/// A bit for each of 64 lanes: whether a thread is in it.
 #[repr(align(128))]
 struct Bits(AtomicU64);
 
@@ -121,14 +123,14 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// Below `bound`, evenly.
+/// A number below `bound`, evenly distributed.
 #[inline(always)]
 fn below(bound: usize, random: u32) -> usize {
     ((random as u64 * bound as u64) >> 32) as usize
 }
 
 impl Classes {
-    /// With so many lanes for each.
+    /// Makes both classes, with so many lanes each.
     fn new(count: usize) -> Classes {
         Classes {
             fresh: Lanes::new(count),
@@ -165,7 +167,7 @@ impl Classes {
         self.fresh.len() + self.preempted.len()
     }
 
-    /// Moves what is in `old`'s lanes to these.
+    /// Moves the threads in `old`'s lanes to these.
     fn take_over(&mut self, old: &Classes) {
         self.fresh.take_over(&old.fresh);
         self.preempted.take_over(&old.preempted);
@@ -199,7 +201,7 @@ impl Lanes {
     }
 
     fn put(&self, index: usize, mut list: Guard<'_, Fifo>, green: &'static Green) {
-        // Under the lock: so a lane's stamps are in order.
+        // Under the lock, so that a lane's stamps are in order.
         green.heap.set_stamp(arch::ticks());
         list.push(green);
         self.publish(index, &list);
@@ -214,14 +216,14 @@ impl Lanes {
             found = self.take(if others < mine { other } else { one });
         }
         while found.is_none() {
-            // None: others were faster.
+            // `None` if others were faster.
             found = self.take(self.oldest_used(random())?);
         }
         found
     }
 
-    /// The lane that has waited longest, of up to [`FEW`] whose bits are set. Which word and which
-    /// bits of it are looked at first is random.
+    /// The lane whose first thread has waited longest, of up to [`FEW`] lanes whose bits are set.
+    /// The search starts at a random bit of a random word.
     fn oldest_used(&self, random: u64) -> Option<usize> {
         let words = self.used.len();
         let first = below(words, random as u32);
@@ -249,7 +251,7 @@ impl Lanes {
         Some(green)
     }
 
-    /// Says what is in a lane, which the caller has locked.
+    /// Publishes the contents of a lane, which the caller has locked.
     fn publish(&self, index: usize, list: &Fifo) {
         let lane = &self.lanes[index];
         let oldest = list.first().map_or(EMPTY, |green| green.heap.stamp());
@@ -275,7 +277,7 @@ impl Lanes {
         self.lanes.iter().map(len).sum()
     }
 
-    /// Moves what is in `old`'s lanes to these, each lane's as a whole.
+    /// Moves the threads in `old`'s lanes to these, each lane as a whole.
     fn take_over(&mut self, old: &Lanes) {
         for (index, lane) in old.lanes.iter().enumerate() {
             let index = index % self.lanes.len();
@@ -287,7 +289,17 @@ impl Lanes {
 }
 
 impl RelaxedFifo {
-    /// An empty one.
+    /// Makes a policy without threads.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Policy, RelaxedFifo};
+    ///
+    /// let policy = RelaxedFifo::new();
+    /// policy.resize(4);
+    /// assert_eq!(policy.len(None), 0);
+    /// ```
     pub fn new() -> RelaxedFifo {
         RelaxedFifo {
             lanes: Readers::new(Classes::new(1)),
@@ -311,7 +323,7 @@ impl core::fmt::Debug for RelaxedFifo {
 }
 
 impl Policy for RelaxedFifo {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let dice = seat.map(|seat| self.dice.of(seat));
         let green = thread.into_green();
         self.lanes.read(seat, |lanes| match dice {
@@ -321,11 +333,12 @@ impl Policy for RelaxedFifo {
                 mix(n.wrapping_add(STEP))
             }),
         });
-        // Who gives way takes one away in exchange: there is no more for others than before.
-        !(seat.is_some() && matches!(how, Readied::Yielded | Readied::Preempted))
+        // A processor whose thread gives way takes one in exchange: others have no more than
+        // before.
+        ForOthers::when(!(seat.is_some() && matches!(how, Readied::Yielded | Readied::Preempted)))
     }
 
-    fn next(&self, seat: &Seat, _: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, _: Others) -> Option<Next> {
         let dice = self.dice.of(seat);
         let green = self
             .lanes
@@ -342,7 +355,7 @@ impl Policy for RelaxedFifo {
         } else {
             LANES * processors
         };
-        // Made before, and freed after, it is written (`readers`).
+        // Allocated before the change and freed after it (`readers`).
         let mut lanes = Classes::new(count);
         self.lanes.write(processors, |current| {
             core::mem::swap(current, &mut lanes);
@@ -357,8 +370,8 @@ impl Policy for RelaxedFifo {
         }
     }
 
-    fn has_work_for_others(&self) -> bool {
-        self.lanes.read(None, |lanes| !lanes.is_empty())
+    fn work_for_others(&self) -> ForOthers {
+        ForOthers::when(self.lanes.read(None, |lanes| !lanes.is_empty()))
     }
 }
 
@@ -377,9 +390,9 @@ mod tests {
         policy
     }
 
-    /// `threads` threads give way in turn on processors that come in any order. For each wait of an
-    /// X, and each other Y: how often has Y been run meanwhile? `[n]` is the number of pairs in
-    /// which it was at least `n` times.
+    /// Counts overtakings. Threads give way in turn on processors that come in a random order. For
+    /// each wait of a thread X and each other thread Y it counts how often Y ran meanwhile. `[n]`
+    /// is the number of pairs in which Y ran at least `n` times.
     fn overtakings(processors: usize, threads: u64, seed: u64) -> Option<Vec<u64>> {
         const STEPS: usize = 60_000;
         let policy = policy(processors, seed);
@@ -422,8 +435,8 @@ mod tests {
         Some(histogram)
     }
 
-    /// The proposal's guarantee. Each further time is at most half as likely; measured are 0.1 for
-    /// a loaded system, 0.01 for an underloaded one, and 0.2 to 0.35 between them.
+    /// The proposal's guarantee: each further overtaking is at most half as likely. Measured are
+    /// 0.1 for a loaded system, 0.01 for an underloaded one, and 0.2 to 0.35 between them.
     #[test]
     fn the_more_overtakings_the_less_likely() {
         // Loaded: many threads for each lane. Underloaded: most lanes are empty. And between.
@@ -454,14 +467,14 @@ mod tests {
             }
             // Every other one comes from outside.
             let seat = (index % 2 == 0).then(|| &seats[index % processors]);
-            assert!(policy.ready(thread, Readied::Woken, seat));
+            assert_eq!(policy.ready(thread, Readied::Woken, seat), ForOthers::Work);
         }
         policy.resize(2);
         assert_eq!(policy.len(None) as u64, expected);
         // One lane: in order.
         policy.resize(1);
         let mut order = Vec::new();
-        while policy.has_work_for_others() {
+        while policy.work_for_others() == ForOthers::Work {
             let (index, thread) = next(&policy, &seats[0]).unwrap();
             order.push(index);
             dismiss([thread]);

@@ -1,16 +1,16 @@
-//! What a policy keeps for each processor and uses without a lock: an entry belongs to the holder of
-//! the processor's [`Seat`].
+//! Data that a policy keeps for each processor and uses without a lock: an entry belongs to the
+//! holder of the processor's [`Seat`].
 //!
-//! A seat is unique within its runtime only, and a policy can be used by two runtimes: safe code may
-//! put one into an `Arc` and wrap it twice. So an entry belongs to the runtime whose seat came first,
-//! for ever, and the seats of others are refused.
+//! A seat is unique within its runtime only, and two runtimes can use one policy: safe code may put
+//! it into an `Arc` and wrap that twice. So an entry belongs for ever to the runtime whose seat
+//! came first, and the seats of others are refused.
 //!
-//! Invariant: an entry that [`Seats::of`] has given out has one user at a time: there is one seat of
-//! its processor in its runtime, and that stays on its kernel thread.
+//! Invariant: an entry that [`Seats::of`] has given out has one user at a time: there is one seat
+//! of its processor in its runtime, and that seat stays on its kernel thread.
 //!
-//! Orderings: none of its own. The seat's name is compared and nothing is read by way of it; what
-//! the holders do to an entry travels with the processor (`sched::ownership`), and what it was at
-//! first with the length of the table.
+//! Orderings: none of its own. The seat's name is compared, and nothing is read by way of it. The
+//! work of a seat's holders on an entry travels with the processor (`sched::ownership`); the
+//! entry's first state travels with the length of the table.
 
 use super::Seat;
 use crate::engine::atomic::{AtomicU64, Ordering};
@@ -18,10 +18,10 @@ use crate::engine::sys::table::Table;
 
 pub(crate) struct Seats<T>(Table<Entry<T>>);
 
-/// On cache lines of its own, the name of the seat with it.
+/// An entry on cache lines of its own, together with the name of its seat.
 #[repr(align(128))]
 struct Entry<T> {
-    /// Which seat is accepted; 0: nobody has come yet.
+    /// The name of the seat that is accepted; 0 before the first seat comes.
     seat: AtomicU64,
     value: T,
 }
@@ -31,7 +31,8 @@ impl<T> Seats<T> {
         Seats(Table::new())
     }
 
-    /// Makes entries until there are as many as processors. Anybody, at any time; allocates.
+    /// Makes entries until there are as many as processors. Anybody may call it, at any time; it
+    /// allocates.
     pub(crate) fn grow_to(&self, processors: usize, mut make: impl FnMut(usize) -> T) {
         self.0.grow_to(processors, |index| Entry {
             seat: AtomicU64::new(0),
@@ -43,10 +44,11 @@ impl<T> Seats<T> {
         self.0.len()
     }
 
-    /// The entry of the seat's holder, who is the caller.
+    /// The entry of the caller, who holds the seat.
     ///
     /// # Panics
-    /// If there is none, or the seat is of another runtime than those before.
+    ///
+    /// If there is none, or if the entry belongs to another runtime.
     #[inline(always)]
     pub(crate) fn of(&self, seat: &Seat) -> &T {
         match self.known(seat) {
@@ -55,7 +57,7 @@ impl<T> Seats<T> {
         }
     }
 
-    /// The same for who has come before. (A function that ends with what is done otherwise need not
+    /// The same, if the seat has come before. (A caller that handles the other case last need not
     /// save its registers for a call that is hardly ever made.)
     #[inline(always)]
     pub(crate) fn known(&self, seat: &Seat) -> Option<&T> {
@@ -85,12 +87,12 @@ impl<T> Seats<T> {
         &entry.value
     }
 
-    /// Anybody's look at the entry of a processor, if there is one.
+    /// The entry of a processor, if there is one. For anybody.
     pub(crate) fn find(&self, processor: usize) -> Option<&T> {
         self.0.find(processor).map(|entry| &entry.value)
     }
 
-    /// Anybody's look at all of them.
+    /// All entries. For anybody.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|entry| &entry.value)
     }
@@ -103,10 +105,10 @@ mod tests {
     use super::*;
     use crate::engine::policy::stand_ins::seats_of;
     use crate::engine::policy::{
-        LeastLoaded, Policy, Priorities, RelaxedFifo, Victims, WorkStealing,
+        LeastLoaded, Others, Policy, Priorities, RelaxedFifo, Victims, WorkStealing,
     };
 
-    /// What the panic of `call` says.
+    /// The message with which `call` panics.
     fn panic_of(call: impl FnOnce()) -> String {
         let payload = catch_unwind(AssertUnwindSafe(call)).expect_err("no panic");
         *payload.downcast::<String>().unwrap()
@@ -115,8 +117,8 @@ mod tests {
     fn serves_one(policy: impl Policy) {
         policy.resize(2);
         let (own, others) = (seats_of(1, 3), seats_of(2, 3));
-        let asked = |seat: &Seat| _ = policy.next(seat, false);
-        // Whoever comes first.
+        let asked = |seat: &Seat| _ = policy.next(seat, Others::Busy);
+        // The first seat owns the entry.
         asked(&own[0]);
         asked(&others[1]);
         asked(&own[0]);
@@ -143,11 +145,11 @@ mod tests {
         serves_one(WorkStealing::new());
         serves_one(LeastLoaded::new());
         serves_one(Priorities::new());
-        // It steals from nobody.
+        // This policy steals from nobody.
         let policy = RelaxedFifo::new();
         policy.resize(1);
-        assert!(policy.next(&seats_of(1, 1)[0], false).is_none());
-        let said = panic_of(|| _ = policy.next(&seats_of(2, 1)[0], false));
+        assert!(policy.next(&seats_of(1, 1)[0], Others::Busy).is_none());
+        let said = panic_of(|| _ = policy.next(&seats_of(2, 1)[0], Others::Busy));
         assert!(said.contains("serves another runtime"), "{said}");
     }
 

@@ -1,4 +1,4 @@
-//! A queue that processors share: first in, first out, those that were preempted behind all others
+//! A queue that processors share: first in, first out, with preempted threads behind all others
 //! ([`aging`](super::aging)).
 
 use super::Readied;
@@ -9,7 +9,7 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
 
-/// Two lists under a lock, and their lengths beside it for those who only look.
+/// Two lists under a lock, and their lengths beside it for callers that only look.
 pub(crate) struct SharedQueue {
     lists: Lock<Lists>,
     fresh: AtomicUsize,
@@ -45,14 +45,14 @@ impl SharedQueue {
         self.publish(&lists);
     }
 
-    /// Fresh threads, behind those that are here.
+    /// Adds fresh threads behind those that are here.
     pub(crate) fn append(&self, batch: Fifo) {
         let mut lists = self.lists.lock();
         lists.fresh.append(batch);
         self.publish(&lists);
     }
 
-    /// All that is in `other`, behind those that are here.
+    /// Moves all threads of `other` behind those that are here.
     pub(crate) fn append_all_of(&self, other: &SharedQueue) {
         let theirs = {
             let mut lists = other.lists.lock();
@@ -66,12 +66,12 @@ impl SharedQueue {
         self.publish(&lists);
     }
 
-    /// Whose turn it is.
+    /// Takes the thread whose turn it is.
     pub(crate) fn take(&self) -> Option<&'static Green> {
         self.take_with_others(|_| 0).map(|(first, _)| first)
     }
 
-    /// Whose turn it is, if a fresh one waits.
+    /// Takes the thread whose turn it is, if a fresh one waits.
     #[inline]
     pub(crate) fn take_if_fresh(&self) -> Option<&'static Green> {
         match self.fresh.load(Relaxed) {
@@ -80,8 +80,8 @@ impl SharedQueue {
         }
     }
 
-    /// Whose turn it is; and if that one is fresh, as many fresh ones more as `share` says, whose
-    /// argument is how many there are.
+    /// Takes the thread whose turn it is. If it is fresh, takes more fresh ones with it: `share`
+    /// says how many, given how many there are.
     pub(crate) fn take_with_others(
         &self,
         share: impl FnOnce(usize) -> usize,
@@ -117,8 +117,8 @@ impl SharedQueue {
         self.preempted.store(lists.preempted.len(), Relaxed);
     }
 
-    /// A hint unless the caller has ordered itself after the pushes (the idle handshake's fences
-    /// do).
+    /// Whether no thread waits. A hint, unless the caller has ordered itself after the pushes (as
+    /// the fences of the idle handshake do).
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((others.len(), queue.len()), (0, 1));
     }
 
-    /// Beside fresh threads without end.
+    /// Preempted threads have their turns beside fresh threads without end.
     #[test]
     fn those_preempted_have_turns_when_they_are_due() {
         let Some(queue) = queue(2, 4) else { return };
@@ -203,7 +203,7 @@ mod tests {
             }
             index(green)
         };
-        // The look since which those preempted are passed over, and the one before this one.
+        // The look since which the preempted threads are passed over, and the last one before this.
         let mut first = timed(&take);
         let mut previous = first;
         let mut turns = Vec::new();

@@ -1,13 +1,14 @@
-//! Threads that nobody runs, to try policies with.
+//! Threads and seats to test policies with; the threads never run.
 
-use super::{Policy, Ready, Seat};
+use super::{Others, Policy, Ready, Seat};
 use crate::engine::atomic::Ordering;
 use crate::engine::green::records;
 use crate::runtime::{Mode, Runtime};
 
-/// So many, whose priorities are their indices; none where there are no green threads.
+/// Makes so many threads, whose priorities are their indices; none where there are no green
+/// threads.
 pub(super) fn stand_ins(count: u64) -> Vec<Ready> {
-    // Prepares the process.
+    // Building a runtime prepares the process.
     let runtime = Runtime::builder().processors(1).build().unwrap();
     if runtime.mode() == Mode::Kernel {
         return Vec::new();
@@ -20,12 +21,12 @@ pub(super) fn stand_ins(count: u64) -> Vec<Ready> {
     (0..count).map(stand_in).collect()
 }
 
-/// The seats of processors that there are not.
+/// Makes seats of processors that do not exist.
 pub(super) fn seats(count: usize) -> Vec<Seat> {
     seats_of(1, count)
 }
 
-/// The same of a runtime with this name, which there is not either.
+/// Makes seats of processors of a runtime with this name; neither exists.
 pub(super) fn seats_of(runtime: usize, count: usize) -> Vec<Seat> {
     // SAFETY: the test has the policy alone.
     (0..count)
@@ -33,13 +34,13 @@ pub(super) fn seats_of(runtime: usize, count: usize) -> Vec<Seat> {
         .collect()
 }
 
-/// What the processor of `seat` runs next: its index.
+/// The thread that the processor of `seat` runs next, and its index.
 pub(super) fn next(policy: &impl Policy, seat: &Seat) -> Option<(u64, Ready)> {
-    let next = policy.next(seat, false)?;
+    let next = policy.next(seat, Others::Busy)?;
     Some((next.thread.priority().get(), next.thread))
 }
 
-/// What is left is not run.
+/// Gives threads up that are not going to run.
 pub(super) fn dismiss(threads: impl IntoIterator<Item = Ready>) {
     threads
         .into_iter()

@@ -1,14 +1,28 @@
-//! In which order a processor without work looks at the others.
+//! [`Victims`]: the order in which a processor without work looks at the others.
 
 use core::fmt;
 
 use crate::engine::sys::topology::RINGS;
 
-/// The other processors, in the order in which a thief should look at them. An iterator over their
-/// indices.
+/// An iterator over the indices of the other processors, in the order in which a thief should look
+/// at them.
 ///
-/// Those on nearer CPUs come first: what their threads use may be in a cache that both share. The
-/// order begins anywhere among equals, so that thieves do not meet.
+/// Processors on nearer CPUs come first, since both CPUs may share a cache that holds the data of
+/// their threads. Among equally near ones the order begins at a random processor, so that thieves
+/// do not meet.
+///
+/// The scheduler passes it to [`Policy::steal`](super::Policy::steal).
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::policy::{Lock, Queue, Ready, Victims};
+///
+/// /// Takes the first thread of the nearest processor that has one.
+/// fn steal_from(queues: &[Lock<Queue>], mut victims: Victims<'_>) -> Option<Ready> {
+///     victims.find_map(|victim| queues.get(victim)?.lock().pop())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Victims<'a> {
     thief: usize,
@@ -16,13 +30,13 @@ pub struct Victims<'a> {
     count: usize,
     looked: usize,
     last_pass: bool,
-    /// How far others are: in which ring about the thief. `None`: all are in the first.
+    /// The ring about the thief in which another processor is. `None`: all are in the first ring.
     distance: Option<&'a dyn Fn(usize) -> usize>,
     ring: usize,
 }
 
 impl<'a> Victims<'a> {
-    /// `random` picks the first one.
+    /// The order that begins at a processor chosen by `random`.
     pub(crate) fn new(thief: usize, count: usize, random: u32, last_pass: bool) -> Self {
         Victims {
             thief,
@@ -35,7 +49,8 @@ impl<'a> Victims<'a> {
         }
     }
 
-    /// The same with the nearest first. `distance`: in which of the [`RINGS`] others are.
+    /// The same with the nearest first; `distance` says in which of the [`RINGS`] another processor
+    /// is.
     pub(crate) fn nearest_first(self, distance: &'a dyn Fn(usize) -> usize) -> Self {
         Victims {
             distance: Some(distance),
@@ -43,8 +58,25 @@ impl<'a> Victims<'a> {
         }
     }
 
-    /// Whether the thief gives up after this pass, so that nothing should be spared: not even what
-    /// its owner is about to run.
+    /// Returns whether the thief sleeps if it finds nothing in this pass.
+    ///
+    /// In earlier passes a policy may spare threads that their processors are about to run; in the
+    /// last pass it should take them too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{Lock, Queue, Ready, Victims};
+    ///
+    /// /// Takes a thread that is alone in its queue in the last pass only.
+    /// fn steal_from(queues: &[Lock<Queue>], mut victims: Victims<'_>) -> Option<Ready> {
+    ///     let spared = if victims.is_last_pass() { 0 } else { 1 };
+    ///     victims.find_map(|victim| {
+    ///         let mut queue = queues.get(victim)?.lock();
+    ///         if queue.len() > spared { queue.pop() } else { None }
+    ///     })
+    /// }
+    /// ```
     pub fn is_last_pass(&self) -> bool {
         self.last_pass
     }

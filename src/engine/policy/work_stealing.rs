@@ -1,29 +1,31 @@
-//! Work stealing (the default): a queue per processor, thieves that take half, a global queue
-//! behind.
+//! Work stealing (the default): a queue for each processor, thieves that take half of a queue, and
+//! a global queue behind.
 //!
-//! The design is the Go scheduler's; the seeds call it "distributed runqueues with stealing". A
-//! processor looks at its next slot, then at its local queue, then at the global queue; every 61st
-//! time at the global queue first, so that a busy local queue cannot starve it (61: a prime, so
-//! that it does not fall into step with a program's period; Go's number).
+//! The design is that of Go's scheduler; the seeds call it "distributed runqueues with stealing". A
+//! processor looks at its next slot, then at its local queue, then at the global queue. Every 61st
+//! time it looks at the global queue first, so that a busy local queue cannot starve it. (61 is
+//! Go's number: a prime, so that it does not fall into step with a program's period.)
 //!
-//! - *Next slot.* The thread readied last by the running one runs next: it finds its data in the
-//!   cache. A thread it displaces goes to the back of the local queue. It is used at most
-//!   [`NEXT_IN_A_ROW`] times while others wait, and it goes on in the time slice it was readied in.
-//! - *Local queue.* Of fixed size (`local_queue`). When it is full, half of it moves to the global
-//!   queue.
-//! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own: no
-//!   atomic instruction, which would be a third of the cost of a switch. While anybody has nothing
-//!   to do, the round is moved to the local queue at every turn, where it can be stolen. Every
-//!   [`ROUND_TURNS`]th turn is the local queue's. Who is preempted before a round joins it; but a
-//!   round in which nobody has come by himself for a whole turn is none: its threads compute, and go where
-//!   those do. Now and then one goes by way of the global queue: so threads change processors, and none has more turns
-//!   for long because fewer others yield where it is.
-//! - *Preempted* threads wait in the global queue, behind those that are fresh (`aging`). The
-//!   processor that has just given one a whole time slice looks there first if a fresh one waits: who
-//!   comes from outside waits for one slice, not for the slices of all in a local queue. (If it is the turn
-//!   of one that was preempted, for that one's too.)
-//! - *Stealing.* Half of a victim's queue; its next slot only on the last pass, for its owner is
-//!   about to run it.
+//! - *Next slot.* The thread that the running one has readied last runs next: it finds its data in
+//!   the cache. A thread that it displaces goes to the back of the local queue. The slot is used at
+//!   most [`NEXT_IN_A_ROW`] times in a row while others wait, and its thread goes on in the time
+//!   slice in which it became ready.
+//! - *Local queue.* Its size is fixed (`local_queue`). When it is full, half of it moves to the
+//!   global queue.
+//! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own. It
+//!   needs no atomic instruction, which would be a third of the cost of a switch. While another
+//!   processor has nothing to do, the round is moved to the local queue at every turn, where it can
+//!   be stolen. Every [`ROUND_TURNS`]th turn is the local queue's. A preempted thread joins the
+//!   round if there is one. But if no thread has joined it by itself for a whole turn, its threads
+//!   compute, and further preempted ones go to the global queue. Now and then a thread of the round
+//!   goes by way of the global queue: so threads change processors, and none has more turns for
+//!   long because fewer others yield where it is.
+//! - *Preempted* threads wait in the global queue, behind fresh ones (`aging`). A processor that
+//!   has just given a thread a whole time slice looks there first if a fresh one waits: so a thread
+//!   from outside waits for one slice, not for the slices of all threads in a local queue. (If it
+//!   is the turn of a preempted thread, it waits for that thread's slice too.)
+//! - *Stealing.* A thief takes half of a victim's queue. It takes the next slot only on the last
+//!   pass, for its owner is about to run that thread.
 //!
 //! Each idea can be switched off, to see what it is worth.
 //!
@@ -39,23 +41,30 @@ use core::cell::{Cell, UnsafeCell};
 use super::local_queue::{BATCH, LocalQueue};
 use super::seats::Seats;
 use super::shared_queue::SharedQueue;
-use super::{Next, Policy, Readied, Ready, Seat, Victims};
+use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::perturb;
 
 const GLOBAL_INTERVAL: u32 = 61;
-/// One of so many yields, times the number of processors, changes queues: all processors together
+/// One yield in so many, times the number of processors, changes queues: all processors together
 /// come to the global queue as often as one alone would.
 const MIXING_INTERVAL: u32 = 64;
 const NEXT_IN_A_ROW: u32 = 3;
 const ROUND_TURNS: u32 = 4;
 
-/// A queue per processor; a processor that has nothing takes half of what another has.
+/// Gives each processor a queue; a processor whose queue is empty takes half of another one.
+///
+/// This is the default policy. A thread that the running one spawns or wakes runs next on the same
+/// processor; threads from outside and preempted threads wait in a global queue. The methods switch
+/// the ideas off one by one, to measure what each is worth.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::{policy::WorkStealing, runtime::Runtime};
+///
 /// let runtime = Runtime::builder()
 ///     .policy(WorkStealing::new().next_slot(false))
 ///     .build()?;
@@ -68,7 +77,7 @@ pub struct WorkStealing {
     locals: Seats<Local>,
 }
 
-/// What is switched on.
+/// The ideas that are switched on.
 #[derive(Clone, Copy, Debug)]
 struct Ideas {
     stealing: bool,
@@ -80,15 +89,15 @@ struct Ideas {
 struct Local {
     queue: LocalQueue,
     next: AtomicPtr<Green>,
-    /// The round, and its length for others to see.
+    /// The round, and beside it its length for others to see.
     round: UnsafeCell<Fifo>,
     round_len: AtomicUsize,
     picks: Cell<u32>,
     next_in_a_row: Cell<u32>,
     yields_to_mixing: Cell<u32>,
-    /// Who ran last was, and is in the global queue.
+    /// Whether the last thread was preempted, and is in the global queue.
     was_preempted: Cell<bool>,
-    /// So many were, since one came into the round by himself.
+    /// The number of preempted threads since one joined the round by itself.
     preempted_in_a_row: Cell<usize>,
 }
 
@@ -111,7 +120,17 @@ impl core::fmt::Debug for WorkStealing {
 }
 
 impl WorkStealing {
-    /// With all ideas on.
+    /// Makes a policy with all ideas on and with empty queues.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::policy::{ForOthers, Policy, WorkStealing};
+    ///
+    /// let policy = WorkStealing::new();
+    /// policy.resize(2);
+    /// assert_eq!(policy.work_for_others(), ForOthers::Nothing);
+    /// ```
     pub const fn new() -> WorkStealing {
         WorkStealing {
             ideas: Ideas {
@@ -125,49 +144,96 @@ impl WorkStealing {
         }
     }
 
-    /// Whether processors without work take that of others. Without it they get what comes to the
-    /// global queue only: threads spawned from outside, preempted ones, and what other processors
-    /// have too much of.
+    /// Sets whether processors without work take threads from others. Default: yes.
+    ///
+    /// Without stealing they get only threads from the global queue: those spawned from outside,
+    /// preempted ones, and the overflow of other processors.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().policy(WorkStealing::new().stealing(false)).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub const fn stealing(mut self, on: bool) -> WorkStealing {
         self.ideas.stealing = on;
         self
     }
 
-    /// Whether a thread that the running one has just spawned or woken runs next. Without it, it
-    /// goes to the end of the queue.
+    /// Sets whether a thread that the running one has just spawned or woken runs next. Default:
+    /// yes.
+    ///
+    /// Without the slot the thread goes to the end of the queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().policy(WorkStealing::new().next_slot(false)).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub const fn next_slot(mut self, on: bool) -> WorkStealing {
         self.ideas.next_slot = on;
         self
     }
 
-    /// Whether the local queues are last in, first out, which finds more in the caches. But then
-    /// those at the bottom wait until a thief takes them, as long as the others ready each other.
+    /// Sets whether the local queues are last in, first out. Default: no.
+    ///
+    /// Such queues run threads whose data is more likely to be in the caches. But as long as other
+    /// threads ready each other, those at the bottom wait until a thief takes them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().policy(WorkStealing::new().last_in_first_out(true)).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub const fn last_in_first_out(mut self, on: bool) -> WorkStealing {
         self.ideas.last_in_first_out = on;
         self
     }
 
-    /// Every so many picks the global queue comes first; 0: never, so that those in it wait until a
-    /// processor has nothing else.
+    /// Sets how often the global queue comes first: at every `picks`th pick of a processor.
+    /// Default: 61.
+    ///
+    /// With 0 it never comes first, and the threads in it wait until a processor has nothing else.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
+    ///
+    /// let runtime = Runtime::builder().policy(WorkStealing::new().global_interval(16)).build()?;
+    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub const fn global_interval(mut self, picks: u32) -> WorkStealing {
         self.ideas.global_interval = picks;
         self
     }
 
-    /// The seat's holder has not been here before.
+    /// [`Policy::ready`] for a seat that has not come before.
     #[cold]
     #[inline(never)]
-    fn ready_at_first(&self, thread: Ready, how: Readied, seat: &Seat) -> bool {
+    fn ready_at_first(&self, thread: Ready, how: Readied, seat: &Seat) -> ForOthers {
         self.locals.of(seat);
         self.ready(thread, how, Some(seat))
     }
 
-    /// As above.
+    /// [`Policy::next`] for a seat that has not come before.
     #[cold]
     #[inline(never)]
-    fn next_at_first(&self, seat: &Seat, share: bool) -> Option<Next> {
+    fn next_at_first(&self, seat: &Seat, others: Others) -> Option<Next> {
         self.locals.of(seat);
-        self.next(seat, share)
+        self.next(seat, others)
     }
 
     fn take_global(&self, local: &Local) -> Option<Ready> {
@@ -198,7 +264,7 @@ impl WorkStealing {
         }
     }
 
-    /// The queue is full: half of it goes to the global queue, `last` behind it.
+    /// Moves half of the full queue to the global queue, and `last` behind it.
     ///
     /// # Safety
     /// The caller holds the seat that `local` belongs to.
@@ -221,24 +287,24 @@ impl WorkStealing {
     /// # Safety
     /// The caller holds the seat that `local` belongs to.
     #[inline]
-    unsafe fn ready_next(&self, local: &Local, thread: Ready) -> bool {
+    unsafe fn ready_next(&self, local: &Local, thread: Ready) -> ForOthers {
         let pointer = core::ptr::from_ref(thread.into_green()).cast_mut();
         if local.next.load(Ordering::Relaxed).is_null() {
-            // Nobody but the seat's holder fills the slot. Release: publishes the record to a
+            // Only the holder of the seat fills the slot. Release: publishes the record to a
             // thief, whose swap is an Acquire.
             local.next.store(pointer, Ordering::Release);
-            return false;
+            return ForOthers::Nothing;
         }
         perturb::point("work_stealing: displacing");
         // Release: as above; Acquire: the displaced one may be an earlier holder's.
         let displaced = local.next.swap(pointer, Ordering::AcqRel);
         // SAFETY: the slot holds null or the record of a green thread.
         match unsafe { displaced.as_ref() } {
-            None => false,
+            None => ForOthers::Nothing,
             Some(displaced) => {
                 // SAFETY: the caller's promise.
                 unsafe { self.push(local, Ready::new(displaced)) };
-                self.ideas.stealing
+                ForOthers::when(self.ideas.stealing)
             }
         }
     }
@@ -259,7 +325,7 @@ impl Local {
         }
     }
 
-    /// Counts a yield. True: it is one to change queues. The seat's holder's question.
+    /// Counts a yield, and says whether the thread changes queues. For the holder of the seat.
     #[inline(always)]
     fn mixes_now(&self, processors: usize) -> bool {
         let left = self.yields_to_mixing.get() - 1;
@@ -271,8 +337,8 @@ impl Local {
         mixes
     }
 
-    /// Counts a preemption. True: there is a round, and not all in it compute, as far as is known. The
-    /// seat's holder's question.
+    /// Counts a preemption, and says whether the thread joins the round: whether there is a round
+    /// in which not all threads compute, as far as is known. For the holder of the seat.
     fn preempted_joins_round(&self) -> bool {
         let in_a_row = self.preempted_in_a_row.get();
         self.preempted_in_a_row.set(in_a_row.saturating_add(1));
@@ -290,7 +356,7 @@ impl Local {
         result
     }
 
-    /// Moves the round, as far as there is room, to where others can steal from it.
+    /// Moves the round, as far as there is room, to the queue, where others can steal from it.
     ///
     /// # Safety
     /// The caller holds the seat, and not the round.
@@ -312,7 +378,7 @@ impl Local {
 
 impl Policy for WorkStealing {
     #[inline]
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         let local = match seat {
             None => None,
             Some(seat) => match self.locals.known(seat) {
@@ -320,24 +386,24 @@ impl Policy for WorkStealing {
                 known => known,
             },
         };
-        // SAFETY, of the calls below: who has the seat holds it.
+        // SAFETY, of the calls below: the caller, who passes the seat, holds it.
         match (local, how) {
             (Some(local), Readied::Yielded) if local.mixes_now(self.locals.len()) => {
                 self.global.push(thread.into_green(), how);
-                false
+                ForOthers::Nothing
             }
             (Some(local), Readied::Yielded | Readied::Arrived) => {
                 local.preempted_in_a_row.set(0);
                 // SAFETY: see above; the round is the seat's holder's.
                 unsafe { local.with_round(|round| round.push(thread.into_green())) };
-                false
+                ForOthers::Nothing
             }
-            // Behind all that waited while it went on: from the global queue it could come back before
-            // them.
+            // The thread goes behind all that waited while it ran: from the global queue it could
+            // come back before them.
             (Some(local), Readied::Preempted) if local.preempted_joins_round() => {
                 // SAFETY: see above; the round is the seat's holder's.
                 unsafe { local.with_round(|round| round.push(thread.into_green())) };
-                false
+                ForOthers::Nothing
             }
             (Some(local), Readied::Spawned | Readied::Woken) if self.ideas.next_slot => {
                 // SAFETY: see above.
@@ -346,22 +412,22 @@ impl Policy for WorkStealing {
             (Some(local), Readied::Spawned | Readied::Woken) => {
                 // SAFETY: see above.
                 unsafe { self.push(local, thread) };
-                self.ideas.stealing
+                ForOthers::when(self.ideas.stealing)
             }
             (local, _) => {
                 if let Some(local) = local {
                     local.was_preempted.set(true);
                 }
                 self.global.push(thread.into_green(), how);
-                true
+                ForOthers::Work
             }
         }
     }
 
     #[inline]
-    fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
+    fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
         let Some(local) = self.locals.known(seat) else {
-            return self.next_at_first(seat, share);
+            return self.next_at_first(seat, others);
         };
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
@@ -400,7 +466,7 @@ impl Policy for WorkStealing {
         if local.round_len.load(Ordering::Relaxed) != 0 {
             // SAFETY: the caller holds the seat, and with it the round.
             unsafe {
-                if share {
+                if others == Others::Idle {
                     local.publish_round();
                 } else if !picks.is_multiple_of(ROUND_TURNS) || local.queue.is_empty() {
                     let first = local.with_round(Fifo::pop);
@@ -492,10 +558,11 @@ impl Policy for WorkStealing {
         }
     }
 
-    fn has_work_for_others(&self) -> bool {
+    fn work_for_others(&self) -> ForOthers {
         let has = |local: &Local| {
             !local.queue.is_empty() || !local.next.load(Ordering::Relaxed).is_null()
         };
-        !self.global.is_empty() || self.ideas.stealing && self.locals.iter().any(has)
+        let work = !self.global.is_empty() || self.ideas.stealing && self.locals.iter().any(has);
+        ForOthers::when(work)
     }
 }

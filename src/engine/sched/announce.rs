@@ -1,7 +1,8 @@
 //! Threads that say that they block, or may.
 //!
-//! A thread sets a flag in its record, which the monitor reads: one that has announced a blocking call
-//! loses its processor at once if others wait; one that is in a call that may block is not signalled.
+//! A thread sets a flag in its record, which the monitor reads: one that has announced a blocking
+//! call loses its processor at once if others wait; one that is in a call that may block is not
+//! signalled.
 
 use super::enter;
 use crate::engine::atomic::{AtomicBool, Ordering};
@@ -12,11 +13,11 @@ pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
     with_flag(|green| &green.announced, f)
 }
 
-/// Runs `f`, which makes system calls that may block and seldom do, for little more than they cost.
+/// Runs `f`, whose system calls may block but seldom do, at little more than their cost.
 ///
-/// The processor stays until the monitor sees that the thread is blocked, or that it goes on for longer
-/// than its time slice. It is not signalled meanwhile: what a call does partly when a signal comes, it
-/// does completely.
+/// The thread keeps its processor until the monitor sees that it is blocked, or that it has gone on
+/// for longer than its time slice. It is not signalled meanwhile: a call that a signal would end
+/// early does all its work.
 #[cfg(green)]
 pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
     with_flag(|green| &green.in_call, f)
@@ -30,13 +31,13 @@ fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() ->
         fn drop(&mut self) {
             if let Some(green) = current::green() {
                 (self.0)(green).store(self.1, Ordering::Relaxed);
-                // Gives way if the slice is over; takes the processor back if it is gone, or an idle
-                // one, or queues for one.
+                // Gives way if the slice is over. If the processor is gone, takes it back, or takes
+                // an idle one, or queues for one.
                 drop(enter());
             }
         }
     }
-    // Only the thread itself writes it.
+    // Only the thread itself writes the flag.
     let before = current::green().is_some_and(|green| {
         let flag = flag(green);
         let before = flag.load(Ordering::Relaxed);

@@ -14,7 +14,7 @@ use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::{
-    Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, outbox, recruiter, sysmon,
+    Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, outbox, recruiter,
 };
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::lock::Lock;
@@ -77,7 +77,7 @@ pub(crate) struct Cluster {
     /// signal.
     pub(crate) base_mask: Mask,
     pub(crate) recruiter: recruiter::Office,
-    pub(crate) monitor: sysmon::Post,
+    pub(crate) monitor: monitor::Post,
     /// The deadline that some sleeping machine watches (`idlers`).
     pub(crate) watched: AtomicU64,
 
@@ -124,7 +124,7 @@ impl Cluster {
             idlers: Lock::new(Idlers::new()),
             base_mask: signal::mask() & !signal::bit(config.signal),
             recruiter: recruiter::Office::new(),
-            monitor: sysmon::Post::new(),
+            monitor: monitor::Post::new(),
             watched: AtomicU64::new(crate::engine::sys::clock::NEVER),
             homeless: Homeless::new(),
             closing: AtomicBool::new(false),
@@ -149,7 +149,7 @@ impl Cluster {
         let staffed = recruiter::recruit(cluster)
             .map_err(io::Error::from)
             .and_then(|()| recruiter::open(cluster))
-            .and_then(|()| sysmon::post(cluster));
+            .and_then(|()| monitor::post(cluster));
         // Nobody would ever end those that have started.
         staffed.inspect_err(|_| cluster.end())?;
         Ok(cluster)

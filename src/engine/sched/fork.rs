@@ -20,19 +20,23 @@ use crate::engine::green::current;
 use crate::engine::sched::enter;
 use crate::engine::sys;
 
-/// What the front has the child's thread go on as.
+/// See [`let_go_on_as`].
 static GO_ON_AS: OnceLock<fn(*const Identity)> = OnceLock::new();
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// From the thread pointer to the area where the kernel notes a thread's CPU, where glibc has
 /// registered one.
 static RSEQ: OnceLock<Option<isize>> = OnceLock::new();
 
-/// Registers the handler, once per process, and makes what the child will use. The child's thread calls
-/// `go_on_as`, which is async-signal-safe, with its identity: it is a kernel thread's from then on.
-pub(crate) fn register(go_on_as: fn(*const Identity)) {
+/// Registers the handler, once per process, and makes what the child will use.
+pub(crate) fn register() {
     static ONCE: Once = Once::new();
-    GO_ON_AS.get_or_init(|| go_on_as);
     ONCE.call_once(register_first);
+}
+
+/// The child's thread, if it was a green one, calls `go_on_as` with its identity: from then on that is a
+/// kernel thread's. What it does is async-signal-safe.
+pub(crate) fn let_go_on_as(go_on_as: fn(*const Identity)) {
+    GO_ON_AS.get_or_init(|| go_on_as);
 }
 
 fn register_first() {

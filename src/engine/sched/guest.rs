@@ -6,7 +6,7 @@
 //!
 //! | called by | thread pointer then | what is done |
 //! |---|---|---|
-//! | the run loop, with a seat | perhaps that of the green thread before | [`Machine::come_home`] |
+//! | the run loop, with a seat | perhaps that of the green thread before | `Machine::come_home` |
 //! | a green thread, with or without a seat | its own | the kernel thread's meanwhile |
 //! | anybody else | its own | nothing |
 //! | for `resize`: who builds the runtime, later the recruiter | its own | nothing |
@@ -18,8 +18,8 @@ use crate::engine::arch;
 use crate::engine::atomic::{AtomicPtr, Ordering, compiler_fence};
 use crate::engine::green::Green;
 use crate::engine::green::current;
-use crate::engine::policy::{Next, Policy, Readied, Ready, Seat, Victims};
-use crate::engine::sched::{Cluster, Machine};
+use crate::engine::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
+use crate::engine::sched::Cluster;
 
 pub(crate) struct Guest {
     policy: &'static dyn Policy,
@@ -111,15 +111,15 @@ impl Guest {
 }
 
 impl Policy for Guest {
-    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> bool {
+    fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
         match seat {
             Some(seat) => self.with_seat(seat, |policy| policy.ready(thread, how, Some(seat))),
             None => self.without_seat(|policy| policy.ready(thread, how, None)),
         }
     }
 
-    fn next(&self, seat: &Seat, share: bool) -> Option<Next> {
-        let next = self.with_seat(seat, |policy| policy.next(seat, share));
+    fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+        let next = self.with_seat(seat, |policy| policy.next(seat, others));
         next.inspect(|next| self.check(&next.thread))
     }
 
@@ -144,15 +144,7 @@ impl Policy for Guest {
         self.without_seat(|policy| policy.out_of_reach(processor))
     }
 
-    fn has_work_for_others(&self) -> bool {
-        self.without_seat(|policy| policy.has_work_for_others())
-    }
-}
-
-impl Machine {
-    /// The green thread on this kernel thread, as this kernel thread sees it.
-    fn running(&self) -> Option<&'static Green> {
-        // SAFETY: null or a record, which is never freed.
-        unsafe { self.current.load(Ordering::Relaxed).as_ref() }
+    fn work_for_others(&self) -> ForOthers {
+        self.without_seat(|policy| policy.work_for_others())
     }
 }

@@ -9,19 +9,26 @@
 //! # Use
 //!
 //! ```text
-//!     readier   push; if claim_wake() { lock; pop the last sleeper; unlock; wake it: it is a
-//!     searcher }
-//!     searcher  found work: if found() && there is more && claim_wake() { as above }    (the ramp)
-//!     sleeper   lock; push self to the list; announce_sleep(was_searching); unlock;
-//!               re-check everything (every queue, timers, I/O): nothing there → block
-//!               something there, or woken by a deadline → get_up:
-//!     get_up    lock; not in the list → a waker chose us: take its wake-up, go on as a searcher
-//!                     in the list, cancel_sleep() → remove self; unlock; go on as a searcher
-//!                     in the list, refused        → unlock; block: a waker is on its way to the
-//!                     list
+//!     readier   push
+//!               claim_wake(): no  → done: nobody sleeps, or somebody searches
+//!                             yes → lock; pop the last sleeper; unlock; wake it as a searcher
+//!
+//!     searcher  found work
+//!               found() and there is more: go on as a readier                        (the ramp)
+//!
+//!     sleeper   lock; push itself to the list; announce_sleep(was_searching); unlock
+//!               look again everywhere (queues, timers, events): nothing there → block
+//!               something there, or woken by a deadline → get up
+//!
+//!     get up    lock
+//!               not in the list               → a waker chose us: its wake-up makes us a searcher
+//!               in the list, cancel_sleep()   → remove itself; unlock; go on as a searcher
+//!               in the list, and it refuses   → unlock; block: a waker is on its way to the list
+//!
 //!     retire    lock; not into the list; retire(was_searching); unlock; more to do? as a readier
-//!     resizer   lock; in the list and withdraw() → out of the list; unlock
-//!               lock; push the new one to the list; appear(); unlock; work to do? as a readier
+//!
+//!     resizer   fewer: lock; in the list and withdraw() → out of the list; unlock
+//!               more:  lock; push the new one; appear(); unlock; work to do? as a readier
 //! ```
 //!
 //! # Invariants

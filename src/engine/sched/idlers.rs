@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 
 use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
-use crate::engine::policy::Readied;
+use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::wake::Slept;
@@ -298,7 +298,7 @@ impl Cluster {
     }
 
     pub(super) fn something_to_do(&self) -> bool {
-        self.policy.has_work_for_others() || timers::any_due(self)
+        self.policy.work_for_others() == ForOthers::Work || timers::any_due(self)
     }
 
     /// A machine that owns nothing and is in no list takes an idle processor, as a searcher.

@@ -31,7 +31,7 @@ use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use std::sync::Once;
 
-use crate::engine::arch::{Frame, SavedRegisters};
+use crate::engine::arch::{FinishedCall, Frame, SavedRegisters, Trampoline};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::engine::sched::interpose;
 use crate::engine::sys::signal::{self, Payload};
@@ -65,15 +65,14 @@ impl Place {
 /// pointer, [`Frame::room_needed`].
 pub(super) unsafe fn mend(frame: &mut Frame<'_>, has_room: bool) -> bool {
     // SAFETY: the caller's promise.
-    let result = match unsafe { frame.call_result() } {
-        Some(result) if result == EINTR || result > 0 => result,
+    let call = match unsafe { frame.finished_call() } {
+        Some(call) if call.result == EINTR || call.result > 0 => call,
         _ => return false,
     };
-    // SAFETY: the caller's promise.
-    let Some(number) = (unsafe { number(frame) }) else {
+    let Some(number) = call.number.or_else(|| number_on_stack(frame)) else {
         return false;
     };
-    if result == EINTR {
+    if call.result == EINTR {
         // An interrupted close has closed: the descriptor may be another's by now.
         if number != libc::SYS_close {
             frame.repeat_call(number);
@@ -83,23 +82,18 @@ pub(super) unsafe fn mend(frame: &mut Frame<'_>, has_room: bool) -> bool {
     let goes_on = has_room && Kind::of(number).is_some();
     if goes_on {
         // SAFETY: there is room.
-        unsafe { frame.go_on_with_call(number) };
+        unsafe { frame.inject(Trampoline::GoOn(number)) };
     }
     goes_on
 }
 
-/// # Safety
-/// The thread was interrupted behind a system call of libc's.
-unsafe fn number(frame: &Frame<'_>) -> Option<i64> {
-    // SAFETY: the caller's promise; a place is where the number was found to lie on the stack.
-    unsafe {
-        frame.call_number().or_else(|| {
-            let is_here = |place: &&Place| place.pc.load(Relaxed) == frame.pc();
-            let place = PLACES.iter().find(is_here)?;
-            let number = (frame.sp() + place.number.load(Relaxed)) as *const i64;
-            Some(number.read())
-        })
-    }
+/// The number of the call that the thread was interrupted behind, if it was made in one of [`PLACES`].
+fn number_on_stack(frame: &Frame<'_>) -> Option<i64> {
+    let is_here = |place: &&Place| place.pc.load(Relaxed) == frame.pc();
+    let place = PLACES.iter().find(is_here)?;
+    let number = (frame.sp() + place.number.load(Relaxed)) as *const i64;
+    // SAFETY: a place is where the number was found to lie on the stack.
+    Some(unsafe { number.read() })
 }
 
 /// Calls that may do a part of what they are asked for, and those that do the rest.
@@ -323,7 +317,8 @@ static SEEN_WORDS: AtomicUsize = AtomicUsize::new(0);
 pub(super) unsafe fn note(frame: &Frame<'_>) {
     // SAFETY: the caller's promise; `learn` has so much of a stack above its calls.
     unsafe {
-        if frame.call_result() != Some(EINTR) || frame.call_number().is_some() {
+        let is_unseen = |call: &FinishedCall| call.result == EINTR && call.number.is_none();
+        if frame.finished_call().is_none_or(|call| !is_unseen(&call)) {
             return;
         }
         let number = NUMBERS[CALLED.load(Relaxed)];

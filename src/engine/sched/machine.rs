@@ -25,6 +25,7 @@ use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::shortage::Doubt;
 use crate::engine::sched::wake::{Slept, WakeWord};
 use crate::engine::sched::{Cluster, Processor};
+use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::mm;
@@ -260,6 +261,18 @@ impl Machine {
     /// None is on its way: it has come, or must have, since the kernel thread blocks it no longer.
     pub(crate) fn expect_no_signal(&self) {
         self.signalled.store(0, Ordering::Relaxed);
+    }
+
+    /// The green thread that it runs.
+    pub(super) fn running(&self) -> Option<&'static Green> {
+        // Acquire: pairs with the Release in `switch`. SAFETY: null or a record, which is never freed.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The CPU time that its kernel thread has used, in nanoseconds.
+    pub(super) fn cpu_time(&self) -> u64 {
+        let id = self.kernel_thread.load(Ordering::Relaxed) as i32;
+        clock::cpu_time(kernel_thread::cpu_clock(id))
     }
 
     pub(crate) fn own_thread_pointer(&self) -> *mut u8 {

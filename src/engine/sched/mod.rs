@@ -16,7 +16,7 @@
 //! | `timers` | deadlines |
 //! | `io` | who collects the driver's events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
-//! | `preempt`, `sysmon`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
+//! | `preempt`, `monitor`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `recruiter`, `shortage` | makes kernel threads ahead of need; what is done when there can be none |
 //! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
@@ -58,6 +58,7 @@ pub(crate) mod io;
 mod lifo;
 pub(crate) mod locked;
 pub(crate) mod machine;
+mod monitor;
 pub(crate) mod outbox;
 mod owned;
 mod ownership;
@@ -71,7 +72,6 @@ pub(crate) mod setxid;
 mod shortage;
 pub(crate) mod start;
 mod switch;
-mod sysmon;
 pub(crate) mod timers;
 mod unload;
 mod wake;
@@ -87,7 +87,7 @@ use crate::engine::atomic::{Ordering, fence};
 use crate::engine::context::Action;
 use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::policy::{Next, Readied, Ready, Victims};
+use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::sys::perturb;
 use crate::engine::sys::{clock, topology};
 
@@ -211,6 +211,14 @@ fn may_follow(machine: &'static Machine, has_processor: bool, successor: &'stati
     may
 }
 
+/// A sleeper is woken if the policy says that there is work for others.
+#[inline(always)]
+fn tell(cluster: &'static Cluster, for_others: ForOthers) {
+    if for_others == ForOthers::Work {
+        cluster.notify();
+    }
+}
+
 /// `green` has left its stack and can go on at once.
 #[inline(always)]
 fn ready_again(
@@ -222,9 +230,8 @@ fn ready_again(
     match processor {
         Some(p) => {
             let cluster = p.cluster();
-            if cluster.policy.ready(Ready::new(green), how, Some(p.seat())) {
-                cluster.notify();
-            }
+            let for_others = cluster.policy.ready(Ready::new(green), how, Some(p.seat()));
+            tell(cluster, for_others);
         }
         None => {
             machine.come_home();
@@ -309,8 +316,11 @@ fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
 fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = processor.cluster();
     outbox::before_next(processor, |processor| {
-        let share = !cluster.idle.is_everybody_busy();
-        cluster.policy.next(processor.seat(), share)
+        let others = match cluster.idle.is_everybody_busy() {
+            true => Others::Busy,
+            false => Others::Idle,
+        };
+        cluster.policy.next(processor.seat(), others)
     })
 }
 
@@ -327,7 +337,7 @@ fn stop_searching(cluster: &'static Cluster) {
         perturb::point("found: last searcher");
         // SeqCst: partner: the fence in `claim_wake`. Who pushed and relied on us comes before it.
         fence(Ordering::SeqCst);
-        if cluster.policy.has_work_for_others() {
+        if cluster.policy.work_for_others() == ForOthers::Work {
             cluster.notify();
         }
     }
@@ -471,12 +481,10 @@ pub(crate) fn ready(green: &'static Green) {
 #[inline]
 pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Readied) {
     let cluster = processor.cluster();
-    if cluster
+    let for_others = cluster
         .policy
-        .ready(Ready::new(green), how, Some(processor.seat()))
-    {
-        cluster.notify();
-    }
+        .ready(Ready::new(green), how, Some(processor.seat()));
+    tell(cluster, for_others);
 }
 
 /// `green` can run, on whatever processor comes by. The caller is at home, or a green thread with
@@ -485,7 +493,5 @@ pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Read
 #[inline(never)]
 pub(crate) fn ready_globally(green: &'static Green, how: Readied) {
     let cluster = green.cluster();
-    if cluster.policy.ready(Ready::new(green), how, None) {
-        cluster.notify();
-    }
+    tell(cluster, cluster.policy.ready(Ready::new(green), how, None));
 }

@@ -49,14 +49,12 @@
 use core::cell::Cell;
 use core::ptr;
 
-use io_uring::squeue;
-
 use crate::engine::atomic::Ordering::Relaxed;
 use crate::engine::green::waiter::Waiter;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{Next, Readied, Ready};
 use crate::engine::sched::{Owned, enter};
-use crate::engine::sys::batch::{Batch, SIZE};
+use crate::engine::sys::batch::{Batch, Entry, SIZE};
 
 /// Sends of a processor's threads. The processor counts them (`sends`), for others to see.
 pub(super) struct Outbox {
@@ -79,14 +77,14 @@ enum Way {
 /// A send: what the kernel is to do, and who waits for it.
 struct Request {
     next: Cell<*const Request>,
-    entry: squeue::Entry,
+    entry: Entry,
     /// `None`: it was not done.
     result: Cell<Option<i32>>,
     waiter: Waiter,
 }
 
 impl Request {
-    fn new(entry: squeue::Entry) -> Request {
+    fn new(entry: Entry) -> Request {
         Request {
             next: Cell::new(ptr::null()),
             entry,
@@ -102,7 +100,7 @@ impl Request {
 /// # Safety
 /// What the entry points to stays valid until this returns. It makes one completion, and does not
 /// wait.
-pub(crate) unsafe fn perform(entry: impl FnOnce() -> squeue::Entry) -> Option<i32> {
+pub(crate) unsafe fn perform(entry: impl FnOnce() -> Entry) -> Option<i32> {
     let mut entered = enter()?;
     let green = entered.green();
     let processor = entered.processor();
@@ -286,7 +284,7 @@ fn hand_in(processor: &mut Owned<'_>) {
         while let Some(this) = unsafe { request.as_ref() } {
             let name = request.expose_provenance() as u64;
             // SAFETY: the same.
-            unsafe { batch.push(&this.entry.clone().user_data(name)) };
+            unsafe { batch.push(&this.entry, name) };
             request = this.next.get();
         }
         batch.perform(|name, result| {

@@ -41,13 +41,16 @@ use core::ffi::CStr;
 use std::io;
 use std::sync::OnceLock;
 
-use crate::engine::arch::Frame;
+use crate::engine::arch::{Frame, Trampoline};
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, interpose, interrupted, machine, sysmon};
+use crate::engine::sched::{Machine, interpose, interrupted, machine};
 use crate::engine::sys::kernel_thread::SystemCall;
 use crate::engine::sys::observer::{Doing, Observer};
 use crate::engine::sys::signal::{self, Payload};
+
+/// A signal that is declined takes less CPU time than this, in nanoseconds.
+pub(super) const HANDLING: u64 = 100_000;
 
 /// A range of addresses.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +121,7 @@ pub(crate) fn evict(
             _ => return false,
         };
         let tick = machine.tick.load(Ordering::Relaxed);
-        !is_doubtful || machine.doubt.is_due(now, tick, sysmon::cpu_time(machine))
+        !is_doubtful || machine.doubt.is_due(now, tick, machine.cpu_time())
     });
     is_sent.then_some(doing)
 }
@@ -203,7 +206,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     green.off.store(1, Ordering::Relaxed);
     // SAFETY: room was checked; the thread is in user code with preemption on, so it may be
     // suspended.
-    unsafe { frame.inject() };
+    unsafe { frame.inject(Trampoline::Preempted) };
 }
 
 /// Rule 5. A leaf function has not moved the stack pointer: what it points to is the return

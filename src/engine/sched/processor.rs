@@ -8,6 +8,8 @@
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 
+use fastrand::Rng;
+
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::current;
@@ -15,7 +17,7 @@ use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
 use crate::engine::sched::lifo::Linked;
 use crate::engine::sched::outbox::Outbox;
-use crate::engine::sched::{Cluster, Machine, sysmon};
+use crate::engine::sched::{Cluster, Machine, monitor};
 use crate::engine::stack;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
@@ -48,7 +50,7 @@ pub(crate) struct Processor {
     /// The link among the idle ones.
     below: Cell<Option<&'static Processor>>,
     /// What the monitor saw at its last look; the monitor's.
-    pub(super) seen: Cell<sysmon::Seen>,
+    pub(super) seen: Cell<monitor::SeenOfProcessor>,
     // On lines of their own: others take the lock to fire or to disarm timers.
     pub(crate) timers: Lock<timer::Heap>,
     /// The earliest deadline in `timers`.
@@ -67,18 +69,12 @@ pub(crate) struct Own {
     pub(crate) stacks: stack::Cache,
     /// Records of threads that have ended.
     pub(crate) records: Records,
-    random: u64,
+    random: Rng,
 }
 
 impl Own {
-    /// A random number (xorshift; Marsaglia 2003).
     pub(super) fn random(&mut self) -> u32 {
-        let mut x = self.random;
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.random = x;
-        (x >> 32) as u32
+        self.random.u32(..)
     }
 }
 
@@ -122,7 +118,7 @@ impl Processor {
                 outbox: Outbox::new(cluster.config.allows_rings),
                 stacks,
                 records: Records::new(),
-                random: 0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1),
+                random: Rng::with_seed(index as u64),
             }),
             cluster,
             retired: AtomicBool::new(true),

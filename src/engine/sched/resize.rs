@@ -46,15 +46,14 @@
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Mutex;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::green::current;
 use crate::engine::green::waiter::Waiter;
 use crate::engine::sched::{Cluster, Owned, Processor};
+use crate::engine::sys::kernel_thread;
 use crate::engine::sys::perturb;
-use crate::engine::sys::{cgroup, kernel_thread};
 
 /// More processors than any machine has.
 pub(crate) const MAX: usize = 4096;
@@ -91,9 +90,9 @@ impl Size {
 }
 
 /// How many processors a cluster has if nobody says: the CPUs that the process may use, by affinity
-/// and cgroup quota.
+/// and cgroup quota. It allocates and reads files: only ordinary threads ask.
 pub(crate) fn default_size() -> usize {
-    cgroup::cpus(Path::new("/")).min(MAX)
+    std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX))
 }
 
 /// Refuses a number of processors that cannot be, with at most so many kernel threads.

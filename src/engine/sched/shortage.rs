@@ -38,7 +38,6 @@ use std::time::Duration;
 use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::recruiter::Refusal;
-use crate::engine::sched::sysmon::{self, running};
 use crate::engine::sched::{Cluster, Machine, machine, preempt, timers};
 use crate::engine::sys;
 use crate::engine::sys::clock::NEVER;
@@ -226,7 +225,7 @@ impl Doubt {
     /// Whether to ask the machine's thread now, which is in switch `tick` and has used so much CPU time.
     pub(super) fn is_due(&self, now: u64, tick: u32, cpu: u64) -> bool {
         let used = cpu.wrapping_sub(self.cpu.load(Ordering::Relaxed));
-        if self.tick.swap(tick, Ordering::Relaxed) != tick || used >= sysmon::HANDLING {
+        if self.tick.swap(tick, Ordering::Relaxed) != tick || used >= preempt::HANDLING {
             self.cpu.store(cpu, Ordering::Relaxed);
             self.next.store(now + STANDS_STILL, Ordering::Relaxed);
             self.pause.store(ASK_AGAIN, Ordering::Relaxed);
@@ -247,7 +246,7 @@ impl Doubt {
 
 /// The thread on `machine`, if it has no processor and can leave its machine to others.
 fn stray(machine: &'static Machine) -> Option<&'static Green> {
-    let green = running(machine)?;
+    let green = machine.running()?;
     let stays = machine.processor.get().is_some() || green.oddities.has(Oddities::LOCKED);
     (!stays).then_some(green)
 }
@@ -379,7 +378,7 @@ impl Blocked {
             untold: 0,
         };
         let mut observer = Observer::new();
-        for machine in cluster.machines().filter(|m| running(m).is_some()) {
+        for machine in cluster.machines().filter(|m| m.running().is_some()) {
             let id = machine.kernel_thread.load(Ordering::Relaxed) as i32;
             match observer.doing(id) {
                 Doing::Call(call) => blocked.add(call.number),
@@ -460,11 +459,11 @@ mod tests {
         assert_eq!(asked(0..2, 1, 0), 1);
         assert_eq!(asked(2..20, 1, 0), 0);
         assert_eq!(asked(20..100, 1, 0), 1);
-        assert_eq!(asked(100..100_000, 1, sysmon::HANDLING - 1), 5);
+        assert_eq!(asked(100..100_000, 1, preempt::HANDLING - 1), 5);
         // It has got on; or it is another; or another kernel thread.
         let now = 100_000;
-        assert_eq!(asked(now..now + 2, 1, 3 * sysmon::HANDLING), 1);
-        assert_eq!(asked(now + 2..now + 4, 2, 3 * sysmon::HANDLING), 1);
+        assert_eq!(asked(now..now + 2, 1, 3 * preempt::HANDLING), 1);
+        assert_eq!(asked(now + 2..now + 4, 2, 3 * preempt::HANDLING), 1);
         assert_eq!(asked(now + 4..now + 6, 2, 0), 1);
     }
 }

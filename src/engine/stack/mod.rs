@@ -9,7 +9,7 @@
 //! A slot's usable size is its class's: a power of two from 16 KiB to 64 GiB. Its memory is found
 //! by the kernel page by page as it is touched, so a large class costs address space only.
 //!
-//! Whoever touches the guard gets a fault, which [`overflow`] reports. Code that moves the stack
+//! An access to the guard is a fault, which [`overflow`] reports. Code that moves the stack
 //! pointer by more than 64 KiB at once without touching what lies between (a huge `alloca` or frame
 //! in C; Rust's frames probe every page) jumps over the guard into the slot below, and cannot be
 //! seen. That is why the guard is not a single page.
@@ -26,14 +26,14 @@
 //!    place.
 //! 3. A slot in use has its guard: a slot whose guard the kernel refused goes back to the list
 //!    unguarded, and the next to take it tries again.
-//! 4. What lies from `top - reserve` upwards survives recycling: the owner may find there what it
-//!    left ([`Slot::extra`] says so). Of the stack, all but the topmost [`KEEP`] bytes may be given
-//!    back.
+//! 4. The bytes from `top - reserve` upwards survive recycling: the owner may find there the data
+//!    that it left ([`Slot::extra`] says so). Of the stack, all but the topmost [`KEEP`] bytes may be
+//!    given back.
 //! 5. Locks here are held with preemption off, and nothing is allocated under them.
 //!
 //! # Memory orderings
-//! `Slot::low` is released when the header is complete, and acquired by who comes from an address
-//! ([`find`], [`visit`]). `extra` is released by the owner and acquired by [`visit`]. `link` and
+//! `Slot::low` is released when the header is complete, and acquired by [`find`] and [`visit`], which
+//! come from an address. `extra` is released by the owner and acquired by [`visit`]. `link` and
 //! `guarded` pass with the slot, under a lock or by ownership: relaxed.
 
 pub(crate) mod overflow;
@@ -45,7 +45,7 @@ use crate::engine::sys::mm::PAGE;
 use crate::engine::sys::{lock::Lock, mm, perturb};
 use slab::Span;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 
 /// Bytes below each stack that fault when touched.
 pub(crate) const GUARD: usize = 64 << 10;
@@ -61,7 +61,7 @@ const CLASSES: usize = (MAX_SIZE.ilog2() - MIN_SIZE.ilog2()) as usize + 1;
 
 /// Bytes at the top of every slot, whole pages: the owner's reserve and the header.
 static RESERVED: AtomicUsize = AtomicUsize::new(PAGE);
-/// Somebody who has no cache found a list empty: the next cache to get a slot gives what it has.
+/// A thread without a cache found a list empty: the next cache to get a slot gives up all it has.
 static WANTED: AtomicBool = AtomicBool::new(false);
 static FREE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES];
 /// The free ones that are not furnished.
@@ -104,8 +104,8 @@ impl Class {
     }
 }
 
-/// The size of the stack that [`acquire`] gives to who asks for `size`, if it accepts that. To be
-/// asked with preemption on: the error allocates.
+/// The size of the stack that [`acquire`] gives for `size`, if it accepts that. Call it with
+/// preemption on: the error allocates.
 pub(crate) fn check_size(size: usize) -> io::Result<usize> {
     Class::of(size).map(Class::size)
 }
@@ -116,9 +116,10 @@ pub(crate) struct Slot {
     /// The first usable byte; 0 while the header is not complete.
     low: AtomicUsize,
     link: AtomicPtr<Slot>,
-    /// The owner's: 0 until it has furnished the reserve, then whatever it likes.
+    /// A word of the owner's: 0 until it has furnished the reserve, then any other value.
     pub(crate) extra: AtomicUsize,
-    class: Class,
+    /// That of its [`Class`].
+    class: AtomicU8,
     guarded: AtomicBool,
     /// Used since its memory was given back; the cache's that holds it.
     dirty: AtomicBool,
@@ -130,28 +131,31 @@ impl Slot {
     /// Completes the header of a slot just cut.
     fn write(span: Span, class: Class) -> &'static Slot {
         let slot = Self::header(span);
-        // SAFETY: the header lies in the mapping, is aligned (`end` is a multiple of the page
-        // size), and is this thread's alone until `low` says that it is complete: `find` looks at
-        // that only.
-        unsafe {
-            (&raw mut (*slot).class).write(class);
-            // Release: pairs with the acquire in `complete`.
-            (*slot).low.store(span.start + GUARD, Release);
-            &*slot
-        }
+        slot.class.store(class.0, Relaxed);
+        // Release: pairs with the acquire in `complete`.
+        slot.low.store(span.start + GUARD, Release);
+        slot
     }
 
     /// The slot that lies at `span`, if its header is complete.
     fn complete(span: Span) -> Option<&'static Slot> {
         let slot = Self::header(span);
-        // SAFETY: the slot is cut, so its memory is mapped for good and was zero before: a valid
-        // atomic. Acquire: pairs with the release in `write`; non-zero means that all fields are
-        // written, and `class` never is again.
-        unsafe { ((*slot).low.load(Acquire) != 0).then(|| &*slot) }
+        // Acquire: pairs with the release in `write`: not 0 means that `class` is written, which
+        // never is again.
+        (slot.low.load(Acquire) != 0).then_some(slot)
     }
 
-    fn header(span: Span) -> *mut Slot {
-        std::ptr::with_exposed_provenance_mut(span.end - size_of::<Slot>())
+    /// The header of the slot at `span`, complete or not.
+    fn header(span: Span) -> &'static Slot {
+        let header = std::ptr::with_exposed_provenance::<Slot>(span.end - size_of::<Slot>());
+        // SAFETY: a span is cut from a slab, whose memory is mapped for good and begins as zero:
+        // valid for atomics, which all fields are. `end` is a multiple of the page size, so the
+        // header is aligned.
+        unsafe { &*header }
+    }
+
+    fn class(&self) -> Class {
+        Class(self.class.load(Relaxed))
     }
 
     /// The first usable byte. Below it lies the guard.
@@ -166,14 +170,14 @@ impl Slot {
 
     /// Bytes of stack promised: the class's size. The reserve comes on top.
     pub(crate) fn size(&self) -> usize {
-        self.class.size()
+        self.class().size()
     }
 
     /// The deepest that the stack has been since its memory was last given back: bytes in memory
     /// below the reserve, counted from the deepest page. For diagnosis: reads the page tables.
     #[cfg(test)]
     pub(crate) fn high_water(&self) -> usize {
-        let mut pages = [0; 256];
+        let mut pages = [false; 256];
         let stack_end = self.bottom() + self.size();
         let mut at = self.bottom();
         while at < stack_end {
@@ -181,7 +185,7 @@ impl Slot {
             if mm::resident(at, &mut pages[..count]).is_err() {
                 return 0;
             }
-            if let Some(first) = pages[..count].iter().position(|page| page & 1 != 0) {
+            if let Some(first) = pages[..count].iter().position(|page| *page) {
                 return stack_end - (at + first * PAGE);
             }
             at += count * PAGE;
@@ -193,30 +197,11 @@ impl Slot {
     fn guard(&self) -> io::Result<()> {
         if !self.guarded.load(Relaxed) {
             // SAFETY: the guard's bytes are nobody's: the owner has those from `bottom` on.
-            unsafe { install_guard(self.bottom() - GUARD)? };
+            unsafe { mm::guard(self.bottom() - GUARD, GUARD)? };
             self.guarded.store(true, Relaxed);
         }
         Ok(())
     }
-}
-
-/// Set when the kernel does not know guard markers (before Linux 6.13), or refuses them (locked
-/// memory).
-static SPLIT: AtomicBool = AtomicBool::new(false);
-
-/// # Safety
-/// Nobody uses the `GUARD` bytes from `start` on.
-unsafe fn install_guard(start: usize) -> io::Result<()> {
-    if !SPLIT.load(Relaxed) {
-        // SAFETY: the caller's promise.
-        match unsafe { mm::advise(start, GUARD, mm::MADV_GUARD_INSTALL) } {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => SPLIT.store(true, Relaxed),
-            done => return done,
-        }
-    }
-    // Costs two mappings a slot: then about 32,000 threads are possible, not millions.
-    // SAFETY: the caller's promise.
-    unsafe { mm::protect(start, GUARD, libc::PROT_NONE) }
 }
 
 /// Takes a slot with at least `size` usable bytes of stack below the reserve.
@@ -249,7 +234,7 @@ pub(crate) fn is_stocked(size: usize) -> bool {
 
 /// Gives a slot back to its class's list, and its deep memory to the kernel.
 ///
-/// The owner runs on another stack, and leaves in the reserve what it wants to find there again.
+/// The owner runs on another stack, and leaves in the reserve the data that it wants to find again.
 pub(crate) fn release(slot: &'static Slot) {
     trim(slot);
     put(slot);
@@ -260,10 +245,10 @@ fn put(slot: &'static Slot) {
         0 => &BARE,
         _ => &FREE,
     };
-    lists[slot.class.index()].lock().push(slot);
+    lists[slot.class().index()].lock().push(slot);
 }
 
-/// Gives the memory of a stack nobody is on back to the kernel, but for the topmost [`KEEP`] bytes.
+/// Gives the memory of an unused stack back to the kernel, but for the topmost [`KEEP`] bytes.
 pub(crate) fn trim(slot: &'static Slot) {
     let length = slot.size() - KEEP;
     // SAFETY: the range lies in the slot's stack, below all that the owner relies on (invariant 4).
@@ -294,7 +279,7 @@ pub(crate) fn find(address: usize) -> Option<(&'static Slot, Where)> {
 /// Visits every slot that its owner has furnished (`extra` is not 0), in use or not. Lock-free.
 pub(crate) fn visit(mut each: impl FnMut(&'static Slot)) {
     for slot in slab::spans().filter_map(Slot::complete) {
-        // Acquire: pairs with the owner's release of `extra`: what it furnished is visible.
+        // Acquire: pairs with the owner's release of `extra`: the furnished reserve is visible.
         if slot.extra.load(Acquire) != 0 {
             each(slot);
         }
@@ -409,10 +394,10 @@ impl Cache {
         self.keep(slot);
     }
 
-    /// The same for a slot that was acquired for this cache: it may be its owner who has found the
-    /// list empty.
+    /// The same for a slot that was acquired for this cache: perhaps it was this cache's owner that
+    /// found the list empty.
     pub(crate) fn keep(&mut self, slot: &'static Slot) {
-        if *self.class.get_or_insert(slot.class) != slot.class {
+        if *self.class.get_or_insert(slot.class()) != slot.class() {
             return release(slot);
         }
         if self.length == Self::MOST {
@@ -478,7 +463,7 @@ impl Cache {
             None => self.list.head = None,
         }
         self.length = keep;
-        let mut free = FREE[first.class.index()].lock();
+        let mut free = FREE[first.class().index()].lock();
         set_next(last, free.head);
         free.head = Some(first);
     }

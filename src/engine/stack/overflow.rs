@@ -1,11 +1,10 @@
 //! The report of a stack overflow: which thread, which size, then abort, as with std.
 //!
 //! A fault whose address lies in a slot's guard is an overflow of that slot's stack. Any other goes
-//! to whoever handled the signal before (std's handler, a crash reporter), as if this one were not
-//! there.
+//! to the previous handler of the signal (std's, a crash reporter's), as if this one were not there.
 //!
-//! An overflow that passes the whole guard without touching it is not seen here: see the parent
-//! module.
+//! An overflow that passes the whole guard without touching it is not seen here (see the parent
+//! module).
 //!
 //! # Invariants
 //! 1. The handler is async-signal-safe and touches no thread-local: the thread pointer may be any
@@ -15,8 +14,9 @@
 //! 3. `PREVIOUS` and `NAME_OF` are set before the handler is installed, and never change.
 
 use super::{Slot, Where, find};
-use crate::engine::sys;
+use crate::engine::sys::{self, Plain, signal};
 use std::fmt::{self, Write};
+use std::mem::transmute;
 use std::sync::OnceLock;
 
 /// Passes the name of a slot's thread on, in one or more pieces. Runs in the handler: invariant 1.
@@ -32,26 +32,19 @@ pub(crate) fn install(name_of: NameOf) {
     if NAME_OF.set(name_of).is_err() {
         return;
     }
-    for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
-        // SAFETY: all zero is a valid `sigaction`; the call only reads the present one.
-        let before = previous.get_or_init(|| unsafe {
-            let mut before = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut before);
-            before
-        });
-        // What the kernel would have done for the previous handler it does for this one.
-        let inherited = libc::SA_NODEFER | libc::SA_RESTART;
-        let action = libc::sigaction {
-            sa_sigaction: handler as *const () as usize,
-            sa_flags: libc::SA_SIGINFO | libc::SA_ONSTACK | (before.sa_flags & inherited),
-            ..*before
+    for (number, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
+        let Some(present) = signal::action(number) else {
+            continue;
         };
-        // SAFETY: `handler` has the signature that SA_SIGINFO demands and is async-signal-safe.
-        unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+        let before = previous.get_or_init(|| present);
+        // The kernel treats this handler as it would have treated the previous one.
+        let inherited = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
+        // It fails only for a number that is no signal's.
+        let _ = signal::install(number, handler, inherited, Some(before));
     }
 }
 
-unsafe extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid record; only for faults (`si_code` > 0) is there an
     // address.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
@@ -63,7 +56,7 @@ unsafe extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *
     }
     let previous = SIGNALS
         .iter()
-        .position(|&own| own == signal)
+        .position(|&own| own == number)
         .and_then(|i| PREVIOUS[i].get());
     let (function, flags) = previous.map_or((libc::SIG_DFL, 0), |p| (p.sa_sigaction, p.sa_flags));
     // The kernel, too, heeds SIG_IGN only for signals that were sent, not for faults.
@@ -72,25 +65,26 @@ unsafe extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *
     }
     let default = function == libc::SIG_DFL || function == libc::SIG_IGN;
     if default || flags & libc::SA_RESETHAND != 0 {
-        set_default(signal);
+        signal::set_default(number);
     }
     if default {
         // A fault repeats when the handler returns; a signal that was sent must be sent again. It
         // is blocked until then.
         if code <= 0 {
-            send(signal);
+            signal::raise(number);
         }
-    } else if flags & libc::SA_SIGINFO != 0 {
-        type Handler = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
-        // SAFETY: it was installed as such a handler, and gets what the kernel would give it.
-        unsafe { std::mem::transmute::<usize, Handler>(function)(signal, info, context) };
-    } else {
-        // SAFETY: as above.
-        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(i32)>(function)(signal) };
+        return;
+    }
+    // SAFETY: it was installed as a handler of one of the two kinds, and gets the kernel's arguments.
+    unsafe {
+        match flags & libc::SA_SIGINFO {
+            0 => transmute::<usize, unsafe extern "C" fn(i32)>(function)(number),
+            _ => transmute::<usize, signal::Handler>(function)(number, info, context),
+        }
     }
 }
 
-/// Text in a fixed buffer; what does not fit is left out.
+/// Text in a fixed buffer; the part that does not fit is left out.
 struct Message {
     bytes: [u8; 512],
     length: usize,
@@ -134,46 +128,18 @@ fn report(slot: &'static Slot) {
         "stack size: {} bytes (Builder::stack_size or GREENTHREAD_STACK_SIZE sets it)",
         slot.size()
     );
-    let text = &message.bytes[..message.length];
-    let arguments = [
-        libc::STDERR_FILENO as usize,
-        text.as_ptr() as usize,
-        text.len(),
-    ];
-    // SAFETY: the kernel reads `text`. Whatever comes of it, the process ends.
-    let _ = unsafe { sys::call(libc::SYS_write, &arguments) };
+    sys::print(&message.bytes[..message.length]);
 }
 
 /// Ends the process by SIGABRT, as `libc::abort` does, but without thread-locals and locks.
 fn abort() -> ! {
-    let abort = 1_u64 << (libc::SIGABRT - 1);
-    let unblock = [libc::SIG_UNBLOCK as usize, &raw const abort as usize, 0, 8];
-    // SAFETY: the kernel reads one word of signals. All other threads' masks are left alone.
-    let _ = unsafe { sys::call(libc::SYS_rt_sigprocmask, &unblock) };
-    send(libc::SIGABRT);
+    signal::unblock(libc::SIGABRT);
+    signal::raise(libc::SIGABRT);
     // A handler of the program's ran and returned.
-    set_default(libc::SIGABRT);
-    send(libc::SIGABRT);
+    signal::set_default(libc::SIGABRT);
+    signal::raise(libc::SIGABRT);
     loop {
-        // SAFETY: ends the process, should the signal not have.
-        let _ = unsafe { sys::call(libc::SYS_exit_group, &[127]) };
+        // Ends the process, should the signal not have.
+        let _ = sys::plain(Plain::EXIT_GROUP, &[127]);
     }
-}
-
-/// Restores the default action, without libc: the program may have interposed its `sigaction`.
-fn set_default(signal: i32) {
-    // The kernel's record: handler, flags, restorer, mask. All zero is the default action.
-    let action = [0_usize; 4];
-    let arguments = [signal as usize, action.as_ptr() as usize, 0, 8];
-    // SAFETY: the kernel reads the record.
-    let _ = unsafe { sys::call(libc::SYS_rt_sigaction, &arguments) };
-}
-
-/// Sends `signal` to this kernel thread.
-fn send(signal: i32) {
-    // SAFETY: asks for numbers.
-    let own = |number| unsafe { sys::call(number, &[]) }.unwrap_or(0);
-    let (process, thread) = (own(libc::SYS_getpid), own(libc::SYS_gettid));
-    // SAFETY: touches no memory; what the signal does is the caller's wish.
-    let _ = unsafe { sys::call(libc::SYS_tgkill, &[process, thread, signal as usize]) };
 }

@@ -20,7 +20,7 @@
 //!    with preemption off. [`find`] takes none: signal handlers call it.
 //!
 //! # Memory orderings
-//! `COUNT` is released by the one who adds a slab and acquired by [`slabs`]: who sees the number
+//! `COUNT` is released when a slab is added and acquired by [`slabs`]: a thread that sees the number
 //! sees the slabs. `cut` is relaxed: the slot's own header says (with its own pair) whether it is
 //! complete.
 
@@ -34,7 +34,7 @@ const FIRST: usize = 16;
 const MOST: usize = 16 << 10;
 /// Bytes that a slab of more than one slot does not exceed.
 const MOST_BYTES: usize = 32 << 30;
-/// Far more than address space has room for, except for slabs made small by want of memory.
+/// Far more slabs than address space has room for, unless want of memory has made them small.
 const TABLE: usize = 4096;
 
 struct Slab {
@@ -136,8 +136,8 @@ impl Growth {
             }
         };
         *next = (slots * 2).min(MOST);
-        // A huge page would make every stack cost 2 MiB. Kernels without huge pages refuse: as
-        // well. SAFETY: the memory is ours and new; the advice changes no contents.
+        // A huge page would make every stack cost 2 MiB. Kernels without huge pages refuse, which is
+        // as good. SAFETY: the memory is ours and new; the advice changes no contents.
         let _ = unsafe { mm::advise(base, slots * stride, libc::MADV_NOHUGEPAGE) };
         slab.base.store(base, Relaxed);
         slab.stride.store(stride, Relaxed);

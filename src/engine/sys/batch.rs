@@ -19,7 +19,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use io_uring::{EnterFlags, IoUring, squeue};
+pub(crate) use io_uring::squeue::Entry;
+use io_uring::{EnterFlags, IoUring};
 
 use crate::engine::sys;
 
@@ -48,14 +49,15 @@ impl Batch {
         !self.refused
     }
 
-    /// Puts an operation into the batch.
+    /// Puts an operation into the batch, under a name.
     ///
     /// # Safety
     /// What the entry points to stays valid until [`Batch::perform`] returns. It makes one
     /// completion, and does not wait.
-    pub(crate) unsafe fn push(&mut self, entry: &squeue::Entry) {
+    pub(crate) unsafe fn push(&mut self, entry: &Entry, name: u64) {
+        let entry = entry.clone().user_data(name);
         // SAFETY: the caller's promise.
-        if unsafe { self.ring.submission().push(entry) }.is_err() {
+        if unsafe { self.ring.submission().push(&entry) }.is_err() {
             sys::die("a batch of operations is too long");
         }
     }

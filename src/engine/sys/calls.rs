@@ -4,15 +4,12 @@
 //! Unlike the rest of this folder these go through libc and write `errno`: they are for a thread's
 //! own code, under its own thread pointer.
 
-use core::marker::PhantomData;
-use core::mem::{ManuallyDrop, MaybeUninit};
-use core::ops::Deref;
+use core::mem::MaybeUninit;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::net as unix;
-use std::{fs, net};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use socket2::{SockAddr, SockRef};
+#[cfg(feature = "net")]
+pub(crate) use self::sockets::{AsStd, Std, recv_from};
 
 fn answer(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -62,17 +59,6 @@ pub(crate) fn write_now(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Resu
     answer(unsafe { libc::pwritev2(fd.as_raw_fd(), vectors, count, -1, libc::RWF_NOWAIT) })
 }
 
-/// `recvfrom(2)`.
-pub(crate) fn recv_from(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
-    flags: i32,
-) -> io::Result<(usize, SockAddr)> {
-    // SAFETY: the same bytes; the call writes no uninitialised ones.
-    let buffer = unsafe { &mut *(buffer as *mut [u8] as *mut [MaybeUninit<u8>]) };
-    SockRef::from(&socket).recv_from_with_flags(buffer, flags)
-}
-
 /// Whether it is a pipe or FIFO.
 pub(crate) fn is_pipe(fd: BorrowedFd<'_>) -> bool {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
@@ -83,49 +69,18 @@ pub(crate) fn is_pipe(fd: BorrowedFd<'_>) -> bool {
     }
 }
 
+/// Whether it is in non-blocking mode.
+pub(crate) fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: only asks.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+}
+
 /// A descriptor that is readable when the process has ended.
 pub(crate) fn pidfd(process: u32) -> io::Result<OwnedFd> {
     // SAFETY: a system call; its descriptor is new.
     unsafe {
         let fd = answer(libc::syscall(libc::SYS_pidfd_open, process, 0) as isize)?;
         Ok(OwnedFd::from_raw_fd(fd as i32))
-    }
-}
-
-/// A type of std's that is a descriptor, which it closes when it is dropped and not before.
-pub(crate) trait Std: FromRawFd {}
-
-impl Std for fs::File {}
-impl Std for net::TcpListener {}
-impl Std for net::TcpStream {}
-impl Std for net::UdpSocket {}
-impl Std for unix::UnixDatagram {}
-impl Std for unix::UnixListener {}
-impl Std for unix::UnixStream {}
-
-/// A std type that borrows a descriptor.
-pub(crate) struct AsStd<'a, T> {
-    std: ManuallyDrop<T>,
-    fd: PhantomData<BorrowedFd<'a>>,
-}
-
-impl<'a, T: Std> AsStd<'a, T> {
-    pub(crate) fn new(fd: &'a impl AsFd) -> AsStd<'a, T> {
-        // SAFETY: the descriptor stays open while it is borrowed, and the result does not close it.
-        // It may be a socket of the wrong kind: then the calls fail.
-        let std = unsafe { T::from_raw_fd(fd.as_fd().as_raw_fd()) };
-        AsStd {
-            std: ManuallyDrop::new(std),
-            fd: PhantomData,
-        }
-    }
-}
-
-impl<T> Deref for AsStd<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.std
     }
 }
 
@@ -142,3 +97,63 @@ macro_rules! from_raw_fd {
     };
 }
 pub(crate) use from_raw_fd;
+
+/// Of sockets.
+#[cfg(feature = "net")]
+mod sockets {
+    use core::marker::PhantomData;
+    use core::mem::{ManuallyDrop, MaybeUninit};
+    use core::ops::Deref;
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+    use std::os::unix::net as unix;
+    use std::{io, net};
+
+    use socket2::{SockAddr, SockRef};
+
+    /// `recvfrom(2)`.
+    pub(crate) fn recv_from(
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        flags: i32,
+    ) -> io::Result<(usize, SockAddr)> {
+        // SAFETY: the same bytes; the call writes no uninitialised ones.
+        let buffer = unsafe { &mut *(buffer as *mut [u8] as *mut [MaybeUninit<u8>]) };
+        SockRef::from(&socket).recv_from_with_flags(buffer, flags)
+    }
+
+    /// A type of std's that is a descriptor, which it closes when it is dropped and not before.
+    pub(crate) trait Std: FromRawFd {}
+
+    impl Std for net::TcpListener {}
+    impl Std for net::TcpStream {}
+    impl Std for net::UdpSocket {}
+    impl Std for unix::UnixDatagram {}
+    impl Std for unix::UnixListener {}
+    impl Std for unix::UnixStream {}
+
+    /// A std type that borrows a descriptor.
+    pub(crate) struct AsStd<'a, T> {
+        std: ManuallyDrop<T>,
+        fd: PhantomData<BorrowedFd<'a>>,
+    }
+
+    impl<'a, T: Std> AsStd<'a, T> {
+        pub(crate) fn new(fd: &'a impl AsFd) -> AsStd<'a, T> {
+            // SAFETY: the descriptor stays open while it is borrowed, and the result does not close it.
+            // It may be a socket of the wrong kind: then the calls fail.
+            let std = unsafe { T::from_raw_fd(fd.as_fd().as_raw_fd()) };
+            AsStd {
+                std: ManuallyDrop::new(std),
+                fd: PhantomData,
+            }
+        }
+    }
+
+    impl<T> Deref for AsStd<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.std
+        }
+    }
+}

@@ -5,11 +5,23 @@ use std::time::{Duration, Instant};
 /// A deadline that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
 
+/// `nanos` as the kernel takes times.
+pub(super) fn timespec(nanos: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+    }
+}
+
+/// The calling kernel thread sleeps for `nanos`, or until a signal comes.
+pub(super) fn sleep(nanos: u64) {
+    let time = timespec(nanos);
+    // SAFETY: the kernel reads a valid time, and is given no place to write to.
+    let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = timespec(0);
     // SAFETY: writes to a valid timespec. It fails only for a clock that does not exist: then 0 is
     // returned.
     unsafe { libc::clock_gettime(clock, &mut time) };

@@ -3,19 +3,19 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::call;
+use super::{Plain, call, clock, plain};
 use crate::engine::atomic::{AtomicBool, Ordering};
 
 pub(crate) use libc::epoll_event as Event;
 
-/// An epoll instance. Anybody may wait for it.
+/// An epoll instance. Any thread may wait for it.
 #[derive(Debug)]
 pub(crate) struct Epoll {
     instance: OwnedFd,
     bell: OwnedFd,
 }
 
-/// What a ring of the bell has in the place of a registration's token.
+/// The token of a ring of the bell: no registration has it.
 pub(crate) const BELL: u64 = 0;
 
 /// `epoll_pwait2`, with its time-out in nanoseconds, is there since Linux 5.11.
@@ -23,18 +23,10 @@ static COARSE: AtomicBool = AtomicBool::new(false);
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Epoll> {
-        // SAFETY: system calls that make descriptors, which are ours.
-        let epoll = unsafe {
-            Epoll {
-                instance: descriptor(call(
-                    libc::SYS_epoll_create1,
-                    &[libc::EPOLL_CLOEXEC as usize],
-                ))?,
-                bell: descriptor(call(
-                    libc::SYS_eventfd2,
-                    &[0, (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as usize],
-                ))?,
-            }
+        let bell_flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+        let epoll = Epoll {
+            instance: descriptor(Plain::EPOLL_CREATE, &[libc::EPOLL_CLOEXEC as usize])?,
+            bell: descriptor(Plain::EVENTFD, &[0, bell_flags as usize])?,
         };
         // Edge-triggered, and never read: each ring is an edge.
         epoll.add(epoll.bell.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, BELL)?;
@@ -47,23 +39,24 @@ impl Epoll {
             events: events as u32,
             u64: token,
         };
-        self.control(libc::EPOLL_CTL_ADD, fd, &raw mut event)
+        self.control(libc::EPOLL_CTL_ADD, fd, Some(&mut event))
     }
 
-    /// Forgets `fd`, which is open still. Events that somebody has collected are still to come.
+    /// Forgets `fd`, which is open still. Events that some thread has already collected are to come.
     pub(crate) fn remove(&self, fd: RawFd) {
         // It fails only if `fd` is not there.
-        let _ = self.control(libc::EPOLL_CTL_DEL, fd, core::ptr::null_mut());
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd, None);
     }
 
-    fn control(&self, operation: i32, fd: RawFd, event: *mut Event) -> io::Result<()> {
+    fn control(&self, operation: i32, fd: RawFd, event: Option<&mut Event>) -> io::Result<()> {
+        let event = event.map_or(core::ptr::null_mut(), core::ptr::from_mut);
         let arguments = [
             self.instance.as_raw_fd() as usize,
             operation as usize,
             fd as usize,
             event as usize,
         ];
-        // SAFETY: the event is null, for a deletion, or valid.
+        // SAFETY: the event is null or valid.
         unsafe { call(libc::SYS_epoll_ctl, &arguments) }
             .map(drop)
             .map_err(io::Error::from_raw_os_error)
@@ -74,10 +67,7 @@ impl Epoll {
     pub(crate) fn wait<'a>(&self, events: &'a mut [Event], nanos: Option<u64>) -> &'a [Event] {
         let instance = self.instance.as_raw_fd() as usize;
         let (place, room) = (events.as_mut_ptr() as usize, events.len());
-        let until = nanos.map(|nanos| libc::timespec {
-            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
-            tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
-        });
+        let until = nanos.map(clock::timespec);
         // SAFETY: `events` is valid for its length, the time-out and the (absent) mask too.
         let count = unsafe {
             if nanos == Some(0) || COARSE.load(Ordering::Relaxed) {
@@ -99,7 +89,7 @@ impl Epoll {
         };
         match count {
             Ok(_) | Err(libc::EINTR) => {}
-            // It is not there, or a filter refuses it, each in its own words.
+            // `epoll_pwait2` is not there, or a filter refuses it; each filter has its own error.
             Err(_) if !COARSE.load(Ordering::Relaxed) => COARSE.store(true, Ordering::Relaxed),
             Err(_) => super::die("cannot wait for events: who closed the epoll descriptor?"),
         }
@@ -108,25 +98,14 @@ impl Epoll {
 
     /// Ends a wait: the one in progress, or the next.
     pub(crate) fn ring(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: writes a valid buffer. The count is never read, and 2^64 rings are not reached.
-        let _ = unsafe {
-            call(
-                libc::SYS_write,
-                &[
-                    self.bell.as_raw_fd() as usize,
-                    one.as_ptr() as usize,
-                    one.len(),
-                ],
-            )
-        };
+        // The count is never read, and 2^64 rings are not reached.
+        let _ = super::write(self.bell.as_raw_fd(), &1u64.to_ne_bytes());
     }
 }
 
-/// # Safety
-/// `answer` is that of a system call that makes a descriptor.
-unsafe fn descriptor(answer: Result<usize, i32>) -> io::Result<OwnedFd> {
-    let fd = answer.map_err(io::Error::from_raw_os_error)?;
+/// The descriptor that `make`, [`Plain::EPOLL_CREATE`] or [`Plain::EVENTFD`], makes.
+fn descriptor(make: Plain, arguments: &[usize]) -> io::Result<OwnedFd> {
+    let fd = plain(make, arguments).map_err(io::Error::from_raw_os_error)?;
     // SAFETY: new, hence nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }

@@ -1,11 +1,12 @@
-//! Facts about kernel threads: who they are, and what they have used. Whether they are blocked: [`observer`](super::observer).
+//! Kernel threads: how one is started, its id, its name, its clock, the call that it is blocked in, and
+//! barriers between them. [`observer`](super::observer) tells whether one is blocked.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use std::io::Write;
 
-use super::call;
 use super::mm::PAGE;
+use super::{Plain, call, plain};
 
 /// Starts a detached kernel thread that calls `main(argument)`, with libc's means alone. A thread of
 /// std's allocates and takes locks of std's at its start, before any code of ours runs: one that is
@@ -39,19 +40,30 @@ pub(crate) unsafe fn start(
 pub(crate) fn set_name(kind: &str, number: u32) {
     let mut name = [0u8; 32];
     let _ = write!(&mut name[..31], "{kind}-{number}");
-    // SAFETY: the name is NUL-terminated; nothing else is touched.
-    let _ = unsafe {
-        call(
-            libc::SYS_prctl,
-            &[libc::PR_SET_NAME as usize, name.as_ptr() as usize],
-        )
+    set(Attribute::Name(&name));
+}
+
+/// An attribute of a kernel thread, kept by the system.
+enum Attribute<'a> {
+    /// It ends with a NUL; the system reads 16 bytes at most.
+    Name(&'a [u8; 32]),
+    /// In nanoseconds.
+    TimerSlack(usize),
+}
+
+/// Sets an attribute of the calling kernel thread.
+fn set(attribute: Attribute<'_>) {
+    let (option, value) = match attribute {
+        Attribute::Name(name) => (libc::PR_SET_NAME, name.as_ptr() as usize),
+        Attribute::TimerSlack(nanos) => (libc::PR_SET_TIMERSLACK, nanos),
     };
+    // SAFETY: of a name the kernel reads 16 bytes at most; the other is a number.
+    let _ = unsafe { call(libc::SYS_prctl, &[option as usize, value]) };
 }
 
 /// The calling kernel thread's id.
 pub(crate) fn id() -> i32 {
-    // SAFETY: gettid has no preconditions and cannot fail.
-    unsafe { call(libc::SYS_gettid, &[]) }.unwrap_or(0) as i32
+    plain(Plain::GETTID, &[]).unwrap_or(0) as i32 // it cannot fail
 }
 
 /// The clock of CPU time used by kernel thread `id` (the kernel's encoding: per-thread, scheduler's
@@ -70,7 +82,7 @@ pub(crate) struct SystemCall {
 }
 
 impl SystemCall {
-    /// From what `/proc` says: the number, six arguments, the stack pointer and the program counter,
+    /// From the text in `/proc`: the number, six arguments, the stack pointer and the program counter,
     /// all but the first in hexadecimal. Not from `running`, nor from `-1` and the latter two.
     pub(crate) fn parse(text: &[u8]) -> Option<SystemCall> {
         let mut words = core::str::from_utf8(text).ok()?.split_ascii_whitespace();
@@ -98,7 +110,7 @@ impl SystemCall {
 
     /// Whether it waits for as long as it takes, on a futex, for a lock on a file, for the other end of
     /// a FIFO or for a child, and begins anew if a signal interrupts it: nothing has come of it then.
-    /// (What transfers data begins anew, too; but its descriptor may have a time-out, which would.)
+    /// (A call that transfers data begins anew, too; but so would the time-out of its descriptor.)
     pub(crate) fn begins_anew(&self) -> bool {
         let [_, operation, _, timeout, ..] = self.arguments;
         match self.number {
@@ -126,29 +138,25 @@ impl SystemCall {
 
 /// The fewest system interruptions: timers of this thread fire when due, not up to 50 µs later.
 pub(crate) fn set_precise_timers() {
-    // SAFETY: sets the calling thread's timer slack, nothing else.
-    let _ = unsafe { call(libc::SYS_prctl, &[libc::PR_SET_TIMERSLACK as usize, 1]) };
+    set(Attribute::TimerSlack(1));
 }
 
 /// Lets other kernel threads have the CPU.
 pub(crate) fn give_way() {
-    // SAFETY: has no effects on memory, and cannot fail.
-    let _ = unsafe { call(libc::SYS_sched_yield, &[]) };
+    let _ = plain(Plain::SCHED_YIELD, &[]); // it cannot fail
 }
 
 /// Asks that [`barrier`] be available. Once per process.
 pub(crate) fn register_barrier() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
-    // SAFETY: has no memory effects beyond the documented ones.
-    unsafe { call(libc::SYS_membarrier, &[REGISTER_PRIVATE_EXPEDITED, 0, 0]) }.is_ok()
+    plain(Plain::MEMBARRIER, &[REGISTER_PRIVATE_EXPEDITED, 0, 0]).is_ok()
 }
 
 /// A full memory barrier on every running thread of the process: the heavy half of an asymmetric
 /// fence.
 pub(crate) fn barrier() {
     const PRIVATE_EXPEDITED: usize = 1 << 3;
-    // SAFETY: has no memory effects beyond the documented ones.
-    if unsafe { call(libc::SYS_membarrier, &[PRIVATE_EXPEDITED, 0, 0]) }.is_err() {
+    if plain(Plain::MEMBARRIER, &[PRIVATE_EXPEDITED, 0, 0]).is_err() {
         super::die("membarrier failed after it was registered");
     }
 }

@@ -4,13 +4,16 @@
 //! of a raw error number is one word.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::call;
 
 /// Bytes of a page (x86-64).
 pub(crate) const PAGE: usize = 4096;
 
 /// Advice: pages that fault at every access, without splitting the mapping (Linux 6.13; libc does
 /// not name it everywhere).
-pub(crate) const MADV_GUARD_INSTALL: i32 = 102;
+const MADV_GUARD_INSTALL: i32 = 102;
 
 /// Maps `length` bytes of zeroed memory, readable and writable, whose pages are found only when
 /// touched.
@@ -20,7 +23,7 @@ pub(crate) fn map(length: usize) -> io::Result<usize> {
     let anonymous = usize::MAX;
     let arguments = [0, length, protection as usize, flags as usize, anonymous, 0];
     // SAFETY: a new mapping at an address of the kernel's choice disturbs no existing memory.
-    unsafe { call(libc::SYS_mmap, &arguments) }
+    unsafe { call(libc::SYS_mmap, &arguments) }.map_err(io::Error::from_raw_os_error)
 }
 
 /// Unmaps whole pages.
@@ -29,7 +32,7 @@ pub(crate) fn map(length: usize) -> io::Result<usize> {
 /// Nobody uses that memory any more.
 pub(crate) unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { call(libc::SYS_munmap, &[address, length]).map(drop) }
+    done(unsafe { call(libc::SYS_munmap, &[address, length]) })
 }
 
 /// `madvise`: `advice` for whole pages.
@@ -38,30 +41,78 @@ pub(crate) unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
 /// For advice that changes contents or access, nobody relies on either.
 pub(crate) unsafe fn advise(address: usize, length: usize, advice: i32) -> io::Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { call(libc::SYS_madvise, &[address, length, advice as usize]).map(drop) }
+    done(unsafe { call(libc::SYS_madvise, &[address, length, advice as usize]) })
 }
 
-/// `mprotect`: the access allowed to whole pages. Splits the mapping.
+/// Set when the kernel does not know guard markers (before Linux 6.13), or refuses them (locked
+/// memory).
+pub(crate) static SPLIT: AtomicBool = AtomicBool::new(false);
+
+/// Makes whole pages fault at every access.
+///
+/// Where the kernel has no guard markers, this costs two mappings for each guard: then about 32,000
+/// threads are possible, not millions.
 ///
 /// # Safety
-/// Nobody relies on an access that this forbids.
-pub(crate) unsafe fn protect(address: usize, length: usize, protection: i32) -> io::Result<()> {
-    // SAFETY: the caller's promise.
-    unsafe { call(libc::SYS_mprotect, &[address, length, protection as usize]).map(drop) }
+/// Nobody uses that memory.
+pub(crate) unsafe fn guard(address: usize, length: usize) -> io::Result<()> {
+    let pages = |number, last: i32| {
+        // SAFETY: the caller's promise.
+        unsafe { call(number, &[address, length, last as usize]) }
+    };
+    if !SPLIT.load(Relaxed) {
+        match pages(libc::SYS_madvise, MADV_GUARD_INSTALL) {
+            Err(libc::EINVAL) => SPLIT.store(true, Relaxed),
+            result => return done(result),
+        }
+    }
+    done(pages(libc::SYS_mprotect, libc::PROT_NONE))
 }
 
-/// `mincore`: for each page from `address` on, sets the lowest bit of its byte if it is in memory.
+/// A mapping of one owner: it is unmapped with its value.
+pub(crate) struct Mapping {
+    start: usize,
+    length: usize,
+}
+
+impl Mapping {
+    /// As [`map`] does.
+    pub(crate) fn new(length: usize) -> io::Result<Mapping> {
+        map(length).map(|start| Mapping { start, length })
+    }
+
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    pub(crate) fn end(&self) -> usize {
+        self.start + self.length
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it is the owner's, who gives it up.
+        let _ = unsafe { unmap(self.start, self.length) };
+    }
+}
+
+/// For each page from `address` on, whether it is in memory.
 #[cfg(test)]
-pub(crate) fn resident(address: usize, pages: &mut [u8]) -> io::Result<()> {
-    let (length, bytes) = (pages.len() * PAGE, pages.as_mut_ptr() as usize);
-    // SAFETY: the kernel writes one byte a page, which is the length of `pages`; it reads no
-    // memory.
-    unsafe { call(libc::SYS_mincore, &[address, length, bytes]).map(drop) }
+pub(crate) fn resident(address: usize, pages: &mut [bool]) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    const PRESENT: u64 = 1 << 63;
+    // A word for each page of the process.
+    let map = std::fs::File::open("/proc/self/pagemap")?;
+    let mut words = vec![0; pages.len() * size_of::<u64>()];
+    map.read_exact_at(&mut words, (address / PAGE * size_of::<u64>()) as u64)?;
+    for (page, word) in pages.iter_mut().zip(words.chunks_exact(size_of::<u64>())) {
+        let word = word.try_into().map_err(io::Error::other)?;
+        *page = u64::from_ne_bytes(word) & PRESENT != 0;
+    }
+    Ok(())
 }
 
-/// # Safety
-/// As the system call demands.
-unsafe fn call(number: libc::c_long, arguments: &[usize]) -> io::Result<usize> {
-    // SAFETY: the caller's promise.
-    unsafe { super::call(number, arguments).map_err(io::Error::from_raw_os_error) }
+fn done(result: Result<usize, i32>) -> io::Result<()> {
+    result.map(drop).map_err(io::Error::from_raw_os_error)
 }

@@ -2,12 +2,11 @@
 //!
 //! Everything here may run under any thread pointer and with preemption off: no call goes through
 //! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
-//! itself. (But for [`calls`], [`cgroup`] and the growing of a [`table`]: only ordinary threads do
-//! that.)
+//! itself. (But for the growing of a [`table`]: only ordinary threads do that.)
 
+#[cfg_attr(not(feature = "io-uring"), path = "no_batch.rs")]
 pub(crate) mod batch;
 pub(crate) mod calls;
-pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod epoll;
 pub(crate) mod fence;
@@ -21,9 +20,12 @@ mod patience;
 pub(crate) mod perturb;
 pub(crate) mod signal;
 pub(crate) mod table;
+mod task_file;
 pub(crate) mod topology;
 
 pub(crate) use self::patience::Patience;
+
+use std::os::fd::RawFd;
 
 use crate::engine::arch;
 
@@ -44,15 +46,47 @@ pub(crate) unsafe fn call(number: libc::c_long, arguments: &[usize]) -> Result<u
     }
 }
 
+/// A system call that takes numbers alone: it neither reads nor writes the process's memory.
+pub(crate) struct Plain(libc::c_long);
+
+impl Plain {
+    pub(crate) const SCHED_YIELD: Plain = Plain(libc::SYS_sched_yield);
+    pub(crate) const GETPID: Plain = Plain(libc::SYS_getpid);
+    pub(crate) const GETTID: Plain = Plain(libc::SYS_gettid);
+    pub(crate) const TGKILL: Plain = Plain(libc::SYS_tgkill);
+    pub(crate) const EXIT_GROUP: Plain = Plain(libc::SYS_exit_group);
+    pub(crate) const MEMBARRIER: Plain = Plain(libc::SYS_membarrier);
+    const CLOSE: Plain = Plain(libc::SYS_close);
+    const EPOLL_CREATE: Plain = Plain(libc::SYS_epoll_create1);
+    const EVENTFD: Plain = Plain(libc::SYS_eventfd2);
+}
+
+/// Makes such a call; `Err(errno)` on failure.
+#[inline]
+pub(crate) fn plain(Plain(number): Plain, arguments: &[usize]) -> Result<usize, i32> {
+    // SAFETY: the calls listed above have no effect on memory, whatever the numbers.
+    unsafe { call(number, arguments) }
+}
+
+/// Writes `bytes`, or a part of them, to `descriptor`; returns how many.
+pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> Result<usize, i32> {
+    let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len()];
+    // SAFETY: the kernel reads the bytes, which are valid.
+    unsafe { call(libc::SYS_write, &arguments) }
+}
+
+/// Writes `text` to standard error. A failure cannot be reported anywhere.
+pub(crate) fn print(text: &[u8]) {
+    let _ = write(libc::STDERR_FILENO, text);
+}
+
 /// Prints `message` and aborts: an invariant of the runtime itself is broken, going on would
 /// corrupt memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn die(message: &str) -> ! {
     for part in ["greenthread: internal invariant broken: ", message, "\n"] {
-        // SAFETY: writes a valid buffer to standard error; a failure cannot be reported anywhere.
-        let _ = unsafe { call(libc::SYS_write, &[2, part.as_ptr() as usize, part.len()]) };
+        print(part.as_bytes());
     }
-    // SAFETY: abort has no preconditions.
-    unsafe { libc::abort() }
+    std::process::abort()
 }

@@ -1,16 +1,17 @@
 //! Waiting for another kernel thread's next few instructions.
 
-use core::time::Duration;
+use super::{clock, kernel_thread};
 
-/// How long somebody has looked at a word that another kernel thread is about to change.
+/// How long the caller has looked at a word that another kernel thread is about to change.
 ///
-/// First it spins. If that thread is not running, it gives way to it; and if that does not help
-/// either (its priority is lower than ours) it sleeps.
+/// First the caller spins. If that thread is not running, the caller gives way to it; and if that does
+/// not help either (its priority is lower than ours), the caller sleeps.
 pub(crate) struct Patience(u32);
 
 const SPINS: u32 = 100;
 const YIELDS: u32 = 20;
-const SLEEP: Duration = Duration::from_micros(100);
+/// In nanoseconds.
+const SLEEP: u64 = 100_000;
 
 impl Patience {
     pub(crate) const fn new() -> Patience {
@@ -22,15 +23,10 @@ impl Patience {
         if self.0 < SPINS {
             core::hint::spin_loop();
         } else if self.0 < SPINS + YIELDS {
-            // SAFETY: takes nothing.
-            let _ = unsafe { super::call(libc::SYS_sched_yield, &[]) };
+            kernel_thread::give_way();
         } else {
-            let time = libc::timespec {
-                tv_sec: 0,
-                tv_nsec: SLEEP.as_nanos() as libc::c_long,
-            };
-            // SAFETY: a valid time; where it ends early we look early.
-            let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
+            // Where it ends early we look early.
+            clock::sleep(SLEEP);
             return;
         }
         self.0 += 1;

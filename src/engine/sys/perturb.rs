@@ -1,26 +1,26 @@
-//! Perturbation: named points at which a kernel thread stops for a moment, now and then, so that
-//! what comes between two steps once in a million runs comes in every run.
+//! Perturbation: named points at which a kernel thread stops for a moment, now and then, so that an
+//! event which comes between two steps once in a million runs comes there in every run.
 //!
 //! They are there in a build with GREENTHREAD_PERTURB in its environment, or with
-//! `--cfg greenthread_perturb`; in any other [`point`] is nothing. A point stands where others could come between and matter: between a push and the look
-//! for sleepers, an announcement and the look after it, a claim and what follows from it, a word and
-//! its futex, before what is there is drained.
+//! `--cfg greenthread_perturb`; in any other [`point`] does nothing. A point stands where other threads
+//! could come between and matter: between a push and the look for sleepers, an announcement and the
+//! look after it, a claim and its consequences, a word and its futex, and before a queue is drained.
 //!
-//! | who comes to a point | how often |
+//! | a thread that comes to a point | how often |
 //! |---|---|
 //! | goes on | mostly |
 //! | spins, up to some microseconds | half of the rest |
 //! | gives way to another kernel thread | nearly all others |
-//! | sleeps, up to half a millisecond, as if the system ran somebody else | the others |
+//! | sleeps, up to half a millisecond, as if the system ran another one | the others |
 //!
-//! Stopping everywhere alike would only be a slower machine: what is rare is one slow place among
-//! fast ones. So every point has a *temper*: a few stop every third that comes, some one of thirty,
-//! most hardly anybody. Where few come, half of the tempers are bad, and sleep is frequent: that costs
-//! little, and what is wrong in resizing or closing would hardly be met otherwise. Tempers change with
+//! Stopping everywhere alike would only be a slower machine: one slow place among fast ones is the
+//! rare case. So every point has a *temper*: a few stop every third thread that comes, some one of
+//! thirty, most hardly any. Where few come, half of the tempers are bad, and sleep is frequent: that
+//! costs little, and faults in resizing or closing would hardly be met otherwise. Tempers change with
 //! the *season*, which lasts for so many hits of all points.
 //!
 //! Seed, name and season make the temper, the temper and a count of hits make the choice. The seed
-//! is `GREENTHREAD_PERTURB_SEED`; 0: nobody stops. If it is not set, the clock gives one, which is
+//! is `GREENTHREAD_PERTURB_SEED`; 0: no thread stops. If it is not set, the clock gives one, which is
 //! printed. A seed repeats the tempers, not the interleaving.
 //!
 //! # Invariants
@@ -33,11 +33,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::clock;
+use super::{clock, kernel_thread};
 
-/// Nobody has asked for the seed yet.
+/// The seed was not asked for yet.
 const UNKNOWN: u64 = u64::MAX;
-/// Nobody stops.
+/// No thread stops.
 const STILL: u64 = 0;
 
 /// Hits of a season: 2 to the power of this.
@@ -95,15 +95,10 @@ fn count(hits: &AtomicU64) -> u64 {
 fn stop(luck: u64, sleeps: u64) {
     let halved = (luck >> 8) % 10;
     if luck.is_multiple_of(sleeps) {
-        let time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: (LONGEST_SLEEP >> halved) as libc::c_long,
-        };
-        // SAFETY: a valid time; a sleep that ends early is as good.
-        let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
+        // A sleep that ends early is as good.
+        clock::sleep(LONGEST_SLEEP >> halved);
     } else if luck.is_multiple_of(2) {
-        // SAFETY: takes nothing.
-        let _ = unsafe { super::call(libc::SYS_sched_yield, &[]) };
+        kernel_thread::give_way();
     } else {
         (0..MOST_SPINS >> halved).for_each(|_| core::hint::spin_loop());
     }
@@ -113,15 +108,17 @@ fn stop(luck: u64, sleeps: u64) {
 #[cold]
 fn learn_seed() -> u64 {
     const NAME: &core::ffi::CStr = c"GREENTHREAD_PERTURB_SEED";
-    // SAFETY: a valid name. It reads the environment without std's lock, which may be held by a
-    // thread that is preempted; tests do not change what is read here.
-    let value = unsafe { libc::getenv(NAME.as_ptr()) };
-    let seed = match value.is_null() {
-        true => mix(clock::now()) >> 32,
-        // SAFETY: a string, which nobody changes (above).
-        false => parse(unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes()),
+    // SAFETY: a valid name, and null or a string. It reads the environment without std's lock, which
+    // may be held by a thread that is preempted; tests do not change this variable.
+    let value = unsafe {
+        let value = libc::getenv(NAME.as_ptr());
+        (!value.is_null()).then(|| core::ffi::CStr::from_ptr(value))
     };
-    if value.is_null() {
+    let seed = match value {
+        Some(value) => parse(value.to_bytes()),
+        None => mix(clock::now()) >> 32,
+    };
+    if value.is_none() {
         print(seed);
     }
     SEED.store(seed, Relaxed);
@@ -148,8 +145,7 @@ fn print(seed: u64) {
         text[end] = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    // SAFETY: a valid buffer; a failure cannot be reported anywhere.
-    let _ = unsafe { super::call(libc::SYS_write, &[2, text.as_ptr() as usize, text.len()]) };
+    super::print(&text);
 }
 
 /// FNV-1a.

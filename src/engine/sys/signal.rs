@@ -3,7 +3,9 @@
 
 use std::io;
 
-use super::{call, kernel_thread};
+use super::mm::PAGE;
+use super::{Plain, call, kernel_thread, plain};
+use crate::engine::arch;
 
 /// A signal mask, as the kernel has it: bit `n - 1` for signal `n`.
 pub(crate) type Mask = u64;
@@ -18,53 +20,88 @@ pub(crate) const fn bit(signal: i32) -> Mask {
 
 /// Replaces the calling kernel thread's mask and returns the old one.
 pub(crate) fn set_mask(mask: Mask) -> Mask {
-    let mut old: Mask = 0;
-    let (new, previous) = (&raw const mask as usize, &raw mut old as usize);
-    let arguments = [libc::SIG_SETMASK as usize, new, previous, size_of::<Mask>()];
-    // SAFETY: both pointers are valid for the call.
-    let _ = unsafe { call(libc::SYS_rt_sigprocmask, &arguments) };
-    old
+    change_mask(libc::SIG_SETMASK, Some(&mask))
 }
 
 /// The calling kernel thread's mask.
 pub(crate) fn mask() -> Mask {
+    change_mask(libc::SIG_BLOCK, None)
+}
+
+/// Lets the calling kernel thread receive `signal`.
+pub(crate) fn unblock(signal: i32) {
+    change_mask(libc::SIG_UNBLOCK, Some(&bit(signal)));
+}
+
+/// Changes the calling kernel thread's mask, unless `change` is absent; returns the old one.
+fn change_mask(how: i32, change: Option<&Mask>) -> Mask {
     let mut old: Mask = 0;
-    let arguments = [
-        libc::SIG_BLOCK as usize,
-        0,
-        &raw mut old as usize,
-        size_of::<Mask>(),
-    ];
-    // SAFETY: the pointer is valid for the call; a null set only reads.
+    let change = change.map_or(core::ptr::null(), core::ptr::from_ref);
+    let (new, previous) = (change as usize, &raw mut old as usize);
+    let arguments = [how as usize, new, previous, size_of::<Mask>()];
+    // SAFETY: the new mask is null or valid, the place for the old one is valid.
     let _ = unsafe { call(libc::SYS_rt_sigprocmask, &arguments) };
     old
 }
 
-/// What a handler is given.
+/// A handler of signals, with the arguments that the kernel gives it.
 pub(crate) type Handler = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
 
 /// Installs `handler` for `signal`, on the alternate stack, restarting system calls.
 pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<()> {
-    // SAFETY: a zeroed sigaction is valid; the handler has the type that SA_SIGINFO demands.
-    unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = handler as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        if libc::sigaction(signal, &action, core::ptr::null_mut()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
+    install(signal, handler, libc::SA_RESTART, None)
 }
 
-/// Whether nobody has installed a handler for `signal`.
-pub(crate) fn is_free(signal: i32) -> bool {
-    // SAFETY: reads the disposition into a valid place.
-    unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        libc::sigaction(signal, core::ptr::null(), &mut action) == 0
-            && action.sa_sigaction == libc::SIG_DFL
+/// Installs `handler` for `signal`, on the alternate stack, with `flags`, and the mask of `like`.
+pub(crate) fn install(
+    signal: i32,
+    handler: Handler,
+    flags: i32,
+    like: Option<&libc::sigaction>,
+) -> io::Result<()> {
+    // SAFETY: a zeroed sigaction is valid; the handler has the type that SA_SIGINFO demands.
+    let failed = unsafe {
+        let mut action = like.copied().unwrap_or_else(|| core::mem::zeroed());
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
+        libc::sigaction(signal, &action, core::ptr::null_mut())
+    };
+    match failed {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The action for `signal`, if there is such a signal.
+pub(crate) fn action(signal: i32) -> Option<libc::sigaction> {
+    // SAFETY: libc writes the action to a valid place; a zeroed one is valid, too.
+    unsafe {
+        let mut action = core::mem::zeroed();
+        (libc::sigaction(signal, core::ptr::null(), &mut action) == 0).then_some(action)
+    }
+}
+
+/// Whether `signal` has no handler.
+pub(crate) fn is_free(signal: i32) -> bool {
+    action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
+}
+
+/// Restores the default action for `signal`, without libc: the program may have interposed its
+/// `sigaction`.
+pub(crate) fn set_default(signal: i32) {
+    // The kernel's record: handler, flags, restorer, mask. All zero is the default action.
+    let action = [0_usize; 4];
+    let record = action.as_ptr() as usize;
+    let arguments = [signal as usize, record, 0, size_of::<Mask>()];
+    // SAFETY: the kernel reads the record.
+    let _ = unsafe { call(libc::SYS_rt_sigaction, &arguments) };
+}
+
+/// Sends `signal` to the calling kernel thread, as `raise` does.
+pub(crate) fn raise(signal: i32) {
+    let own = |number| plain(number, &[]).unwrap_or(0);
+    let arguments = [own(Plain::GETPID), own(Plain::GETTID), signal as usize];
+    let _ = plain(Plain::TGKILL, &arguments);
 }
 
 /// A payload of two words that travels with a signal.
@@ -93,8 +130,8 @@ pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) ->
     send(process, thread, signal, libc::SI_QUEUE, payload)
 }
 
-/// Sends `signal` to the calling kernel thread, however many wait: as if by `kill`, which the kernel holds
-/// back for nobody, and which it may forget everything about but the number.
+/// Sends `signal` to the calling kernel thread, however many wait: as if by `kill`: the kernel never
+/// holds that back, but may forget everything about it except the number.
 pub(crate) fn send_to_self(signal: i32) -> Result<(), i32> {
     let (process, thread) = (std::process::id() as i32, kernel_thread::id());
     send(
@@ -141,9 +178,8 @@ pub(crate) unsafe fn payload(info: *const libc::siginfo_t) -> Option<Payload> {
 pub(crate) fn give_alternate_stack() -> io::Result<()> {
     // Programs that ask find it large enough, and green threads get no other (`interpose`).
     const HANDLERS_NEED: usize = 64 << 10;
-    // SAFETY: reads the auxiliary vector.
-    let minimum = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
-    let size = (minimum + HANDLERS_NEED).next_multiple_of(4096);
+    let minimum = arch::auxiliary(libc::AT_MINSIGSTKSZ) as usize;
+    let size = (minimum + HANDLERS_NEED).next_multiple_of(PAGE);
     let memory = super::mm::map(size)?;
     let stack = libc::stack_t {
         ss_sp: memory as *mut libc::c_void,
@@ -173,6 +209,6 @@ fn set_alternate_stack(stack: &libc::stack_t) -> Result<libc::stack_t, i32> {
     unsafe {
         let mut old: libc::stack_t = core::mem::zeroed();
         let (new, previous) = (&raw const *stack as usize, &raw mut old as usize);
-        super::call(libc::SYS_sigaltstack, &[new, previous]).map(|_| old)
+        call(libc::SYS_sigaltstack, &[new, previous]).map(|_| old)
     }
 }

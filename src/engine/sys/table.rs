@@ -1,14 +1,13 @@
 //! A table that only grows: entries stay where they are, so a reference is good as long as the
 //! table is, and readers need no lock.
 //!
-//! Entry `i` lies in segment `log2(i + 1)`, which has room for `2^segment` entries. One grower at a
-//! time, who holds std's lock since it allocates, makes segments whole, then says how long the table
-//! is.
+//! Entry `i` lies in segment `log2(i + 1)`, which has room for `2^segment` entries. One thread at a
+//! time grows it, under std's lock since it allocates: it makes an entry, then stores the new length.
 //!
-//! Orderings: the length is stored with Release and loaded with Acquire, so whoever knows of an
+//! Orderings: the length is stored with Release and loaded with Acquire, so a thread that knows of an
 //! entry sees it.
 
-use core::mem::MaybeUninit;
+use core::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 
 use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -43,18 +42,17 @@ impl<T> Table<T> {
         }
     }
 
-    /// Makes entries until there are `len`. Anybody, at any time; allocates.
+    /// Makes entries until there are `len`. Any thread may, at any time. Allocates.
     pub(crate) fn grow_to(&self, len: usize, mut make: impl FnMut(usize) -> T) {
         if len <= self.len() {
             return;
         }
-        // Whoever panicked in `make` has left the entries before it.
+        // A panic in `make` leaves the entries before it.
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         for index in self.len()..len.min(MAX) {
             let (segment, at) = place(index);
             if self.segments[segment].load(Ordering::Relaxed).is_null() {
-                let fresh: Box<[MaybeUninit<T>]> = Box::new_uninit_slice(1 << segment);
-                let fresh = Box::into_raw(fresh).cast();
+                let fresh = ManuallyDrop::new(Vec::with_capacity(1 << segment)).as_mut_ptr();
                 self.segments[segment].store(fresh, Ordering::Relaxed);
             }
             // SAFETY: within the segment, and nobody else's before the length says so.
@@ -100,22 +98,15 @@ impl<T> Table<T> {
 
 impl<T> Drop for Table<T> {
     fn drop(&mut self) {
-        for index in 0..self.len() {
-            let (segment, at) = place(index);
-            // SAFETY: the entry exists, and nobody has a reference to a table that is dropped.
-            unsafe {
-                self.segments[segment]
-                    .load(Ordering::Relaxed)
-                    .add(at)
-                    .drop_in_place();
-            }
-        }
+        let mut rest = self.len();
         for (segment, pointer) in self.segments.iter().enumerate() {
-            let pointer = pointer.load(Ordering::Relaxed).cast::<MaybeUninit<T>>();
+            let (pointer, capacity) = (pointer.load(Ordering::Relaxed), 1 << segment);
+            let len = rest.min(capacity);
+            rest -= len;
             if !pointer.is_null() {
-                let slice = core::ptr::slice_from_raw_parts_mut(pointer, 1 << segment);
-                // SAFETY: made by `grow_to` with this length.
-                drop(unsafe { Box::from_raw(slice) });
+                // SAFETY: the memory of a vector that `grow_to` made with this capacity; so many of
+                // its entries exist, and nobody has a reference to a table that is dropped.
+                drop(unsafe { Vec::from_raw_parts(pointer, len, capacity) });
             }
         }
     }

@@ -10,7 +10,7 @@
 //! | 2 | one of the two |
 //! | 3 | nothing |
 //!
-//! What cannot be found out counts as shared. A machine whose CPUs are all in one ring 0 is *flat*:
+//! A fact that the kernel does not tell counts as shared. A machine whose CPUs are all in one ring 0 is *flat*:
 //! it has no topology worth asking for.
 
 use std::fs;
@@ -37,7 +37,7 @@ struct Place {
 
 static MACHINE: OnceLock<Option<Topology>> = OnceLock::new();
 
-/// Looks at this machine, if nobody has. Reads files and allocates.
+/// Looks at this machine, the first time. Reads files and allocates.
 pub(crate) fn discover() {
     MACHINE.get_or_init(|| {
         arch::tells_cpu()
@@ -46,14 +46,14 @@ pub(crate) fn discover() {
     });
 }
 
-/// That of this machine, unless it is flat, or nobody has looked.
+/// The topology of this machine; none if it is flat, or before [`discover`].
 #[inline(always)]
 pub(crate) fn machine() -> Option<&'static Topology> {
     MACHINE.get()?.as_ref()
 }
 
 impl Topology {
-    /// `None`: flat. `root` has the folders `cpu` and `node`.
+    /// Reads the folders `cpu` and `node` in `root`. `None`: the machine is flat.
     pub(crate) fn read(root: &Path) -> Option<Topology> {
         let mut places = Vec::new();
         for (cpu, folder) in numbered(&root.join("cpu"), "cpu") {
@@ -80,12 +80,12 @@ impl Topology {
         if there.all(|place| *place == first) {
             return None;
         }
-        // Nobody runs on those that are not there.
+        // No thread runs on a CPU that is not there.
         let places = places.into_iter().map(Option::unwrap_or_default).collect();
         Some(Topology { places })
     }
 
-    /// In which ring about CPU `from` the CPU `to` is.
+    /// The ring about CPU `from` that CPU `to` lies in.
     pub(crate) fn ring(&self, from: usize, to: usize) -> usize {
         let (Some(from), Some(to)) = (self.places.get(from), self.places.get(to)) else {
             return RINGS - 1;
@@ -108,7 +108,7 @@ fn last_level_cache(cpu: &Path) -> Option<usize> {
     list(&cpus).next()
 }
 
-/// What is in a folder by the name of `prefix` and a number.
+/// The entries of a folder that are named `prefix` and a number.
 fn numbered(
     folder: &Path,
     prefix: &'static str,

@@ -8,18 +8,20 @@
 //!    the block when it is recycled, as the kernel reuses ids (and as glibc reuses the address of
 //!    the control block).
 //! 2. `recycle` takes no lock, allocates nothing, and touches no thread-local.
-//! 3. libc's own thread-locals are not reset: malloc's arena and buffers are worth keeping. What a
-//!    new thread can tell apart (locale, errno, dlerror, the resolver) is put right in `enter` and
-//!    `exit`.
+//! 3. libc's own thread-locals are not reset: malloc's arena and buffers are worth keeping. `enter` and
+//!    `exit` put right those that a new thread can tell apart (locale, errno, dlerror, the resolver).
 //! 4. After the last destructor of a pthread key nothing allocates: an allocator may know a thread
 //!    by its key alone, would take this one for new, and keep it in its lists when the block is
 //!    recycled (jemalloc does). The exception is a thread whose destructors set keys again in every
-//!    round, if a library is loaded meanwhile: what they set leaks with pthreads, too.
+//!    round, if a library is loaded meanwhile: such values leak with pthreads, too.
 
 use super::layout::layout;
-use super::{keys, modules};
+use super::words::Words;
+use super::{glibc, keys, modules};
 use crate::engine::arch::thread_pointer;
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 /// locale.h's `LC_GLOBAL_LOCALE`.
@@ -34,18 +36,15 @@ pub(crate) struct Place {
     pub(crate) stack_top: usize,
 }
 
-/// Our own record in the block, just below the thread-locals.
-#[repr(C, align(64))]
-struct Record {
-    /// The snapshot of modules that the block was last brought up to date with.
-    seen: u64,
-}
+/// Bytes of our own record in the block, just below the thread-locals. Its first word is the number of
+/// the snapshot of modules that the block was last brought up to date with.
+pub(super) const RECORD: usize = 64;
 
 /// Where things lie if the block ends at `top`.
 pub(crate) fn place(top: usize) -> Place {
-    let layout = layout();
-    let thread_pointer = (top - layout.control_size) & !(layout.align - 1);
-    let record = thread_pointer - record_below();
+    let sizes = layout().sizes;
+    let thread_pointer = (top - sizes.control) & !(sizes.align - 1);
+    let record = thread_pointer - sizes.below;
     Place {
         thread_pointer: thread_pointer as *mut u8,
         stack_top: record,
@@ -54,26 +53,77 @@ pub(crate) fn place(top: usize) -> Place {
 
 /// Where the stack below a block begins.
 pub(crate) fn stack_top(thread_pointer: *mut u8) -> *mut u8 {
-    thread_pointer.wrapping_sub(record_below())
+    thread_pointer.wrapping_sub(layout().sizes.below)
 }
 
 /// Bytes from a block's stack to its top, at most.
 pub(super) fn most() -> usize {
-    let layout = layout();
-    record_below() + layout.control_size + layout.align
+    let sizes = layout().sizes;
+    sizes.below + sizes.control + sizes.align
 }
 
-fn record_below() -> usize {
-    let layout = layout();
-    // Rounded up: thread-locals begin at or above it.
-    (layout.static_size - layout.control_size).next_multiple_of(64) + size_of::<Record>()
+/// A block that no thread uses: its thread has not begun, or has ended.
+pub(crate) struct Block {
+    /// All of it, from our record up.
+    words: Words<'static>,
+    /// The thread pointer's place in it.
+    base: usize,
 }
 
-/// # Safety
-/// `thread_pointer` is a block's.
-unsafe fn record<'a>(thread_pointer: *mut u8) -> &'a mut Record {
-    // SAFETY: part of the block; only its thread and who owns the block between two threads use it.
-    unsafe { &mut *thread_pointer.sub(record_below()).cast() }
+impl Block {
+    /// # Safety
+    /// `thread_pointer` is that of a block in which `_dl_allocate_tls` has laid things out, and no
+    /// thread uses it for as long as the value is used.
+    #[inline]
+    unsafe fn of(thread_pointer: *mut u8) -> Block {
+        let sizes = &layout().sizes;
+        let base = sizes.below;
+        let start = thread_pointer.wrapping_sub(base);
+        // SAFETY: the caller's promise; a block has these bytes on both sides.
+        let words = unsafe { Words::new(start, base + sizes.control) };
+        Block { words, base }
+    }
+
+    #[inline]
+    pub(super) fn thread_pointer(&self) -> *mut u8 {
+        self.words.start().wrapping_add(self.base)
+    }
+
+    #[inline]
+    pub(super) fn control(&self) -> Words<'_> {
+        self.words.from(self.base)
+    }
+
+    /// A word at an offset from the thread pointer.
+    pub(super) fn local(&self, offset: isize) -> &AtomicUsize {
+        self.words.word(self.base.wrapping_add_signed(offset))
+    }
+
+    /// Half a word at an offset from the thread pointer.
+    pub(super) fn half(&self, offset: isize) -> &AtomicU32 {
+        self.words.half(self.base.wrapping_add_signed(offset))
+    }
+
+    /// The number of the snapshot that it was last brought up to date with.
+    #[inline]
+    fn seen(&self) -> &AtomicUsize {
+        self.words.word(0)
+    }
+
+    /// Makes the block of an ended thread as good as new.
+    #[inline]
+    pub(super) fn recycle(&mut self) {
+        let seen = modules::reset(self);
+        self.seen().store(seen, Relaxed);
+    }
+
+    /// Frees what `create` allocated; the memory is the caller's again. A cache of malloc's in the block
+    /// is lost: the caller has moved it away (`tcache_offset`).
+    pub(super) fn destroy(self) {
+        Tids::give_back(layout().tid(&self));
+        // SAFETY: laid out by its counterpart. `false`: the block itself is not the loader's to free.
+        unsafe { (layout().functions.deallocate)(self.thread_pointer(), false) };
+    }
 }
 
 /// Builds a block on zeroed memory. Allocates.
@@ -84,21 +134,22 @@ pub(crate) unsafe fn create(
     place: &Place,
     stack_bottom: usize,
     stack_size: usize,
-) -> io::Result<()> {
+) -> io::Result<Block> {
     let tid = Tids::take().ok_or(io::ErrorKind::OutOfMemory)?;
-    // Before the loader copies its images in: what is loaded in between is then copied once more by
-    // `enter`.
+    // Before the loader copies its images in: `enter` then copies the images of libraries loaded in
+    // between once more.
     let seen = modules::number();
     // SAFETY: the caller's memory is as the layout demands.
-    unsafe {
-        if (layout().allocate)(place.thread_pointer).is_null() {
+    let block = unsafe {
+        if (layout().functions.allocate)(place.thread_pointer).is_null() {
             Tids::give_back(tid);
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        layout().fill(place.thread_pointer, tid, stack_bottom, stack_size);
-        record(place.thread_pointer).seen = seen;
-    }
-    Ok(())
+        Block::of(place.thread_pointer)
+    };
+    layout().fill(&block, tid, stack_bottom, stack_size);
+    block.seen().store(seen, Relaxed);
+    Ok(block)
 }
 
 /// The first code of every green thread, whether its block was created or recycled. Preemptible: if
@@ -107,13 +158,16 @@ pub(crate) unsafe fn create(
 /// # Safety
 /// Runs on the green thread, once.
 pub(crate) unsafe fn enter() {
-    let thread_pointer = thread_pointer();
     modules::refresh();
     // SAFETY: the thread's own block, before it has done anything. `uselocale` also sets up the
     // tables behind `isalpha` and its like, which libc does for its own threads.
     unsafe {
-        let record = record(thread_pointer);
-        record.seen = modules::catch_up(thread_pointer, record.seen);
+        let mut block = Block::of(thread_pointer());
+        let before = block.seen().load(Relaxed);
+        let seen = modules::catch_up(&mut block, before);
+        if seen != before {
+            block.seen().store(seen, Relaxed);
+        }
         libc::uselocale(GLOBAL_LOCALE);
         *libc::__errno_location() = 0;
     }
@@ -127,48 +181,39 @@ pub(crate) unsafe fn enter() {
 /// destructor, unless this is then called again.
 pub(crate) unsafe fn exit() {
     const ITERATIONS: usize = 4; // PTHREAD_DESTRUCTOR_ITERATIONS
-    let layout = layout();
+    let call_destructors = layout().functions.call_destructors;
     // SAFETY: as libc does when a kernel thread ends, in this order.
     unsafe {
-        (layout.call_destructors)();
+        call_destructors();
         for round in 0.. {
             modules::refresh(); // invariant 4
             if round == ITERATIONS || !keys::used() || !keys::run_destructors() {
                 break;
             }
-            (layout.call_destructors)();
+            call_destructors();
         }
         if keys::used() {
             keys::clear();
         }
-        while !libc::dlerror().is_null() {}
+        glibc::forget_error();
         libc::uselocale(GLOBAL_LOCALE);
-        close_resolver(layout.resolver(thread_pointer()));
+        close_resolver();
     }
 }
 
-/// Lets go of what the resolver keeps for this thread, if it was used.
-///
-/// # Safety
-/// `state` is the thread's `struct __res_state`.
-unsafe fn close_resolver(state: *mut u8) {
-    /// How `struct __res_state` begins (resolv.h).
-    #[repr(C)]
-    struct State {
-        retransmit: i32,
-        retry: i32,
-        options: u64,
-        servers: i32,
-    }
-    // SAFETY: as libc does when a kernel thread ends: no options means "initialise again".
-    unsafe {
-        let head: *mut State = state.cast();
-        if (*head).servers != 0
-            && let Some(close) = layout().close_resolver
-        {
-            close(state.cast());
-            (*head).options = 0;
-        }
+/// Lets go of the data that the resolver keeps for this thread, if it was used.
+fn close_resolver() {
+    // How `struct __res_state` begins (resolv.h): two words of 32 bits, options, number of servers.
+    const OPTIONS: usize = 8;
+    const SERVERS: usize = 16;
+    let layout = layout();
+    let (state, control) = (layout.resolver(), layout.sizes.own_control_block());
+    if control.half(state + SERVERS).load(Relaxed) != 0
+        && let Some(close) = layout.functions.close_resolver
+    {
+        // SAFETY: as libc does when a kernel thread ends: no options means "initialise again".
+        unsafe { close(control.start().wrapping_add(state).cast()) };
+        control.word(state + OPTIONS).store(0, Relaxed);
     }
 }
 
@@ -178,20 +223,7 @@ unsafe fn close_resolver(state: *mut u8) {
 /// Its thread has ended with `exit`, and its stack was left for good.
 pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
     // SAFETY: the caller's promise.
-    unsafe { record(thread_pointer).seen = modules::reset(thread_pointer) };
-}
-
-/// Frees what `create` allocated; the memory is the caller's again. What malloc's cache holds in
-/// the block is lost: the caller has moved the cache away (`tcache_offset`).
-///
-/// # Safety
-/// No thread runs or will run on the block.
-pub(crate) unsafe fn destroy(thread_pointer: *mut u8) {
-    // SAFETY: the caller's promise. `false`: the block itself is not the loader's to free.
-    unsafe {
-        Tids::give_back(layout().tid(thread_pointer));
-        (layout().deallocate)(thread_pointer, false);
-    }
+    unsafe { Block::of(thread_pointer) }.recycle();
 }
 
 /// The private thread ids: all that were ever used are in use or on the list.

@@ -2,25 +2,42 @@
 //! their values.
 //!
 //! glibc keeps values in blocks of 32: the first lies in the control block, further ones are
-//! allocated. It runs the destructors only when a kernel thread ends, in a function that nobody
-//! else can call; this is the same for green threads.
+//! allocated. It runs the destructors only when a kernel thread ends, in a function that no
+//! other code can call; this is the same for green threads.
 
-use super::layout::layout;
-use crate::engine::arch::thread_pointer;
+use super::layout::{Keys, WORD, layout};
+use super::words::Words;
 use std::ffi::c_void;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Whether the thread set a value since the last `clear`. True if that cannot be told.
-///
-/// # Safety
-/// Runs on a green thread.
-pub(super) unsafe fn used() -> bool {
-    // SAFETY: a byte of the thread's control block.
-    layout()
-        .keys
-        .used
-        .is_none_or(|used| unsafe { *thread_pointer().add(used) } != 0)
+/// Whether the calling thread set a value since the last `clear`. True if that cannot be told.
+#[inline]
+pub(super) fn used() -> bool {
+    let layout = layout();
+    let control = layout.sizes.own_control_block();
+    let is_set = |used| control.byte(used).load(Relaxed) != 0;
+    layout.keys.used.is_none_or(is_set)
+}
+
+impl Keys {
+    /// The `block`th block of values of the thread with this control block, if it has that many.
+    fn values<'a>(&self, control: Words<'a>, block: usize) -> Option<Words<'a>> {
+        let start = control.word(self.blocks + block * WORD).load(Relaxed) as *const u8;
+        let size = self.values_per_block * self.value_size;
+        // SAFETY: where the layout finds such a pointer, glibc has as many values. They are there until
+        // `clear`, which is the last to read them.
+        (!start.is_null()).then(|| unsafe { Words::new(start, size) })
+    }
+
+    /// The destructor of key number `key`, unless that was deleted since `sequence`, or has none.
+    ///
+    /// Other threads create and delete keys meanwhile. POSIX leaves it to the program that a key is not
+    /// deleted while its destructor is due.
+    fn destructor(&self, key: usize, sequence: usize) -> Option<usize> {
+        let word = |offset| self.table.word(key * self.key_size + offset).load(Relaxed);
+        let destructor = word(self.key_destructor);
+        (word(self.key_sequence) == sequence && destructor != 0).then_some(destructor)
+    }
 }
 
 /// Runs the destructor of every key that has a value. True if there was one: it may have set values
@@ -29,66 +46,60 @@ pub(super) unsafe fn used() -> bool {
 /// # Safety
 /// Runs on a green thread, as its last act but for other destructors.
 pub(super) unsafe fn run_destructors() -> bool {
-    let keys = &layout().keys;
+    let layout = layout();
+    let (keys, control) = (&layout.keys, layout.sizes.own_control_block());
     let mut any = false;
     for block in 0..keys.block_count {
-        // SAFETY: the thread's own values, in blocks as the layout describes. A destructor may add
-        // blocks, hence the pointer is read anew for each block; it never removes one.
-        unsafe {
-            let values = *thread_pointer()
-                .add(keys.blocks)
-                .cast::<*mut u8>()
-                .add(block);
-            if values.is_null() {
+        // A destructor may add blocks, hence the pointer is read anew for each; it never removes one.
+        let Some(values) = keys.values(control, block) else {
+            continue;
+        };
+        for i in 0..keys.values_per_block {
+            let value = i * keys.value_size;
+            let data = values.word(value + keys.value_data);
+            if data.load(Relaxed) == 0 {
                 continue;
             }
-            for i in 0..keys.values_per_block {
-                let value = values.add(i * keys.value_size);
-                let data = value.add(keys.value_data).cast::<*mut c_void>();
-                if (*data).is_null() {
-                    continue;
-                }
-                let data = data.replace(std::ptr::null_mut());
-                let sequence = *value.add(keys.value_sequence).cast::<usize>();
-                let key = keys
-                    .table
-                    .add((block * keys.values_per_block + i) * keys.key_size);
-                // Other threads create and delete keys meanwhile. POSIX leaves it to the program
-                // that a key is not deleted while its destructor is due.
-                let word = |offset| {
-                    AtomicUsize::from_ptr(key.add(offset).cast::<usize>().cast_mut()).load(Relaxed)
+            let sequence = values.word(value + keys.value_sequence).load(Relaxed);
+            let (key, data) = (block * keys.values_per_block + i, data.swap(0, Relaxed));
+            if let Some(destructor) = keys.destructor(key, sequence) {
+                any = true;
+                type Destructor = unsafe extern "C" fn(*mut c_void);
+                // SAFETY: the key's destructor, called with the key's value, as when a kernel thread
+                // ends.
+                unsafe {
+                    std::mem::transmute::<usize, Destructor>(destructor)(data as *mut c_void)
                 };
-                let destructor = word(keys.key_destructor);
-                if word(keys.key_sequence) == sequence && destructor != 0 {
-                    any = true;
-                    let destructor: unsafe extern "C" fn(*mut c_void) =
-                        std::mem::transmute(destructor);
-                    destructor(data);
-                }
             }
         }
     }
     any
 }
 
-/// Forgets all values: what destructors set again in the last round leaks, as with pthreads.
+/// Forgets all values: a value that a destructor set again in the last round leaks, as with pthreads.
 ///
 /// # Safety
 /// As `run_destructors`, and nothing of the thread's reads a key after this.
 pub(super) unsafe fn clear() {
-    let keys = &layout().keys;
-    // SAFETY: the thread's own values.
-    unsafe {
-        let blocks = thread_pointer().add(keys.blocks).cast::<*mut u8>();
-        (*blocks).write_bytes(0, keys.values_per_block * keys.value_size);
-        for block in 1..keys.block_count {
-            let values = blocks.add(block).replace(std::ptr::null_mut());
-            if !values.is_null() {
-                libc::free(values.cast());
+    let layout = layout();
+    let (keys, control) = (&layout.keys, layout.sizes.own_control_block());
+    for block in 0..keys.block_count {
+        let Some(values) = keys.values(control, block) else {
+            continue;
+        };
+        // SAFETY: the thread's own values, which nothing reads any more. The first block is a part of
+        // the control block, the others are malloc's.
+        unsafe {
+            if block == 0 {
+                let size = keys.values_per_block * keys.value_size;
+                values.start().write_bytes(0, size);
+            } else {
+                control.word(keys.blocks + block * WORD).store(0, Relaxed);
+                libc::free(values.start().cast());
             }
         }
-        if let Some(used) = keys.used {
-            *thread_pointer().add(used) = 0;
-        }
+    }
+    if let Some(used) = keys.used {
+        control.byte(used).store(0, Relaxed);
     }
 }

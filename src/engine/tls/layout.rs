@@ -1,4 +1,4 @@
-//! Where glibc keeps what: found out at start, never assumed.
+//! Where glibc keeps its data about a thread: found out at start, never assumed.
 //!
 //! # Sources, best first
 //!
@@ -6,7 +6,7 @@
 //! 2. `_thread_db_*`: the descriptors that glibc exports for debuggers (libthread_db), one `[bits,
 //!    count, offset]` for each field, one number for each size.
 //! 3. A *probe thread*: a short-lived pthread on a stack we know. In its control block we search
-//!    for what we can recognise: the stack's bounds, the robust list (an empty ring), the
+//!    for parts that we can recognise: the stack's bounds, the robust list (an empty ring), the
 //!    resolver's state, the first block of keys. A search must find exactly one place.
 //! 4. The first words of the control block are fixed by the ABI (compilers emit `fs:0`, `fs:0x28`)
 //!    or by 25 years of glibc. They are compared with the probe thread's and with our own; a
@@ -15,10 +15,15 @@
 //! # Invariants
 //!
 //! 1. `LAYOUT` is set once, before the first block exists, and only if every check passed.
-//! 2. Each offset of a field plus its size is at most `control_size`.
+//! 2. Each field of the control block lies inside it.
 
+use super::block::{Block, RECORD};
+use super::glibc::{data, symbol};
 use super::probe::{Probe, SELF, TCB};
+use super::words::Words;
+use crate::engine::arch::thread_pointer;
 use std::ffi::{CStr, c_void};
+use std::mem::transmute;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,13 +38,9 @@ pub(super) const SHARED: Range<usize> = 0x18..0x38;
 const LOOK_UP_FLAG: usize = 0x1c;
 pub(super) const WORD: usize = size_of::<usize>();
 
-/// What the blocks and the list of modules need to know of this glibc.
+/// The facts about this glibc that the blocks and the list of modules need.
 pub(super) struct Layout {
-    /// Bytes of thread-locals and control block together.
-    pub(super) static_size: usize,
-    pub(super) align: usize,
-    /// Bytes of the control block.
-    pub(super) control_size: usize,
+    pub(super) sizes: Sizes,
     tid: usize,
     list: usize,
     /// From the thread pointer to the kernel's rseq area, where glibc has one.
@@ -47,15 +48,33 @@ pub(super) struct Layout {
     probe: Probe,
     pub(super) keys: Keys,
     pub(super) loader: Loader,
+    pub(super) functions: Functions,
+}
+
+/// The sizes of a thread's block, as glibc tells them.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    /// Bytes of thread-locals and control block together.
+    pub(super) all: usize,
+    pub(super) align: usize,
+    /// Bytes of the control block.
+    pub(super) control: usize,
+    /// Bytes of a block of ours below its control block.
+    pub(super) below: usize,
+}
+
+/// Functions by which glibc's own parts make and end threads.
+pub(super) struct Functions {
     pub(super) allocate: unsafe extern "C" fn(*mut u8) -> *mut u8,
     pub(super) deallocate: unsafe extern "C" fn(*mut u8, bool),
     pub(super) call_destructors: unsafe extern "C" fn(),
     pub(super) close_resolver: Option<unsafe extern "C" fn(*mut c_void)>,
+    static_info: extern "C" fn(&mut usize, &mut usize),
 }
 
 /// pthread keys: a table of keys for the process, a table of tables of values for each thread.
 pub(super) struct Keys {
-    pub(super) table: *const u8,
+    pub(super) table: Words<'static>,
     pub(super) key_size: usize,
     pub(super) key_sequence: usize,
     pub(super) key_destructor: usize,
@@ -75,17 +94,17 @@ pub(super) struct Keys {
 /// The loader's list of modules with thread-locals, and a thread's vector of pointers to them (the
 /// DTV).
 pub(super) struct Loader {
-    /// The loader's data, or as much of it as we look at.
-    pub(super) global: *mut u8,
-    pub(super) global_words: usize,
-    /// The loader's pointer to the first node.
-    pub(super) first: *const *const u8,
+    /// The loader's data, up to and with its pointer to the first node.
+    pub(super) global: Words<'static>,
+    pub(super) first: usize,
     pub(super) node_length: usize,
     pub(super) node_next: usize,
     pub(super) node_slots: usize,
     pub(super) slot_size: usize,
     pub(super) slot_generation: usize,
     pub(super) slot_map: usize,
+    /// Bytes of a link map up to and with the fields below.
+    pub(super) map_size: usize,
     pub(super) map_module: usize,
     pub(super) map_offset: usize,
     pub(super) vector_entry: usize,
@@ -109,7 +128,7 @@ pub(super) fn layout() -> &'static Layout {
 
 pub(super) fn init() -> Result<(), String> {
     let found = Layout::find()?;
-    // Relaxed: who uses it has seen `LAYOUT`.
+    // Relaxed: its users have seen `LAYOUT`.
     NO_CACHE.store(found.probe.tcache.map_or(0, |word| word.none), Relaxed);
     LAYOUT.get_or_init(|| found);
     Ok(())
@@ -119,7 +138,7 @@ pub(super) fn init() -> Result<(), String> {
 /// as well, and those of a program may be large. (Where they were not looked at, as in kernel-thread mode, libc
 /// has to have enough.)
 pub(crate) fn with_thread_locals(size: usize) -> usize {
-    size + LAYOUT.get().map_or(0, |layout| layout.static_size)
+    size + LAYOUT.get().map_or(0, |layout| layout.sizes.all)
 }
 
 /// From the thread pointer to malloc's `tcache` word, where one was recognised.
@@ -132,13 +151,13 @@ pub(crate) fn tcache_offset() -> Option<isize> {
 /// # Safety
 /// The control block is there for as long as the answer is used.
 pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 {
-    // SAFETY: a word of the control block's head, which is written atomically.
-    unsafe { AtomicU32::from_ptr(thread_pointer.add(LOOK_UP_FLAG).cast()) }
+    // SAFETY: the control block's head; the caller's promise.
+    unsafe { Words::new(thread_pointer, SHARED.end) }.half(LOOK_UP_FLAG)
 }
 
 static NO_CACHE: AtomicUsize = AtomicUsize::new(0);
 
-/// What that word holds in a thread without a cache.
+/// The value of that word in a thread without a cache.
 #[inline(always)]
 pub(crate) fn no_cache() -> usize {
     NO_CACHE.load(Relaxed)
@@ -147,28 +166,9 @@ pub(crate) fn no_cache() -> usize {
 impl Layout {
     fn find() -> Result<Layout, String> {
         no_shadow_stack()?;
-        let (mut static_size, mut align) = (0, 0);
-        // SAFETY: the function's type since glibc 2.3.
-        unsafe {
-            let info: unsafe extern "C" fn(*mut usize, *mut usize) =
-                std::mem::transmute(symbol(c"_dl_get_tls_static_info")?);
-            info(&mut static_size, &mut align);
-        }
-        let control_size = number(c"_thread_db_sizeof_pthread")?;
-        check(
-            align.is_power_of_two() && (64..=4096).contains(&align),
-            "odd alignment of thread-local storage",
-        )?;
-        check(
-            (0x300..0x4000).contains(&control_size),
-            "odd size of the control block",
-        )?;
-        check(
-            (control_size..1 << 24).contains(&static_size),
-            "odd size of thread-local storage",
-        )?;
-
-        let inside = |field: Field| match field.offset + field.bytes <= control_size {
+        let functions = Functions::find()?;
+        let sizes = Sizes::ask(&functions)?;
+        let inside = |field: Field| match field.offset + field.bytes <= sizes.control {
             true => Ok(field),
             false => Err(format!(
                 "a field of the control block lies outside: {:?}",
@@ -180,16 +180,141 @@ impl Layout {
         let vector = inside(field(c"_thread_db_pthread_dtvp", WORD)?)?.offset;
         check(vector == VECTOR, "the vector of modules is not at fs:8")?;
         let blocks = inside(any_field(c"_thread_db_pthread_specific")?)?;
-
         let value_size = number(c"_thread_db_sizeof_pthread_key_data")?;
         let block_size = number(c"_thread_db_sizeof_pthread_key_data_level2")?;
-        let sizes = value_size >= 2 * WORD && (value_size..control_size).contains(&block_size);
-        check(sizes, "odd sizes of pthread keys")?;
+        check(
+            value_size >= 2 * WORD && (value_size..sizes.control).contains(&block_size),
+            "odd sizes of pthread keys",
+        )?;
         let pointers = blocks.offset..blocks.offset + blocks.bytes;
-        let probe = Probe::run(static_size, control_size, pointers, block_size)?;
+        let probe = Probe::run(sizes, pointers, block_size)?;
+        Ok(Layout {
+            sizes,
+            tid,
+            list,
+            rseq: rseq_offset(sizes)?,
+            keys: Keys::find(blocks, value_size, block_size, &probe)?,
+            probe,
+            loader: Loader::find()?,
+            functions,
+        })
+    }
+
+    /// Fills in the control block of a block, which `_dl_allocate_tls` has just prepared on zeroed
+    /// memory, as `pthread_create` would.
+    pub(super) fn fill(&self, block: &Block, tid: u32, stack_bottom: usize, stack_size: usize) {
+        let control = block.control();
+        let address = block.thread_pointer() as usize;
+        let set = |offset: usize, value: usize| control.word(offset).store(value, Relaxed);
+        set(TCB, address);
+        set(SELF, address);
+        for (i, &value) in self.probe.shared.iter().enumerate() {
+            set(SHARED.start + i * WORD, value);
+        }
+        // Alone in the list of threads: no search finds it there, and unlinking does no harm.
+        set(self.list, address + self.list);
+        set(self.list + WORD, address + self.list);
+        set(self.keys.blocks, address + self.keys.first_block);
+        let ring = address + self.probe.robust + WORD;
+        set(self.probe.robust, ring);
+        set(self.probe.robust + WORD, ring);
+        set(self.probe.robust + 2 * WORD, self.probe.robust_futex);
+        set(self.probe.stack, stack_bottom);
+        set(self.probe.stack + WORD, stack_size);
+        control.half(self.tid).store(tid, Relaxed);
+        let resolver = block.local(self.probe.resolver_pointer);
+        resolver.store(address + self.probe.resolver, Relaxed);
+        if let Some(rseq) = self.rseq {
+            // cpu_id_start stays 0, a valid index; cpu_id says "registration failed".
+            block.half(rseq + 4).store(-2_i32 as u32, Relaxed);
+        }
+    }
+
+    /// The private thread id of a block.
+    pub(super) fn tid(&self, block: &Block) -> u32 {
+        block.control().half(self.tid).load(Relaxed)
+    }
+
+    /// The resolver's state in a control block.
+    #[inline]
+    pub(super) fn resolver(&self) -> usize {
+        self.probe.resolver
+    }
+}
+
+impl Functions {
+    fn find() -> Result<Functions, String> {
+        type Close = unsafe extern "C" fn(*mut c_void);
+        let close = symbol(c"__res_nclose").ok();
+        // SAFETY: the types of these functions; all have been in glibc, unchanged, for more than a
+        // decade.
+        unsafe {
+            Ok(Functions {
+                allocate: transmute::<*mut u8, unsafe extern "C" fn(*mut u8) -> *mut u8>(symbol(
+                    c"_dl_allocate_tls",
+                )?),
+                deallocate: transmute::<*mut u8, unsafe extern "C" fn(*mut u8, bool)>(symbol(
+                    c"_dl_deallocate_tls",
+                )?),
+                call_destructors: transmute::<*mut u8, unsafe extern "C" fn()>(symbol(
+                    c"__call_tls_dtors",
+                )?),
+                close_resolver: close.map(|close| transmute::<*mut u8, Close>(close)),
+                static_info: transmute::<*mut u8, extern "C" fn(&mut usize, &mut usize)>(symbol(
+                    c"_dl_get_tls_static_info",
+                )?),
+            })
+        }
+    }
+}
+
+impl Sizes {
+    fn ask(functions: &Functions) -> Result<Sizes, String> {
+        let (mut all, mut align) = (0, 0);
+        (functions.static_info)(&mut all, &mut align);
+        let control = number(c"_thread_db_sizeof_pthread")?;
+        check(
+            align.is_power_of_two() && (64..=4096).contains(&align),
+            "odd alignment of thread-local storage",
+        )?;
+        check(
+            (0x300..0x4000).contains(&control),
+            "odd size of the control block",
+        )?;
+        check(
+            (control..1 << 24).contains(&all),
+            "odd size of thread-local storage",
+        )?;
+        Ok(Sizes {
+            all,
+            align,
+            control,
+            // Rounded up: thread-locals begin at or above our record.
+            below: (all - control).next_multiple_of(64) + RECORD,
+        })
+    }
+
+    /// The control block of the calling thread, which has it for as long as it runs. Words of it are
+    /// not for other threads.
+    #[inline]
+    pub(super) fn own_control_block<'a>(self) -> Words<'a> {
+        // SAFETY: every thread has a control block at its thread pointer, of this size.
+        unsafe { Words::new(thread_pointer(), self.control) }
+    }
+}
+
+impl Keys {
+    fn find(
+        blocks: Field,
+        value_size: usize,
+        block_size: usize,
+        probe: &Probe,
+    ) -> Result<Keys, String> {
+        let count = any_field(c"_thread_db___pthread_keys")?.count;
+        let key_size = number(c"_thread_db_sizeof_pthread_key_struct")?;
         let keys = Keys {
-            table: symbol(c"__pthread_keys")?,
-            key_size: number(c"_thread_db_sizeof_pthread_key_struct")?,
+            table: data(c"__pthread_keys", count * key_size)?,
+            key_size,
             key_sequence: field(c"_thread_db_pthread_key_struct_seq", WORD)?.offset,
             key_destructor: field(c"_thread_db_pthread_key_struct_destr", WORD)?.offset,
             blocks: blocks.offset,
@@ -201,120 +326,56 @@ impl Layout {
             value_sequence: field(c"_thread_db_pthread_key_data_seq", WORD)?.offset,
             value_data: field(c"_thread_db_pthread_key_data_data", WORD)?.offset,
         };
-        let count = any_field(c"_thread_db___pthread_keys")?.count;
         check(
             keys.block_count * keys.values_per_block == count,
             "the number of pthread keys does not add up",
         )?;
+        check(
+            keys.key_sequence.max(keys.key_destructor) + WORD <= key_size
+                && keys.value_sequence.max(keys.value_data) + WORD <= value_size,
+            "odd fields of pthread keys",
+        )?;
+        Ok(keys)
+    }
+}
 
-        let head = field(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", WORD)?.offset;
-        let global = symbol(c"_rtld_global")?;
+impl Loader {
+    fn find() -> Result<Loader, String> {
+        let first = field(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", WORD)?.offset;
+        let map_module = field(c"_thread_db_link_map_l_tls_modid", WORD)?.offset;
+        let map_offset = field(c"_thread_db_link_map_l_tls_offset", WORD)?.offset;
         let loader = Loader {
-            global,
-            global_words: head / WORD,
-            first: global.wrapping_add(head).cast(),
+            global: data(c"_rtld_global", first + WORD)?,
+            first,
             node_length: field(c"_thread_db_dtv_slotinfo_list_len", WORD)?.offset,
             node_next: field(c"_thread_db_dtv_slotinfo_list_next", WORD)?.offset,
             node_slots: any_field(c"_thread_db_dtv_slotinfo_list_slotinfo")?.offset,
             slot_size: number(c"_thread_db_sizeof_dtv_slotinfo")?,
             slot_generation: field(c"_thread_db_dtv_slotinfo_gen", WORD)?.offset,
             slot_map: field(c"_thread_db_dtv_slotinfo_map", WORD)?.offset,
-            map_module: field(c"_thread_db_link_map_l_tls_modid", WORD)?.offset,
-            map_offset: field(c"_thread_db_link_map_l_tls_offset", WORD)?.offset,
+            map_size: map_module.max(map_offset) + WORD,
+            map_module,
+            map_offset,
             vector_entry: any_field(c"_thread_db_dtv_dtv")?.bits / 8,
             entry_counter: field(c"_thread_db_dtv_t_counter", WORD)?.offset,
             entry_pointer: field(c"_thread_db_dtv_t_pointer_val", WORD)?.offset,
         };
         check(
-            loader.vector_entry == 2 * WORD,
-            "odd size of an entry in the vector of modules",
+            loader.vector_entry == 2 * WORD
+                && loader.entry_counter.max(loader.entry_pointer) <= WORD,
+            "odd entries in the vector of modules",
         )?;
-
-        // SAFETY: the types of these functions; all have been in glibc, unchanged, for more than a
-        // decade.
-        unsafe {
-            Ok(Layout {
-                static_size,
-                align,
-                control_size,
-                tid,
-                list,
-                rseq: rseq_offset(static_size, control_size)?,
-                probe,
-                keys,
-                loader,
-                allocate: std::mem::transmute::<*mut u8, unsafe extern "C" fn(*mut u8) -> *mut u8>(
-                    symbol(c"_dl_allocate_tls")?,
-                ),
-                deallocate: std::mem::transmute::<*mut u8, unsafe extern "C" fn(*mut u8, bool)>(
-                    symbol(c"_dl_deallocate_tls")?,
-                ),
-                call_destructors: std::mem::transmute::<*mut u8, unsafe extern "C" fn()>(symbol(
-                    c"__call_tls_dtors",
-                )?),
-                close_resolver: symbol(c"__res_nclose")
-                    .ok()
-                    .map(|f| std::mem::transmute::<*mut u8, unsafe extern "C" fn(*mut c_void)>(f)),
-            })
-        }
+        check(
+            loader.node_length.max(loader.node_next) + WORD <= loader.node_slots
+                && loader.slot_generation.max(loader.slot_map) + WORD <= loader.slot_size,
+            "odd nodes in the list of modules",
+        )?;
+        Ok(loader)
     }
 
-    /// Fills in the control block at `thread_pointer` as `pthread_create` would.
-    ///
-    /// # Safety
-    /// `_dl_allocate_tls` has just prepared the block, on zeroed memory.
-    pub(super) unsafe fn fill(
-        &self,
-        thread_pointer: *mut u8,
-        tid: u32,
-        stack_bottom: usize,
-        stack_size: usize,
-    ) {
-        let address = thread_pointer as usize;
-        let set = |offset: usize, value: usize| {
-            // SAFETY: every offset below lies within the control block (invariant 2).
-            unsafe { *thread_pointer.add(offset).cast() = value }
-        };
-        set(TCB, address);
-        set(SELF, address);
-        for (i, &value) in self.probe.shared.iter().enumerate() {
-            set(SHARED.start + i * WORD, value);
-        }
-        // Alone in the list of threads: nobody finds us there, and unlinking does no harm.
-        set(self.list, address + self.list);
-        set(self.list + WORD, address + self.list);
-        set(self.keys.blocks, address + self.keys.first_block);
-        let ring = address + self.probe.robust + WORD;
-        set(self.probe.robust, ring);
-        set(self.probe.robust + WORD, ring);
-        set(self.probe.robust + 2 * WORD, self.probe.robust_futex);
-        set(self.probe.stack, stack_bottom);
-        set(self.probe.stack + WORD, stack_size);
-        // SAFETY: the tid is a field of the control block; the other two offsets were seen to lie
-        // in the block.
-        unsafe {
-            *thread_pointer.add(self.tid).cast() = tid;
-            *thread_pointer.offset(self.probe.resolver_pointer).cast() =
-                address + self.probe.resolver;
-            if let Some(rseq) = self.rseq {
-                // cpu_id_start stays 0, a valid index; cpu_id says "registration failed".
-                *thread_pointer.offset(rseq + 4).cast() = -2i32;
-            }
-        }
-    }
-
-    /// The private thread id of a block, and the resolver's state in it.
-    ///
-    /// # Safety
-    /// `thread_pointer` is a block's.
-    pub(super) unsafe fn tid(&self, thread_pointer: *mut u8) -> u32 {
-        // SAFETY: a field of the control block.
-        unsafe { *thread_pointer.add(self.tid).cast() }
-    }
-
-    /// The resolver's state in a block.
-    pub(super) fn resolver(&self, thread_pointer: *mut u8) -> *mut u8 {
-        thread_pointer.wrapping_add(self.probe.resolver)
+    /// An address in the loader's data.
+    pub(super) fn address(&self) -> usize {
+        self.global.start() as usize + self.first
     }
 }
 
@@ -332,13 +393,13 @@ fn no_shadow_stack() -> Result<(), String> {
     check(failed != 0 || status & 1 == 0, "shadow stacks are on")
 }
 
-fn rseq_offset(static_size: usize, control_size: usize) -> Result<Option<isize>, String> {
-    let Ok(offset) = symbol(c"__rseq_offset") else {
+/// The public `const ptrdiff_t` of glibc since 2.35.
+fn rseq_offset(sizes: Sizes) -> Result<Option<isize>, String> {
+    let Ok(offset) = data(c"__rseq_offset", WORD) else {
         return Ok(None);
     };
-    // SAFETY: a `const ptrdiff_t`, public since glibc 2.35.
-    let offset = unsafe { *offset.cast::<isize>() };
-    let block = -((static_size - control_size) as isize)..=control_size as isize - 32;
+    let offset = offset.word(0).load(Relaxed) as isize;
+    let block = -((sizes.all - sizes.control) as isize)..=sizes.control as isize - 32;
     check(
         block.contains(&offset),
         "the rseq area lies outside the block",
@@ -364,9 +425,10 @@ fn field(name: &CStr, bytes: usize) -> Result<Field, String> {
     Ok(field)
 }
 
+/// A descriptor: three 32-bit numbers.
 fn any_field(name: &CStr) -> Result<Field, String> {
-    // SAFETY: descriptors are three 32-bit numbers.
-    let [bits, count, offset] = unsafe { *symbol(name)?.cast::<[u32; 3]>() }.map(|n| n as usize);
+    let descriptor = data(name, 12)?;
+    let [bits, count, offset] = [0, 4, 8].map(|at| descriptor.half(at).load(Relaxed) as usize);
     check(
         bits % 8 == 0 && offset < 1 << 16,
         &format!("odd descriptor {name:?}"),
@@ -379,16 +441,9 @@ fn any_field(name: &CStr) -> Result<Field, String> {
     })
 }
 
+/// A size: a 32-bit number.
 fn number(name: &CStr) -> Result<usize, String> {
-    // SAFETY: a 32-bit number.
-    Ok(unsafe { *symbol(name)?.cast::<u32>() } as usize)
-}
-
-pub(super) fn symbol(name: &CStr) -> Result<*mut u8, String> {
-    // SAFETY: a search by name in what is loaded.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    check(!address.is_null(), &format!("this libc has no {name:?}"))?;
-    Ok(address.cast())
+    Ok(data(name, 4)?.half(0).load(Relaxed) as usize)
 }
 
 pub(super) fn check(holds: bool, otherwise: &str) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The thread-local block of a green thread: what makes `spawn` safe.
+//! The thread-local block of a green thread, which makes `spawn` safe.
 //!
 //! # The idea
 //!
@@ -14,11 +14,12 @@
 //!            | control block             |  struct pthread
 //!   tp   ->  +---------------------------+  the thread pointer, aligned as the loader asks
 //!            | thread-locals             |  of the program, of libc, of every library loaded at
-//!            start, and
-//!            |                           |  some surplus for libraries loaded later (static TLS)
+//!            |                           |  start, and some surplus for libraries loaded later
+//!            |                           |  (static TLS)
 //!            +---------------------------+
 //!            | our own record            |  64 bytes: which snapshot of the libraries the block
-//!            was reset to stack -> +---------------------------+
+//!            |                           |  was reset to
+//!   stack -> +---------------------------+
 //!            | stack, growing down       |
 //! ```
 //!
@@ -31,17 +32,16 @@
 //!                                                           +----destroy---> memory
 //! ```
 //!
-//! `enter` and `exit` run on the green thread, preemptible; `create` and `destroy` on anybody,
-//! preemptible;
-//! `recycle` in the scheduler with preemption off: it only copies and clears memory.
+//! `enter` and `exit` run on the green thread, preemptible; `create` and `destroy` on any thread,
+//! preemptible; `recycle` in the scheduler with preemption off: it only copies and clears memory.
 //!
 //! # Reading order
 //!
 //! `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where
-//! glibc does not say); `block` is the life above;
-//! `keys` runs the destructors of pthread keys; `modules` knows the initial contents of every
-//! library's thread-locals (`loads` tells when a library was loaded); `selftest` tries all of it
-//! once, before the first spawn.
+//! glibc does not say); `block` is the life above; `keys` runs the destructors of pthread keys;
+//! `modules` knows the initial contents of every library's thread-locals (`libraries` lists the
+//! libraries, `loads` tells when one was loaded); `selftest` tries all of it once, before the first
+//! spawn. `words` and `glibc` are the tools of all: memory of glibc's, and its functions.
 //!
 //! # Limits
 //!
@@ -50,17 +50,20 @@
 //!   start as zero. Reported on stderr (`modules`); threads started later are right.
 //! - Libraries in a `dlmopen` namespace of their own are not seen, so their thread-locals survive a
 //!   recycling.
-//! - What the kernel knows of a thread (robust futexes, rseq, its id) is the kernel thread's.
+//! - The kernel's knowledge of a thread (robust futexes, rseq, its id) is about the kernel thread.
 
 mod block;
+mod glibc;
 mod keys;
 mod layout;
+mod libraries;
 mod loads;
 mod modules;
 mod probe;
 mod selftest;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
 pub(crate) use layout::{look_up_flag, no_cache, tcache_offset, with_thread_locals};

@@ -35,15 +35,18 @@
 //! # Orderings
 //!
 //! `CURRENT` is stored with Release after the snapshot is complete, and loaded with Acquire.
-//! `LOADS` is stored with Release after `CURRENT`; who loads it with Acquire and finds the loader's
-//! present count, sees that `CURRENT`.
+//! `LOADS` is stored with Release after `CURRENT`; a thread that loads it with Acquire and finds the
+//! loader's present count sees that `CURRENT`.
 
-use super::layout::{Loader, VECTOR, layout};
+use super::block::Block;
+use super::layout::{Loader, VECTOR, WORD, layout};
+use super::libraries::{self, Library};
 use super::loads;
-use crate::engine::arch::thread_pointer;
-use std::ffi::{CStr, c_int, c_void};
+use super::words::Words;
+use crate::engine::sys;
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 
 #[derive(PartialEq, Clone, Copy)]
@@ -53,15 +56,15 @@ struct Module {
     generation: usize,
     /// Offset from the thread pointer, if static.
     offset: Option<isize>,
-    /// Bytes in all; what the image does not cover is zero.
+    /// Bytes in all; those behind the image are zero.
     size: usize,
     image: &'static [u8],
     /// The first snapshot that had it.
-    since: u64,
+    since: usize,
 }
 
 struct Snapshot {
-    number: u64,
+    number: usize,
     modules: Vec<Module>,
 }
 
@@ -75,7 +78,7 @@ static HISTORY: Mutex<History> = Mutex::new(History {
     reported: Vec::new(),
 });
 
-/// What is kept from one snapshot to the next.
+/// The data kept from one snapshot to the next.
 struct History {
     /// The different images so far.
     images: Vec<&'static [u8]>,
@@ -85,8 +88,7 @@ struct History {
 
 pub(super) fn init() -> Result<(), String> {
     let loader = &layout().loader;
-    // SAFETY: the loader's data, up to the pointer to its list.
-    unsafe { loads::find_counter(loader.global, loader.global_words) };
+    loads::find_counter(loader.global, loader.first / WORD);
     renew();
     match LOADS.load(Relaxed) {
         UNFINISHED => {
@@ -97,6 +99,7 @@ pub(super) fn init() -> Result<(), String> {
 }
 
 /// Sees to it that the snapshot holds every library loaded by now.
+#[inline]
 pub(super) fn refresh() {
     // Acquire: with the Release in `renew`.
     if LOADS.load(Acquire) != loads::count() {
@@ -105,65 +108,61 @@ pub(super) fn refresh() {
 }
 
 /// The number of the snapshot in force.
-pub(super) fn number() -> u64 {
+pub(super) fn number() -> usize {
     current().number
 }
 
-/// Resets the thread-locals of every module, except libc's and the loader's. Returns the snapshot's
-/// number.
-///
-/// # Safety
-/// `thread_pointer` is the block of a thread that has ended with a `refresh`.
-pub(super) unsafe fn reset(thread_pointer: *mut u8) -> u64 {
-    let loader = &layout().loader;
+/// Resets the thread-locals of every module, except libc's and the loader's, in the block of a thread
+/// that has ended with a `refresh`. Returns the snapshot's number.
+#[inline]
+pub(super) fn reset(block: &mut Block) -> usize {
     let snapshot = current();
     for module in &snapshot.modules {
-        // SAFETY: invariants 1 and 2: the contents are as large as the module.
-        unsafe {
-            match module.offset {
-                Some(offset) => module.write(thread_pointer.offset(offset)),
-                None => {
-                    if let Some(contents) = loader.contents(thread_pointer, module) {
-                        module.write(contents)
-                    }
-                }
-            }
-        }
+        module.restore(block);
     }
     snapshot.number
 }
 
-/// Initialises the static modules that are newer than snapshot `seen`. Returns the number of the
-/// one in force.
-///
-/// # Safety
-/// `thread_pointer` is the block of a thread that has not begun.
-pub(super) unsafe fn catch_up(thread_pointer: *mut u8, seen: u64) -> u64 {
+/// Initialises the static modules that are newer than snapshot `seen`, in the block of a thread that
+/// has not begun. Returns the number of the one in force.
+#[inline]
+pub(super) fn catch_up(block: &mut Block, seen: usize) -> usize {
     let snapshot = current();
     if snapshot.number != seen {
-        for module in snapshot.modules.iter().filter(|module| module.since > seen) {
-            if let Some(offset) = module.offset {
-                // SAFETY: a static module's place in the block, which nobody uses yet.
-                unsafe { module.write(thread_pointer.offset(offset)) };
-            }
-        }
+        let is_new = |module: &&Module| module.since > seen && module.offset.is_some();
+        let new = snapshot.modules.iter().filter(is_new);
+        new.for_each(|module| module.restore(block));
     }
     snapshot.number
 }
 
+#[inline]
 fn current() -> &'static Snapshot {
+    last_snapshot().expect("tls::init has succeeded")
+}
+
+/// The snapshot in force; none before the first.
+#[inline]
+fn last_snapshot() -> Option<&'static Snapshot> {
     // Acquire: with the Release in `renew`.
-    // SAFETY: null only before `init`; never freed (invariant 4).
-    unsafe { &*CURRENT.load(Acquire) }
+    // SAFETY: null or a snapshot, which is never freed (invariant 4).
+    unsafe { CURRENT.load(Acquire).as_ref() }
 }
 
 impl Module {
-    /// # Safety
-    /// `contents` is this module's place in a block that nobody is using.
+    /// Restores the initial contents of the module in a block, if they lie there.
     #[inline(always)]
-    unsafe fn write(&self, contents: *mut u8) {
+    fn restore(&self, block: &mut Block) {
+        let contents = match self.offset {
+            Some(offset) => block.thread_pointer().wrapping_offset(offset),
+            None => match layout().loader.contents(block, self) {
+                Some(contents) => contents,
+                None => return,
+            },
+        };
         let length = self.image.len();
-        // SAFETY: the place has `size` bytes, of which the image is a part.
+        // SAFETY: the module's place in a block that nobody uses (invariants 1 and 2). It has `size`
+        // bytes, of which the image is a part.
         unsafe {
             contents.copy_from_nonoverlapping(self.image.as_ptr(), length);
             contents.add(length).write_bytes(0, self.size - length);
@@ -173,69 +172,66 @@ impl Module {
 
 impl Loader {
     /// A dynamic module's contents in a block, if the thread ever touched it.
-    ///
-    /// # Safety
-    /// `thread_pointer` is a block's, and its thread is not running.
-    unsafe fn contents(&self, thread_pointer: *mut u8, module: &Module) -> Option<*mut u8> {
+    fn contents(&self, block: &Block, module: &Module) -> Option<*mut u8> {
         const UNALLOCATED: usize = usize::MAX;
+        let vector = block.control().word(VECTOR).load(Relaxed) as *const u8;
+        let entry = self.vector_entry;
         // SAFETY: the vector's entry -1 counts the entries, entry 0 is its generation, entry n is
-        // module n's.
-        unsafe {
-            let vector = *thread_pointer.add(VECTOR).cast::<*mut u8>();
-            let word = |at: *mut u8| *at.cast::<usize>();
-            let length = word(vector.sub(self.vector_entry).add(self.entry_counter));
-            if module.id > length || word(vector.add(self.entry_counter)) < module.generation {
-                return None;
-            }
-            let contents = word(vector.add(module.id * self.vector_entry + self.entry_pointer));
-            (contents != 0 && contents != UNALLOCATED).then_some(contents as *mut u8)
+        // module n's. The block's thread does not run, so it stands still.
+        let (length, vector) = unsafe {
+            let count = Words::new(vector.sub(entry), entry).word(self.entry_counter);
+            let length = count.load(Relaxed);
+            (length, Words::new(vector, (length + 1) * entry))
+        };
+        let generation = vector.word(self.entry_counter).load(Relaxed);
+        if module.id > length || generation < module.generation {
+            return None;
         }
+        let contents = vector.word(module.id * entry + self.entry_pointer);
+        let contents = contents.load(Relaxed);
+        (contents != 0 && contents != UNALLOCATED).then_some(contents as *mut u8)
     }
 
     /// The loader's entry for module `id`: its generation and its link map, null if there is none
     /// (yet).
     fn slot(&self, id: usize) -> (usize, *const u8) {
-        // SAFETY: the loader's list: nodes are never freed and their words are written atomically.
-        let word = |base: *const u8, offset: usize| unsafe {
-            AtomicUsize::from_ptr(base.add(offset).cast::<usize>().cast_mut()).load(Acquire)
-        };
-        let (mut node, mut first) = (word(self.first.cast(), 0) as *const u8, 0);
-        while !node.is_null() {
-            let length = word(node, self.node_length);
+        let mut next = self.global.word(self.first).load(Acquire);
+        let mut first = 0;
+        while next != 0 {
+            let start = next as *const u8;
+            // SAFETY: a node of the loader's list: it has as many slots as it says, is never freed, and
+            // its words are written atomically.
+            let (length, node) = unsafe {
+                let head = Words::new(start, self.node_slots);
+                let length = head.word(self.node_length).load(Acquire);
+                let size = self.node_slots + length * self.slot_size;
+                (length, Words::new(start, size))
+            };
             if id < first + length {
                 let slot = self.node_slots + (id - first) * self.slot_size;
-                return (
-                    word(node, slot + self.slot_generation),
-                    word(node, slot + self.slot_map) as *const u8,
-                );
+                let word = |offset| node.word(slot + offset).load(Acquire);
+                return (word(self.slot_generation), word(self.slot_map) as *const u8);
             }
             first += length;
-            node = word(node, self.node_next) as *const u8;
+            next = node.word(self.node_next).load(Acquire);
         }
         (0, std::ptr::null())
     }
 
-    /// The offset of a static module; `None` for a dynamic one.
-    ///
-    /// # Safety
-    /// `map` is a loaded library's link map.
-    unsafe fn static_offset(&self, map: *const u8) -> Option<isize> {
+    /// The offset of a static module, by the link map of its library; `None` for a dynamic one.
+    fn static_offset(&self, map: Words<'_>) -> Option<isize> {
         const UNDECIDED: usize = 0;
         const DYNAMIC: usize = usize::MAX;
-        // SAFETY: a field of the link map, written atomically.
-        let offset = unsafe {
-            AtomicUsize::from_ptr(map.add(self.map_offset).cast::<usize>().cast_mut()).load(Relaxed)
-        };
+        let offset = map.word(self.map_offset).load(Relaxed);
         (offset != UNDECIDED && offset != DYNAMIC).then_some(-(offset as isize))
     }
 }
 
-/// What one walk through the loaded libraries finds.
+/// The finds of one walk through the loaded libraries.
 #[derive(Default)]
 struct Found {
     loads: u64,
     unfinished: bool,
-    images: Vec<&'static [u8]>,
     modules: Vec<Module>,
     names: Vec<String>,
 }
@@ -243,35 +239,8 @@ struct Found {
 #[cold]
 fn renew() {
     let mut history = HISTORY.lock().unwrap_or_else(PoisonError::into_inner);
-    let loader = &layout().loader;
-    let mut found;
-    loop {
-        found = Found {
-            images: std::mem::take(&mut history.images),
-            ..Found::default()
-        };
-        // SAFETY: the callback's argument lives through the call.
-        unsafe { libc::dl_iterate_phdr(Some(add_module), (&raw mut found).cast()) };
-        history.images = std::mem::take(&mut found.images);
-        // The loader enters a module in two steps under its lock. Passing through that lock (a
-        // block is laid out under it) separates the two looks, so a half-entered module shows as a
-        // difference. SAFETY: allocates a block and frees it.
-        unsafe {
-            let block = (layout().allocate)(std::ptr::null_mut());
-            if !block.is_null() {
-                (layout().deallocate)(block, true);
-            }
-        }
-        if found
-            .modules
-            .iter()
-            .all(|module| loader.slot(module.id).0 == module.generation)
-        {
-            break;
-        }
-    }
-    // SAFETY: null or a snapshot, which is never freed.
-    let old = unsafe { CURRENT.load(Relaxed).as_ref() };
+    let mut found = look(&mut history.images);
+    let old = last_snapshot();
     let number = old.map_or(0, |old| old.number + 1);
     let old = old.map_or(&[][..], |old| &old.modules);
     let mut news = number == 0 || old.len() != found.modules.len();
@@ -297,76 +266,105 @@ fn renew() {
             number,
             modules: found.modules,
         });
-        CURRENT.store(Box::into_raw(snapshot), Release); // with the Acquire in `current`
+        CURRENT.store(Box::into_raw(snapshot), Release); // with the Acquire in `last_snapshot`
     }
-    LOADS.store(
-        if found.unfinished {
-            UNFINISHED
-        } else {
-            found.loads
-        },
-        Release,
-    ); // with that in `refresh`
+    let loads = match found.unfinished {
+        true => UNFINISHED,
+        false => found.loads,
+    };
+    LOADS.store(loads, Release); // with the Acquire in `refresh`
 }
 
-unsafe extern "C" fn add_module(
-    info: *mut libc::dl_phdr_info,
-    _: usize,
-    found: *mut c_void,
-) -> c_int {
-    // SAFETY: the loader's argument and `renew`'s. The loader holds the lock that keeps libraries
-    // from going.
-    let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
-    found.loads = info.dlpi_adds;
-    let id = info.dlpi_tls_modid;
-    let headers = headers(info);
-    let Some(tls) = headers.iter().find(|header| header.p_type == libc::PT_TLS) else {
-        return 0;
+/// Looks at the loaded libraries until no module is half entered. `images` are those known before, and
+/// then those known now.
+fn look(images: &mut Vec<&'static [u8]>) -> Found {
+    let loader = &layout().loader;
+    loop {
+        let mut found = Found::default();
+        libraries::visit(|library| {
+            found.loads = library.loads;
+            match find_module(library, images) {
+                Ok(Some(module)) => {
+                    found.modules.push(module);
+                    found
+                        .names
+                        .push(library.name.to_string_lossy().into_owned());
+                }
+                Ok(None) => {}
+                Err(Unfinished) => found.unfinished = true,
+            }
+            ControlFlow::Continue(())
+        });
+        pass_through_lock();
+        let is_entered = |module: &Module| loader.slot(module.id).0 == module.generation;
+        if found.modules.iter().all(is_entered) {
+            return found;
+        }
+    }
+}
+
+/// The loader enters a module in two steps under its lock. Passing through that lock (a block is laid
+/// out under it) separates two looks, so a half-entered module shows as a difference.
+fn pass_through_lock() {
+    let functions = &layout().functions;
+    // SAFETY: allocates a block and frees it.
+    unsafe {
+        let block = (functions.allocate)(std::ptr::null_mut());
+        if !block.is_null() {
+            (functions.deallocate)(block, true);
+        }
+    }
+}
+
+/// The loader is at work on a library, or we misread the loader: invariant 3.
+struct Unfinished;
+
+/// The module of a library, if it has thread-locals that we reset. Its image is one of `images`, to
+/// which it is added if it is new.
+fn find_module(
+    library: &Library<'_>,
+    images: &mut Vec<&'static [u8]>,
+) -> Result<Option<Module>, Unfinished> {
+    let loader = &layout().loader;
+    let (id, is_loader) = (library.module, library.contains(loader.address()));
+    let Some(tls) = library.image() else {
+        return Ok(None);
     };
-    if id == 0 || contains(info, libc_address()) || contains(info, layout().loader.first as usize) {
-        return 0;
+    if id == 0 || library.is_libc() || is_loader {
+        return Ok(None);
     }
-    let (generation, map) = layout().loader.slot(id);
-    // SAFETY: the map of a library that is loaded.
-    if map.is_null() || unsafe { *map.add(layout().loader.map_module).cast::<usize>() } != id {
-        found.unfinished = true; // invariant 3
-        return 0;
+    let (generation, map) = loader.slot(id);
+    if map.is_null() {
+        return Err(Unfinished);
     }
-    // SAFETY: the library is loaded, hence its link map and its image are there. Its thread-locals'
-    // initial image does not change once the library is relocated.
-    let (offset, image) = unsafe {
-        let image = (info.dlpi_addr as usize).wrapping_add(tls.p_vaddr as usize) as *const u8;
-        let image = std::slice::from_raw_parts(image, tls.p_filesz as usize);
-        (layout().loader.static_offset(map), image)
-    };
-    let own = info.dlpi_tls_data as isize - thread_pointer() as isize;
-    if !info.dlpi_tls_data.is_null() && offset.is_some_and(|offset| offset != own) {
-        found.unfinished = true; // not the offset that this thread has: we misread the loader
-        return 0;
+    // SAFETY: the library is loaded, hence its link map is there, and its words are written atomically.
+    let map = unsafe { Words::new(map, loader.map_size) };
+    if map.word(loader.map_module).load(Relaxed) != id {
+        return Err(Unfinished);
     }
-    let image = match found.images.iter().find(|known| **known == image) {
+    let offset = loader.static_offset(map);
+    if library.own.is_some() && offset.is_some() && offset != library.own {
+        return Err(Unfinished); // not the offset that this thread has: we misread the loader
+    }
+    // SAFETY: the library is loaded, hence its image is there. Its contents do not change once the
+    // library is relocated.
+    let image = unsafe { std::slice::from_raw_parts(tls.start, tls.length) };
+    let image = match images.iter().find(|known| **known == image) {
         Some(known) => known,
         None => {
             let copy: &'static [u8] = Box::leak(image.into());
-            found.images.push(copy);
+            images.push(copy);
             copy
         }
     };
-    found.modules.push(Module {
+    Ok(Some(Module {
         id,
         generation,
         offset,
-        size: tls.p_memsz as usize,
+        size: tls.size,
         image,
         since: 0,
-    });
-    // SAFETY: a string of the loader's.
-    found.names.push(
-        unsafe { CStr::from_ptr(info.dlpi_name) }
-            .to_string_lossy()
-            .into_owned(),
-    );
-    0
+    }))
 }
 
 fn report(library: &str) {
@@ -375,49 +373,5 @@ fn report(library: &str) {
          in threads that had already started they begin as zero (load it before the first spawn)\n"
     );
     // Not `eprintln!`: this may run after the thread's own thread-locals are gone.
-    // SAFETY: writes a string.
-    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
-}
-
-/// libc's own thread-locals in the block of a thread that the caller is: offset from the thread
-/// pointer, and words.
-pub(super) fn libc_block() -> Option<(isize, usize)> {
-    unsafe extern "C" fn look(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        answer: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the loader's argument and ours.
-        let (info, answer) = unsafe { (&*info, &mut *answer.cast::<Option<(isize, usize)>>()) };
-        if !contains(info, libc_address()) || info.dlpi_tls_data.is_null() {
-            return 0;
-        }
-        let offset = info.dlpi_tls_data as isize - thread_pointer() as isize;
-        let tls = headers(info)
-            .iter()
-            .find(|header| header.p_type == libc::PT_TLS);
-        *answer = tls.map(|tls| (offset, tls.p_memsz as usize / size_of::<usize>()));
-        1
-    }
-    let mut answer = None;
-    // SAFETY: the callback's argument lives through the call.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut answer).cast()) };
-    answer
-}
-
-/// An address in libc (malloc and the like may be somebody else's).
-fn libc_address() -> usize {
-    libc::gnu_get_libc_version as *const () as usize
-}
-
-fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    // SAFETY: the loader's table of program headers.
-    unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
-}
-
-fn contains(info: &libc::dl_phdr_info, address: usize) -> bool {
-    headers(info).iter().any(|header| {
-        let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
-        header.p_type == libc::PT_LOAD && address.wrapping_sub(start) < header.p_memsz as usize
-    })
+    sys::print(line.as_bytes());
 }

@@ -1,16 +1,20 @@
 //! The probe thread: a short-lived pthread on a stack we know, which searches its own control block
-//! for what it can recognise. Each search must find exactly one place.
+//! for parts that it can recognise. Each search must find exactly one place.
 //!
 //! It also makes libc leave its single-threaded shortcuts (atomics without `lock`, stdio without
 //! locks) before a second green thread can exist.
 
-use super::layout::{SHARED, WORD, check, symbol};
-use super::modules;
+use super::glibc::{Key, data, run_on};
+use super::layout::{SHARED, Sizes, WORD, check};
+use super::libraries::libc_block;
+use super::words::Words;
 use crate::engine::arch::thread_pointer;
-use crate::engine::sys::mm::PAGE;
+use crate::engine::sys::mm::{Mapping, PAGE};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Words of the control block's head that both hold the thread pointer.
 pub(super) const TCB: usize = 0x00;
@@ -45,93 +49,63 @@ pub(super) struct Probe {
 pub(super) struct CacheWord {
     /// From the thread pointer.
     pub(super) offset: isize,
-    /// What it holds in a thread that has no cache: null, or the address of an empty one that all
+    /// Its value in a thread that has no cache: null, or the address of an empty one that all
     /// share (glibc 2.43 reads through it without a look).
     pub(super) none: usize,
 }
 
-/// What the thread is given.
+/// The facts that the thread needs.
 struct Task {
-    stack_bottom: usize,
-    stack_size: usize,
+    /// Its stack, from the lowest address to the highest.
+    stack: Range<usize>,
     guards: [usize; 2],
-    control_size: usize,
+    sizes: Sizes,
     /// Where the control block points to blocks of values of pthread keys; the size of such a
     /// block.
     blocks: Range<usize>,
     block_size: usize,
-    /// A pthread key.
-    key: libc::pthread_key_t,
+    key: Key,
     /// libc's own thread-locals: offset from the thread pointer, words.
     libc: Option<(isize, usize)>,
-    answer: Result<Probe, String>,
 }
 
 impl Probe {
     pub(super) fn run(
-        static_size: usize,
-        control_size: usize,
+        sizes: Sizes,
         blocks: Range<usize>,
         block_size: usize,
     ) -> Result<Probe, String> {
         const STACK: usize = 1 << 20;
-        let size = (STACK + static_size).next_multiple_of(PAGE);
-        let own = thread_pointer();
-        // SAFETY: a private mapping that only the thread uses, and that outlives it; `task`
-        // outlives it too, since it is joined. The head of our own control block may be read.
-        unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let stack = libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0);
-            check(stack != libc::MAP_FAILED, "no memory for the probe thread")?;
-            let mut task = Task {
-                stack_bottom: stack as usize,
-                stack_size: size,
-                guards: [STACK_GUARD, POINTER_GUARD].map(|at| *own.add(at).cast()),
-                control_size,
-                blocks,
-                block_size,
-                key: 0,
-                libc: modules::libc_block(),
-                answer: Err("the probe thread did not run".into()),
-            };
-            let has_key = libc::pthread_key_create(&mut task.key, None) == 0;
-            let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
-            let mut thread = 0;
-            libc::pthread_attr_init(&mut attributes);
-            libc::pthread_attr_setstack(&mut attributes, stack, size);
-            let argument = (&raw mut task).cast();
-            if has_key && libc::pthread_create(&mut thread, &attributes, probe, argument) == 0 {
-                libc::pthread_join(thread, std::ptr::null_mut());
-            }
-            libc::pthread_attr_destroy(&mut attributes);
-            if has_key {
-                libc::pthread_key_delete(task.key);
-            }
-            libc::munmap(stack, size);
-            task.answer
-        }
+        let size = (STACK + sizes.all).next_multiple_of(PAGE);
+        let mut stack = Mapping::new(size).map_err(|_| "no memory for the probe thread")?;
+        let own = sizes.own_control_block();
+        let task = Task {
+            stack: stack.start()..stack.end(),
+            guards: [STACK_GUARD, POINTER_GUARD].map(|at| own.word(at).load(Relaxed)),
+            sizes,
+            blocks,
+            block_size,
+            key: Key::new(None).ok_or("no pthread key for the probe thread")?,
+            libc: libc_block(),
+        };
+        let mut answer = Err("the probe thread did not run".into());
+        run_on(&mut stack, &mut || {
+            // First of all, before anything else here calls malloc.
+            let tcache = task.libc.and_then(find_tcache);
+            answer = look_around(&task).map(|found| Probe { tcache, ..found });
+        });
+        answer
     }
 }
 
-extern "C" fn probe(task: *mut c_void) -> *mut c_void {
-    // SAFETY: `Probe::run` passes its task and waits for us.
-    let task: &mut Task = unsafe { &mut *task.cast() };
-    // First of all, before anything else here calls malloc.
-    let tcache = task.libc.and_then(find_tcache);
-    task.answer = look_around(task).map(|found| Probe { tcache, ..found });
-    std::ptr::null_mut()
-}
-
 fn look_around(task: &Task) -> Result<Probe, String> {
-    let own = thread_pointer();
-    let address = own as usize;
-    let stack = task.stack_bottom..task.stack_bottom + task.stack_size - task.control_size + 1;
+    let address = thread_pointer() as usize;
+    let highest = task.stack.end - task.sizes.control;
     check(
-        stack.contains(&address),
+        (task.stack.start..=highest).contains(&address),
         "the control block is not on its stack",
     )?;
-    let words = &copy(own, task.control_size / WORD);
+    let words = &copy(task.sizes);
     let is = |at: usize, value: usize| words[at / WORD] == value;
     check(
         is(TCB, address) && is(SELF, address),
@@ -144,7 +118,7 @@ fn look_around(task: &Task) -> Result<Probe, String> {
         "the word after the self pointer is not a flag",
     )?;
 
-    let bounds = |_, w: &[usize]| w[0] == task.stack_bottom && w[1] == task.stack_size;
+    let bounds = |_, w: &[usize]| w[0] == task.stack.start && w[1] == task.stack.len();
     let stack = only(words, "stack bounds", bounds)?;
     let ring = |at, w: &[usize]| w[0] == address + at + WORD && w[1] == w[0] && w[3] == 0;
     let robust = only(words, "robust list", ring)?;
@@ -156,15 +130,14 @@ fn look_around(task: &Task) -> Result<Probe, String> {
     )?;
     let first_block = words[task.blocks.start / WORD].wrapping_sub(address);
     check(
-        first_block < task.control_size - task.block_size,
+        first_block < task.sizes.control - task.block_size,
         "the first block of keys lies elsewhere",
     )?;
 
-    let pointer = symbol(c"__resp")?;
-    // SAFETY: dlsym gives the address of this thread's own `__resp`.
-    let resolver = unsafe { *pointer.cast::<usize>() }.wrapping_sub(address);
+    let pointer = data(c"__resp", WORD)?; // this thread's own
+    let resolver = pointer.word(0).load(Relaxed).wrapping_sub(address);
     check(
-        resolver < task.control_size,
+        resolver < task.sizes.control,
         "the resolver's state lies elsewhere",
     )?;
     Ok(Probe {
@@ -172,7 +145,7 @@ fn look_around(task: &Task) -> Result<Probe, String> {
         robust,
         robust_futex,
         resolver,
-        resolver_pointer: pointer as isize - address as isize,
+        resolver_pointer: pointer.start() as isize - address as isize,
         first_block,
         keys_used: find_keys_used(task, first_block),
         shared: std::array::from_fn(|i| words[SHARED.start / WORD + i]),
@@ -180,12 +153,11 @@ fn look_around(task: &Task) -> Result<Probe, String> {
     })
 }
 
-/// `count` words of this thread's control block. Volatile, since the joining thread writes a word
-/// of it meanwhile.
-fn copy(own: *const u8, count: usize) -> Vec<usize> {
-    // SAFETY: within the control block.
-    let word = |i: usize| unsafe { own.cast::<usize>().add(i).read_volatile() };
-    (0..count).map(word).collect()
+/// The words of this thread's control block. (The joining thread writes one of them meanwhile.)
+fn copy(sizes: Sizes) -> Vec<usize> {
+    let own = sizes.own_control_block();
+    let word = |i: usize| own.word(i * WORD).load(Relaxed);
+    (0..sizes.control / WORD).map(word).collect()
 }
 
 /// The offset of the only place where `is` holds for the four words there.
@@ -204,19 +176,16 @@ fn only(
 
 /// Finds the byte outside the values that a first `pthread_setspecific` changes from 0 to 1.
 fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
-    let own = thread_pointer();
-    let before = copy(own, task.control_size / WORD);
-    // SAFETY: a live key.
-    let set = |value: usize| unsafe { libc::pthread_setspecific(task.key, value as *const c_void) };
-    set(0x0202_0202_0202);
-    let after = copy(own, task.control_size / WORD);
+    let before = copy(task.sizes);
+    task.key.set(0x0202_0202_0202);
+    let after = copy(task.sizes);
     let values = first_block..first_block + task.block_size;
     let is_value = |at: usize| values.contains(&at) || task.blocks.contains(&at);
     let byte = |words: &[usize], at: usize| words[at / WORD].to_ne_bytes()[at % WORD];
-    let mut found = (0..task.control_size)
+    let mut found = (0..task.sizes.control)
         .filter(|&at| byte(&before, at) == 0 && byte(&after, at) == 1 && !is_value(at));
     let (first, second) = (found.next()?, found.next());
-    set(0);
+    task.key.set(0);
     second.is_none().then_some(first)
 }
 
@@ -224,24 +193,26 @@ fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
 /// makes point to a chunk which, once another chunk is freed, holds that one's address, and no more
 /// once it is taken again.
 ///
-/// Then it does what the scheduler will do: takes the cache away, by putting back what was in the
-/// word before, and brings it again. In between malloc must make another.
+/// Then it does what the scheduler will do: takes the cache away, by putting back the
+/// value that the word had before, and brings it again. In between malloc must make another.
 fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
     const MOST: usize = 256;
-    let base: *const usize = thread_pointer().wrapping_offset(offset).cast();
     let mut before = [0; MOST];
     let words = words.min(MOST);
+    let start = thread_pointer().wrapping_offset(offset);
     // SAFETY: libc's block of this thread, which nobody else writes, and what the pointers that
     // malloc has just put there point to: chunks and arenas, which have a word before them and are
     // larger than we look.
     unsafe {
-        let read = |address: usize| (address as *const usize).read_volatile();
-        for (i, word) in before[..words].iter_mut().enumerate() {
-            *word = read(base.add(i) as usize);
+        let libc = Words::new(start, words * WORD);
+        let word = |i: usize| libc.word(i * WORD);
+        for (i, before) in before[..words].iter_mut().enumerate() {
+            *before = word(i).load(Relaxed);
         }
         // Compilers know malloc and free, and would do away with them.
         let allocate = || black_box(libc::malloc(black_box(24))) as usize;
         let free = |chunk: usize| libc::free(black_box(chunk as *mut c_void));
+        let read = |address: usize| (address as *const usize).read_volatile();
         let chunk = allocate();
         free(chunk);
         let holds = |table: usize, chunk: usize| {
@@ -251,37 +222,50 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
             (0..words.unwrap_or(0)).any(|i| read(table + i * WORD) == chunk)
         };
         let is_table = |&i: &usize| {
-            let table = read(base.add(i) as usize);
+            let table = word(i).load(Relaxed);
             table != before[i] && table % 16 == 0 && table > 1 << 16 && holds(table, chunk)
         };
         let mut found = (0..words).filter(is_table);
         let (Some(found), None) = (found.next(), found.next()) else {
             return None;
         };
-        let again = allocate();
-        let place = base.add(found).cast_mut();
-        let (own, none) = (place.read_volatile(), before[found]);
-        let is_taken = again == chunk && !holds(own, chunk);
-        if !is_taken {
-            free(again);
-            return None;
-        }
-        place.write_volatile(none);
-        // First of all a `free`: a thread may begin with memory that others have allocated.
-        free(chunk);
-        let chunk = allocate();
-        free(chunk);
-        let other = place.read_volatile();
-        let is_another = other != own && other != none && holds(other, chunk);
-        let again = allocate();
-        place.write_volatile(own);
-        free(again);
-        if is_another && again == chunk {
-            // Empty, it is a chunk like any other; libc frees it so, too.
-            free(other);
-        }
-        let is_back = holds(own, again);
         let offset = offset + (found * WORD) as isize;
-        (is_another && is_back).then_some(CacheWord { offset, none })
+        let none = before[found];
+        can_be_taken_away(word(found), none, chunk, allocate, free, holds)
+            .then_some(CacheWord { offset, none })
     }
+}
+
+/// Takes the cache behind `place` away, and brings it again. `chunk` is the one freed last, `none` was
+/// in the place before the first. A table `holds` a chunk, if it lies in that cache.
+fn can_be_taken_away(
+    place: &AtomicUsize,
+    none: usize,
+    chunk: usize,
+    allocate: impl Fn() -> usize,
+    free: impl Fn(usize),
+    holds: impl Fn(usize, usize) -> bool,
+) -> bool {
+    let again = allocate();
+    let own = place.load(Relaxed);
+    let is_taken = again == chunk && !holds(own, chunk);
+    if !is_taken {
+        free(again);
+        return false;
+    }
+    place.store(none, Relaxed);
+    // First of all a `free`: a thread may begin with memory that others have allocated.
+    free(chunk);
+    let chunk = allocate();
+    free(chunk);
+    let other = place.load(Relaxed);
+    let is_another = other != own && other != none && holds(other, chunk);
+    let again = allocate();
+    place.store(own, Relaxed);
+    free(again);
+    if is_another && again == chunk {
+        // Empty, it is a chunk like any other; libc frees it so, too.
+        free(other);
+    }
+    is_another && holds(own, again)
 }

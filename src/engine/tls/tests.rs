@@ -1,14 +1,18 @@
-//! What can be tested of blocks without a scheduler: every thread here runs to its end on the
-//! calling kernel thread.
+//! Tests of blocks without a scheduler: every thread here runs to its end on the calling kernel
+//! thread.
 
+use super::glibc::{Key, Loaded};
 use super::selftest::Slot;
 use super::{init, tcache_offset};
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 const SIZE: usize = 256 << 10;
@@ -68,11 +72,8 @@ fn panics_stay_inside() {
 #[test]
 fn blocks_are_strangers_to_each_other() {
     let mut slots: Vec<Slot> = (0..64).map(|_| slot()).collect();
-    let tid = |slot: &Slot| {
-        // SAFETY: a live block.
-        unsafe { super::layout::layout().tid(slot.place.thread_pointer) }
-    };
-    let mut tids: Vec<u32> = slots.iter().map(tid).collect();
+    let tid = |slot: &mut Slot| super::layout::layout().tid(slot.block());
+    let mut tids: Vec<u32> = slots.iter_mut().map(tid).collect();
     assert!(tids.iter().all(|&tid| tid > 1 << 22 && tid < 1 << 30));
     tids.sort();
     tids.dedup();
@@ -109,41 +110,36 @@ fn destructors_that_make_more_work() {
 /// deleted.
 #[test]
 fn pthread_keys() {
-    thread_local!(static KEY: Cell<libc::pthread_key_t> = const { Cell::new(0) });
-    static RUNS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    unsafe extern "C" fn again(value: *mut libc::c_void) {
-        RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    static LAST: OnceLock<Key> = OnceLock::new();
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn again(value: *mut c_void) {
+        RUNS.fetch_add(1, Relaxed);
         if value as usize > 1 {
-            let less = (value as usize - 1) as *const libc::c_void;
-            // SAFETY: a live key.
-            unsafe { libc::pthread_setspecific(KEY.get(), less) };
+            LAST.get().unwrap().set(value as usize - 1);
         }
     }
     let mut slot = slot();
-    // SAFETY: keys made and deleted here.
-    unsafe {
-        let mut keys = [0; 100];
-        for key in &mut keys {
-            assert_eq!(libc::pthread_key_create(key, Some(again)), 0);
-        }
-        for (value, runs) in [(1, 1), (3, 3), (9, 4)] {
-            RUNS.store(0, std::sync::atomic::Ordering::Relaxed);
-            slot.run(|| {
-                assert!(
-                    keys.iter()
-                        .all(|&key| libc::pthread_getspecific(key).is_null())
-                );
-                KEY.set(keys[99]);
-                libc::pthread_setspecific(keys[99], value as *const _);
-            })
-            .expect("no panic");
-            assert_eq!(RUNS.load(std::sync::atomic::Ordering::Relaxed), runs);
-            slot.recycle();
-        }
-        for key in keys {
-            libc::pthread_key_delete(key);
-        }
+    let new = || Key::new(Some(again)).expect("a key");
+    let mut keys: Vec<Key> = (0..100).map(|_| new()).collect();
+    let last = LAST.get_or_init(new);
+    for (value, runs) in [(1, 1), (3, 3), (9, 4)] {
+        RUNS.store(0, Relaxed);
+        let life = || {
+            assert!(keys.iter().chain([last]).all(|key| key.get().is_null()));
+            assert!(last.set(value));
+        };
+        slot.run(life).expect("no panic");
+        assert_eq!(RUNS.load(Relaxed), runs);
+        slot.recycle();
     }
+    let deleted = keys.pop();
+    slot.run(|| {
+        RUNS.store(0, Relaxed);
+        assert!(deleted.as_ref().is_some_and(|key| key.set(1)));
+        drop(deleted);
+    })
+    .expect("no panic");
+    assert_eq!(RUNS.load(Relaxed), 0);
 }
 
 /// Runs the named test alone in a process of its own. True in that process.
@@ -194,8 +190,8 @@ fn nothing_leaks() {
         for _ in 0..3 {
             slot.run(|| {
                 ON_DROP.set(Some(OnDrop(Rc::new(Cell::new(0)))));
-                // SAFETY: an error to be forgotten at the end.
-                unsafe { libc::dlopen(c"there-is-no-such-library".as_ptr(), libc::RTLD_NOW) };
+                // The error is to be forgotten at the end.
+                assert!(Library::load(c"there-is-no-such-library").is_none());
             });
             slot.recycle();
         }
@@ -227,7 +223,11 @@ fn libraries(process: u32) -> PathBuf {
 
 /// A library with the thread-local `value`, initialised, and `words` words of zeros; loaded for a
 /// while.
-struct Library(*mut libc::c_void);
+struct Library {
+    _loaded: Loaded,
+    get: extern "C" fn() -> i32,
+    set: extern "C" fn(i32),
+}
 
 impl Library {
     fn build(name: &str, model: &str, value: i32, words: usize) -> Option<CString> {
@@ -257,38 +257,25 @@ impl Library {
         )
     }
 
-    fn load(path: &CStr) -> Library {
-        // SAFETY: a library of ours, without constructors.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        assert!(!handle.is_null(), "cannot load {path:?}");
-        Library(handle)
+    fn load(path: &CStr) -> Option<Library> {
+        // SAFETY: a library of ours, without constructors, and its functions of these names and types.
+        unsafe {
+            let loaded = Loaded::open(path)?;
+            let (get, set) = (loaded.symbol(c"get").ok()?, loaded.symbol(c"set").ok()?);
+            Some(Library {
+                get: std::mem::transmute::<*mut u8, extern "C" fn() -> i32>(get),
+                set: std::mem::transmute::<*mut u8, extern "C" fn(i32)>(set),
+                _loaded: loaded,
+            })
+        }
     }
 
     fn get(&self) -> i32 {
-        // SAFETY: the library's function of this name and type.
-        unsafe {
-            std::mem::transmute::<*mut libc::c_void, extern "C" fn() -> i32>(libc::dlsym(
-                self.0,
-                c"get".as_ptr(),
-            ))()
-        }
+        (self.get)()
     }
 
     fn set(&self, value: i32) {
-        // SAFETY: the library's function of this name and type.
-        unsafe {
-            std::mem::transmute::<*mut libc::c_void, extern "C" fn(i32)>(libc::dlsym(
-                self.0,
-                c"set".as_ptr(),
-            ))(value)
-        }
-    }
-}
-
-impl Drop for Library {
-    fn drop(&mut self) {
-        // SAFETY: nothing of it is in use.
-        unsafe { libc::dlclose(self.0) };
+        (self.set)(value)
     }
 }
 
@@ -316,15 +303,14 @@ fn dynamic_thread_locals() {
     let big = Library::build("big", "global-dynamic", 88, 10_000).expect("as before");
     let (mut before, mut idle) = (slot(), slot());
     for _ in 0..20 {
-        let library = Library::load(&small);
+        let library = Library::load(&small).expect("it is there");
         let mut after = slot();
         use_library(&mut before, &library, 77);
         use_library(&mut after, &library, 77);
         // Gone while `before`'s vector points to its thread-locals; the next gets its module id,
-        // and
-        // `before` is recycled without having touched it.
+        // and `before` is recycled without having touched it.
         drop(library);
-        let library = Library::load(&big);
+        let library = Library::load(&big).expect("it is there");
         before.run(|| ()).expect("no panic");
         before.recycle();
         use_library(&mut after, &library, 88);
@@ -332,7 +318,8 @@ fn dynamic_thread_locals() {
         use_library(&mut before, &library, 88);
         drop(library);
         before.recycle();
-        idle.run(|| drop(Library::load(&big))).expect("no panic");
+        idle.run(|| drop(Library::load(&big).expect("it is there")))
+            .expect("no panic");
         idle.recycle();
     }
 }
@@ -349,14 +336,16 @@ fn initial_exec_thread_locals() {
     let (mut fresh, mut recycled, mut running) = (slot(), slot(), slot());
     recycled.run(|| ()).expect("no panic");
     recycled.recycle();
-    let library = Library::load(&path);
+    let library = Library::load(&path).expect("it is there");
     let mut after = slot();
     for slot in [&mut fresh, &mut recycled, &mut after] {
         use_library(slot, &library, 42);
     }
     drop(library);
     // Again, now from a green thread, which cannot be helped but must be right the next time.
-    let library = running.run(|| Library::load(&path)).expect("no panic");
+    let library = running
+        .run(|| Library::load(&path).expect("it is there"))
+        .expect("no panic");
     running.recycle();
     for slot in [&mut fresh, &mut recycled, &mut after, &mut running] {
         use_library(slot, &library, 42);
@@ -381,7 +370,7 @@ fn libraries_and_threads_at_once() {
             scope.spawn(move || {
                 let mut slot = slot();
                 for _ in 0..300 {
-                    let library = Library::load(&path);
+                    let library = Library::load(&path).expect("it is there");
                     use_library(&mut slot, &library, value);
                 }
             });
@@ -394,7 +383,7 @@ fn libraries_and_threads_at_once() {
                     let life = || assert_eq!(COUNT.replace(i as u64), 41);
                     slot.run(life).expect("no panic");
                     match i % 16 {
-                        0 => slot.renew(),
+                        0 => *slot = self::slot(),
                         _ => slot.recycle(),
                     }
                 }
@@ -427,8 +416,8 @@ fn costs() {
     let layout = super::layout::layout();
     println!(
         "static size {}, control block {}, tcache {:?}",
-        layout.static_size,
-        layout.control_size,
+        layout.sizes.all,
+        layout.sizes.control,
         tcache_offset()
     );
     let before = in_use();
@@ -444,8 +433,6 @@ fn costs() {
             time("exit", N, || super::exit());
         }
     });
-    let mut block = self::slot();
-    time("create and destroy", 10_000, || block.renew());
     time("mmap, create, destroy, munmap", 2_000, || {
         drop(Slot::new(SIZE))
     });

@@ -1,25 +1,26 @@
-//! Who waits for a value: a stack in one word, which is closed when the value is there.
+//! The nodes that wait for a value: a stack in one word, which is closed when the value is there.
 //!
-//! Anybody adds; whoever resolves the value closes, once, and takes all at once. One word says both
-//! "resolved" and "these wait", so nothing comes between looking and being added: a dependent is
-//! either refused, and sees the value, or in what the closer takes.
+//! Any thread adds; the thread that resolves the value closes, once, and takes all at once. One
+//! word says both "resolved" and "these wait", so nothing comes between looking and being added: a
+//! dependent is either refused, and sees the value, or is among those that the closer takes.
 //!
 //! | from \ verb | `add`             | `close`                 |
 //! |---|---|---|
-//! | empty       | stack             | `CLOSED`, nobody        |
-//! | stack       | stack             | `CLOSED`, all of them   |
-//! | `CLOSED`    | stays, **refused** | stays, nobody          |
+//! | empty       | stack             | `CLOSED`, takes none    |
+//! | stack       | stack             | `CLOSED`, takes all     |
+//! | `CLOSED`    | stays, **refused** | stays, takes none      |
 //!
 //! # Invariants
-//! 1. `CLOSED` stays. So each dependent that was added is taken once, and nobody is added after.
-//! 2. An edge belongs to the stack from when it is pushed, and to who took it afterwards. Edges are
-//!    only taken all at once, so what a link points to is still there when the link becomes right.
+//! 1. `CLOSED` stays. So each dependent that was added is taken once, and none is added after.
+//! 2. An edge belongs to the stack from the push on, and to the thread that took it afterwards.
+//!    Edges are only taken all at once, so the target of a link is still there when the link
+//!    becomes right.
 //!
 //! # Memory orderings
-//! - the dependent, from who added it to the closer: Release in `add`, Acquire in `close`. Every
-//!   change is a read-modify-write, so one Acquire is enough for all edges.
-//! - the value, from the closer to who is refused: Release in `close`, Acquire wherever `add` sees
-//!   `CLOSED`.
+//! - the dependent, from the thread that adds it to the closer: Release in `add`, Acquire in
+//!   `close`. Every change is a read-modify-write, so one Acquire is enough for all edges.
+//! - the value, from the closer to a thread that is refused: Release in `close`, Acquire wherever
+//!   `add` sees `CLOSED`.
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -45,7 +46,7 @@ fn closed<D>() -> *mut Edge<D> {
 }
 
 impl<D> Dependents<D> {
-    /// Nobody waits yet.
+    /// No node waits yet.
     pub(crate) fn new() -> Dependents<D> {
         Dependents {
             newest: AtomicPtr::new(ptr::null_mut()),
@@ -53,8 +54,9 @@ impl<D> Dependents<D> {
         }
     }
 
-    /// Adds the dependent that `make` makes. False: the value is there, and what the closer did
-    /// before it closed is seen here; the dependent is dropped, if it was made at all.
+    /// Adds the dependent that `make` makes. Returns false if the value is there already. The
+    /// caller then sees everything that the closer did before it closed, and the dependent is
+    /// dropped if it was made at all.
     pub(crate) fn add(&self, make: impl FnOnce() -> D) -> bool {
         // Acquire, here and below: the value; partner: Release in `close`.
         let mut newest = self.newest.load(Acquire);
@@ -84,9 +86,11 @@ impl<D> Dependents<D> {
         }
     }
 
-    /// The value is there: nobody is added any more. Who was is the caller's.
+    /// Closes the stack, since the value is there. No dependent is added any more, and the caller
+    /// owns those that were.
     pub(crate) fn close(&self) -> Taken<D> {
-        // Acquire: the edges; partner: Release in `add`. Release: the value; partner: Acquire there.
+        // Acquire: the edges; partner: Release in `add`. Release: the value; partner: Acquire
+        // there.
         let newest = self.newest.swap(closed(), AcqRel);
         Taken(if newest == closed() {
             ptr::null_mut()
@@ -110,7 +114,7 @@ pub struct Taken<D>(*mut Edge<D>);
 unsafe impl<D: Send> Send for Taken<D> {}
 
 impl<D> Taken<D> {
-    /// Nobody.
+    /// No dependents.
     pub(crate) fn nobody() -> Taken<D> {
         Taken(ptr::null_mut())
     }

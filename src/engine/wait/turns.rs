@@ -1,4 +1,4 @@
-//! How a coroutine and whoever resumes it take turns.
+//! How a coroutine and the thread that resumes it take turns.
 //!
 //! A coroutine is a thread of its own, and its caller waits for it: one of the two runs. Each has a
 //! [`Side`]; to end its turn, a side leaves a message and hands over to the other
@@ -6,15 +6,15 @@
 //!
 //! | turn | `order` | `news` |
 //! |---|---|---|
-//! | the coroutine's | what it is to do, until it has read it (none in the first) | none |
-//! | the caller's | none | what has happened, until it has read it |
+//! | the coroutine's | its order, until it has read it (none in the first turn) | none |
+//! | the caller's | none | the coroutine's message, until the caller has read it |
 //!
 //! Invariants:
-//! 1. The thread that has the turn touches the messages and the sides, and nobody else does.
+//! 1. The thread that has the turn touches the messages and the sides, and no other thread does.
 //! 2. The caller's side has one user at a time (`&mut`), the coroutine's never leaves its thread.
-//!    Who the caller is may change between two turns.
-//! 3. After [`News::Ended`] and [`News::Stuck`] there is no further turn. The first is said while
-//!    the coroutine's last frame is left, by a destructor.
+//!    The caller may be a different thread from turn to turn.
+//! 3. After [`News::Ended`] and [`News::Stuck`] there is no further turn. A destructor sends the
+//!    first while the coroutine's last frame is left.
 //!
 //! Memory orderings: a turn passes by going on in the same run loop (program order), by a queue of
 //! ready threads, or by a ticket; the latter two are Release and Acquire.
@@ -25,14 +25,14 @@ use std::sync::Arc;
 use crate::engine::atomic::Cell;
 use crate::engine::wait::side::Side;
 
-/// What the caller tells the coroutine.
+/// A message from the caller to the coroutine.
 pub(crate) enum Order<Input> {
     Resume(Input),
     /// The handle is being dropped: leave the stack.
     Unwind,
 }
 
-/// What the coroutine tells the caller.
+/// A message from the coroutine to the caller.
 pub(crate) enum News<Yield> {
     Yielded(Yield),
     /// The closure has returned or panicked: the thread is about to end.
@@ -48,7 +48,7 @@ struct Turns<Input, Yield> {
     coroutine: Side,
 }
 
-// SAFETY: invariant 1: the cells have one user at a time. What is in them changes threads.
+// SAFETY: invariant 1: the cells have one user at a time, and their contents change threads.
 unsafe impl<Input: Send, Yield: Send> Sync for Turns<Input, Yield> {}
 
 impl<Input, Yield> Turns<Input, Yield> {

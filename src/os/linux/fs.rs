@@ -1,4 +1,4 @@
-//! What only Linux file systems have, as [`std::os::linux::fs`].
+//! Linux extensions of [`fs`](crate::fs), like [`std::os::linux::fs`].
 
 #[doc(no_inline)]
 pub use std::os::linux::fs::MetadataExt;

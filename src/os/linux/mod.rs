@@ -1,6 +1,7 @@
-//! What Linux has, as in [`std::os::linux`].
+//! Extensions for Linux, like [`std::os::linux`].
 
 pub mod fs;
+#[cfg(feature = "net")]
 pub mod net;
 
 #[allow(deprecated)]

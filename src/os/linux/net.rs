@@ -1,4 +1,4 @@
-//! What Linux's sockets have beyond others, as in [`std::os::linux::net`].
+//! Linux extensions of [`net`](crate::net), like [`std::os::linux::net`].
 
 use std::io;
 
@@ -8,10 +8,30 @@ use crate::net::TcpStream;
 
 pub use std::os::linux::net::SocketAddrExt;
 
-/// Options that Linux's TCP connections have: `TcpStreamExt` of [`std::os::linux::net`].
+/// Options of TCP connections on Linux, like the trait of this name in [`std::os::linux::net`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::net::{TcpListener, TcpStream};
+/// use greenthread::os::linux::net::TcpStreamExt;
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let stream = TcpStream::connect(listener.local_addr()?)?;
+/// stream.set_quickack(false)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait TcpStreamExt: sealed::Sealed {
-    /// Whether acknowledgements are sent at once, instead of with the next data (`TCP_QUICKACK`).
-    /// The kernel changes it too, as a connection goes on.
+    /// Sets whether acknowledgements are sent at once, instead of together with the next data
+    /// (`TCP_QUICKACK`).
+    ///
+    /// The kernel changes the option too as a connection goes on.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::net::{TcpListener, TcpStream};
@@ -23,15 +43,26 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// assert!(stream.quickack()?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `setsockopt(2)`.
     fn set_quickack(&self, quickack: bool) -> io::Result<()>;
 
-    /// What [`set_quickack`](TcpStreamExt::set_quickack) sets.
+    /// Returns whether acknowledgements are sent at once; see
+    /// [`set_quickack`](TcpStreamExt::set_quickack).
     ///
     /// # Errors
+    ///
     /// Those of `getsockopt(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::net::{TcpListener, TcpStream};
+    /// use greenthread::os::linux::net::TcpStreamExt;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// println!("{}", stream.quickack()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn quickack(&self) -> io::Result<bool>;
 }
 

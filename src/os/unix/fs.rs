@@ -1,5 +1,6 @@
-//! What only Unix file systems have, as [`std::os::unix::fs`], whose traits apply to the types of
-//! [`greenthread::fs`](crate::fs).
+//! Unix extensions of [`fs`](crate::fs), like [`std::os::unix::fs`].
+//!
+//! The traits are std's own, and apply to the types of [`greenthread::fs`](crate::fs).
 //!
 //! # Examples
 //!
@@ -25,9 +26,12 @@ pub use std::os::unix::fs::{
 
 use crate::engine::door::may_block;
 
-/// Makes a symbolic link at `link` that says `original`.
+/// Creates a symbolic link at `link`, whose target is `original`.
+///
+/// The target is written as it is and need not exist.
 ///
 /// # Errors
+///
 /// Those of `symlink(2)`.
 ///
 /// # Examples
@@ -46,28 +50,65 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
     may_block(|| fs::symlink(original, link))
 }
 
-/// Changes the owner and the group of what is at `path`, links followed; `None` leaves as it is.
+/// Changes the owner and the group of a file or directory; links are followed.
+///
+/// `None` leaves the owner, or the group, as it is.
 ///
 /// # Errors
+///
 /// Those of `chown(2)`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use greenthread::os::unix::fs::chown;
+///
+/// chown("/srv/data", Some(1000), None)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
     let path = path.as_ref();
     may_block(|| fs::chown(path, user, group))
 }
 
-/// [`chown`] of an open file.
+/// Changes the owner and the group of an open file.
+///
+/// `None` leaves the owner, or the group, as it is.
 ///
 /// # Errors
+///
 /// Those of `fchown(2)`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use greenthread::{fs::File, os::unix::fs::fchown};
+///
+/// fchown(File::open("/srv/data")?, None, Some(100))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
     let file = file.as_fd();
     may_block(|| fs::fchown(file, user, group))
 }
 
-/// [`chown`]; of a symbolic link, of the link itself.
+/// Changes the owner and the group of a file or directory; for a symbolic link, those of the link
+/// itself.
+///
+/// `None` leaves the owner, or the group, as it is.
 ///
 /// # Errors
+///
 /// Those of `lchown(2)`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use greenthread::os::unix::fs::lchown;
+///
+/// lchown("/srv/link", Some(1000), Some(100))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
     let path = path.as_ref();
     may_block(|| fs::lchown(path, user, group))
@@ -75,8 +116,21 @@ pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) ->
 
 /// Makes `directory` the root of all paths, for the whole process.
 ///
+/// The working directory stays; change it too, with [`std::env::set_current_dir`].
+///
 /// # Errors
+///
 /// Those of `chroot(2)`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use greenthread::os::unix::fs::chroot;
+///
+/// chroot("/srv/jail")?;
+/// std::env::set_current_dir("/")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn chroot<P: AsRef<Path>>(directory: P) -> io::Result<()> {
     let directory = directory.as_ref();
     may_block(|| fs::chroot(directory))

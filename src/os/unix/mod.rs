@@ -1,6 +1,7 @@
-//! What Unix has, as in [`std::os::unix`].
+//! Extensions for Unix, like [`std::os::unix`].
 
 pub mod fs;
+#[cfg(feature = "net")]
 pub mod net;
 pub mod process;
 pub mod thread;
@@ -9,13 +10,15 @@ pub mod thread;
 #[doc(no_inline)]
 pub use std::os::unix::{ffi, io, raw};
 
-/// The traits of all these modules, and what descriptors are made of, as [`std::os::unix::prelude`].
+/// The traits of these modules and the types of descriptors, like [`std::os::unix::prelude`].
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::os::unix::prelude::*;
 ///
-/// let (stream, _peer) = greenthread::os::unix::net::UnixStream::pair()?;
-/// assert!(stream.as_raw_fd() > 2);
+/// let file = greenthread::fs::File::open("/dev/null")?;
+/// assert!(file.as_raw_fd() > 2);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub mod prelude {

@@ -1,4 +1,4 @@
-//! What only Unix processes have, as in [`std::os::unix::process`].
+//! Unix extensions of [`process`](crate::process), like [`std::os::unix::process`].
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,8 +9,10 @@ pub use std::os::unix::process::{ExitStatusExt, parent_id};
 
 use crate::process::Command;
 
-/// What Unix commands have beyond others: [`std::os::unix::process::CommandExt`], which std keeps to
-/// its own type.
+/// Methods of [`Command`] on Unix, like [`std::os::unix::process::CommandExt`], which only std's
+/// type can implement.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::os::unix::process::CommandExt;
@@ -21,27 +23,72 @@ use crate::process::Command;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait CommandExt: sealed::Sealed {
-    /// The user that the new process becomes.
+    /// Sets the user id of the new process.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::os::unix::process::CommandExt;
+    /// use greenthread::process::Command;
+    ///
+    /// // Only a privileged process may do this.
+    /// Command::new("id").uid(65534).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn uid(&mut self, id: u32) -> &mut Command;
 
-    /// The group that the new process becomes.
+    /// Sets the group id of the new process.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::os::unix::process::CommandExt;
+    /// use greenthread::process::Command;
+    ///
+    /// // Only a privileged process may do this.
+    /// Command::new("id").gid(65534).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn gid(&mut self, id: u32) -> &mut Command;
 
-    /// Has the new process call `f` before it becomes the program. If that fails, so does starting
-    /// it.
+    /// Has the new process call `f` before it executes the program.
+    ///
+    /// If `f` fails, starting the process fails with its error.
     ///
     /// # Safety
-    /// As std's: `f` runs in a forked child, where next to nothing is safe. It must not use this
-    /// crate.
+    ///
+    /// The same as for std's method: `f` runs in a forked child, where next to nothing is safe. It
+    /// must not use this crate.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::os::unix::process::CommandExt;
+    /// use greenthread::process::Command;
+    ///
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "umask"]);
+    /// // SAFETY: a single system call.
+    /// let output = unsafe {
+    ///     command.pre_exec(|| {
+    ///         libc::umask(0o027);
+    ///         Ok(())
+    ///     })
+    /// }
+    /// .output()?;
+    /// assert_eq!(output.stdout, b"0027\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Command
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static;
 
-    /// [`CommandExt::pre_exec`], from before it was known to be unsafe.
+    /// Has the new process call `f` before it executes the program; use [`CommandExt::pre_exec`]
+    /// instead.
     ///
     /// # Safety
-    /// As [`CommandExt::pre_exec`].
+    /// The same as for [`CommandExt::pre_exec`].
     #[deprecated(note = "as in std: use `pre_exec`")]
     #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn before_exec<F>(&mut self, f: F) -> &mut Command
@@ -52,13 +99,46 @@ pub trait CommandExt: sealed::Sealed {
         unsafe { self.pre_exec(f) }
     }
 
-    /// Becomes the program: this process, with all its threads, is gone. Returns only if that fails.
+    /// Replaces this process, with all its threads, by the program. It returns only if that fails.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use greenthread::os::unix::process::CommandExt;
+    /// use greenthread::process::Command;
+    ///
+    /// let error = Command::new("ls").arg("-l").exec();
+    /// panic!("ls does not start: {error}");
+    /// ```
     fn exec(&mut self) -> io::Error;
 
-    /// What the program is told that it is called.
+    /// Sets the name under which the program is called: its argument 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::os::unix::process::CommandExt;
+    /// use greenthread::process::Command;
+    ///
+    /// let output = Command::new("sh").arg0("shell").args(["-c", "echo $0"]).output()?;
+    /// assert_eq!(output.stdout, b"shell\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn arg0<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Command;
 
-    /// The process group that the new process joins; 0: one of its own.
+    /// Sets the process group that the new process joins; with 0 it gets a group of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::os::unix::process::CommandExt;
+    /// use greenthread::process::Command;
+    ///
+    /// // Signals that the terminal sends to our group do not reach it.
+    /// let mut child = Command::new("true").process_group(0).spawn()?;
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn process_group(&mut self, group: i32) -> &mut Command;
 }
 

@@ -1,11 +1,15 @@
-//! What libc calls a thread, as in [`std::os::unix::thread`].
+//! The `pthread_t` of threads, like [`std::os::unix::thread`].
 //!
-//! std's trait applies to [`JoinHandle`]. A green thread's `pthread_t` is what
-//! `pthread_self()` says in that thread, and it can be compared (`pthread_equal`) until the thread has
-//! ended. That is all: neither libc nor the kernel made the thread, so with it nobody can join,
-//! detach, cancel or signal, nor ask for attributes, affinity or a CPU clock; such calls fail, or do
-//! harm. It is there when the thread first runs: who asks earlier waits. A kernel thread's, in
-//! kernel-thread mode, is good for all that std's is.
+//! std's trait [`JoinHandleExt`] applies to [`JoinHandle`]. A green thread has its `pthread_t` from
+//! the moment when it first runs; a caller that asks earlier waits.
+//!
+//! A green thread's `pthread_t` equals the result of `pthread_self()` in that thread, and can be
+//! compared (`pthread_equal`) until the thread has ended. It is good for nothing else: neither libc
+//! nor the kernel made the thread, so nobody can use it to join, detach, cancel or signal the
+//! thread, nor to ask for its attributes, affinity or CPU clock. Such calls fail, or do harm. The
+//! `pthread_t` of a kernel thread, in kernel-thread mode, is good for everything.
+//!
+//! # Examples
 //!
 //! ```
 //! use greenthread::os::unix::thread::JoinHandleExt;

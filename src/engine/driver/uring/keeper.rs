@@ -86,6 +86,7 @@ pub(super) fn get() -> Option<&'static Keeper> {
 impl Keeper {
     /// Starts a keeper with a ring of that size.
     pub(super) fn start(entries: u32) -> io::Result<&'static Keeper> {
+        fork::register();
         let (tell, told) = mpsc::sync_channel(1);
         let live = move || {
             sys::signal::set_mask(sys::signal::ALL);

@@ -1,5 +1,5 @@
-//! The round: who is in it, and that nobody has more turns because fewer are. And that those preempted
-//! go on.
+//! Tests of the round: which threads are in it, that none has more turns because fewer others are
+//! in it, and that preempted threads go on.
 
 use super::*;
 use crate::engine::policy::aging::AGING;
@@ -21,7 +21,7 @@ fn yielding_threads_have_even_shares_wherever_they_begin() {
     }
     let mut turns = [0; 10];
     for _ in 0..200_000 {
-        // Both run something at once.
+        // Both processors run a thread at once.
         let running = [0, 1].map(|processor| next(&policy, &seats[processor]));
         for (seat, running) in seats.iter().zip(running) {
             if let Some((index, thread)) = running {
@@ -32,7 +32,7 @@ fn yielding_threads_have_even_shares_wherever_they_begin() {
     }
     eprintln!("turns: {turns:?}");
     seats.iter().for_each(|seat| policy.leave(seat));
-    dismiss(core::iter::from_fn(|| policy.next(&seats[0], false)).map(|next| next.thread));
+    dismiss(core::iter::from_fn(|| policy.next(&seats[0], Others::Busy)).map(|next| next.thread));
     let (least, most) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
     assert!(most * 4 < least * 5, "one processor's had more: {turns:?}");
 }
@@ -51,7 +51,7 @@ fn one_yield_of_64_times_the_processors_goes_by_way_of_all() {
             if policy.len(None) != 0 {
                 globally.push(turn);
             }
-            thread = policy.next(seat, false).unwrap().thread;
+            thread = policy.next(seat, Others::Busy).unwrap().thread;
         }
         dismiss([thread]);
         let expected: Vec<_> = (0..5).map(|i| 64 + i * 64 * processors).collect();
@@ -80,21 +80,22 @@ fn who_is_preempted_before_a_round_joins_it_out_of_reach() {
     policy.ready(second, Readied::Yielded, Some(seat));
     policy.ready(third, Readied::Preempted, Some(seat));
     let round = lens();
-    // Where others have nothing to do, it is in reach.
-    let running = policy.next(seat, true).unwrap().thread;
+    // Where others have nothing to do, the round is within their reach.
+    let running = policy.next(seat, Others::Idle).unwrap().thread;
     let published = lens();
-    let rest = core::iter::from_fn(|| policy.next(seat, false)).map(|next| next.thread);
+    let rest = core::iter::from_fn(|| policy.next(seat, Others::Busy)).map(|next| next.thread);
     dismiss(rest.chain([running]));
     assert_eq!(no_round, [0, 0, 1]);
     assert_eq!(round, [2, 2, 1]);
     assert_eq!(published, [0, 1, 1]);
 }
 
-/// Three have slept and come back, all at one processor, and compute from then on as the others do.
+/// Three threads have slept and come back, all at one processor, and from then on compute as the
+/// others do.
 #[test]
 fn a_round_in_which_all_compute_dissolves() {
     const THREADS: u64 = 16;
-    /// Of a whole time slice, in twentieths.
+    /// A whole time slice, in twentieths of it.
     const WHOLE: u64 = 20;
     let (policy, seats) = (WorkStealing::new(), seats(2));
     policy.resize(2);
@@ -139,8 +140,8 @@ fn a_round_in_which_all_compute_dissolves() {
     assert!(most * 4 < least * 5, "some had more: {had:?}");
 }
 
-/// Beside a flood of fresh threads that use up their slices: every other turn is that of one who
-/// was preempted.
+/// Beside a flood of fresh threads that use up their slices, every other turn is a preempted
+/// thread's.
 #[test]
 fn who_computes_goes_on_beside_fresh_ones_that_compute() {
     let (policy, seat) = (WorkStealing::new(), &seats(1)[0]);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::stack::overflow::install;
+use crate::engine::sys::signal;
 use corosensei::stack::{Stack, StackPointer};
 use corosensei::{Coroutine, Yielder};
 use std::os::unix::process::ExitStatusExt;
@@ -64,7 +65,7 @@ fn a_long_name_leaves_room_for_the_rest() {
     assert!(text.contains("long n' has overflowed its stack\nstack size: 1048576 bytes ("));
 }
 
-/// Faults and signals that are no overflow do what they did before.
+/// Faults and signals that are no overflow have the effect that they had before.
 fn not_an_overflow(test: &str, before: fn(), fault: fn()) -> Option<std::process::ExitStatus> {
     let output = in_child(test, || {
         before();
@@ -100,8 +101,7 @@ fn a_signal_that_was_sent_kills_as_before() {
     let status = not_an_overflow(
         "a_signal_that_was_sent_kills_as_before",
         || handle(0, libc::SIG_DFL),
-        // SAFETY: ends this child.
-        || assert_eq!(unsafe { libc::raise(libc::SIGSEGV) }, 0),
+        || signal::raise(libc::SIGSEGV),
     );
     assert!(status.is_none_or(|status| status.signal() == Some(libc::SIGSEGV)));
 }
@@ -111,8 +111,7 @@ fn an_ignored_signal_stays_ignored() {
     let status = not_an_overflow(
         "an_ignored_signal_stays_ignored",
         || handle(0, libc::SIG_IGN),
-        // SAFETY: ignored.
-        || assert_eq!(unsafe { libc::raise(libc::SIGSEGV) }, 0),
+        || signal::raise(libc::SIGSEGV),
     );
     assert!(status.is_none_or(|status| status.success()));
 }
@@ -134,8 +133,7 @@ fn the_previous_handler_gets_the_record() {
 #[test]
 fn a_previous_handler_for_one_time_is_called_once() {
     extern "C" fn note(_: i32) {
-        // SAFETY: a system call.
-        unsafe { libc::write(2, b"noted".as_ptr().cast(), 5) };
+        crate::engine::sys::print(b"noted");
     }
     let test = "a_previous_handler_for_one_time_is_called_once";
     let before = || handle(libc::SA_RESETHAND, note as *const () as usize);

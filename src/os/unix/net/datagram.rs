@@ -1,4 +1,4 @@
-//! [`UnixDatagram`]: std's, on a [`Socket`].
+//! [`UnixDatagram`]: std's type, on a [`Socket`].
 
 use std::fmt;
 use std::io;
@@ -15,8 +15,10 @@ use crate::engine::door::calls;
 use crate::net::macros::{shutdown, socket_type, timeouts};
 use crate::net::socket::Socket;
 
-/// A Unix datagram socket: [`std::os::unix::net::UnixDatagram`], which blocks only the calling
+/// A Unix datagram socket, like [`std::os::unix::net::UnixDatagram`]; it blocks only the calling
 /// thread.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::os::unix::net::UnixDatagram;
@@ -39,7 +41,15 @@ impl UnixDatagram {
         UnixDatagram(Socket::fresh(socket.into()))
     }
 
-    /// A socket at that path, where it appears. It stays when this is dropped.
+    /// Makes a socket at a path, where a socket file appears.
+    ///
+    /// The file stays when the socket is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bind(2)`, for example if the path exists.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
@@ -50,14 +60,17 @@ impl UnixDatagram {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `bind(2)`: also that there is something at the path.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
         unix::UnixDatagram::bind(path).map(Self::fresh)
     }
 
-    /// A socket at that address.
+    /// Makes a socket at an address.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bind(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::{SocketAddr, UnixDatagram};
@@ -68,14 +81,17 @@ impl UnixDatagram {
     /// assert_eq!(socket.local_addr()?.as_abstract_name(), Some(name.as_bytes()));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `bind(2)`.
     pub fn bind_addr(socket_addr: &SocketAddr) -> io::Result<UnixDatagram> {
         unix::UnixDatagram::bind_addr(socket_addr).map(Self::fresh)
     }
 
-    /// A socket without an address: to send from.
+    /// Makes a socket without an address, which can send.
+    ///
+    /// # Errors
+    ///
+    /// If there are no more descriptors.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
@@ -83,14 +99,17 @@ impl UnixDatagram {
     /// assert!(UnixDatagram::unbound()?.local_addr()?.is_unnamed());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// There are no more descriptors.
     pub fn unbound() -> io::Result<UnixDatagram> {
         unix::UnixDatagram::unbound().map(Self::fresh)
     }
 
-    /// Two sockets that are connected to each other.
+    /// Makes two sockets that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// If there are no more descriptors.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
@@ -100,16 +119,20 @@ impl UnixDatagram {
     /// assert_eq!(other.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// There are no more descriptors.
     pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
         let (one, other) = unix::UnixDatagram::pair()?;
         Ok((Self::fresh(one), Self::fresh(other)))
     }
 
-    /// Makes the socket at that path the peer: the one for [`send`](UnixDatagram::send), and the
-    /// only one to receive from.
+    /// Connects the socket to the one at a path, its peer.
+    ///
+    /// [`send`](UnixDatagram::send) sends to the peer, and the socket receives from no one else.
+    ///
+    /// # Errors
+    ///
+    /// Those of `connect(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
@@ -123,31 +146,63 @@ impl UnixDatagram {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `connect(2)`.
     pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
         self.std().connect(path)
     }
 
-    /// Makes the socket at that address the peer; see [`connect`](UnixDatagram::connect).
+    /// Connects the socket to the one at an address; see [`connect`](UnixDatagram::connect).
     ///
     /// # Errors
+    ///
     /// Those of `connect(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::{SocketAddr, UnixDatagram};
+    /// use std::os::linux::net::SocketAddrExt;
+    ///
+    /// let name = format!("connect_datagram-{}", std::process::id());
+    /// let server = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    /// let client = UnixDatagram::unbound()?;
+    /// client.connect_addr(&server.local_addr()?)?;
+    /// client.send(b"ping")?;
+    /// assert_eq!(server.recv(&mut [0; 64])?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn connect_addr(&self, socket_addr: &SocketAddr) -> io::Result<()> {
         self.std().connect_addr(socket_addr)
     }
 
-    /// The peer's address; see [`connect`](UnixDatagram::connect).
+    /// Returns the peer's address; see [`connect`](UnixDatagram::connect).
     ///
     /// # Errors
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is none.
+    ///
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::UnixDatagram;
+    ///
+    /// let (one, _other) = UnixDatagram::pair()?;
+    /// assert!(one.peer_addr()?.is_unnamed());
+    /// assert!(UnixDatagram::unbound()?.peer_addr().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.std().peer_addr()
     }
 
-    /// Waits for a datagram; says how long it is and from where. What does not fit into the buffer
-    /// is lost.
+    /// Waits for a datagram, and returns its length and the sender's address.
+    ///
+    /// The part that does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    ///
+    /// Those of `recvfrom(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixDatagram;
@@ -158,15 +213,20 @@ impl UnixDatagram {
     /// assert!(count == 4 && sender.is_unnamed());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `recvfrom(2)`.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (count, address) = self.receive(buf)?;
         Ok((count, unix_address(&address)?))
     }
 
-    /// Waits for a datagram; says how long it is. What does not fit into the buffer is lost.
+    /// Waits for a datagram, and returns its length.
+    ///
+    /// The part that does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    ///
+    /// Those of `recv(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::os::unix::net::UnixDatagram;
@@ -175,14 +235,17 @@ impl UnixDatagram {
     /// assert_eq!(other.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `recv(2)`.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.receive(buf).map(|(count, _)| count)
     }
 
-    /// Sends a datagram to the socket at that path.
+    /// Sends a datagram to the socket at a path.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sendto(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::os::unix::net::UnixDatagram;
@@ -192,14 +255,17 @@ impl UnixDatagram {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `sendto(2)`.
     pub fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
         self.send_blocking(|| self.std().send_to(buf, path))
     }
 
-    /// Sends a datagram to the socket at that address.
+    /// Sends a datagram to the socket at an address.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sendto(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::{SocketAddr, UnixDatagram};
@@ -211,20 +277,23 @@ impl UnixDatagram {
     /// assert_eq!(server.recv(&mut [0; 64])?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `sendto(2)`.
     pub fn send_to_addr(&self, buf: &[u8], socket_addr: &SocketAddr) -> io::Result<usize> {
         self.send_blocking(|| self.std().send_to_addr(buf, socket_addr))
     }
 
-    /// Whether there is room in the queue of a socket that is not the peer is nothing that one can
-    /// wait for but by this call, which obeys the time-out and the mode.
+    /// Makes a call that may block its kernel thread. There is no other way to wait for room in the
+    /// queue of a socket that is not the peer; the call obeys the time-out and the mode.
     fn send_blocking(&self, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         self.0.unless_closed(|| crate::thread::blocking(send))
     }
 
     /// Sends a datagram to the peer; see [`connect`](UnixDatagram::connect).
+    ///
+    /// # Errors
+    ///
+    /// Those of `send(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::os::unix::net::UnixDatagram;
@@ -232,18 +301,16 @@ impl UnixDatagram {
     /// assert_eq!(one.send(b"ping")?, 4);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `send(2)`.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         self.0
             .write_with(|| SockRef::from(&self.0).send_with_flags(buf, flags))
     }
 
-    /// By a call each time, for the ring does not do what this needs. Where nothing is left of a
-    /// socket that was shut down, a call that does not block finds nothing instead of the end. And
-    /// Linux 6 sends an empty datagram if it had to wait for room in the peer's queue.
+    /// Receives by a system call each time, since the ring does not do what this needs. When all
+    /// data of a socket that was shut down has been read, a call that does not block returns
+    /// `WouldBlock` instead of the end. And Linux 6 sends an empty datagram if it had to wait for
+    /// room in the peer's queue.
     fn receive(&self, buf: &mut [u8]) -> io::Result<(usize, SockAddr)> {
         self.0.read_with(
             || match calls::recv_from(self.as_fd(), buf, libc::MSG_DONTWAIT) {
@@ -256,7 +323,7 @@ impl UnixDatagram {
     }
 }
 
-/// The start of an example.
+/// The first line of the examples.
 macro_rules! setup {
     () => {
         "let (socket, _peer) = greenthread::os::unix::net::UnixDatagram::pair()?;"

@@ -1,4 +1,4 @@
-//! [`UnixListener`]: std's, on a [`Listener`].
+//! [`UnixListener`]: std's type, on a [`Listener`].
 
 use std::fmt;
 use std::io;
@@ -10,8 +10,10 @@ use super::{SocketAddr, UnixStream, unix_address};
 use crate::net::listener::Listener;
 use crate::net::macros::socket_type;
 
-/// A Unix socket that listens for connections: [`std::os::unix::net::UnixListener`], which blocks
+/// A Unix socket that listens for connections, like [`std::os::unix::net::UnixListener`]; it blocks
 /// only the calling thread.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::os::unix::net::{UnixListener, UnixStream};
@@ -34,7 +36,15 @@ use crate::net::macros::socket_type;
 pub struct UnixListener(Listener);
 
 impl UnixListener {
-    /// Listens at that path, where a socket appears. It stays when the listener is dropped.
+    /// Makes a listener at a path, where a socket file appears.
+    ///
+    /// The file stays when the listener is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bind(2)`, for example if the path exists.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixListener;
@@ -45,14 +55,17 @@ impl UnixListener {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `bind(2)`: also that there is something at the path.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
         unix::UnixListener::bind(path).map(UnixListener::from)
     }
 
-    /// Listens at that address.
+    /// Makes a listener at an address.
+    ///
+    /// # Errors
+    ///
+    /// Those of `bind(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::{SocketAddr, UnixListener};
@@ -63,14 +76,18 @@ impl UnixListener {
     /// assert_eq!(listener.local_addr()?.as_abstract_name(), Some(name.as_bytes()));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `bind(2)`.
     pub fn bind_addr(socket_addr: &SocketAddr) -> io::Result<UnixListener> {
         unix::UnixListener::bind_addr(socket_addr).map(UnixListener::from)
     }
 
-    /// Waits for the next connection; also says from where it comes.
+    /// Waits for the next connection, and returns it with the peer's address.
+    ///
+    /// # Errors
+    ///
+    /// Those of `accept(2)`. Some of them do not mean that the listener is broken: that the process
+    /// has no more descriptors, for example.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -82,17 +99,16 @@ impl UnixListener {
     /// assert!(peer.is_unnamed());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `accept(2)`: also when the process has no more descriptors, after which one can go
-    /// on.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let (socket, address) = self.0.accept()?;
         Ok((UnixStream(socket), unix_address(&address)?))
     }
 
-    /// The connections, one after the other, without end; the end comes only when the listener is
-    /// [closed](UnixListener::close).
+    /// Returns an iterator over the connections, which waits for each of them.
+    ///
+    /// It ends only when the listener is [closed](UnixListener::close).
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use greenthread::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -111,7 +127,7 @@ impl UnixListener {
     }
 }
 
-/// The start of an example.
+/// The first lines of the examples.
 macro_rules! setup {
     () => {
         r#"# use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
@@ -131,7 +147,29 @@ impl<'a> IntoIterator for &'a UnixListener {
     }
 }
 
-/// The connections of a [`UnixListener`]: [`std::os::unix::net::Incoming`].
+/// An iterator over the connections of a [`UnixListener`], like [`std::os::unix::net::Incoming`].
+///
+/// [`UnixListener::incoming`] makes it. It ends only when the listener is
+/// [closed](UnixListener::close).
+///
+/// # Examples
+///
+/// ```
+/// # use greenthread::os::unix::net::SocketAddr;
+/// use greenthread::os::unix::net::{Incoming, UnixListener, UnixStream};
+/// # use std::os::linux::net::SocketAddrExt;
+///
+/// fn first(mut connections: Incoming<'_>) -> std::io::Result<UnixStream> {
+///     connections.next().expect("the listener is open")
+/// }
+///
+/// # let name = format!("incoming-type-{}", std::process::id());
+/// # let address = SocketAddr::from_abstract_name(&name)?;
+/// let listener = UnixListener::bind_addr(&address)?;
+/// let _client = UnixStream::connect_addr(&address)?;
+/// let _stream = first(listener.incoming())?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "iterators are lazy and do nothing unless consumed"]
 pub struct Incoming<'a> {

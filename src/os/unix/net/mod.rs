@@ -1,5 +1,10 @@
-//! Unix domain sockets with [`std::os::unix::net`]'s types and methods, blocking only the calling
-//! thread.
+//! Unix domain sockets, with the API of [`std::os::unix::net`]; a call that waits blocks only the
+//! calling thread.
+//!
+//! Beyond std, each socket has a method `close`, which ends the calls of all threads that wait for
+//! it.
+//!
+//! # Examples
 //!
 //! ```
 //! use greenthread::os::unix::net::UnixStream;
@@ -15,8 +20,6 @@
 //! assert_eq!(thread.join().unwrap()?, "from thread to thread");
 //! # Ok::<(), std::io::Error>(())
 //! ```
-//!
-//! Beyond std: each socket has a `close`, which ends the calls of all threads that wait for it.
 
 mod datagram;
 mod listener;
@@ -33,8 +36,13 @@ pub use self::datagram::UnixDatagram;
 pub use self::listener::{Incoming, UnixListener};
 pub use self::stream::UnixStream;
 
-/// Two streams that are connected to each other, as `socketpair(2)` makes them;
-/// [`UnixStream::pair`].
+/// Makes two streams that are connected to each other; the same as [`UnixStream::pair`].
+///
+/// # Errors
+///
+/// If there are no more descriptors.
+///
+/// # Examples
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -46,18 +54,15 @@ pub use self::stream::UnixStream;
 /// assert_eq!(&byte, b"!");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-///
-/// # Errors
-/// There are no more descriptors.
 pub fn socketpair() -> io::Result<(UnixStream, UnixStream)> {
     UnixStream::pair()
 }
 
-/// The address of a peer, as std's.
+/// The address of a peer, as std's type.
 fn unix_address(address: &SockAddr) -> io::Result<SocketAddr> {
     if let Some(name) = address.as_abstract_namespace() {
         return SocketAddr::from_abstract_name(name);
     }
-    // Without a name, as an unbound peer is, the path is empty.
+    // An unbound peer has no name: an empty path.
     SocketAddr::from_pathname(address.as_pathname().unwrap_or("".as_ref()))
 }

@@ -1,4 +1,4 @@
-//! [`UnixStream`]: std's, on a [`Socket`].
+//! [`UnixStream`]: std's type, on a [`Socket`].
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -12,7 +12,10 @@ use super::SocketAddr;
 use crate::net::macros::{shutdown, socket_type, stream, timeouts};
 use crate::net::socket::Socket;
 
-/// A Unix stream socket: [`std::os::unix::net::UnixStream`], which blocks only the calling thread.
+/// A Unix stream socket, like [`std::os::unix::net::UnixStream`]; it blocks only the calling
+/// thread.
+///
+/// # Examples
 ///
 /// ```
 /// use greenthread::os::unix::net::UnixStream;
@@ -28,7 +31,13 @@ use crate::net::socket::Socket;
 pub struct UnixStream(pub(super) Socket);
 
 impl UnixStream {
-    /// Connects to the socket at that path.
+    /// Connects to the socket at a path.
+    ///
+    /// # Errors
+    ///
+    /// Those of `connect(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::{UnixListener, UnixStream};
@@ -40,14 +49,17 @@ impl UnixStream {
     /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `connect(2)`.
     pub fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
         Self::connect_with(|| unix::UnixStream::connect(path))
     }
 
-    /// Connects to the socket at that address.
+    /// Connects to the socket at an address.
+    ///
+    /// # Errors
+    ///
+    /// Those of `connect(2)`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -59,15 +71,12 @@ impl UnixStream {
     /// let _stream = UnixStream::connect_addr(&address)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of `connect(2)`.
     pub fn connect_addr(socket_addr: &SocketAddr) -> io::Result<UnixStream> {
         Self::connect_with(|| unix::UnixStream::connect_addr(socket_addr))
     }
 
-    /// It is rare that connecting must wait, as it does when the listener's queue is full. Then
-    /// there is no readiness to wait for, only the call that blocks.
+    /// Connects with a call that may block its kernel thread. It seldom has to wait, but does when
+    /// the listener's queue is full; then there is no readiness to wait for.
     fn connect_with(
         connect: impl FnOnce() -> io::Result<unix::UnixStream>,
     ) -> io::Result<UnixStream> {
@@ -75,7 +84,13 @@ impl UnixStream {
         Ok(UnixStream(Socket::fresh(stream.into())))
     }
 
-    /// Two streams that are connected to each other.
+    /// Makes two streams that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// If there are no more descriptors.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use greenthread::os::unix::net::UnixStream;
@@ -84,25 +99,33 @@ impl UnixStream {
     /// assert!(one.local_addr()?.is_unnamed());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// There are no more descriptors.
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let (one, other) = unix::UnixStream::pair()?;
         let fresh = |stream: unix::UnixStream| UnixStream(Socket::fresh(stream.into()));
         Ok((fresh(one), fresh(other)))
     }
 
-    /// The peer's address; see [`connect`](UnixStream::connect).
+    /// Returns the peer's address.
     ///
     /// # Errors
+    ///
     /// Those of `getpeername(2)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::os::unix::net::UnixStream;
+    ///
+    /// let (one, _other) = UnixStream::pair()?;
+    /// assert!(one.peer_addr()?.is_unnamed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.std().peer_addr()
     }
 }
 
-/// The start of an example.
+/// The first line of the examples.
 macro_rules! setup {
     () => {
         "let (socket, _peer) = greenthread::os::unix::net::UnixStream::pair()?;"

@@ -3,14 +3,14 @@
 use super::*;
 use crate::engine::sys::batch::{Batch, SIZE};
 
-fn entry(fd: BorrowedFd<'_>, bytes: &[u8], name: u64) -> squeue::Entry {
+fn entry(fd: BorrowedFd<'_>, bytes: &[u8]) -> squeue::Entry {
     let entry = opcode::Send::new(
         types::Fd(fd.as_raw_fd()),
         bytes.as_ptr(),
         bytes.len() as u32,
     );
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    entry.flags(flags).build().user_data(name)
+    entry.flags(flags).build()
 }
 
 fn results(batch: &mut Batch) -> Vec<(u64, i32)> {
@@ -31,7 +31,7 @@ fn all_is_done_when_it_returns() {
             let mut bytes = [[round; 100]; SIZE];
             for (i, (here, _)) in pairs.iter().enumerate() {
                 // SAFETY: the bytes stay until it is performed.
-                unsafe { batch.push(&entry(here.as_fd(), &bytes[i], i as u64)) };
+                unsafe { batch.push(&entry(here.as_fd(), &bytes[i]), i as u64) };
             }
             let expected: Vec<_> = (0..SIZE as u64).map(|i| (i, 100)).collect();
             assert_eq!(results(&mut batch), expected);
@@ -65,7 +65,7 @@ fn each_has_its_own_error() {
     let descriptors = [full.as_fd(), broken.as_fd(), file.as_fd(), good.as_fd()];
     for (i, fd) in descriptors.into_iter().enumerate() {
         // SAFETY: the bytes are static.
-        unsafe { batch.push(&entry(fd, b"hello", i as u64)) };
+        unsafe { batch.push(&entry(fd, b"hello"), i as u64) };
     }
     let mut results = results(&mut batch);
     results.sort();
@@ -87,7 +87,7 @@ fn what_is_refused_is_never_done() {
     // SAFETY: the ring's descriptor stays open, as another file.
     assert!(unsafe { libc::dup2(other.as_raw_fd(), batch.descriptor()) } >= 0);
     // SAFETY: the bytes are static.
-    unsafe { batch.push(&entry(here.as_fd(), b"hello", 1)) };
+    unsafe { batch.push(&entry(here.as_fd(), b"hello"), 1) };
     assert_eq!(results(&mut batch), []);
     assert!(!batch.is_usable());
     drop(batch);

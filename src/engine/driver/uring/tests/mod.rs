@@ -64,28 +64,23 @@ fn watchdog(test: &'static str) -> Watchdog {
     Watchdog(alive)
 }
 
-/// SplitMix64.
 #[derive(Clone)]
-struct Random(u64);
+struct Random(fastrand::Rng);
 
 impl Random {
     fn new(test: &str) -> Random {
         let seed = std::env::var("GT_SEED").ok().and_then(|s| s.parse().ok());
         let seed = seed.unwrap_or(0x5eed);
         println!("{test}: GT_SEED={seed}");
-        Random(seed)
+        Random(fastrand::Rng::with_seed(seed))
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        self.0.u64(..bound)
     }
 
     fn fork(&mut self) -> Random {
-        Random(self.below(u64::MAX))
+        Random(self.0.fork())
     }
 }
 
@@ -150,7 +145,7 @@ fn alone(test: &str, case: &str) -> Option<String> {
     if std::env::var("GT_CHILD").as_deref() == Ok(test) {
         return std::env::var("GT_CASE").ok();
     }
-    let name = format!("driver::uring::tests::process::{test}");
+    let name = format!("engine::driver::uring::tests::process::{test}");
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--nocapture", "--test-threads=1"])
         .env("GT_CHILD", test)

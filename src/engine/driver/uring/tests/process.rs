@@ -129,7 +129,7 @@ fn measure_random_reads() {
     file.sync_all().unwrap();
     let file = Arc::new(file);
     for (name, way) in ways.into_iter().cycle().take(6).flatten() {
-        let mut random = Random(1);
+        let mut random = Random(fastrand::Rng::with_seed(1));
         let (start, cpu) = (
             Instant::now(),
             clock::cpu_time(libc::CLOCK_PROCESS_CPUTIME_ID),

@@ -1,0 +1,296 @@
+//! An interrupted thread: its registers, and the trampolines that it is sent through.
+//!
+//! # A preemption, seen on the interrupted stack
+//!
+//! The signal handler (on the kernel thread's alternate stack) rewrites the interrupted frame so that
+//! `sigreturn` lands in a trampoline, as if the thread had called it between two instructions:
+//!
+//! ```text
+//!   sp at the signal ->  |  live data             |
+//!                        |  red zone, 128 bytes   |  untouched
+//!                        |  interrupted pc        |  by `Frame::inject`, popped by `ret 128`
+//!                        |  flags                 |
+//!                        |  rbp  <- rbp           |
+//!                        |  rax rcx rdx rsi rdi   |  every register a call may clobber
+//!                        |  r8 r9 r10 r11         |
+//!                        |  (alignment to 64)     |
+//!                        |  XSAVE area            |  size from CPUID, header zeroed
+//! ```
+//!
+//! The trampoline then calls `sched::preempt::preempted`, which switches away (or another one
+//! `sched::interrupted::go_on`, which does not). When the thread is resumed, on any kernel thread,
+//! everything is restored and `ret 128` drops pc and red zone at once. Callee-saved registers are kept
+//! by the switch itself.
+
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use super::prelude::{self, SYSCALL};
+
+/// Bytes below the stack pointer that a leaf function may use without moving it (System V ABI).
+const RED_ZONE: usize = 128;
+/// Pushed registers, alignment, and the stack that the code under the trampoline needs to switch
+/// away.
+const TRAMPOLINE_FRAMES: usize = 12 * 8 + 64 + 2048;
+
+/// The kernel's record of an interrupted thread, as far as it is used here.
+#[repr(C)]
+struct Context {
+    flags: u64,
+    link: usize,
+    stack: libc::stack_t,
+    machine: libc::mcontext_t,
+    mask: u64,
+}
+
+/// An interrupted thread's registers, as a signal handler was given them.
+pub(crate) struct Frame<'a>(&'a mut Context);
+
+/// A system call that a thread was interrupted right behind.
+pub(crate) struct FinishedCall {
+    /// Its result.
+    pub(crate) result: isize,
+    /// Its number, if that is plain to see before the instruction: `mov eax, number` or `xor eax, eax`,
+    /// and nothing after it that writes eax.
+    pub(crate) number: Option<i64>,
+}
+
+/// Where an interrupted thread goes on, to return to the place of the interruption.
+pub(crate) enum Trampoline {
+    /// To where it calls `sched::preempt::preempted`.
+    Preempted,
+    /// To where it calls `sched::interrupted::go_on`, with the registers of the system call behind which
+    /// it was interrupted, and the number of that call.
+    GoOn(i64),
+}
+
+impl<'a> Frame<'a> {
+    /// The frame behind a signal handler's third argument.
+    ///
+    /// # Safety
+    /// `context` is that argument, and the handler has not returned.
+    pub(crate) unsafe fn new(context: *mut libc::c_void) -> Frame<'a> {
+        // SAFETY: the caller's promise.
+        Frame(unsafe { &mut *context.cast() })
+    }
+
+    /// The interrupted instruction.
+    pub(crate) fn pc(&self) -> usize {
+        self.0.machine.gregs[libc::REG_RIP as usize] as usize
+    }
+
+    /// The stack pointer at that instruction.
+    pub(crate) fn sp(&self) -> usize {
+        self.0.machine.gregs[libc::REG_RSP as usize] as usize
+    }
+
+    /// The signal mask of the interrupted thread.
+    pub(crate) fn mask(&self) -> u64 {
+        self.0.mask
+    }
+
+    /// The system call that the thread was interrupted right behind, if it was.
+    ///
+    /// # Safety
+    /// The two bytes before the program counter can be read; and if they are a system call,
+    /// [`prelude::LENGTH`] bytes can.
+    pub(crate) unsafe fn finished_call(&self) -> Option<FinishedCall> {
+        // SAFETY: the caller's promise.
+        let code = unsafe {
+            let behind = self.pc() as *const u8;
+            if *behind.sub(SYSCALL.len()).cast::<[u8; 2]>() != SYSCALL {
+                return None;
+            }
+            &*behind.sub(prelude::LENGTH).cast::<[u8; prelude::LENGTH]>()
+        };
+        Some(FinishedCall {
+            result: self.0.machine.gregs[libc::REG_RAX as usize] as isize,
+            number: prelude::number_in(&code[..prelude::LENGTH - SYSCALL.len()]),
+        })
+    }
+
+    /// Makes the thread make that call, number `number`, again.
+    pub(crate) fn repeat_call(&mut self, number: i64) {
+        let registers = &mut self.0.machine.gregs;
+        registers[libc::REG_RAX as usize] = number;
+        registers[libc::REG_RIP as usize] -= SYSCALL.len() as i64;
+    }
+
+    /// The system call that the thread is about to make: its number and arguments. So is one that a
+    /// signal has interrupted, if the kernel makes it begin anew.
+    ///
+    /// # Safety
+    /// The frame is of code that ran, so the instruction at its program counter can be read.
+    pub(crate) unsafe fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
+        use libc::{REG_R8, REG_R9, REG_R10, REG_RAX, REG_RDI, REG_RDX, REG_RSI};
+        let register = |name: i32| self.0.machine.gregs[name as usize];
+        let code = self.pc() as *const u8;
+        // SAFETY: the caller's promise; no instruction is this first byte alone.
+        let is_call = unsafe { *code == SYSCALL[0] && *code.add(1) == SYSCALL[1] };
+        let arguments = [REG_RDI, REG_RSI, REG_RDX, REG_R10, REG_R8, REG_R9];
+        is_call.then(|| {
+            (
+                register(REG_RAX),
+                arguments.map(|name| register(name) as u64),
+            )
+        })
+    }
+
+    /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer.
+    pub(crate) fn room_needed() -> usize {
+        RED_ZONE + TRAMPOLINE_FRAMES + greenthread_xsave_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Makes the thread go on in a trampoline, as if it had called it here.
+    ///
+    /// # Safety
+    /// The stack has [`Frame::room_needed`] bytes below the stack pointer, and the thread may be
+    /// suspended here, or made to go on with that call.
+    pub(crate) unsafe fn inject(&mut self, trampoline: Trampoline) {
+        let registers = &mut self.0.machine.gregs;
+        let destination = match trampoline {
+            Trampoline::Preempted => preempt_trampoline,
+            Trampoline::GoOn(number) => {
+                // The instruction overwrites rcx: no code expects anything there.
+                registers[libc::REG_RCX as usize] = number;
+                go_on_trampoline
+            }
+        };
+        let slot = registers[libc::REG_RSP as usize] as usize - RED_ZONE - 8;
+        // SAFETY: room below the red zone was promised.
+        unsafe { *(slot as *mut i64) = registers[libc::REG_RIP as usize] };
+        registers[libc::REG_RSP as usize] = slot as i64;
+        registers[libc::REG_RIP as usize] = destination as *const () as i64;
+        // A thread interrupted in the middle of a string operation may have the direction flag set;
+        // the trampoline saves the flags and clears it, so nothing is to be done here.
+    }
+}
+
+/// Measures the area that a trampoline saves the extended state in.
+pub(super) fn measure_state() {
+    // Leaf 0xd: sub-leaf 0 gives the bytes that the enabled state needs, sub-leaf 1 says whether
+    // XSAVEC exists.
+    let size = core::arch::x86_64::__cpuid_count(0xd, 0).ebx as usize;
+    let compacts = core::arch::x86_64::__cpuid_count(0xd, 1).eax & 2 != 0;
+    greenthread_xsave_bytes.store(size.next_multiple_of(64), Ordering::Relaxed);
+    greenthread_xsave_compacts.store(compacts as usize, Ordering::Relaxed);
+}
+
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "named from assembly")]
+static greenthread_xsave_bytes: AtomicUsize = AtomicUsize::new(4096);
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "named from assembly")]
+static greenthread_xsave_compacts: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" {
+    fn preempt_trampoline();
+    fn go_on_trampoline();
+}
+
+/// The registers of an interrupted thread that a call may clobber, as a trampoline saves them.
+#[repr(C)]
+pub(crate) struct SavedRegisters {
+    r11: usize,
+    r10: usize,
+    r9: usize,
+    r8: usize,
+    rdi: usize,
+    rsi: usize,
+    rdx: usize,
+    rcx: usize,
+    rax: usize,
+}
+
+impl SavedRegisters {
+    /// The system call that was interrupted: its number and its arguments. In
+    /// `go_on_trampoline` only.
+    pub(crate) fn call(&self) -> (i64, [usize; 6]) {
+        let arguments = [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9];
+        (self.rcx as i64, arguments)
+    }
+
+    /// Its result so far, and the one that the thread will see.
+    pub(crate) fn call_result(&mut self) -> &mut usize {
+        &mut self.rax
+    }
+}
+
+/// Saves everything, calls `$function` with the part that lies in [`SavedRegisters`], restores
+/// everything.
+macro_rules! trampoline {
+    ($name:literal, $function:path) => {
+        global_asm!(
+            ".text",
+            ".p2align 4",
+            concat!(".hidden ", $name),
+            concat!(".globl ", $name),
+            concat!(".type ", $name, ", @function"),
+            concat!($name, ":"),
+            "pushfq",
+            "push rbp",
+            "mov rbp, rsp",
+            "push rax",
+            "push rcx",
+            "push rdx",
+            "push rsi",
+            "push rdi",
+            "push r8",
+            "push r9",
+            "push r10",
+            "push r11",
+            "cld",
+            "mov rdi, rsp",
+            "sub rsp, [rip + {bytes}]",
+            "and rsp, -64",
+            // XSAVE leaves the header's reserved words alone and XRSTOR faults unless they are zero.
+            "xor eax, eax",
+            "mov [rsp + 512], rax",
+            "mov [rsp + 520], rax",
+            "mov [rsp + 528], rax",
+            "mov [rsp + 536], rax",
+            "mov [rsp + 544], rax",
+            "mov [rsp + 552], rax",
+            "mov [rsp + 560], rax",
+            "mov [rsp + 568], rax",
+            "cmp qword ptr [rip + {compacts}], 0",
+            "mov eax, -1",
+            "mov edx, -1",
+            "je 2f",
+            "xsavec64 [rsp]",
+            "jmp 3f",
+            "2:",
+            "xsave64 [rsp]",
+            "3:",
+            // XSAVE copies: the next thread would find the x87 stack as full as it was here.
+            "fninit",
+            "call {function}",
+            "mov eax, -1",
+            "mov edx, -1",
+            "xrstor64 [rsp]",
+            "lea rsp, [rbp - 72]",
+            "pop r11",
+            "pop r10",
+            "pop r9",
+            "pop r8",
+            "pop rdi",
+            "pop rsi",
+            "pop rdx",
+            "pop rcx",
+            "pop rax",
+            "pop rbp",
+            "popfq",
+            "ret 128",
+            concat!(".size ", $name, ", . - ", $name),
+            bytes = sym greenthread_xsave_bytes,
+            compacts = sym greenthread_xsave_compacts,
+            function = sym $function,
+        );
+    };
+}
+
+trampoline!(
+    "preempt_trampoline",
+    crate::engine::sched::preempt::preempted
+);
+trampoline!("go_on_trampoline", crate::engine::sched::interrupted::go_on);

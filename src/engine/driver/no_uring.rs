@@ -1,0 +1,42 @@
+//! What stands in for `uring` without the feature `io-uring`: there is never a ring.
+
+use std::io;
+
+use super::epoll::Epoll;
+use super::{Direction, Driver, Limit, Source};
+
+pub(crate) fn available() -> bool {
+    false
+}
+
+pub(crate) fn is_refused(_error: &io::Error) -> bool {
+    true
+}
+
+/// Nobody's driver.
+pub(crate) struct Uring;
+
+impl Driver for Uring {
+    fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
+        Epoll.wait(source, direction, limit)
+    }
+
+    fn end_waits(&self, _source: &Source) {}
+}
+
+pub(crate) mod file {
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    pub(crate) fn read_at(_: BorrowedFd<'_>, _: &mut [u8], _: i64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn write_at(_: BorrowedFd<'_>, _: &[u8], _: i64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn sync(_: BorrowedFd<'_>, _: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

@@ -1,0 +1,271 @@
+//! The monitor: a kernel thread without a processor that looks after those that have one. (`sysmon` in Go.)
+//!
+//! | file | idea |
+//! |---|---|
+//! | `mod` | when it looks, and where it sleeps |
+//! | `look` | what it sees and does at a processor |
+//!
+//! It looks every tick: 20 µs after a hand-off, backing off to 10 ms while there is none,
+//! but never past the end of a time slice or a deadline. It counts a slice from the look that first saw it;
+//! while work waits it looks once more soon after, lest that was a short one. When every processor sleeps it sleeps too,
+//! until it is kicked.
+//!
+//! What it does at a processor whose thread has not left it since the last look:
+//!
+//! | the thread … | the monitor … |
+//! |---|---|
+//! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
+//! | is blocked in the kernel (no CPU time used, and the kernel says so, or nobody knows and it is so for 20 ms) | the same, without a signal |
+//! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
+//! | … and is in a call that may block (`thread::may_block`) | the same, but for the signal: the thread looks at the end of the call |
+//! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
+//!
+//! A processor that is to go (`resize`) is taken or its slice ended even if nothing waits.
+//!
+//! At a machine without a processor that burns CPU time: sends the signal, so that the thread
+//! queues for a processor.
+//!
+//! When no machine is left for a processor: `shortage`.
+//!
+//! Taking a processor: `ownership`. What is taken is laid to rest, and a sleeper woken for what
+//! waits in it.
+//!
+//! It runs with signals blocked and never allocates: what it needs to remember is in the processors.
+
+mod look;
+
+use std::io;
+
+use self::look::Look;
+pub(super) use self::look::Seen as SeenOfProcessor;
+use crate::engine::atomic::{AtomicU32, Ordering, fence};
+use crate::engine::sched::Cluster;
+use crate::engine::sched::events::events;
+use crate::engine::sched::shortage::Shortage;
+use crate::engine::sys::clock::NEVER;
+use crate::engine::sys::observer::Observer;
+use crate::engine::sys::perturb;
+use crate::engine::sys::{clock, futex, kernel_thread, signal};
+
+const SHORTEST: u64 = 20_000;
+const LONGEST: u64 = 10_000_000;
+/// Looks in a row without an event before the tick doubles.
+const PATIENCE: u32 = 5;
+/// How soon to look again whether somebody has collected events.
+const EVENTS: u64 = 1_000_000;
+/// How often the quota of CPU time is read again, while anything runs.
+const QUOTA: u64 = 1_000_000_000;
+/// How often machines without a processor are looked at, and how many at once: of ten thousand, one
+/// look at each takes as long as a time slice.
+const STRAYS: u64 = 5_000_000;
+const STACK_SIZE: usize = 256 << 10;
+
+/// Where the monitor sleeps.
+pub(crate) struct Post(AtomicU32);
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+
+impl Post {
+    pub(crate) const fn new() -> Post {
+        Post(AtomicU32::new(AWAKE))
+    }
+
+    /// A processor has woken up, after which the caller comes here: the monitor must not sleep.
+    #[inline]
+    pub(crate) fn kick_if_asleep(&self) {
+        // SeqCst: partner of the fence in `sleep`: the monitor sees that a processor is awake, or
+        // we that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.0.load(Ordering::Relaxed) == ASLEEP {
+            self.kick();
+        }
+    }
+
+    #[cold]
+    pub(crate) fn kick(&self) {
+        if self.0.swap(AWAKE, Ordering::Relaxed) == ASLEEP {
+            futex::wake(&self.0, 1);
+        }
+    }
+
+    /// The cluster stops, after which the caller comes here: the monitor sleeps no more.
+    pub(crate) fn stop(&self) {
+        // SeqCst: partner of the fence in `sleep`: the monitor sees that the cluster stops, or we are
+        // the last to change the word.
+        fence(Ordering::SeqCst);
+        self.0.store(AWAKE, Ordering::Relaxed);
+        // Even if it was awake: it may wait for its next look.
+        futex::wake(&self.0, 1);
+    }
+
+    /// Sleeps until it is kicked: true. Or until a deadline that no sleeping machine watches.
+    fn sleep(
+        &self,
+        cluster: &'static Cluster,
+        not_before: u64,
+        everybody_sleeps: impl Fn() -> bool,
+    ) -> bool {
+        self.0.store(ASLEEP, Ordering::Relaxed);
+        perturb::point("monitor: asleep");
+        fence(Ordering::SeqCst);
+        let mut kicked = true;
+        while kicked && self.0.load(Ordering::Relaxed) == ASLEEP && everybody_sleeps() {
+            let watches = cluster.watch_deadline();
+            futex::wait(
+                &self.0,
+                ASLEEP,
+                watches.map(|deadline| deadline.max(not_before)),
+            );
+            if let Some(deadline) = watches {
+                cluster.watched.store(NEVER, Ordering::SeqCst);
+                kicked = clock::now() < deadline;
+            }
+        }
+        self.0.store(AWAKE, Ordering::Relaxed);
+        kicked
+    }
+}
+
+/// Starts the monitor.
+pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
+    cluster.employ("gt-monitor", STACK_SIZE, watch)
+}
+
+/// How often the monitor looks.
+struct Pace {
+    tick: u64,
+    /// Looks in a row without an event.
+    quiet: u32,
+}
+
+impl Pace {
+    const QUICK: Pace = Pace {
+        tick: SHORTEST,
+        quiet: 0,
+    };
+
+    /// After a look. An event calls for the next one soon; without any, they become rare.
+    fn adapt(&mut self, event: bool) {
+        if event {
+            *self = Pace::QUICK;
+        } else if self.quiet < PATIENCE {
+            self.quiet += 1;
+        } else {
+            self.tick = (self.tick * 2).min(LONGEST);
+        }
+    }
+}
+
+/// What the monitor remembers from one look to the next.
+struct Watch {
+    cluster: &'static Cluster,
+    observer: Observer,
+    shortage: Shortage,
+    pace: Pace,
+    /// When the quota of CPU time is to be read again, and strays looked at.
+    quota_at: u64,
+    strays_at: u64,
+    first_stray: usize,
+    /// How many switches there had been at the last look.
+    switched: u64,
+}
+
+/// What came of a look.
+struct Seen {
+    at: u64,
+    /// When the next one must be at the latest.
+    next: u64,
+    /// Nothing has happened, and nothing was run.
+    at_rest: bool,
+}
+
+/// The monitor's life.
+fn watch(cluster: &'static Cluster) {
+    signal::set_mask(signal::ALL);
+    kernel_thread::set_precise_timers();
+    let mut watch = Watch {
+        cluster,
+        observer: Observer::new(),
+        shortage: Shortage::new(),
+        pace: Pace::QUICK,
+        quota_at: clock::now() + QUOTA,
+        strays_at: 0,
+        first_stray: 0,
+        switched: 0,
+    };
+    while !cluster.stopping.load(Ordering::SeqCst) {
+        let seen = watch.look();
+        watch.wait(seen);
+    }
+}
+
+impl Watch {
+    /// Looks at everything once.
+    fn look(&mut self) -> Seen {
+        let cluster = self.cluster;
+        let now = clock::now();
+        let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
+        let mut look = Look::new(cluster, &mut self.observer, now);
+        for processor in cluster.processors() {
+            look.at_timers(processor);
+            if !processor.is_retired() {
+                let mut seen = processor.seen.take();
+                look.at(processor, &mut seen);
+                processor.seen.set(seen);
+            }
+        }
+        if now >= self.quota_at {
+            cluster.doubt_quota();
+            self.quota_at = now + QUOTA;
+        }
+        if now >= self.strays_at {
+            self.first_stray = look.at_strays(self.first_stray);
+            self.strays_at = now + STRAYS;
+        }
+        if look.stuck && cluster.idle.sleeping() != 0 {
+            cluster.notify();
+        }
+        if let Some(next) = self.shortage.relieve(cluster, now, look.observer) {
+            look.next = look.next.min(next);
+        }
+        if cluster.see_to_events(now) {
+            look.next = look.next.min(now + EVENTS);
+        }
+        let (event, next) = (look.event, look.next);
+        self.pace.adapt(event);
+        let has_switched = switched != core::mem::replace(&mut self.switched, switched);
+        Seen {
+            at: now,
+            next,
+            // Not at once: those that sleep for moments only would have to kick it each time.
+            at_rest: self.pace.tick == LONGEST && !event && !has_switched,
+        }
+    }
+
+    /// Waits for the next look; or sleeps, if everybody does.
+    fn wait(&mut self, seen: Seen) {
+        let cluster = self.cluster;
+        let tick = self.pace.tick;
+        let everybody_sleeps = || {
+            cluster.idle.awake() == 0
+                && !cluster.stopping.load(Ordering::SeqCst)
+                && !events().is_unwatched()
+                && !cluster.is_short()
+        };
+        if seen.at_rest && everybody_sleeps() {
+            if cluster
+                .monitor
+                .sleep(cluster, seen.at + tick, everybody_sleeps)
+            {
+                self.pace = Pace::QUICK;
+            }
+            return;
+        }
+        let until = seen.next.min(seen.at + tick).max(seen.at + SHORTEST);
+        while clock::now() < until && !cluster.stopping.load(Ordering::SeqCst) {
+            // A plain sleep, which a stop cuts short.
+            futex::wait(&cluster.monitor.0, AWAKE, Some(until));
+        }
+    }
+}
