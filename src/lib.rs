@@ -20,36 +20,26 @@
     )
 )]
 
-#[allow(unsafe_code, reason = "messages behind locks and on stacks")]
 pub mod channel;
-#[allow(unsafe_code, reason = "values that change hands")]
 pub mod coroutine;
-#[allow(unsafe_code, reason = "closures that wait, a stack in one word")]
 pub mod dataflow;
 mod engine;
 #[cfg(green)]
-#[allow(unsafe_code, reason = "descriptors")]
 pub mod fs;
 pub mod future;
 #[cfg(green)]
-#[allow(unsafe_code, reason = "descriptors")]
 pub mod io;
 #[cfg(all(green, feature = "net"))]
-#[allow(unsafe_code, reason = "descriptors and messages")]
 pub mod net;
 #[cfg(green)]
 pub mod os;
 pub use crate::engine::policy;
 #[cfg(green)]
-#[allow(unsafe_code, reason = "descriptors")]
 pub mod process;
 pub mod runtime;
 #[cfg(green)]
-#[allow(unsafe_code, reason = "signal handlers")]
 pub mod signal;
-#[allow(unsafe_code, reason = "data behind locks")]
 pub mod sync;
-#[allow(unsafe_code, reason = "closures and results that cross stacks")]
 pub mod thread;
 pub mod time;
 

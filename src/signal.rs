@@ -65,7 +65,6 @@
 //    as a thread does that is told to stop. (The few instructions of the way out are left, and the
 //    system's own.)
 
-use core::ptr::null_mut;
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::io;
@@ -78,8 +77,8 @@ pub use libc::{
 };
 
 use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
-use crate::engine::door::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::engine::door::futex;
+use crate::engine::door::atomic::{AtomicU64, Ordering};
+use crate::engine::door::handler;
 use crate::engine::door::signal::{self as kernel, Mask, bit};
 use crate::engine::door::{interpose, is_forked_child};
 use crate::sync::Mutex;
@@ -304,25 +303,13 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 /// The signals that have our handler.
 static CAUGHT: AtomicU64 = AtomicU64::new(0);
-/// The signals that have come and have not been forwarded yet.
-static PENDING: AtomicU64 = AtomicU64::new(0);
-/// Raised with every signal, and when `CAUGHT` grows: the forwarder sleeps on it.
-static SEQUENCE: AtomicU32 = AtomicU32::new(0);
-/// The number of handlers that are at work (invariant 6).
-static HANDLING: AtomicU32 = AtomicU32::new(0);
+/// How soon to look again whether handlers are at work (invariant 4).
 /// The time after which the forwarder looks at `HANDLING` again.
 const NEARLY_DONE: std::time::Duration = std::time::Duration::from_micros(20);
-/// The handler that each signal had before, if any.
-static FORMER: [AtomicPtr<libc::sigaction>; 65] = [const { AtomicPtr::new(null_mut()) }; 65];
 
 /// The signals in `mask`.
 fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
     NUMBERS.filter(move |signal| mask & bit(*signal) != 0)
-}
-
-fn wake_forwarder() {
-    SEQUENCE.fetch_add(1, Ordering::Release);
-    futex::wake(&SEQUENCE, 1);
 }
 
 fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
@@ -342,78 +329,26 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     // Before the handlers: no signal finds ours without this watcher.
     state.watchers.push(watcher);
     for signal in numbers(signals & !CAUGHT.load(Ordering::Relaxed)) {
-        if let Err(error) = catch(signal) {
+        let unblocked = FORBIDDEN.iter().map(|(signal, _)| *signal);
+        if let Err(error) = handler::catch(signal, unblocked) {
             state.watchers.pop();
             return Err(error);
         }
         CAUGHT.fetch_or(bit(signal), Ordering::Relaxed);
     }
-    wake_forwarder(); // it unblocks them
+    handler::wake(); // it unblocks them
     Ok(())
-}
-
-/// Installs our handler, and keeps the former one.
-fn catch(signal: i32) -> io::Result<()> {
-    let install = |new: *const libc::sigaction, old: *mut libc::sigaction| {
-        // SAFETY: null or valid actions.
-        match unsafe { libc::sigaction(signal, new, old) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: zeroes are an action.
-    let mut former: libc::sigaction = unsafe { core::mem::zeroed() };
-    install(core::ptr::null(), &mut former)?;
-    let mut ours = former;
-    ours.sa_sigaction = on_signal as *const () as usize;
-    ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: sets that are valid.
-    unsafe {
-        libc::sigfillset(&mut ours.sa_mask);
-        for (signal, _) in FORBIDDEN {
-            libc::sigdelset(&mut ours.sa_mask, *signal);
-        }
-    }
-    if !matches!(former.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
-        let former = Box::into_raw(Box::new(former));
-        FORMER[signal as usize].store(former, Ordering::Release);
-    }
-    install(&ours, null_mut())
-}
-
-unsafe extern "C" fn on_signal(
-    signal: i32,
-    info: *mut libc::siginfo_t,
-    context: *mut libc::c_void,
-) {
-    // SAFETY: null, or a box that is never freed.
-    if let Some(former) = unsafe { FORMER[signal as usize].load(Ordering::Acquire).as_ref() } {
-        // SAFETY: a handler of the type that its flags say; the arguments are the kernel's.
-        unsafe {
-            let handler = former.sa_sigaction;
-            if former.sa_flags & libc::SA_SIGINFO != 0 {
-                core::mem::transmute::<usize, kernel::Handler>(handler)(signal, info, context)
-            } else {
-                core::mem::transmute::<usize, extern "C" fn(i32)>(handler)(signal)
-            }
-        }
-    }
-    HANDLING.fetch_add(1, Ordering::Relaxed);
-    PENDING.fetch_or(bit(signal), Ordering::Release);
-    wake_forwarder();
-    // Release: pairs with the Acquire in `forward`: only the way out is left.
-    HANDLING.fetch_sub(1, Ordering::Release);
 }
 
 /// The forwarder.
 fn forward() {
     loop {
-        let sequence = SEQUENCE.load(Ordering::Acquire);
+        let sequence = handler::sequence();
         kernel::set_mask(kernel::ALL & !CAUGHT.load(Ordering::Relaxed));
-        match PENDING.swap(0, Ordering::Acquire) {
-            0 => futex::wait(&SEQUENCE, sequence, None),
+        match handler::fetch() {
+            0 => handler::wait(sequence),
             came => {
-                while HANDLING.load(Ordering::Acquire) != 0 {
+                while handler::is_busy() {
                     std::thread::sleep(NEARLY_DONE);
                 }
                 numbers(came).for_each(forward_one);

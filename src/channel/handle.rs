@@ -2,18 +2,15 @@
 
 use std::time::Instant;
 
+use super::cell::Entry;
 use super::rights::{Attempt, Right};
-use crate::engine::door::claim::Node;
 
 pub(super) trait Handle {
-    /// Selects the operation if it would not block. Else, if there is a node, queues it.
-    ///
-    /// # Safety
-    /// The node and its wait stay where they are until [`Handle::leave`].
-    unsafe fn attempt(&self, node: Option<&Node>) -> Attempt;
+    /// Selects the operation if it would not block. Else, if there is an entry, queues it.
+    fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt;
 
-    /// Takes the node out of the queue that `attempt` has put it in, if it is still there.
-    fn leave(&self, node: &Node);
+    /// Takes the entry out of the queue that `attempt` has put it in, if it is still there.
+    fn leave(&self, entry: &Entry<'_, '_>);
 
     /// Gives the right to a selected operation back without completing it.
     fn give_back(&self, right: Right);

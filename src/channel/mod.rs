@@ -78,16 +78,18 @@
 // | file | idea |
 // |---|---|
 // | `state` | the rules under the channel's lock, by which messages change hands; no wake-up is lost |
-// | `shared` | reference counts, the lock, waiting |
+// | `shared` | the lock, waiting |
 // | `rights` | the right that a select is given, and how it completes it |
-// | `buffer` | the store of messages |
+// | `cell` | the way of a message from one thread to another, and all of the channel's `unsafe` |
+// | `cell/buffer`, `cell/half` | the store of messages; reference counts |
 // | `timer` | channels that make their messages themselves |
 // | `sender`, `receiver`, `iter` | the handles of users |
 // | `selecting` | the first of several operations, through `handle` |
 // | `select`, `select_macro` | the user's side of it |
 // | `error` | how operations fail |
 
-mod buffer;
+#[allow(unsafe_code, reason = "messages in slots and on stacks")]
+mod cell;
 mod error;
 mod handle;
 pub(crate) mod iter;
@@ -117,6 +119,7 @@ pub use self::sender::Sender;
 #[cfg(not(greenthread_model))]
 pub use crate::{select, select_biased};
 
+use self::cell::half::halves;
 use self::shared::Shared;
 use self::timer::Timer;
 
@@ -174,9 +177,8 @@ pub fn bounded<T>(cap: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 fn with_capacity<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let shared = Shared::new(capacity);
-    // SAFETY: a new channel counts one of each.
-    unsafe { (Sender::new(shared), Receiver::new(shared)) }
+    let (to_send, to_receive) = halves(Shared::new(capacity));
+    (Sender::new(to_send), Receiver::new(to_receive))
 }
 
 /// Creates a receiver that gets one message, after `duration`.

@@ -3,27 +3,25 @@
 //! | flavour | made by | messages |
 //! |---|---|---|
 //! | `Shared` | `bounded`, `unbounded` | from senders |
-//! | `Timer` | `after`, `at`, `tick` | instants: there `T` is [`Instant`] |
+//! | `Timer` | `after`, `at`, `tick` | instants: there `T` is [`Instant`], as the timer knows |
 //! | `Never` | `never` | none |
 //!
-//! Invariants: a [`Receiver`] of flavour `Shared` is one of those that its channel counts; of
-//! flavour `Timer` it is a `Receiver<Instant>`.
+//! Invariant: a [`Receiver`] of flavour `Shared` is one of those that its channel counts.
 
-use core::mem::{ManuallyDrop, transmute_copy};
-use core::ptr::NonNull;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::cell::Entry;
+use super::cell::half::Half;
 use super::handle::Handle;
 use super::iter::{Iter, TryIter};
 use super::rights::{Attempt, Right};
-use super::shared::{Failed, Shared, Until};
+use super::shared::{Failed, Until};
 use super::state::State;
 use super::timer::{Timer, sleep_until};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
-use crate::engine::door::claim::Node;
 
 /// The receiving half of a channel.
 ///
@@ -50,29 +48,17 @@ pub struct Receiver<T> {
 }
 
 enum Flavor<T> {
-    Shared(NonNull<Shared<T>>),
-    Timer(Arc<Timer>),
+    Shared(Half<T, false>),
+    Timer(Arc<Timer<T>>),
     Never,
 }
-
-// SAFETY: messages go from thread to thread, which their type allows; the state is under a lock.
-unsafe impl<T: Send> Send for Receiver<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Receiver<T> {}
 
 // A panic leaves the channel as it was: no user code runs while it changes.
 impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 
-/// The flavour, with the channel in reach.
-enum View<'a, T> {
-    Shared(&'a Shared<T>),
-    Timer(&'a Timer),
-    Never,
-}
-
 impl Receiver<Instant> {
-    pub(super) fn of_timer(timer: Timer) -> Receiver<Instant> {
+    pub(super) fn of_timer(timer: Timer<Instant>) -> Receiver<Instant> {
         Receiver {
             flavor: Flavor::Timer(Arc::new(timer)),
         }
@@ -80,9 +66,8 @@ impl Receiver<Instant> {
 }
 
 impl<T> Receiver<T> {
-    /// # Safety
-    /// The channel counts it.
-    pub(super) unsafe fn new(shared: NonNull<Shared<T>>) -> Receiver<T> {
+    /// The one that has this reference.
+    pub(super) fn new(shared: Half<T, false>) -> Receiver<T> {
         Receiver {
             flavor: Flavor::Shared(shared),
         }
@@ -94,22 +79,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    #[inline(always)]
-    fn view(&self) -> View<'_, T> {
-        match &self.flavor {
-            // SAFETY: it lives as long as a receiver is counted.
-            Flavor::Shared(shared) => View::Shared(unsafe { shared.as_ref() }),
-            Flavor::Timer(timer) => View::Timer(timer),
-            Flavor::Never => View::Never,
-        }
-    }
-
     #[inline]
     fn receive(&self, until: Until) -> Result<T, Failed> {
-        match self.view() {
-            View::Shared(shared) => shared.receive(until),
-            View::Timer(timer) => receive_from(timer, until).map(message_of_timer),
-            View::Never => {
+        match &self.flavor {
+            Flavor::Shared(shared) => shared.receive(until),
+            Flavor::Timer(timer) => receive_from(timer, until),
+            Flavor::Never => {
                 if !matches!(until, Until::Now) {
                     sleep_until(until.instant());
                 }
@@ -242,10 +217,10 @@ impl<T> Receiver<T> {
     /// assert!(r.is_full());
     /// ```
     pub fn is_full(&self) -> bool {
-        match self.view() {
-            View::Shared(shared) => shared.look(State::is_full),
-            View::Timer(timer) => timer.is_due(),
-            View::Never => true,
+        match &self.flavor {
+            Flavor::Shared(shared) => shared.look(State::is_full),
+            Flavor::Timer(timer) => timer.is_due(),
+            Flavor::Never => true,
         }
     }
 
@@ -260,10 +235,10 @@ impl<T> Receiver<T> {
     /// assert_eq!(r.len(), 2);
     /// ```
     pub fn len(&self) -> usize {
-        match self.view() {
-            View::Shared(shared) => shared.look(State::len),
-            View::Timer(timer) => timer.is_due().into(),
-            View::Never => 0,
+        match &self.flavor {
+            Flavor::Shared(shared) => shared.look(State::len),
+            Flavor::Timer(timer) => timer.is_due().into(),
+            Flavor::Never => 0,
         }
     }
 
@@ -278,10 +253,10 @@ impl<T> Receiver<T> {
     /// assert_eq!(bounded::<u8>(5).1.capacity(), Some(5));
     /// ```
     pub fn capacity(&self) -> Option<usize> {
-        match self.view() {
-            View::Shared(shared) => shared.look(State::capacity),
-            View::Timer(_) => Some(1),
-            View::Never => Some(0),
+        match &self.flavor {
+            Flavor::Shared(shared) => shared.look(State::capacity),
+            Flavor::Timer(_) => Some(1),
+            Flavor::Never => Some(0),
         }
     }
 
@@ -326,7 +301,7 @@ impl<T> Receiver<T> {
     /// ```
     pub fn same_channel(&self, other: &Receiver<T>) -> bool {
         match (&self.flavor, &other.flavor) {
-            (Flavor::Shared(a), Flavor::Shared(b)) => a == b,
+            (Flavor::Shared(a), Flavor::Shared(b)) => a.is_of_same(b),
             (Flavor::Timer(a), Flavor::Timer(b)) => Arc::ptr_eq(a, b),
             (Flavor::Never, Flavor::Never) => true,
             _ => false,
@@ -335,32 +310,33 @@ impl<T> Receiver<T> {
 
     /// Completes a receive that a select has selected.
     pub(super) fn complete(&self, right: Right) -> Result<T, RecvError> {
-        match (self.view(), right) {
-            (View::Shared(shared), right) => shared.complete_receive(right).map_err(|_| RecvError),
-            (_, Right::Made(when)) => Ok(message_of_timer(when)),
+        match (&self.flavor, right) {
+            (Flavor::Shared(shared), right) => {
+                shared.complete_receive(right).map_err(|_| RecvError)
+            }
+            (Flavor::Timer(timer), Right::Made(when)) => Ok(timer.message(when)),
             _ => Err(RecvError),
         }
     }
 }
 
 impl<T> Handle for Receiver<T> {
-    unsafe fn attempt(&self, node: Option<&Node>) -> Attempt {
-        match self.view() {
-            // SAFETY: the caller's promise.
-            View::Shared(shared) => unsafe { shared.attempt_receive(node) },
-            View::Timer(timer) => attempt_timer(timer, node),
-            View::Never => Attempt::Blocked,
+    fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
+        match &self.flavor {
+            Flavor::Shared(shared) => shared.attempt_receive(entry),
+            Flavor::Timer(timer) => attempt_timer(timer, entry),
+            Flavor::Never => Attempt::Blocked,
         }
     }
 
-    fn leave(&self, node: &Node) {
-        if let View::Shared(shared) = self.view() {
-            shared.leave_receivers(node);
+    fn leave(&self, entry: &Entry<'_, '_>) {
+        if let Flavor::Shared(shared) = &self.flavor {
+            shared.lock().receivers.remove(entry);
         }
     }
 
     fn give_back(&self, right: Right) {
-        if let View::Shared(shared) = self.view() {
+        if let Flavor::Shared(shared) = &self.flavor {
             shared.give_back_receive(right);
         }
     }
@@ -370,41 +346,34 @@ impl<T> Handle for Receiver<T> {
     }
 
     fn is_ready(&self) -> bool {
-        match self.view() {
-            View::Shared(shared) => shared.look(|state| state.can_receive(core::ptr::null())),
-            View::Timer(timer) => timer.is_due(),
-            View::Never => false,
+        match &self.flavor {
+            Flavor::Shared(shared) => shared.look(|state| state.can_receive(None)),
+            Flavor::Timer(timer) => timer.is_due(),
+            Flavor::Never => false,
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.view() {
-            View::Timer(timer) => timer.next(),
-            View::Shared(_) | View::Never => None,
+        match &self.flavor {
+            Flavor::Timer(timer) => timer.next(),
+            Flavor::Shared(_) | Flavor::Never => None,
         }
     }
 }
 
-/// The message of a timer's receiver.
-fn message_of_timer<T>(when: Instant) -> T {
-    let when = ManuallyDrop::new(when);
-    debug_assert!(size_of::<T>() == size_of::<Instant>());
-    // SAFETY: only a `Receiver<Instant>` has a timer, so `T` is `Instant`.
-    unsafe { transmute_copy(&*when) }
-}
-
-fn receive_from(timer: &Timer, until: Until) -> Result<Instant, Failed> {
+fn receive_from<T>(timer: &Timer<T>, until: Until) -> Result<T, Failed> {
     match until {
         Until::Now => timer.take().ok_or(Failed::TimedOut),
         _ => timer.receive(until.instant()),
     }
+    .map(|when| timer.message(when))
 }
 
 /// Tries to receive from a timer, which has no queue: it is ready or has a deadline.
-fn attempt_timer(timer: &Timer, node: Option<&Node>) -> Attempt {
-    match node {
+fn attempt_timer<T>(timer: &Timer<T>, entry: Option<&Entry<'_, '_>>) -> Attempt {
+    match entry {
         Some(_) if !timer.is_due() => Attempt::Blocked,
-        Some(node) => super::rights::end(node, || timer.take().map(Right::Made)),
+        Some(entry) => super::rights::end(entry, || timer.take().map(Right::Made)),
         None => match timer.take() {
             Some(when) => Attempt::Selected(Some(Right::Made(when))),
             None => Attempt::Blocked,
@@ -421,24 +390,12 @@ fn timeout_error(failed: Failed) -> RecvTimeoutError {
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Receiver<T> {
-        if let View::Shared(shared) = self.view() {
-            shared.add_receiver();
-        }
         Receiver {
             flavor: match &self.flavor {
-                Flavor::Shared(shared) => Flavor::Shared(*shared),
+                Flavor::Shared(shared) => Flavor::Shared(shared.clone()),
                 Flavor::Timer(timer) => Flavor::Timer(timer.clone()),
                 Flavor::Never => Flavor::Never,
             },
-        }
-    }
-}
-
-impl<T> Drop for Receiver<T> {
-    fn drop(&mut self) {
-        if let Flavor::Shared(shared) = self.flavor {
-            // SAFETY: this receiver is counted, and is not used any more.
-            unsafe { Shared::remove_receiver(shared) };
         }
     }
 }

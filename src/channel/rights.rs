@@ -3,8 +3,8 @@
 //! | right | to send | to receive |
 //! |---|---|---|
 //! | `Counted` | one of the `reserved` places | the `promised` message with that ticket |
-//! | `Peer`, plain | its place is for the message | its place has the message |
-//! | `Peer`, in a select | the message is buffered and promised to it | it is woken, to send it there |
+//! | `Plain`, a peer | its place is for the message | its place has the message |
+//! | `Chooser`, a peer in a select | the message is buffered and promised to it | it is woken, to send it there |
 //! | `Made` | | the message itself (`timer`) |
 //! | `Disconnected` | an error | an error |
 //!
@@ -17,16 +17,12 @@
 //!
 //! [`SelectedOperation`]: super::SelectedOperation
 
-use core::mem::{ManuallyDrop, MaybeUninit};
-use core::ptr;
 use std::time::Instant;
 
-use super::buffer::Block;
+use super::cell::buffer::Block;
+use super::cell::{AnyPlain, Chooser, Entry, Kind, Peer, Side};
 use super::shared::{Failed, Shared, Until};
-use super::state::{
-    OBSERVER, Offer, PLAIN, Spare, State, TRY_AGAIN, Take, give_directly, is_taker, take_directly,
-};
-use crate::engine::door::claim::{Claimed, Node, Wait};
+use super::state::{Refused, Spare, State, Take};
 use crate::engine::door::list::Chain;
 
 /// The right to complete one operation, which a select has selected.
@@ -37,7 +33,8 @@ pub(super) enum Right {
     /// number means nothing.
     Counted(usize),
     /// To the peer.
-    Peer(Claimed),
+    Plain(AnyPlain),
+    Chooser(Chooser),
     /// To a message that was made for it: see `timer`.
     Made(Instant),
 }
@@ -46,7 +43,7 @@ pub(super) enum Right {
 pub(super) enum Attempt {
     /// The select has the right to the operation. For an observer the operation is ready.
     Selected(Option<Right>),
-    /// It would block. If it had a node, that is queued now.
+    /// It would block. If it had an entry, that is queued now.
     Blocked,
     /// Another thread has ended its wait.
     Taken,
@@ -54,98 +51,91 @@ pub(super) enum Attempt {
     Missed,
 }
 
+impl<T> From<Peer<T>> for Right {
+    fn from(peer: Peer<T>) -> Right {
+        match peer {
+            Peer::Plain(peer) => Right::Plain(peer.any()),
+            Peer::Select(peer) => Right::Chooser(peer),
+        }
+    }
+}
+
 impl<T> State<T> {
     /// Whether sending would not block. A node of the wait `own` does not count as a peer.
-    pub(super) fn can_send(&self, own: *const Wait) -> bool {
+    pub(super) fn can_send(&self, own: Option<&Entry<'_, '_>>) -> bool {
         self.receivers_gone
             || self.has_place()
-            || self.capacity == 0
-                && self
-                    .receivers
-                    .first_where(|node| is_peer(node, own))
-                    .is_some()
+            || self.capacity == 0 && self.receivers.has_peer(own)
     }
 
     /// Whether receiving would not block. A node of the wait `own` does not count as a peer.
-    pub(super) fn can_receive(&self, own: *const Wait) -> bool {
-        self.has_message()
-            || self.senders_gone
-            || self.capacity == 0
-                && self
-                    .senders
-                    .first_where(|node| is_peer(node, own))
-                    .is_some()
+    pub(super) fn can_receive(&self, own: Option<&Entry<'_, '_>>) -> bool {
+        self.has_message() || self.senders_gone || self.capacity == 0 && self.senders.has_peer(own)
     }
 
     /// Grants the right to send to a select that has not queued or has given up its wait `own`.
     /// `None` if `can_send` saw only a peer that is going already.
-    pub(super) fn grant_send(&mut self, own: *const Wait) -> Option<Right> {
+    pub(super) fn grant_send(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Right> {
         if self.receivers_gone {
             Some(Right::Disconnected)
         } else if self.has_place() {
             self.reserved += 1;
             Some(Right::Counted(0))
         } else if self.capacity == 0 {
-            let peer = self.receivers.pop_where(|node| is_peer(node, own));
-            peer.map(Right::Peer)
+            self.receivers.pop_peer(own).map(Right::from)
         } else {
             None
         }
     }
 
     /// Grants the right to receive, as [`State::grant_send`] does for sending.
-    pub(super) fn grant_receive(&mut self, own: *const Wait) -> Option<Right> {
+    pub(super) fn grant_receive(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Right> {
         if self.has_message() {
             return Some(Right::Counted(self.promise()));
         }
-        if self.capacity == 0 {
-            let peer = self.senders.pop_where(|node| is_peer(node, own));
-            if peer.is_some() {
-                return peer.map(Right::Peer);
-            }
+        if self.capacity == 0
+            && let Some(peer) = self.senders.pop_peer(own)
+        {
+            return Some(peer.into());
         }
         self.senders_gone.then_some(Right::Disconnected)
     }
 
-    /// Uses a reserved place: [`State::offer`], whose answer is never `Full`.
-    ///
-    /// # Safety
-    /// As [`State::offer`]; the caller has a [`Right::Counted`] to send, and no longer if the
-    /// answer is anything but `NeedsBlock`.
-    pub(super) unsafe fn offer_reserved(
+    /// Uses a reserved place, a [`Right::Counted`] to send. It is there again if the answer is
+    /// `NeedsBlock`, and gone if it is anything else, which never is `Full`.
+    fn send_reserved(
         &mut self,
-        message: *const T,
+        message: T,
         spare: &mut Spare<T>,
         woken: &mut Chain,
-    ) -> Offer {
+    ) -> Result<(), (T, Refused)> {
         self.reserved -= 1;
-        // SAFETY: the caller's promise.
-        let offer = unsafe { self.offer(message, spare, woken) };
-        match offer {
-            Offer::NeedsBlock => self.reserved += 1,
-            // A receiver that waited had a place of its own: then the reserved one is free.
-            Offer::Sent if !self.senders.is_empty() => self.settle(spare, woken),
-            _ => {}
+        match self.room(spare, woken) {
+            Ok(room) => room.fill(message),
+            Err(refused) => {
+                self.reserved += usize::from(refused == Refused::NeedsBlock);
+                return Err((message, refused));
+            }
         }
-        offer
-    }
-
-    /// Takes the promised message with that ticket.
-    ///
-    /// # Safety
-    /// `into` is a place for it; the caller has a [`Right::Counted`] to receive, and no longer.
-    pub(super) unsafe fn take_promised(
-        &mut self,
-        ticket: usize,
-        into: *mut T,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { self.pop_promised(ticket, into, spare) };
+        // A receiver that waited had a place of its own: then the reserved one is free.
         if !self.senders.is_empty() {
             self.settle(spare, woken);
         }
+        Ok(())
+    }
+
+    /// Takes the promised message with that ticket, a [`Right::Counted`] to receive.
+    pub(super) fn take_promised(
+        &mut self,
+        ticket: usize,
+        spare: &mut Spare<T>,
+        woken: &mut Chain,
+    ) -> T {
+        let message = self.pop_promised(ticket, spare);
+        if !self.senders.is_empty() {
+            self.settle(spare, woken);
+        }
+        message
     }
 
     /// Takes a [`Right::Counted`] to send back, and passes it on if a thread waits.
@@ -162,137 +152,94 @@ impl<T> State<T> {
 }
 
 impl<T> Shared<T> {
-    /// Selects sending if it would not block; else queues the node if there is one.
-    ///
-    /// # Safety
-    /// The node and its wait stay where they are until [`Shared::leave_senders`].
-    pub(super) unsafe fn attempt_send(&self, node: Option<&Node>) -> Attempt {
+    /// Selects sending if it would not block; else queues the entry if there is one.
+    pub(super) fn attempt_send(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
         let mut woken = Chain::new();
         let mut state = self.lock();
-        let attempt = match node {
-            None if !state.can_send(ptr::null()) => Attempt::Blocked,
-            None => granted(state.grant_send(ptr::null())),
-            Some(node) if !state.can_send(node.wait()) => {
-                // SAFETY: the caller's promise.
-                unsafe { state.queue_sender(node, &mut woken) };
+        let attempt = match entry {
+            None if !state.can_send(None) => Attempt::Blocked,
+            None => granted(state.grant_send(None)),
+            Some(entry) if !state.can_send(Some(entry)) => {
+                state.queue_select(Side::Senders, entry, &mut woken);
                 Attempt::Blocked
             }
-            Some(node) => end(node, || state.grant_send(node.wait())),
+            Some(entry) => end(entry, || state.grant_send(Some(entry))),
         };
         drop(state);
         woken.wake();
         attempt
     }
 
-    /// Selects receiving if it would not block; else queues the node if there is one.
-    ///
-    /// # Safety
-    /// The node and its wait stay where they are until [`Shared::leave_receivers`].
-    pub(super) unsafe fn attempt_receive(&self, node: Option<&Node>) -> Attempt {
+    /// Selects receiving if it would not block; else queues the entry if there is one.
+    pub(super) fn attempt_receive(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
         let mut woken = Chain::new();
         let mut state = self.lock();
-        let attempt = match node {
-            None if !state.can_receive(ptr::null()) => Attempt::Blocked,
-            None => granted(state.grant_receive(ptr::null())),
-            Some(node) if !state.can_receive(node.wait()) => {
-                // SAFETY: the caller's promise.
-                unsafe { state.queue_receiver(node, &mut woken) };
+        let attempt = match entry {
+            None if !state.can_receive(None) => Attempt::Blocked,
+            None => granted(state.grant_receive(None)),
+            Some(entry) if !state.can_receive(Some(entry)) => {
+                state.queue_select(Side::Receivers, entry, &mut woken);
                 Attempt::Blocked
             }
-            Some(node) => end(node, || state.grant_receive(node.wait())),
+            Some(entry) => end(entry, || state.grant_receive(Some(entry))),
         };
         drop(state);
         woken.wake();
         attempt
-    }
-
-    pub(super) fn leave_senders(&self, node: &Node) {
-        self.lock().remove_sender(node);
-    }
-
-    pub(super) fn leave_receivers(&self, node: &Node) {
-        self.lock().remove_receiver(node);
     }
 
     /// Completes a selected send. The message comes back if the channel is disconnected.
-    pub(super) fn complete_send(&self, right: Right, message: T) -> Result<(), T> {
-        let message = ManuallyDrop::new(message);
+    pub(super) fn complete_send(&self, right: Right, mut message: T) -> Result<(), T> {
         let mut spare: Spare<T> = None;
-        loop {
-            let mut woken = Chain::new();
-            match &right {
-                Right::Disconnected | Right::Made(_) => {
-                    return Err(ManuallyDrop::into_inner(message));
+        match right {
+            Right::Disconnected | Right::Made(_) => return Err(message),
+            Right::Counted(_) => loop {
+                let mut woken = Chain::new();
+                let sent = self.lock().send_reserved(message, &mut spare, &mut woken);
+                woken.wake();
+                match sent {
+                    Ok(()) => break,
+                    Err((not_yet, Refused::NeedsBlock)) => message = not_yet,
+                    Err((message, _)) => return Err(message),
                 }
-                Right::Counted(_) => {
-                    let mut state = self.lock();
-                    // SAFETY: the message is not used any more if it was sent.
-                    let offer = unsafe {
-                        state.offer_reserved(&raw const *message, &mut spare, &mut woken)
-                    };
+                spare = Some(Block::new());
+            },
+            Right::Plain(receiver) => receiver.of(self).give(message).wake(),
+            Right::Chooser(receiver) => {
+                let mut state = self.lock();
+                while !state.make_room(&mut spare) {
                     drop(state);
-                    woken.wake();
-                    match offer {
-                        Offer::Sent => return Ok(()),
-                        Offer::NeedsBlock => {}
-                        Offer::Disconnected | Offer::Full => {
-                            return Err(ManuallyDrop::into_inner(message));
-                        }
-                    }
+                    spare = Some(Block::new());
+                    state = self.lock();
                 }
-                Right::Peer(receiver) => {
-                    if receiver.node().tag.get() == PLAIN {
-                        // SAFETY: it waits in this channel, and is ours; so was the message.
-                        unsafe { give_directly(receiver.node(), &raw const *message) };
-                    } else {
-                        let mut state = self.lock();
-                        if !state.make_room(&mut spare) {
-                            drop(state);
-                            spare = Some(Block::new());
-                            continue;
-                        }
-                        // SAFETY: as above, and there is room.
-                        unsafe { state.give(receiver, &raw const *message) };
-                    }
-                    break;
-                }
+                let receiver = state.promise_to(receiver, message);
+                drop(state);
+                receiver.wake();
             }
-            spare = Some(Block::new());
-        }
-        if let Right::Peer(receiver) = right {
-            receiver.wake();
         }
         Ok(())
     }
 
     /// Completes a selected receive. It fails if the channel is disconnected.
     pub(super) fn complete_receive(&self, right: Right) -> Result<T, Failed> {
-        let mut message = MaybeUninit::uninit();
         match right {
-            Right::Disconnected | Right::Made(_) => return Err(Failed::Disconnected),
+            Right::Disconnected | Right::Made(_) => Err(Failed::Disconnected),
             Right::Counted(ticket) => {
                 let (mut spare, mut woken) = (None, Chain::new());
-                let into = message.as_mut_ptr();
-                let mut state = self.lock();
-                // SAFETY: a place for a message, and a right to one.
-                unsafe { state.take_promised(ticket, into, &mut spare, &mut woken) };
-                drop(state);
+                let message = self.lock().take_promised(ticket, &mut spare, &mut woken);
                 woken.wake();
+                Ok(message)
             }
-            Right::Peer(sender) if sender.node().tag.get() == PLAIN => {
-                // SAFETY: it waits in this channel, and is ours.
-                unsafe { take_directly(sender.node(), message.as_mut_ptr()) };
+            Right::Plain(sender) => {
+                let (message, sender) = sender.of(self).take();
                 sender.wake();
+                Ok(message)
             }
-            Right::Peer(sender) => {
+            Right::Chooser(sender) => {
                 let (state, paired) = (self.lock(), Take::Paired(sender));
-                let into = message.as_mut_ptr();
-                // SAFETY: a place for a message.
-                unsafe { self.receive_slowly(state, Chain::new(), paired, into, Until::Never)? };
+                self.receive_slowly(state, Chain::new(), paired, Until::Never)
             }
         }
-        // SAFETY: all ways here have received it.
-        Ok(unsafe { message.assume_init() })
     }
 
     /// Gives the right to a selected send back without completing it.
@@ -313,27 +260,21 @@ impl<T> Shared<T> {
                 count(&mut self.lock(), ticket, &mut spare, &mut woken);
                 woken.wake();
             }
-            Right::Peer(peer) => {
-                peer.node().outcome.set(TRY_AGAIN);
-                peer.wake();
-            }
+            Right::Plain(peer) => peer.send_away().wake(),
+            Right::Chooser(peer) => peer.send_away().wake(),
         }
     }
-}
-
-fn is_peer(node: &Node, own: *const Wait) -> bool {
-    is_taker(node) && !ptr::eq(node.wait(), own)
 }
 
 fn granted(right: Option<Right>) -> Attempt {
     right.map_or(Attempt::Missed, |right| Attempt::Selected(Some(right)))
 }
 
-/// Ends the wait of a select because the operation of `node` is ready, and grants it the right.
-pub(super) fn end(node: &Node, grant: impl FnOnce() -> Option<Right>) -> Attempt {
-    if !node.give_up() {
+/// The operation of `entry`, whose wait is queued elsewhere perhaps, is ready: ends the wait.
+pub(super) fn end(entry: &Entry<'_, '_>, grant: impl FnOnce() -> Option<Right>) -> Attempt {
+    if !entry.give_up() {
         Attempt::Taken
-    } else if node.tag.get() == OBSERVER {
+    } else if entry.kind() == Kind::Observer {
         Attempt::Selected(None)
     } else {
         granted(grant())

@@ -3,6 +3,7 @@
 //! The work is in `selecting`; this file is the user's side of it.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::selecting::{self, Operation, SelectedOperation};
@@ -49,17 +50,11 @@ use crate::channel::shared::Until;
 /// assert_eq!(recv_any(&[r1, r2]), Ok(7));
 /// ```
 pub struct Select<'a> {
-    operations: Vec<Operation<'a>>,
+    /// Used by who has the select for himself, and cloned.
+    operations: Mutex<Vec<Operation<'a>>>,
     next_index: usize,
     biased: bool,
 }
-
-// SAFETY: the nodes in the operations are used only as long as one of the methods blocks, and those
-// need it exclusively; the handles are only used to look for peers and to queue, under their
-// channels' locks. A message is moved out only by the handle that is passed to `SelectedOperation`.
-unsafe impl Send for Select<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for Select<'_> {}
 
 impl<'a> Select<'a> {
     /// Creates a select without operations.
@@ -74,7 +69,7 @@ impl<'a> Select<'a> {
     /// ```
     pub fn new() -> Select<'a> {
         Select {
-            operations: Vec::new(),
+            operations: Mutex::default(),
             next_index: 0,
             biased: false,
         }
@@ -143,10 +138,15 @@ impl<'a> Select<'a> {
         self.add(Operation::recv(r))
     }
 
+    fn operations(&mut self) -> &mut Vec<Operation<'a>> {
+        let operations = self.operations.get_mut();
+        operations.unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn add(&mut self, mut operation: Operation<'a>) -> usize {
         let index = self.next_index;
         operation.index = index;
-        self.operations.push(operation);
+        self.operations().push(operation);
         self.next_index += 1;
         index
     }
@@ -179,11 +179,11 @@ impl<'a> Select<'a> {
             self.next_index
         );
         let position = self
-            .operations
+            .operations()
             .iter()
             .position(|operation| operation.index == index)
             .expect("no operation with this index");
-        self.operations.remove(position);
+        self.operations().remove(position);
     }
 
     /// Selects an operation that does not block, if there is one.
@@ -293,7 +293,8 @@ impl<'a> Select<'a> {
     }
 
     fn select_until(&mut self, until: Until) -> Option<SelectedOperation<'a>> {
-        selecting::select_until(&mut self.operations, until, self.biased)
+        let biased = self.biased;
+        selecting::select_until(self.operations(), until, biased)
     }
 
     /// Returns the index of an operation that would not block, if there is one.
@@ -392,15 +393,19 @@ impl<'a> Select<'a> {
     }
 
     fn ready_until(&mut self, until: Until) -> Option<usize> {
-        selecting::ready_until(&mut self.operations, until, self.biased)
+        let biased = self.biased;
+        selecting::ready_until(self.operations(), until, biased)
     }
 }
 
 impl<'a> Clone for Select<'a> {
     fn clone(&self) -> Select<'a> {
+        let operations = self.operations.lock();
+        let operations = operations.unwrap_or_else(PoisonError::into_inner);
         Select {
-            operations: self.operations.clone(),
-            ..*self
+            operations: Mutex::new(operations.clone()),
+            next_index: self.next_index,
+            biased: self.biased,
         }
     }
 }

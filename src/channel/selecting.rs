@@ -1,16 +1,16 @@
 //! The search for the first of several operations, for `Select` and `select!`.
 //!
-//! Each [`Operation`] has a handle (a sender or receiver, whatever its messages) and a node. They
+//! Each [`Operation`] has a handle (a sender or receiver, whatever its messages) and a spot. They
 //! are looked at in random order, or as they stand if the select is biased, in rounds:
 //!
 //! 1. Look at all of them, one after the other, without queueing. One that would not block is
 //!    selected.
-//! 2. With a fresh [`Wait`], look at each again under its channel's lock, and queue its node in the
+//! 2. With a fresh [`Waiting`], look at each again under its channel's lock, and queue its spot in the
 //!    same critical section if it would block.
-//! 3. Wait, until one of the nodes is taken, the time is up, or a timer's message is due. If the
-//!    time is up already (a select with a default), just look whether a node was taken. If none
+//! 3. Wait, until one of the spots is taken, the time is up, or a timer's message is due. If the
+//!    time is up already (a select with a default), just look whether a spot was taken. If none
 //!    was, all would have blocked at one moment, which the looks of step 1 cannot tell.
-//! 4. Take all nodes out of their queues. If one was taken with a right, that is selected; else go
+//! 4. Take all spots out of their queues. If one was taken with a right, that is selected; else go
 //!    round again.
 //! 5. If the right is to a place in a buffer, look at the operations before that one, in the order
 //!    of this select. If another would not block now, it is selected instead, and the place is
@@ -21,7 +21,7 @@
 //! |---|---|---|
 //! | would block | | is queued |
 //! | would not block | could be given up | is selected (an observer: is the answer) |
-//! | would not block | was claimed: a queued node was taken | step 3 tells which one |
+//! | would not block | was claimed: a queued spot was taken | step 3 tells which one |
 //! | has a peer | could be given up, but the peer is going | next round |
 //!
 //! Two selects may find each other on two channels. Since each gives its own wait up before it
@@ -32,9 +32,9 @@
 //! the two, since it is taken out of the option that holds it.
 //!
 //! Invariants:
-//! 1. Nodes are queued in step 2 and out of all queues after step 4. In between only shared
+//! 1. Spots are queued in step 2 and out of all queues after step 4. In between only shared
 //!    references to the operations are used, and no user code runs.
-//! 2. A select is never its own peer: channels skip nodes of the same wait.
+//! 2. A select is never its own peer: channels skip spots of the same wait.
 
 use core::cell::Cell;
 use core::ptr;
@@ -42,21 +42,20 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
+use super::cell::{AnyHandle, Granted, Kind, Spot, Waiting};
 use super::handle::Handle;
 use super::rights::{Attempt, Right};
 use super::shared::Until;
-use super::state::{DONE, GRANTED, OBSERVER, PAIRED, SELECT, TRY_AGAIN};
 use super::timer::sleep_until;
 use super::turn::{InTurn, in_turn};
 use super::{Receiver, RecvError, SelectTimeoutError, SendError, Sender, TrySelectError};
-use crate::engine::door::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::door::clock;
 use crate::engine::door::perturb;
 
 /// An operation that may be selected.
 pub struct Operation<'a> {
-    handle: &'a dyn Handle,
-    node: Node,
+    handle: AnyHandle<'a>,
+    spot: Spot,
     /// The position of the operation that is looked at in this place of the order.
     pub(super) turn: Cell<usize>,
     /// The index by which the user knows the operation.
@@ -76,8 +75,8 @@ impl<'a> Operation<'a> {
 
     fn new(handle: &'a dyn Handle) -> Operation<'a> {
         Operation {
-            handle,
-            node: Node::new(ptr::null()),
+            handle: AnyHandle::new(handle),
+            spot: Spot::new(),
             turn: Cell::new(0),
             index: 0,
         }
@@ -88,7 +87,7 @@ impl<'a> Clone for Operation<'a> {
     fn clone(&self) -> Operation<'a> {
         Operation {
             index: self.index,
-            ..Operation::new(self.handle)
+            ..Operation::new(self.handle())
         }
     }
 }
@@ -144,15 +143,14 @@ pub(super) fn select_until<'a>(
     let operations = in_turn(operations, biased);
     loop {
         for operation in operations.clone() {
-            // SAFETY: there is no node.
-            if let Attempt::Selected(Some(right)) = unsafe { operation.handle.attempt(None) } {
+            if let Attempt::Selected(Some(right)) = operation.handle().attempt(None) {
                 return Some(operation.selected(right));
             }
         }
         if operations.is_empty() {
             return limit.pass();
         }
-        match round(&operations, SELECT, &mut limit) {
+        match round(&operations, Kind::Select, &mut limit) {
             Round::Ready(operation, Some(right)) => {
                 return Some(reconsider(operations, operation.selected(right)));
             }
@@ -175,8 +173,7 @@ fn reconsider<'a>(
         if operation.index == served.index {
             break;
         }
-        // SAFETY: there is no node.
-        if let Attempt::Selected(Some(right)) = unsafe { operation.handle.attempt(None) } {
+        if let Attempt::Selected(Some(right)) = operation.handle().attempt(None) {
             let other = operation.selected(right);
             served.give_back();
             return other;
@@ -195,14 +192,14 @@ pub(super) fn ready_until(
     let mut limit = Limit::new(until);
     let operations = in_turn(operations, biased);
     loop {
-        let ready = |operation: &&Operation<'_>| operation.handle.is_ready();
+        let ready = |operation: &&Operation<'_>| operation.handle().is_ready();
         if let Some(operation) = operations.clone().find(ready) {
             return Some(operation.index);
         }
         if operations.is_empty() {
             return limit.pass();
         }
-        match round(&operations, OBSERVER, &mut limit) {
+        match round(&operations, Kind::Observer, &mut limit) {
             Round::Ready(operation, _) => return Some(operation.index),
             Round::Over => return None,
             Round::Again => {}
@@ -252,26 +249,15 @@ impl Limit {
 }
 
 impl<'a> Operation<'a> {
-    fn selected(&self, right: Right) -> SelectedOperation<'a> {
-        SelectedOperation {
-            handle: self.handle,
-            right: Some(right),
-            index: self.index,
-        }
+    fn handle(&self) -> &'a dyn Handle {
+        self.handle.get()
     }
 
-    /// The right that the select got with this node, after the node was taken.
-    fn outcome(&self) -> Option<Right> {
-        match self.node.outcome.get() {
-            GRANTED => Some(Right::Counted(self.node.place.get().addr())),
-            // SAFETY: the node of a receiver that waits for this operation's sender only.
-            PAIRED => Some(Right::Peer(unsafe {
-                Claimed::from_raw(self.node.place.get().cast())
-            })),
-            outcome => {
-                debug_assert!(outcome != DONE, "a select does not say where messages go");
-                None
-            }
+    fn selected(&self, right: Right) -> SelectedOperation<'a> {
+        SelectedOperation {
+            handle: self.handle(),
+            right: Some(right),
+            index: self.index,
         }
     }
 }
@@ -286,66 +272,68 @@ enum Round<'o, 'a> {
 }
 
 /// Does steps 2 to 4.
-fn round<'o, 'a>(operations: &InTurn<'o, 'a>, tag: usize, limit: &mut Limit) -> Round<'o, 'a> {
+fn round<'o, 'a>(operations: &InTurn<'o, 'a>, kind: Kind, limit: &mut Limit) -> Round<'o, 'a> {
     let is_over = limit.is_over();
     if is_over && operations.len() == 1 {
         // Step 1 was that moment.
         return Round::Over;
     }
-    let wait = Wait::new();
-    let mut queued = 0;
-    let mut selected = None;
-    let mut taken = false;
-    let mut earliest = limit.deadline();
-    for operation in operations.clone() {
-        operation.node.set_wait(&wait);
-        operation.node.tag.set(tag);
-        operation.node.outcome.set(TRY_AGAIN);
-        // SAFETY: both stay where they are; the node leaves below.
-        match unsafe { operation.handle.attempt(Some(&operation.node)) } {
-            Attempt::Blocked => {
-                perturb::point("select: queued");
-                queued += 1;
-                earliest = match (earliest, operation.handle.deadline()) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-                continue;
-            }
-            Attempt::Selected(right) => selected = Some((operation, right)),
-            Attempt::Taken => taken = true,
-            Attempt::Missed => {}
-        }
-        break;
-    }
-    let blocked = queued == operations.len();
-    let ended = if blocked && is_over && wait.give_up() {
-        Some(Ended::TimedOut)
-    } else if blocked && !is_over {
-        Some(wait.wait(earliest.map(clock::at)))
-    } else {
-        // If the claim is not ours, the wake-up is on its way.
-        (blocked || taken).then(|| wait.wait(None))
-    };
-    perturb::point("select: leaving");
-    for operation in operations.clone().take(queued) {
-        operation.handle.leave(&operation.node);
-    }
-    match (ended, selected) {
-        (Some(Ended::Taken(node)), _) => {
-            let mut all = operations.clone();
-            let taken = all.find(|operation| ptr::eq(&operation.node, node));
-            match taken.map(|operation| (operation, operation.outcome())) {
-                Some((operation, right)) if tag == OBSERVER || right.is_some() => {
-                    Round::Ready(operation, right)
+    Waiting::scope(kind, |waiting| {
+        let mut queued = 0;
+        let mut selected = None;
+        let mut taken = false;
+        let mut earliest = limit.deadline();
+        for operation in operations.clone() {
+            let entry = waiting.enter(&operation.spot);
+            match operation.handle().attempt(Some(&entry)) {
+                Attempt::Blocked => {
+                    perturb::point("select: queued");
+                    queued += 1;
+                    earliest = match (earliest, operation.handle().deadline()) {
+                        (Some(a), Some(b)) => Some(a.min(b)),
+                        (a, b) => a.or(b),
+                    };
+                    continue;
                 }
-                _ => Round::Again,
+                Attempt::Selected(right) => selected = Some((operation, right)),
+                Attempt::Taken => taken = true,
+                Attempt::Missed => {}
             }
+            break;
         }
-        (None, Some((operation, right))) => Round::Ready(operation, right),
-        (Some(Ended::TimedOut), _) if is_over => Round::Over,
-        _ => Round::Again,
-    }
+        let blocked = queued == operations.len();
+        let ended = if blocked && is_over && waiting.give_up() {
+            Some(None)
+        } else if blocked && !is_over {
+            Some(waiting.wait(earliest.map(clock::at)))
+        } else {
+            // If the claim is not ours, the wake-up is on its way.
+            (blocked || taken).then(|| waiting.wait(None))
+        };
+        perturb::point("select: leaving");
+        for operation in operations.clone().take(queued) {
+            operation.handle().leave(&waiting.entry(&operation.spot));
+        }
+        match (ended, selected) {
+            (Some(Some(taken)), _) => {
+                let mut all = operations.clone();
+                let operation = all.find(|operation| taken.is_at(&operation.spot));
+                let right = taken.granted.map(|granted| match granted {
+                    Granted::Ticket(ticket) => Right::Counted(ticket),
+                    Granted::Peer(receiver) => Right::Plain(receiver),
+                });
+                match operation {
+                    Some(operation) if kind == Kind::Observer || right.is_some() => {
+                        Round::Ready(operation, right)
+                    }
+                    _ => Round::Again,
+                }
+            }
+            (None, Some((operation, right))) => Round::Ready(operation, right),
+            (Some(None), _) if is_over => Round::Over,
+            _ => Round::Again,
+        }
+    })
 }
 
 /// An operation that a [`Select`](super::Select) has chosen, and that must be completed.

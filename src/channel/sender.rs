@@ -2,17 +2,17 @@
 //!
 //! Invariant: a [`Sender`] is one of the senders that its channel counts.
 
-use core::ptr::NonNull;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
+use super::cell::Entry;
+use super::cell::half::Half;
 use super::handle::Handle;
 use super::rights::{Attempt, Right};
-use super::shared::{Failed, Shared, Until};
+use super::shared::{Failed, Until};
 use super::state::State;
 use super::{SendError, SendTimeoutError, TrySendError};
-use crate::engine::door::claim::Node;
 
 /// The sending half of a channel.
 ///
@@ -31,29 +31,17 @@ use crate::engine::door::claim::Node;
 /// assert_eq!(r.recv().unwrap() + r.recv().unwrap(), 3);
 /// ```
 pub struct Sender<T> {
-    shared: NonNull<Shared<T>>,
+    shared: Half<T, true>,
 }
-
-// SAFETY: messages go from thread to thread, which their type allows; the state is under a lock.
-unsafe impl<T: Send> Send for Sender<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Sender<T> {}
 
 // A panic leaves the channel as it was: no user code runs while it changes.
 impl<T> UnwindSafe for Sender<T> {}
 impl<T> RefUnwindSafe for Sender<T> {}
 
 impl<T> Sender<T> {
-    /// # Safety
-    /// The channel counts it.
-    pub(super) unsafe fn new(shared: NonNull<Shared<T>>) -> Sender<T> {
+    /// The one that has this reference.
+    pub(super) fn new(shared: Half<T, true>) -> Sender<T> {
         Sender { shared }
-    }
-
-    #[inline(always)]
-    fn shared(&self) -> &Shared<T> {
-        // SAFETY: it lives as long as a sender is counted.
-        unsafe { self.shared.as_ref() }
     }
 
     /// Sends a message, blocking while the channel is full.
@@ -76,7 +64,7 @@ impl<T> Sender<T> {
     /// ```
     #[inline]
     pub fn send(&self, msg: T) -> Result<(), SendError<T>> {
-        self.shared()
+        self.shared
             .send(msg, Until::Never)
             .map_err(|(msg, _)| SendError(msg))
     }
@@ -103,7 +91,7 @@ impl<T> Sender<T> {
     /// ```
     #[inline]
     pub fn try_send(&self, msg: T) -> Result<(), TrySendError<T>> {
-        self.shared()
+        self.shared
             .send(msg, Until::Now)
             .map_err(|(msg, failed)| match failed {
                 Failed::TimedOut => TrySendError::Full(msg),
@@ -156,7 +144,7 @@ impl<T> Sender<T> {
     }
 
     fn send_until(&self, msg: T, until: Until) -> Result<(), SendTimeoutError<T>> {
-        self.shared()
+        self.shared
             .send(msg, until)
             .map_err(|(msg, failed)| match failed {
                 Failed::TimedOut => SendTimeoutError::Timeout(msg),
@@ -193,7 +181,7 @@ impl<T> Sender<T> {
     /// assert!(s.is_full());
     /// ```
     pub fn is_full(&self) -> bool {
-        self.shared().look(State::is_full)
+        self.shared.look(State::is_full)
     }
 
     /// Returns the number of messages in the channel.
@@ -207,7 +195,7 @@ impl<T> Sender<T> {
     /// assert_eq!(s.len(), 2);
     /// ```
     pub fn len(&self) -> usize {
-        self.shared().look(State::len)
+        self.shared.look(State::len)
     }
 
     /// Returns the number of messages that the channel can hold, or `None` if it has no bound.
@@ -221,7 +209,7 @@ impl<T> Sender<T> {
     /// assert_eq!(bounded::<u8>(5).0.capacity(), Some(5));
     /// ```
     pub fn capacity(&self) -> Option<usize> {
-        self.shared().look(State::capacity)
+        self.shared.look(State::capacity)
     }
 
     /// Returns `true` if both senders belong to the same channel.
@@ -236,33 +224,32 @@ impl<T> Sender<T> {
     /// assert!(!s.same_channel(&unbounded().0));
     /// ```
     pub fn same_channel(&self, other: &Sender<T>) -> bool {
-        self.shared == other.shared
+        self.shared.is_of_same(&other.shared)
     }
 
     /// Whether all receivers are gone.
     #[cfg(not(greenthread_model))]
     pub(crate) fn is_disconnected(&self) -> bool {
-        self.shared().look(|state| state.receivers_gone)
+        self.shared.look(|state| state.receivers_gone)
     }
 
     /// Completes a send that a select has selected.
     pub(super) fn complete(&self, right: Right, msg: T) -> Result<(), SendError<T>> {
-        self.shared().complete_send(right, msg).map_err(SendError)
+        self.shared.complete_send(right, msg).map_err(SendError)
     }
 }
 
 impl<T> Handle for Sender<T> {
-    unsafe fn attempt(&self, node: Option<&Node>) -> Attempt {
-        // SAFETY: the caller's promise.
-        unsafe { self.shared().attempt_send(node) }
+    fn attempt(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
+        self.shared.attempt_send(entry)
     }
 
-    fn leave(&self, node: &Node) {
-        self.shared().leave_senders(node);
+    fn leave(&self, entry: &Entry<'_, '_>) {
+        self.shared.lock().senders.remove(entry);
     }
 
     fn give_back(&self, right: Right) {
-        self.shared().give_back_send(right);
+        self.shared.give_back_send(right);
     }
 
     fn leaves_no_trace(&self, right: &Right) -> bool {
@@ -270,8 +257,7 @@ impl<T> Handle for Sender<T> {
     }
 
     fn is_ready(&self) -> bool {
-        self.shared()
-            .look(|state| state.can_send(core::ptr::null()))
+        self.shared.look(|state| state.can_send(None))
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -281,17 +267,9 @@ impl<T> Handle for Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
-        self.shared().add_sender();
         Sender {
-            shared: self.shared,
+            shared: self.shared.clone(),
         }
-    }
-}
-
-impl<T> Drop for Sender<T> {
-    fn drop(&mut self) {
-        // SAFETY: this sender is counted, and is not used any more.
-        unsafe { Shared::remove_sender(self.shared) };
     }
 }
 

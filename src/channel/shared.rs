@@ -1,41 +1,26 @@
-//! The channel itself, which its senders and receivers share: two reference counts, and the state
-//! under its lock; and how a thread waits for it.
+//! The channel itself: the state under its lock, and how a thread waits for it.
 //!
 //! A plain operation (a select's are in `rights`) tries once, under the lock. If it must wait, it
-//! queues in the same critical section, with a node on its stack whose `place` points to its
-//! message or to the place for it. The peer moves the message, so there is nothing to do after the
-//! wake-up. Only `TRY_AGAIN` sends it round again.
+//! queues in the same critical section, with a place on its stack for its message. The peer moves
+//! the message, so there is nothing to do after the wake-up. Only [`Ended::TryAgain`] sends it round
+//! again.
 //!
-//! Invariants:
-//! 1. Under the lock preemption is off. All waking, allocating and freeing waits until after it.
-//! 2. The last handle of a side disconnects. Of the two last ones the later frees the channel: the
-//!    one that finds `one_side_gone` set.
-//! 3. A node leaves its queue before the function that made it returns.
-//!
-//! Orderings: giving a reference up is AcqRel, so that all uses of any handle come before the
-//! disconnection and the freeing. Cloning is Relaxed: the cloning thread has a reference.
+//! Invariant: under the lock preemption is off. All waking, allocating and freeing waits until after
+//! it.
 
-use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
-use core::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use super::buffer::Block;
-use super::state::{DONE, Offer, PAIRED, Spare, State, Take};
-use crate::engine::door::atomic::Ordering::{AcqRel, Relaxed};
-use crate::engine::door::atomic::{AtomicBool, AtomicUsize};
-use crate::engine::door::claim::{Ended, Node, Wait};
+use super::cell::buffer::{Block, Buffer};
+use super::cell::{Ended, Side, wait_for, wait_in_queue, wake_all};
+use super::state::{Refused, Spare, State, Take};
 use crate::engine::door::clock;
-use crate::engine::door::list::{Chain, Crowd};
+use crate::engine::door::list::Chain;
 use crate::engine::door::lock::{Guard, Lock};
-use crate::engine::door::perturb;
 use crate::engine::door::{self, PreemptionOff};
 
 pub(super) struct Shared<T> {
     state: Lock<State<T>>,
-    senders: AtomicUsize,
-    receivers: AtomicUsize,
-    one_side_gone: AtomicBool,
 }
 
 /// How long an operation may wait.
@@ -69,6 +54,23 @@ impl Until {
     }
 }
 
+/// An [`Until`] that is reckoned once, when it is first needed.
+pub(super) struct Deadline {
+    until: Until,
+    known: Option<u64>,
+}
+
+impl Deadline {
+    pub(super) fn new(until: Until) -> Deadline {
+        Deadline { until, known: None }
+    }
+
+    /// In monotonic nanoseconds.
+    pub(super) fn get(&mut self) -> u64 {
+        *self.known.get_or_insert_with(|| self.until.deadline())
+    }
+}
+
 /// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failed {
@@ -98,15 +100,11 @@ impl<T> DerefMut for Locked<'_, T> {
 }
 
 impl<T> Shared<T> {
-    /// Makes a channel with one sender and one receiver. `usize::MAX` means no bound.
-    pub(super) fn new(capacity: usize) -> NonNull<Shared<T>> {
-        let shared = Box::new(Shared {
+    /// `usize::MAX`: without a bound.
+    pub(super) fn new(capacity: usize) -> Shared<T> {
+        Shared {
             state: Lock::new(State::new(capacity)),
-            senders: AtomicUsize::new(1),
-            receivers: AtomicUsize::new(1),
-            one_side_gone: AtomicBool::new(false),
-        });
-        NonNull::from(Box::leak(shared))
+        }
     }
 
     #[inline(always)]
@@ -126,218 +124,133 @@ impl<T> Shared<T> {
     /// Sends, waiting until `until` if the channel is full.
     #[inline]
     pub(super) fn send(&self, message: T, until: Until) -> Result<(), (T, Failed)> {
-        let message = ManuallyDrop::new(message);
         let (mut spare, mut woken) = (None, Chain::new());
         let mut state = self.lock();
-        // SAFETY: the message is not used any more if it was sent.
-        let offer = unsafe { state.offer(&raw const *message, &mut spare, &mut woken) };
-        if let Offer::Sent = offer {
-            drop(state);
-            woken.wake();
-            return Ok(());
+        match state.room(&mut spare, &mut woken) {
+            Ok(room) => room.fill(message),
+            Err(refused) => return self.send_slowly(state, woken, refused, message, until),
         }
-        // SAFETY: as above.
-        unsafe { self.send_slowly(state, woken, offer, &raw const *message, until) }
-            .map_err(|failed| (ManuallyDrop::into_inner(message), failed))
+        drop(state);
+        woken.wake();
+        Ok(())
     }
 
-    /// # Safety
-    /// `message` is one; if the answer is Ok, it is the caller's no more.
     #[cold]
     #[inline(never)]
-    unsafe fn send_slowly<'a>(
+    fn send_slowly<'a>(
         &'a self,
         mut state: Locked<'a, T>,
         mut woken: Chain,
-        mut offer: Offer,
-        message: *const T,
+        mut refused: Refused,
+        mut message: T,
         until: Until,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), (T, Failed)> {
+        let mut deadline = Deadline::new(until);
         let mut spare: Spare<T> = None;
-        let mut deadline = None;
         loop {
-            let wait = Wait::new();
-            let node = Node::new(&wait);
-            node.place.set(message.cast_mut().cast());
-            let queued = matches!(offer, Offer::Full) && !matches!(until, Until::Now);
-            if queued {
-                // SAFETY: it stays until it was taken, or is removed below.
-                unsafe { state.queue_sender(&node, &mut woken) };
-            }
-            drop(state);
-            woken.wake();
-            match offer {
-                Offer::Sent => return Ok(()),
-                Offer::Disconnected => return Err(Failed::Disconnected),
-                Offer::NeedsBlock => spare = Some(Block::new()),
-                Offer::Full if !queued => return Err(Failed::TimedOut),
-                Offer::Full => {
-                    let deadline = *deadline.get_or_insert_with(|| until.deadline());
-                    match wait.wait(Some(deadline)) {
-                        Ended::Taken(_) if node.outcome.get() == DONE => return Ok(()),
-                        Ended::Taken(_) => {}
-                        Ended::TimedOut => {
-                            self.lock().remove_sender(&node);
-                            return Err(Failed::TimedOut);
-                        }
-                    }
+            if refused == Refused::Full && !matches!(until, Until::Now) {
+                let side = Side::Senders;
+                let to_send = Some(message);
+                let waited = wait_in_queue(self, state, side, to_send, woken, &mut deadline);
+                message = match waited {
+                    (Ended::TryAgain, Some(message)) => message,
+                    (Ended::TimedOut, Some(message)) => return Err((message, Failed::TimedOut)),
+                    (_, None) | (Ended::Done, _) => return Ok(()),
+                };
+            } else {
+                drop(state);
+                woken.wake();
+                match refused {
+                    Refused::Full => return Err((message, Failed::TimedOut)),
+                    Refused::Disconnected => return Err((message, Failed::Disconnected)),
+                    Refused::NeedsBlock => spare = Some(Block::new()),
                 }
             }
             woken = Chain::new();
             state = self.lock();
-            // SAFETY: the caller's promise.
-            offer = unsafe { state.offer(message, &mut spare, &mut woken) };
+            refused = match state.room(&mut spare, &mut woken) {
+                Ok(room) => {
+                    room.fill(message);
+                    drop(state);
+                    woken.wake();
+                    return Ok(());
+                }
+                Err(refused) => refused,
+            };
         }
     }
 
     /// Receives, waiting until `until` if the channel is empty.
     #[inline]
     pub(super) fn receive(&self, until: Until) -> Result<T, Failed> {
-        let mut message = MaybeUninit::uninit();
         let (mut spare, mut woken) = (None, Chain::new());
         let mut state = self.lock();
-        // SAFETY: a place for a message, which is there if it was received.
-        let take = unsafe { state.take(message.as_mut_ptr(), &mut spare, &mut woken) };
-        if let Take::Received = take {
+        if state.has_message() {
+            let message = state.take(&mut spare, &mut woken);
             drop(state);
             woken.wake();
-        } else {
-            // SAFETY: a place for a message.
-            unsafe { self.receive_slowly(state, woken, take, message.as_mut_ptr(), until)? };
+            return Ok(message);
         }
-        // SAFETY: it was received.
-        Ok(unsafe { message.assume_init() })
+        match state.take_from_waiting(&mut woken) {
+            Take::Received(message) => {
+                drop(state);
+                woken.wake();
+                Ok(message)
+            }
+            Take::Empty if matches!(until, Until::Now) => Err(Failed::TimedOut),
+            take => self.receive_slowly(state, woken, take, until),
+        }
     }
 
-    /// # Safety
-    /// `into` is a place for a message, which is there if the answer is Ok.
     #[cold]
     #[inline(never)]
-    pub(super) unsafe fn receive_slowly<'a>(
+    pub(super) fn receive_slowly<'a>(
         &'a self,
         mut state: Locked<'a, T>,
         mut woken: Chain,
-        mut take: Take,
-        into: *mut T,
+        mut take: Take<T>,
         until: Until,
-    ) -> Result<(), Failed> {
+    ) -> Result<T, Failed> {
+        let mut deadline = Deadline::new(until);
         let mut spare: Spare<T> = None;
-        let mut deadline = None;
         loop {
-            let wait = Wait::new();
-            let node = Node::new(&wait);
-            node.place.set(into.cast());
-            let mut paired = false;
-            match take {
+            let (ended, message) = match take {
                 Take::Empty if !matches!(until, Until::Now) => {
-                    // SAFETY: it stays until it was taken, or is removed below.
-                    unsafe { state.queue_receiver(&node, &mut woken) };
+                    wait_in_queue(self, state, Side::Receivers, None, woken, &mut deadline)
                 }
-                Take::Paired(sender) => {
-                    // The sender is to send to this node. It is in no list, so no other does.
-                    sender.node().place.set((&raw const node).cast_mut().cast());
-                    sender.node().outcome.set(PAIRED);
-                    woken.push(sender);
-                    paired = true;
-                }
-                Take::Empty | Take::Received | Take::Disconnected => {
+                Take::Paired(sender) => wait_for(self, state, sender, woken),
+                Take::Empty | Take::Received(_) | Take::Disconnected => {
                     drop(state);
                     woken.wake();
                     return match take {
-                        Take::Empty => Err(Failed::TimedOut),
+                        Take::Received(message) => Ok(message),
                         Take::Disconnected => Err(Failed::Disconnected),
-                        _ => Ok(()),
+                        _ => Err(Failed::TimedOut),
                     };
                 }
-            }
-            drop(state);
-            woken.wake();
-            let deadline = if paired {
-                clock::NEVER
-            } else {
-                *deadline.get_or_insert_with(|| until.deadline())
             };
-            match wait.wait(Some(deadline)) {
-                Ended::Taken(_) if node.outcome.get() == DONE => return Ok(()),
-                Ended::Taken(_) => {}
-                Ended::TimedOut => {
-                    self.lock().remove_receiver(&node);
-                    return Err(Failed::TimedOut);
-                }
+            match (ended, message) {
+                (_, Some(message)) => return Ok(message),
+                (Ended::TimedOut, None) => return Err(Failed::TimedOut),
+                (Ended::TryAgain | Ended::Done, None) => {}
             }
             woken = Chain::new();
             state = self.lock();
-            // SAFETY: the caller's promise.
-            take = unsafe { state.take(into, &mut spare, &mut woken) };
+            take = if state.has_message() {
+                Take::Received(state.take(&mut spare, &mut woken))
+            } else {
+                state.take_from_waiting(&mut woken)
+            };
         }
     }
 
-    pub(super) fn add_sender(&self) {
-        add_reference(&self.senders);
+    /// The last sender is gone.
+    pub(super) fn disconnect_senders(&self) {
+        wake_all(self, State::disconnect_senders);
     }
 
-    pub(super) fn add_receiver(&self) {
-        add_reference(&self.receivers);
-    }
-
-    /// Gives a sender's reference up.
-    ///
-    /// # Safety
-    /// The caller has it, and does not use the channel any more.
-    pub(super) unsafe fn remove_sender(shared: NonNull<Shared<T>>) {
-        // SAFETY: the reference keeps it.
-        let this = unsafe { shared.as_ref() };
-        // AcqRel: see the header.
-        if this.senders.fetch_sub(1, AcqRel) == 1 {
-            perturb::point("channel: last sender");
-            let crowd = Crowd::new();
-            // SAFETY: it is woken below.
-            let first = unsafe { this.lock().disconnect_senders(&crowd) };
-            first.wake();
-            crowd.wake(|| this.lock());
-            // SAFETY: that was the last of this side.
-            unsafe { Shared::side_is_gone(shared) };
-        }
-    }
-
-    /// Gives a receiver's reference up.
-    ///
-    /// # Safety
-    /// The caller has it, and does not use the channel any more.
-    pub(super) unsafe fn remove_receiver(shared: NonNull<Shared<T>>) {
-        // SAFETY: the reference keeps it.
-        let this = unsafe { shared.as_ref() };
-        // AcqRel: see the header.
-        if this.receivers.fetch_sub(1, AcqRel) == 1 {
-            perturb::point("channel: last receiver");
-            let crowd = Crowd::new();
-            // SAFETY: it is woken below.
-            let (first, messages) = unsafe { this.lock().disconnect_receivers(&crowd) };
-            first.wake();
-            crowd.wake(|| this.lock());
-            // SAFETY: that was the last of this side.
-            unsafe { Shared::side_is_gone(shared) };
-            // Last, because it may panic.
-            drop(messages);
-        }
-    }
-
-    /// # Safety
-    /// Called once for each side, by its last reference.
-    unsafe fn side_is_gone(shared: NonNull<Shared<T>>) {
-        perturb::point("channel: side gone");
-        // SAFETY: it is freed by the second to come here. AcqRel: see the header.
-        if unsafe { shared.as_ref() }.one_side_gone.swap(true, AcqRel) {
-            // SAFETY: made by `Box::leak`, and no thread has a reference any more.
-            drop(unsafe { Box::from_raw(shared.as_ptr()) });
-        }
-    }
-}
-
-/// Counts one more handle. As with `Arc`, the process aborts if forgotten clones are about to make
-/// the count overflow.
-fn add_reference(count: &AtomicUsize) {
-    if count.fetch_add(1, Relaxed) > isize::MAX as usize {
-        std::process::abort();
+    /// The last receiver is gone: the messages are to be dropped.
+    pub(super) fn disconnect_receivers(&self, messages: &mut Buffer<T>) {
+        wake_all(self, |state| state.disconnect_receivers(messages));
     }
 }

@@ -26,15 +26,10 @@
 //! there for the next. (A receiver that comes before that, when the senders are gone, finds the
 //! channel disconnected.)
 //!
-//! | outcome | told to | means |
-//! |---|---|---|
-//! | [`TRY_AGAIN`] | all | the peer gave its right back, or the channel is disconnected |
-//! | [`DONE`] | plain | the message was moved from or to its place |
-//! | [`GRANTED`] | select | a message is promised, or a place reserved |
-//! | [`PAIRED`] | sender in a select | `place` is the node of a receiver that waits for the message |
+//! The file `cell` has the outcomes that a thread is told after a wait, and the moving of messages.
 //!
-//! Observers ([`OBSERVER`]: `Select::ready`) queue too but take nothing. They are passed over as
-//! long as another thread waits. All of them are woken when a message or a place is there that
+//! Observers ([`Kind::Observer`]: `Select::ready`) queue too but take nothing. They are passed over
+//! as long as another thread waits. All of them are woken when a message or a place is there that
 //! stays.
 //!
 //! Invariants, whenever the lock is free:
@@ -45,11 +40,11 @@
 //!    different waits never wait both.
 //! 3. After the last sender is gone no receiver waits, and vice versa.
 //! 4. A message is at one place at a time: its sender's, the buffer, its receiver's. The thread
-//!    that holds the lock or has claimed one side moves it, as bytes.
+//!    that holds the lock or has claimed one side moves it.
 //!
 //! No wake-up is lost. A thread queues under the lock under which it has just looked, finding (2)
 //! nothing for it. All later events come under the same lock: a message, a place, a right given
-//! back and a disconnection all end in serving the queue (`offer`, `take`, `settle`,
+//! back and a disconnection all end in serving the queue (`room`, `take`, `settle`,
 //! `disconnect_*`) as far as it goes, so (2) and (3) hold again. A thread that is taken from a
 //! queue is claimed. The claimer tells it the outcome and wakes it after the lock. If a claim is
 //! lost, another channel has served the thread, or its time is up, and this channel gives it
@@ -57,26 +52,14 @@
 //!
 //! Under the lock preemption is off: nothing is allocated, freed or dropped, no user code runs.
 
-use core::ptr;
-
-use super::buffer::{Block, Buffer};
-use crate::engine::door::claim::{Claimed, Node};
-use crate::engine::door::list::{Chain, Crowd, List};
-
-// The purposes of a node in a queue: `Node::tag`.
-pub(super) const PLAIN: usize = 0;
-pub(super) const SELECT: usize = 1;
-pub(super) const OBSERVER: usize = 2;
-
-// The ways in which its wait ends: `Node::outcome`.
-pub(super) const TRY_AGAIN: usize = 0;
-pub(super) const DONE: usize = 1;
-pub(super) const GRANTED: usize = 2;
-pub(super) const PAIRED: usize = 3;
+use super::cell::buffer::{Block, Buffer};
+use super::cell::{Chooser, Entry, Kind, Peer, Plain, Queue, Side};
+use crate::engine::door::claim::Claimed;
+use crate::engine::door::list::Chain;
 
 pub(super) struct State<T> {
-    pub(super) senders: List,
-    pub(super) receivers: List,
+    pub(super) senders: Queue<T>,
+    pub(super) receivers: Queue<T>,
     buffer: Buffer<T>,
     /// `usize::MAX`: unbounded.
     pub(super) capacity: usize,
@@ -88,22 +71,42 @@ pub(super) struct State<T> {
     pub(super) receivers_gone: bool,
 }
 
-/// The outcome of offering a message.
-pub(super) enum Offer {
-    Sent,
+/// Where a message goes that is sent now.
+pub(super) enum Room<'a, T> {
+    Buffer(&'a mut Buffer<T>),
+    Plain(Plain<T>, &'a mut Chain),
+    Select(Chooser, &'a mut State<T>, &'a mut Chain),
+}
+
+/// Why there is no room for a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
     Full,
     Disconnected,
     /// Nothing was done: the buffer needs a block first.
     NeedsBlock,
 }
 
+impl<T> Room<'_, T> {
+    #[inline(always)]
+    pub(super) fn fill(self, message: T) {
+        match self {
+            Room::Buffer(buffer) => buffer.push(message),
+            Room::Plain(receiver, woken) => woken.push(receiver.give(message)),
+            Room::Select(receiver, state, woken) => {
+                woken.push(state.promise_to(receiver, message));
+            }
+        }
+    }
+}
+
 /// The outcome of trying to receive.
-pub(super) enum Take {
-    Received,
+pub(super) enum Take<T> {
+    Received(T),
     Empty,
     Disconnected,
     /// A sender in a select, which has no message yet.
-    Paired(Claimed),
+    Paired(Chooser),
 }
 
 /// A block to be used or to be freed, both outside of the lock.
@@ -112,8 +115,8 @@ pub(super) type Spare<T> = Option<Box<Block<T>>>;
 impl<T> State<T> {
     pub(super) fn new(capacity: usize) -> State<T> {
         State {
-            senders: List::new(),
-            receivers: List::new(),
+            senders: Queue::new(),
+            receivers: Queue::new(),
             buffer: match capacity {
                 0 | usize::MAX => Buffer::blocks(),
                 _ => Buffer::ring(capacity),
@@ -150,74 +153,54 @@ impl<T> State<T> {
         !self.has_place()
     }
 
-    /// Sends a message, if that can be done now.
-    ///
-    /// # Safety
-    /// `message` is one; if the answer is `Sent` it is the caller's no more.
+    /// Room for a message that is sent now. It is to be filled.
     #[inline(always)]
-    pub(super) unsafe fn offer(
-        &mut self,
-        message: *const T,
+    pub(super) fn room<'a>(
+        &'a mut self,
         spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) -> Offer {
+        woken: &'a mut Chain,
+    ) -> Result<Room<'a, T>, Refused> {
         if self.receivers_gone {
-            return Offer::Disconnected;
+            return Err(Refused::Disconnected);
         }
         if !self.receivers.is_empty() {
-            // SAFETY: the caller's promise.
-            if let Some(offer) = unsafe { self.offer_to_waiting(message, spare, woken) } {
-                return offer;
+            match self.find_receiver(spare)? {
+                Some(Peer::Plain(receiver)) => return Ok(Room::Plain(receiver, woken)),
+                Some(Peer::Select(receiver)) => return Ok(Room::Select(receiver, self, woken)),
+                // Only observers have waited, who are woken if the message can be buffered.
+                None if !self.has_place() => {}
+                None if !self.buffer.make_room(spare) => {}
+                None => self.receivers.pop_observers(woken),
             }
         }
         if !self.has_place() {
-            return Offer::Full;
+            return Err(Refused::Full);
         }
         if !self.buffer.make_room(spare) {
-            return Offer::NeedsBlock;
+            return Err(Refused::NeedsBlock);
         }
-        // SAFETY: the caller's promise, and there is room.
-        unsafe { self.buffer.push(message) };
-        Offer::Sent
+        Ok(Room::Buffer(&mut self.buffer))
     }
 
-    /// Offers a message to the receivers that wait. `None` if only observers waited; they are woken
-    /// if the message can be buffered.
-    ///
-    /// # Safety
-    /// As [`State::offer`].
-    unsafe fn offer_to_waiting(
-        &mut self,
-        message: *const T,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) -> Option<Offer> {
-        while let Some(receiver) = self.receivers.first_where(is_taker) {
-            let (node, tag) = (ptr::from_ref(receiver), receiver.tag.get());
-            if tag == SELECT {
+    /// Claims a receiver, for whose message there is room if it goes by way of the buffer.
+    #[inline]
+    fn find_receiver(&mut self, spare: &mut Spare<T>) -> Result<Option<Peer<T>>, Refused> {
+        let has_place = self.capacity == 0 || self.has_place();
+        while let Some(receiver) = self.receivers.first_taker() {
+            if receiver.kind() == Kind::Select {
                 // It will be served from the buffer.
-                if self.capacity != 0 && !self.has_place() {
-                    return Some(Offer::Full);
+                if !has_place {
+                    return Err(Refused::Full);
                 }
                 if !self.buffer.make_room(spare) {
-                    return Some(Offer::NeedsBlock);
+                    return Err(Refused::NeedsBlock);
                 }
             }
-            // SAFETY: it was found there.
-            if let Some(receiver) = unsafe { self.receivers.take(node) } {
-                // SAFETY: the caller's promise; there is room if it is needed.
-                unsafe { self.give(&receiver, message) };
-                woken.push(receiver);
-                return Some(Offer::Sent);
+            if let Some(receiver) = receiver.take() {
+                return Ok(Some(receiver));
             }
         }
-        if self.has_place() {
-            if !self.buffer.make_room(spare) {
-                return Some(Offer::NeedsBlock);
-            }
-            wake_all(&mut self.receivers, woken);
-        }
-        None
+        Ok(None)
     }
 
     /// Makes room for a message to a receiver in a select, which is claimed. False if that takes a
@@ -226,135 +209,82 @@ impl<T> State<T> {
         self.buffer.make_room(spare)
     }
 
-    /// Gives a message to a receiver that is claimed, and is to be woken then.
-    ///
-    /// # Safety
-    /// `message` is one, and the caller's no more. The receiver waits in this channel; if it does
-    /// in a select, there is room in the buffer.
-    #[inline(always)]
-    pub(super) unsafe fn give(&mut self, receiver: &Claimed, message: *const T) {
-        let node = receiver.node();
-        if node.tag.get() == PLAIN {
-            // SAFETY: its place is for a message of this channel; the caller's promise.
-            unsafe { give_directly(node, message) };
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { self.buffer.push(message) };
-            self.promise_to(node);
-        }
+    /// Buffers a message, for which there is room, and promises it to a receiver in a select.
+    pub(super) fn promise_to(&mut self, receiver: Chooser, message: T) -> Claimed {
+        self.buffer.push(message);
+        receiver.grant(self.promise())
     }
 
     /// Promises the first message that is not promised yet, and returns its ticket. There must be
     /// one.
     pub(super) fn promise(&mut self) -> usize {
         self.tickets += 1;
-        // SAFETY: there is one behind those that are promised.
-        unsafe { self.buffer.set_ticket(self.promised, self.tickets) };
+        self.buffer.set_ticket(self.promised, self.tickets);
         self.promised += 1;
         self.tickets
     }
 
-    /// Promises a message to a receiver in a select that is claimed.
-    fn promise_to(&mut self, receiver: &Node) {
-        let ticket = self.promise();
-        receiver.place.set(ptr::without_provenance_mut(ticket));
-        receiver.outcome.set(GRANTED);
-    }
-
-    /// Moves the first message out that is not promised.
-    ///
-    /// # Safety
-    /// There is one, and `into` is a place for it.
+    /// Moves the first message out that is not promised, which there is.
     #[inline(always)]
-    unsafe fn pop(&mut self, into: *mut T, spare: &mut Spare<T>) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if self.promised != 0 {
-                self.buffer.bring_to_front(self.promised);
-            }
-            self.buffer.pop(into, spare);
+    fn pop(&mut self, spare: &mut Spare<T>) -> T {
+        if self.promised != 0 {
+            self.buffer.bring_to_front(self.promised);
         }
+        self.buffer.pop(spare)
     }
 
     /// Moves a promised message out, to the owner of its ticket.
-    ///
-    /// # Safety
-    /// It is promised, and `into` is a place for it.
-    pub(super) unsafe fn pop_promised(
-        &mut self,
-        ticket: usize,
-        into: *mut T,
-        spare: &mut Spare<T>,
-    ) {
-        // SAFETY: the caller's promise; invariant 1.
-        unsafe {
-            let before = self.find(ticket);
-            self.buffer.bring_to_front(before);
-            self.buffer.pop(into, spare);
-        }
+    pub(super) fn pop_promised(&mut self, ticket: usize, spare: &mut Spare<T>) -> T {
+        let before = self.find(ticket);
+        self.buffer.bring_to_front(before);
         self.promised -= 1;
+        self.buffer.pop(spare)
     }
 
     /// Frees a promised message for any receiver, in front of the messages that came later.
     pub(super) fn break_promise(&mut self, ticket: usize) {
         let before = self.find(ticket);
         self.promised -= 1;
-        // SAFETY: as many were promised.
-        unsafe { self.buffer.send_back(before, self.promised) };
+        self.buffer.send_back(before, self.promised);
     }
 
     fn find(&mut self, ticket: usize) -> usize {
-        // SAFETY: invariant 1.
-        match unsafe { self.buffer.find(ticket, self.promised) } {
+        match self.buffer.find(ticket, self.promised) {
             Some(before) => before,
             None => crate::engine::door::die("a promised message is not in its channel"),
         }
     }
 
-    /// Receives a message, if there is one.
-    ///
-    /// # Safety
-    /// `into` is a place for it; if the answer is `Received`, it is there.
+    /// Receives a message, which [`State::has_message`].
     #[inline(always)]
-    pub(super) unsafe fn take(
-        &mut self,
-        into: *mut T,
-        spare: &mut Spare<T>,
-        woken: &mut Chain,
-    ) -> Take {
-        if self.has_message() {
-            // SAFETY: there is one, and a place for it.
-            unsafe { self.pop(into, spare) };
-            if !self.senders.is_empty() {
-                self.settle(spare, woken);
-            }
-            return Take::Received;
+    pub(super) fn take(&mut self, spare: &mut Spare<T>, woken: &mut Chain) -> T {
+        let message = self.pop(spare);
+        if !self.senders.is_empty() {
+            self.settle(spare, woken);
         }
-        if self.capacity == 0 && !self.senders.is_empty() {
-            // SAFETY: the caller's promise.
-            if let Some(take) = unsafe { self.take_from_waiting(into, woken) } {
-                return take;
-            }
+        message
+    }
+
+    /// Receives from a sender that waits in a channel of capacity 0, or says why there is nothing.
+    #[inline(always)]
+    pub(super) fn take_from_waiting(&mut self, woken: &mut Chain) -> Take<T> {
+        if self.capacity == 0
+            && !self.senders.is_empty()
+            && let Some(sender) = self.senders.pop()
+        {
+            return match sender {
+                Peer::Plain(sender) => {
+                    let (message, sender) = sender.take();
+                    woken.push(sender);
+                    Take::Received(message)
+                }
+                Peer::Select(sender) => Take::Paired(sender),
+            };
         }
         if self.senders_gone {
             return Take::Disconnected;
         }
         Take::Empty
-    }
-
-    /// Receives from a sender that waits, at capacity 0. `None` if only observers waited.
-    ///
-    /// # Safety
-    /// As [`State::take`].
-    unsafe fn take_from_waiting(&mut self, into: *mut T, woken: &mut Chain) -> Option<Take> {
-        let sender = self.senders.pop_where(is_taker)?;
-        if sender.node().tag.get() == SELECT {
-            return Some(Take::Paired(sender));
-        }
-        // SAFETY: a plain sender's place has its message; the caller's promise.
-        unsafe { take_directly(sender.node(), into) };
-        woken.push(sender);
-        Some(Take::Received)
     }
 
     /// Gives places that are free to senders that wait, and messages to receivers, until invariant
@@ -363,140 +293,76 @@ impl<T> State<T> {
     pub(super) fn settle(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
         loop {
             while !self.senders.is_empty() && self.has_place() {
-                let Some(sender) = self.senders.pop_where(is_taker) else {
-                    wake_all(&mut self.senders, woken);
+                let Some(sender) = self.senders.pop() else {
+                    self.senders.pop_observers(woken);
                     break;
                 };
-                let node = sender.node();
-                if node.tag.get() == PLAIN {
-                    // SAFETY: a plain sender's place has its message. Senders wait at rings or at
-                    // capacity 0 only, and a ring with a place has room.
-                    unsafe { self.buffer.push(node.place.get().cast()) };
-                    node.outcome.set(DONE);
-                } else {
-                    self.reserved += 1;
-                    node.outcome.set(GRANTED);
-                }
-                woken.push(sender);
+                woken.push(match sender {
+                    Peer::Plain(sender) => {
+                        // Senders wait at rings or at capacity 0 only, and a ring with a place has
+                        // room.
+                        let (message, sender) = sender.take();
+                        self.buffer.push(message);
+                        sender
+                    }
+                    Peer::Select(sender) => {
+                        self.reserved += 1;
+                        sender.grant(0)
+                    }
+                });
             }
             if self.receivers.is_empty() || !self.has_message() {
                 return;
             }
-            let Some(receiver) = self.receivers.pop_where(is_taker) else {
-                return wake_all(&mut self.receivers, woken);
+            let Some(receiver) = self.receivers.pop() else {
+                return self.receivers.pop_observers(woken);
             };
-            let node = receiver.node();
-            if node.tag.get() == PLAIN {
-                // SAFETY: there is a message, and a plain receiver's place is for one.
-                unsafe { self.pop(node.place.get().cast(), spare) };
-                node.outcome.set(DONE);
-            } else {
-                self.promise_to(node);
-            }
-            woken.push(receiver);
+            woken.push(match receiver {
+                Peer::Plain(receiver) => receiver.give(self.pop(spare)),
+                Peer::Select(receiver) => receiver.grant(self.promise()),
+            });
         }
     }
 
-    /// Queues a sender that found no place and no receiver.
-    ///
-    /// # Safety
-    /// The node is in no list and lives until it is out of this one. A plain one's place has its
-    /// message.
-    pub(super) unsafe fn queue_sender(&mut self, node: &Node, woken: &mut Chain) {
-        // SAFETY: the caller's promise.
-        unsafe { self.senders.push_back(node) };
+    pub(super) fn queue(&mut self, side: Side) -> &mut Queue<T> {
+        match side {
+            Side::Senders => &mut self.senders,
+            Side::Receivers => &mut self.receivers,
+        }
+    }
+
+    /// Queues a select, or one that observes, for which there was nothing.
+    pub(super) fn queue_select(&mut self, side: Side, entry: &Entry<'_, '_>, woken: &mut Chain) {
+        self.queue(side).push(entry);
+        if entry.kind() != Kind::Observer {
+            self.tell_observers(side, woken);
+        }
+    }
+
+    /// At capacity 0, who waits on one side makes the other ready.
+    pub(super) fn tell_observers(&mut self, side: Side, woken: &mut Chain) {
         if self.capacity == 0 {
-            wake_observers(&mut self.receivers, node, woken);
+            let other_side = match side {
+                Side::Senders => &mut self.receivers,
+                Side::Receivers => &mut self.senders,
+            };
+            other_side.pop_observers(woken);
         }
     }
 
-    /// Queues a receiver that found no message and no sender.
-    ///
-    /// # Safety
-    /// As [`State::queue_sender`]; a plain one's place is for a message.
-    pub(super) unsafe fn queue_receiver(&mut self, node: &Node, woken: &mut Chain) {
-        // SAFETY: the caller's promise.
-        unsafe { self.receivers.push_back(node) };
-        if self.capacity == 0 {
-            wake_observers(&mut self.senders, node, woken);
-        }
-    }
-
-    /// Takes out a sender that was queued, if it is still in.
-    pub(super) fn remove_sender(&mut self, node: &Node) {
-        // SAFETY: it was queued here and nowhere else.
-        unsafe { self.senders.remove(node) };
-    }
-
-    /// Takes out a receiver that was queued, if it is still in.
-    pub(super) fn remove_receiver(&mut self, node: &Node) {
-        // SAFETY: it was queued here and nowhere else.
-        unsafe { self.receivers.remove(node) };
-    }
-
-    /// Disconnects the senders after the last one is gone. Receivers get the messages that are
-    /// left, and no longer wait.
-    ///
-    /// # Safety
-    /// As [`List::pop_all`].
-    pub(super) unsafe fn disconnect_senders(&mut self, crowd: &Crowd) -> Chain {
+    /// The last sender is gone: receivers, who are to be woken, have what is there, and then nothing
+    /// to wait for.
+    pub(super) fn disconnect_senders(&mut self) -> &mut Queue<T> {
         self.senders_gone = true;
-        // SAFETY: the caller's promise.
-        unsafe { self.receivers.pop_all(crowd) }
+        &mut self.receivers
     }
 
-    /// Disconnects the receivers after the last one is gone. The caller drops the messages, and
-    /// senders no longer wait.
-    ///
-    /// # Safety
-    /// As [`List::pop_all`].
-    pub(super) unsafe fn disconnect_receivers(&mut self, crowd: &Crowd) -> (Chain, Buffer<T>) {
+    /// The last receiver is gone: the messages are to be dropped, and senders, who are to be woken,
+    /// have nothing to wait for.
+    pub(super) fn disconnect_receivers(&mut self, messages: &mut Buffer<T>) -> &mut Queue<T> {
         self.receivers_gone = true;
         self.promised = 0;
-        let buffer = core::mem::replace(&mut self.buffer, Buffer::blocks());
-        // SAFETY: the caller's promise.
-        (unsafe { self.senders.pop_all(crowd) }, buffer)
-    }
-}
-
-/// Moves a message to a plain receiver's place.
-///
-/// # Safety
-/// `message` is one, the caller's no more; the receiver waits for one of this type, and is claimed.
-pub(super) unsafe fn give_directly<T>(receiver: &Node, message: *const T) {
-    // SAFETY: the caller's promise.
-    unsafe { message.copy_to_nonoverlapping(receiver.place.get().cast(), 1) };
-    receiver.outcome.set(DONE);
-}
-
-/// Moves a plain sender's message to `into`.
-///
-/// # Safety
-/// The sender waits with a message of this type and is claimed; `into` is a place for one.
-pub(super) unsafe fn take_directly<T>(sender: &Node, into: *mut T) {
-    // SAFETY: the caller's promise.
-    unsafe { into.copy_from_nonoverlapping(sender.place.get().cast(), 1) };
-    sender.outcome.set(DONE);
-}
-
-/// Whether the node takes a message or a place: all but observers do.
-pub(super) fn is_taker(node: &Node) -> bool {
-    node.tag.get() != OBSERVER
-}
-
-/// Wakes the observers in a queue in which only observers wait: the message or place stays.
-fn wake_all(observers: &mut List, woken: &mut Chain) {
-    while let Some(observer) = observers.pop() {
-        woken.push(observer);
-    }
-}
-
-/// Wakes the observers on one side at capacity 0: a thread that waits on the other makes it ready.
-fn wake_observers(list: &mut List, waiting: &Node, woken: &mut Chain) {
-    if !is_taker(waiting) || list.is_empty() {
-        return;
-    }
-    while let Some(observer) = list.pop_where(|node| !is_taker(node)) {
-        woken.push(observer);
+        core::mem::swap(&mut self.buffer, messages);
+        &mut self.senders
     }
 }

@@ -25,28 +25,38 @@ use crate::engine::door::clock;
 
 const NEVER: u64 = u64::MAX;
 
-pub(super) struct Timer {
+/// Its messages are instants; `T` is that type, as `message` knows.
+pub(super) struct Timer<T> {
+    message: fn(Instant) -> T,
     start: Instant,
     next: AtomicU64,
     /// The period, or `NEVER` if there is one message only.
     period: u64,
 }
 
-impl Timer {
-    pub(super) fn once(when: Instant) -> Timer {
+impl Timer<Instant> {
+    pub(super) fn once(when: Instant) -> Timer<Instant> {
         Timer {
+            message: |when| when,
             start: when,
             next: AtomicU64::new(0),
             period: NEVER,
         }
     }
 
-    pub(super) fn periodic(first: Instant, period: Duration) -> Timer {
+    pub(super) fn periodic(first: Instant, period: Duration) -> Timer<Instant> {
         Timer {
+            message: |when| when,
             start: first,
             next: AtomicU64::new(0),
             period: nanos(period),
         }
+    }
+}
+
+impl<T> Timer<T> {
+    pub(super) fn message(&self, when: Instant) -> T {
+        (self.message)(when)
     }
 
     fn due(&self, next: u64) -> Option<Instant> {

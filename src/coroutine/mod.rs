@@ -66,14 +66,13 @@
 //! use it. So the closure and all values are `'static`. They are `Send` because they move between
 //! two threads.
 
-mod turns;
-
 use core::fmt;
 use core::iter::FusedIterator;
 use std::panic::resume_unwind;
 
-use self::turns::{Called, Caller, News, Order};
+use crate::engine::door::turns::{self, Called, Caller, News, Order};
 use crate::thread::{self, JoinHandle};
+use std::sync::{Mutex, PoisonError};
 
 /// The result of [`Coroutine::resume`]: a yielded value or the final one.
 ///
@@ -168,16 +167,14 @@ pub struct Coroutine<Input, Yield, Return> {
 type Body<Input, Yield, Return> = Box<dyn FnOnce(&Yielder<Input, Yield>, Input) -> Return + Send>;
 
 enum Stage<Input, Yield, Return> {
-    New(Body<Input, Yield, Return>),
+    /// Never locked: it makes a shared coroutine `Sync`, which the closure need not be.
+    New(Mutex<Body<Input, Yield, Return>>),
     Begun {
         caller: Caller<Input, Yield>,
         thread: JoinHandle<Return>,
     },
     Done,
 }
-
-// SAFETY: a shared coroutine tells whether it has ended, and nothing else.
-unsafe impl<Input: Send, Yield: Send, Return: Send> Sync for Coroutine<Input, Yield, Return> {}
 
 /// The payload that unwinds the stack of a coroutine that is dropped.
 struct Dropped;
@@ -210,7 +207,7 @@ where
         F: FnOnce(&Yielder<Input, Yield>, Input) -> Return + Send + 'static,
     {
         Coroutine {
-            stage: Stage::New(Box::new(body)),
+            stage: Stage::New(Mutex::new(Box::new(body))),
         }
     }
 
@@ -260,6 +257,7 @@ where
         let Stage::New(body) = core::mem::replace(&mut self.stage, Stage::Done) else {
             unreachable!("a coroutine begins once");
         };
+        let body = body.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (mut caller, side) = turns::pair();
         let thread = thread::Builder::new().spawn(move || {
             let yielder = Yielder(side.begin());

@@ -56,12 +56,11 @@
 // | `value` | the handle of a node, and the slot for its outcome |
 // | `inputs` | the shapes of inputs, and of the function's arguments |
 // | `task` | the last of the inputs makes it ready |
-// | `dependents` | the nodes that wait for a value: the protocol of adding and resolving (modelled) |
+// | `engine/wait/dependents` | the nodes that wait for a value: the protocol of adding and resolving (modelled) |
 // | `stock` | the threads that run ready nodes |
 // | `turn` | the same over kernel threads |
 // | `failure` | a panic on its way |
 
-mod dependents;
 mod failure;
 mod inputs;
 mod stock;

@@ -9,11 +9,11 @@
 //! is not dropped before it has run, even if no handle is left, and a long chain of nodes is never
 //! dropped from one end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::dependents::Taken;
 use super::inputs::Held;
 use super::stock;
+use crate::engine::door::dependents::Taken;
 
 /// A task, told when one of its inputs is resolved.
 pub trait Dependent: Send + Sync {
@@ -29,16 +29,14 @@ pub(crate) type Told = Taken<Arc<dyn Dependent>>;
 
 struct Task<H, W> {
     inputs: H,
-    work: W,
+    /// Never locked: whoever owns the task has it, and a shared one is `Sync` all the same.
+    work: Mutex<W>,
 }
-
-// SAFETY: through a shared reference only `inputs` is used; only the owner of the task touches
-// `work`.
-unsafe impl<H: Sync, W: Send> Sync for Task<H, W> {}
 
 impl<H: Held, W: FnOnce(H) -> Told + Send + 'static> Dependent for Task<H, W> {
     fn arrive(self: Arc<Self>) -> Option<Ready> {
         let Task { inputs, work } = Arc::into_inner(self)?;
+        let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
         Some(Box::new(move || work(inputs)))
     }
 }
@@ -48,6 +46,7 @@ pub(super) fn when<H: Held, W>(inputs: H, work: W)
 where
     W: FnOnce(H) -> Told + Send + 'static,
 {
+    let work = Mutex::new(work);
     let task = Arc::new(Task { inputs, work });
     task.inputs
         .register(&|| -> Arc<dyn Dependent> { task.clone() });

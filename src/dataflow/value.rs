@@ -12,10 +12,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::dependents::Dependents;
 use super::failure::Failure;
 use super::inputs::Held;
 use super::task::{Dependent, Told, when};
+use crate::engine::door::dependents::Dependents;
 use crate::sync::OnceLock;
 
 /// A handle of a value that is there or will be, returned by [`call`](super::call).

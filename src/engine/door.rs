@@ -2,10 +2,10 @@
 //!
 //! | to … | |
 //! |---|---|
-//! | start what runs threads, and threads on it | [`Knobs::start`], [`Backend::spawn`] |
+//! | start what runs threads, and threads on it | [`Knobs::start`], [`spawn`], [`spawn_scoped`] |
 //! | wait, and wake a thread that waits | [`Waiter::wait`], [`Waiter::wake`]; several at once: [`claim`], [`list`], [`queue`] |
 //! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
-//! | take turns with another thread | [`Side`] |
+//! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
 //! | block in the kernel | [`blocking`], [`may_block`] |
 //! | wait for a descriptor | [`Source`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`] |
@@ -15,12 +15,15 @@
 
 pub(crate) use super::atomic;
 pub(crate) use super::backend::config::check_stack_size;
-pub(crate) use super::backend::{Backend, Choice, Job, Kernel, Knobs, Wishes};
+pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
+pub use super::backend::scope::Scope;
+pub(crate) use super::backend::scope::in_scope;
+pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
 pub use super::backend::{Driver, Metrics, Mode, ProcessorMetrics};
 #[cfg(green)]
 pub(crate) use super::driver::{
     Direction, Limit, Source, closed, file,
-    source::{answer, says_would_block, uninterrupted},
+    source::{says_would_block, uninterrupted},
 };
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preemption_off};
 pub(crate) use super::handle;
@@ -32,11 +35,10 @@ pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(green)]
 pub(crate) use super::sched::interpose;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
-pub(crate) use super::sys::{clock, die, lock, perturb};
 #[cfg(green)]
-pub(crate) use super::sys::{futex, signal};
-pub(crate) use super::wait::side::Side;
-pub(crate) use super::wait::{Waiter, claim, list, queue};
+pub(crate) use super::sys::{calls, handler, signal};
+pub(crate) use super::sys::{clock, die, lock, perturb};
+pub(crate) use super::wait::{Waiter, claim, dependents, list, queue, turns};
 
 use super::context::Action;
 use super::green::current;

@@ -6,7 +6,7 @@
 
 use std::fs::{FileTimes, Metadata, Permissions, TryLockError};
 use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use std::{fmt, fs};
 
 use super::OpenOptions;
+use crate::engine::door::calls::from_raw_fd;
 use crate::engine::door::file::{self, Nature};
 use crate::engine::door::may_block;
 use crate::io::macros::{read_by_reference, write_by_reference};
@@ -581,9 +582,4 @@ impl IntoRawFd for File {
     }
 }
 
-impl FromRawFd for File {
-    unsafe fn from_raw_fd(fd: RawFd) -> File {
-        // SAFETY: the caller's promise.
-        unsafe { fs::File::from_raw_fd(fd) }.into()
-    }
-}
+from_raw_fd!(File);

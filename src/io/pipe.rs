@@ -22,16 +22,20 @@
 //! Memory orderings: Relaxed; whether the flag is accepted is a hint and guards nothing.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::engine::door::atomic::{AtomicBool, Ordering};
+use crate::engine::door::calls;
 use crate::engine::door::is_green;
 use crate::engine::door::may_block;
+use crate::engine::door::says_would_block;
 use crate::engine::door::{Direction, Limit, Source};
-use crate::engine::door::{answer, says_would_block};
 
 /// The most bytes that are written at once; a pipe that is ready for writing has room for them.
 const ATOMIC: usize = libc::PIPE_BUF;
+
+/// As many buffers as the kernel takes at once.
+const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 
 /// One end of a pipe.
 #[derive(Debug)]
@@ -44,7 +48,7 @@ pub(crate) struct End {
 impl End {
     pub(crate) fn new(fd: OwnedFd) -> End {
         End {
-            takes_nowait: AtomicBool::new(is_pipe(fd.as_fd())),
+            takes_nowait: AtomicBool::new(calls::is_pipe(fd.as_fd())),
             source: Source::new(fd),
         }
     }
@@ -58,31 +62,25 @@ impl End {
     }
 
     pub(crate) fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let (fd, vectors) = (self.source.as_raw_fd(), buffers.as_mut_ptr().cast());
-        let count = count(buffers.len());
-        // SAFETY: `IoSliceMut` has the layout of an `iovec`; the buffers are borrowed.
-        let blocking = || answer(unsafe { libc::readv(fd, vectors, count) });
         // For no bytes the kernel does not wait; `poll(2)` would.
-        let mut known = buffers.iter().take(count as usize);
+        let mut known = buffers.iter().take(MOST_BUFFERS);
         if !is_green() || known.all(|buffer| buffer.is_empty()) {
-            return blocking();
+            return calls::read(self.as_fd(), buffers);
         }
-        self.run(
-            Direction::Read,
-            // SAFETY: the same.
-            || answer(unsafe { libc::preadv2(fd, vectors, count, -1, libc::RWF_NOWAIT) }),
-            blocking,
-        )
+        self.run(Direction::Read, |now| match now {
+            true => calls::read_now(self.as_fd(), buffers),
+            false => calls::read(self.as_fd(), buffers),
+        })
     }
 
     pub(crate) fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         if !is_green() {
-            return self.write_blocking(buffers);
+            return calls::write(self.as_fd(), buffers);
         }
-        let buffers = &buffers[..count(buffers.len()) as usize];
+        let buffers = &buffers[..buffers.len().min(MOST_BUFFERS)];
         let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         if wanted == 0 {
-            return self.write_blocking(buffers); // as in `read`
+            return calls::write(self.as_fd(), buffers); // as in `read`
         }
         let mut done = self.write_some(buffers, wanted)?;
         if done < wanted {
@@ -102,25 +100,18 @@ impl End {
     /// Writes a part of `buffers`, whose length is `wanted`; all of them if that is [`ATOMIC`] at
     /// most.
     fn write_some(&self, buffers: &[IoSlice<'_>], wanted: usize) -> io::Result<usize> {
-        let (fd, vectors) = (self.source.as_raw_fd(), buffers.as_ptr().cast());
-        let count = count(buffers.len());
-        self.run(
-            Direction::Write,
-            // SAFETY: `IoSlice` has the layout of an `iovec`; the buffers are borrowed.
-            || answer(unsafe { libc::pwritev2(fd, vectors, count, -1, libc::RWF_NOWAIT) }),
-            || match buffers.iter().find(|buffer| !buffer.is_empty()) {
+        self.run(Direction::Write, |now| {
+            if now {
+                return calls::write_now(self.as_fd(), buffers);
+            }
+            match buffers.iter().find(|buffer| !buffer.is_empty()) {
                 Some(first) if wanted > ATOMIC => {
-                    self.write_blocking(&[IoSlice::new(&first[..first.len().min(ATOMIC)])])
+                    let part = &first[..first.len().min(ATOMIC)];
+                    calls::write(self.as_fd(), &[IoSlice::new(part)])
                 }
-                _ => self.write_blocking(buffers),
-            },
-        )
-    }
-
-    fn write_blocking(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let (fd, vectors) = (self.source.as_raw_fd(), buffers.as_ptr().cast());
-        // SAFETY: `IoSlice` has the layout of an `iovec`; the buffers are borrowed.
-        answer(unsafe { libc::writev(fd, vectors, count(buffers.len())) })
+                _ => calls::write(self.as_fd(), buffers),
+            }
+        })
     }
 
     /// Makes one of two calls, and waits until it succeeds: the one with `RWF_NOWAIT`, or the one
@@ -128,37 +119,31 @@ impl End {
     fn run(
         &self,
         direction: Direction,
-        nowait: impl Fn() -> io::Result<usize>,
-        blocking: impl Fn() -> io::Result<usize>,
+        mut call: impl FnMut(bool) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let attempt = || {
+        let mut attempt = || {
             if self.takes_nowait.load(Ordering::Relaxed) {
-                let answer = nowait();
+                let answer = call(true);
                 if !answer.as_ref().is_err_and(says_unknown) {
                     return answer;
                 }
                 self.takes_nowait.store(false, Ordering::Relaxed);
             }
             match is_ready(self.as_fd(), direction) {
-                true => may_block(&blocking),
+                true => may_block(|| call(false)),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             }
         };
         self.source
             .run(direction, Limit::Forever, || match attempt() {
                 // The user has set non-blocking mode, and gets the error.
-                Err(error) if says_would_block(&error) && is_nonblocking(self.as_fd()) => {
+                Err(error) if says_would_block(&error) && calls::is_nonblocking(self.as_fd()) => {
                     Ok(Err(error))
                 }
                 Err(error) => Err(error),
                 Ok(count) => Ok(Ok(count)),
             })?
     }
-}
-
-/// The number of buffers to pass: no more than the kernel takes at once.
-fn count(buffers: usize) -> i32 {
-    buffers.min(1024) as i32
 }
 
 /// Whether the kernel does not know the call or the flag, or not for this kind of file.
@@ -169,31 +154,13 @@ fn says_unknown(error: &io::Error) -> bool {
     )
 }
 
-fn is_pipe(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: zeroes are a valid record, which the call fills in.
-    unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        libc::fstat(fd.as_raw_fd(), &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFIFO
-    }
-}
-
-fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: only asks.
-    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
-}
-
-/// Whether a call would not block at this moment.
+/// Whether a call would not block at this moment. An error is for the call to tell.
 fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> bool {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: match direction {
-            Direction::Read => libc::POLLIN,
-            Direction::Write => libc::POLLOUT,
-        },
-        revents: 0,
+    let events = match direction {
+        Direction::Read => libc::POLLIN,
+        Direction::Write => libc::POLLOUT,
     };
-    // SAFETY: one valid record. If this fails, the call itself reports the error.
-    unsafe { libc::poll(&mut poll, 1, 0) != 0 }
+    calls::poll(fd, events).unwrap_or(true)
 }
 
 impl AsFd for End {
@@ -254,12 +221,7 @@ macro_rules! pipe_end {
             }
         }
 
-        impl std::os::fd::FromRawFd for $Type {
-            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $Type {
-                // SAFETY: the caller's promise.
-                unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
-            }
-        }
+        $crate::engine::door::calls::from_raw_fd!($Type);
     };
     ($Type:ident, like $Std:ty, reads) => {
         $crate::io::pipe::pipe_end!(@conversions $Type, $Std);

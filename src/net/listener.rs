@@ -14,14 +14,15 @@
 //!    exist there may hold `accepting`, and its threads are kernel threads, which may block.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
-use socket2::{SockAddr, SockAddrStorage};
+use socket2::{SockAddr, SockRef};
 
-use super::socket::{AsStd, Socket};
+use super::socket::Socket;
+use crate::engine::door::calls::{self, AsStd, Std};
 use crate::engine::door::is_forked_child;
-use crate::engine::door::{answer, uninterrupted};
+use crate::engine::door::uninterrupted;
 use crate::sync::Mutex;
 
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Listener {
         })
     }
 
-    pub(crate) fn as_std<T: FromRawFd>(&self) -> AsStd<'_, T> {
+    pub(crate) fn as_std<T: Std>(&self) -> AsStd<'_, T> {
         self.socket.as_std()
     }
 
@@ -73,17 +74,7 @@ impl Listener {
 
     /// Waits for the next connection, and returns it with the peer's address.
     pub(crate) fn accept(&self) -> io::Result<(Socket, SockAddr)> {
-        let fd = self.as_fd().as_raw_fd();
-        let accept = |address: *mut SockAddrStorage, length: *mut libc::socklen_t| {
-            // SAFETY: `try_init` gives valid pointers, and room of that length.
-            match unsafe { libc::accept4(fd, address.cast(), length, libc::SOCK_CLOEXEC) } {
-                -1 => Err(io::Error::last_os_error()),
-                // SAFETY: a new descriptor, which nobody else knows.
-                fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-            }
-        };
-        // SAFETY: the kernel writes an address and the length that it has.
-        let accept = || unsafe { SockAddr::try_init(accept) };
+        let accept = || SockRef::from(self).accept();
         let (fd, address) = self.socket.read_with(|| {
             if self.socket.is_nonblocking() || is_forked_child() {
                 return accept();
@@ -98,22 +89,16 @@ impl Listener {
             }
         })?;
         let socket = match address.as_socket() {
-            Some(_) => Socket::fresh_tcp_stream(fd),
-            None => Socket::fresh(fd),
+            Some(_) => Socket::fresh_tcp_stream(fd.into()),
+            None => Socket::fresh(fd.into()),
         };
         Ok((socket, address))
     }
 
     /// Whether a call of accept would return at once, with a connection or an error.
     fn has_connection(&self) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.as_fd().as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one valid record.
-        let question = || answer(unsafe { libc::poll(&mut poll, 1, 0) } as isize);
-        !matches!(uninterrupted(question), Ok(0))
+        let question = || calls::poll(self.as_fd(), libc::POLLIN);
+        !matches!(uninterrupted(question), Ok(false))
     }
 }
 

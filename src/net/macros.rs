@@ -9,7 +9,7 @@ macro_rules! socket_type {
     ($Type:ident($Inner:ident), like $Std:ty, example $setup:expr) => {
         impl $Type {
             /// std's type with the same descriptor, for its methods that do not block.
-            fn std(&self) -> $crate::net::socket::AsStd<'_, $Std> {
+            fn std(&self) -> $crate::engine::door::calls::AsStd<'_, $Std> {
                 self.0.as_std()
             }
 
@@ -133,12 +133,7 @@ macro_rules! socket_type {
             }
         }
 
-        impl FromRawFd for $Type {
-            unsafe fn from_raw_fd(fd: RawFd) -> $Type {
-                // SAFETY: the caller's promise is the same.
-                unsafe { OwnedFd::from_raw_fd(fd) }.into()
-            }
-        }
+        $crate::engine::door::calls::from_raw_fd!($Type);
 
         impl From<OwnedFd> for $Type {
             fn from(fd: OwnedFd) -> $Type {

@@ -34,18 +34,16 @@
 //! rest.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::{Shutdown, SocketAddr};
-use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net as unix;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Type};
+use socket2::{Domain, SockAddr, SockRef, Type};
 
+use crate::engine::door::calls::{AsStd, Std};
 use crate::engine::door::clock;
 use crate::engine::door::{Direction, Limit, Source, closed};
 use crate::sync::{Mutex, MutexGuard};
@@ -192,14 +190,8 @@ impl Socket {
     }
 
     /// std's socket with the same descriptor, for its methods that do not block.
-    pub(crate) fn as_std<T: FromRawFd>(&self) -> AsStd<'_, T> {
-        // SAFETY: the descriptor stays open while `self` is borrowed, and the result does not close
-        // it. A descriptor may be a socket of the wrong kind: then the calls fail.
-        let std = unsafe { T::from_raw_fd(self.source.as_raw_fd()) };
-        AsStd {
-            std: ManuallyDrop::new(std),
-            socket: PhantomData,
-        }
+    pub(crate) fn as_std<T: Std>(&self) -> AsStd<'_, T> {
+        AsStd::new(&*self.source)
     }
 
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
@@ -292,18 +284,13 @@ impl Socket {
     /// Reads, with `flags` of `recv(2)`.
     pub(crate) fn recv(&self, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.read_timeout);
-        // SAFETY: the same bytes; the kernel writes no uninitialised ones.
-        let buffer = unsafe { &mut *(buffer as *mut [u8] as *mut [MaybeUninit<u8>]) };
-        let count = self.unless_closed(|| self.source.recv(buffer, flags, limit))?;
+        let count = self.unless_closed(|| self.source.recv_bytes(buffer, flags, limit))?;
         self.unless_late(count)
     }
 
     pub(crate) fn recv_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let mut message = message(buffers.as_mut_ptr().cast(), buffers.len());
         let limit = self.settings.limit(&self.settings.read_timeout);
-        // SAFETY: it points to the buffers, which are borrowed for the call.
-        let count =
-            self.unless_closed(|| unsafe { self.source.recv_message(&mut message, 0, limit) })?;
+        let count = self.unless_closed(|| self.source.recv_vectored(buffers, limit))?;
         self.unless_late(count)
     }
 
@@ -319,22 +306,7 @@ impl Socket {
     /// Reads a datagram, with `flags` of `recvmsg(2)`; returns its length and the sender's address.
     pub(crate) fn recv_from(&self, buffer: &mut [u8], flags: i32) -> io::Result<(usize, SockAddr)> {
         let limit = self.settings.limit(&self.settings.read_timeout);
-        let mut buffer = IoSliceMut::new(buffer);
-        let mut message = message((&raw mut buffer).cast(), 1);
-        let call = |storage: *mut SockAddrStorage, length: *mut libc::socklen_t| {
-            message.msg_name = storage.cast();
-            // SAFETY: `try_init` gives valid pointers, and room of that length. The message points
-            // to that and to the buffer, which is borrowed for the call.
-            unsafe {
-                message.msg_namelen = *length;
-                let count =
-                    self.unless_closed(|| self.source.recv_message(&mut message, flags, limit))?;
-                *length = message.msg_namelen;
-                Ok(count)
-            }
-        };
-        // SAFETY: the kernel writes an address and the length that it has.
-        unsafe { SockAddr::try_init(call) }
+        self.unless_closed(|| self.source.recv_from(buffer, flags, limit))
     }
 
     /// Sends a datagram to the peer.
@@ -363,9 +335,7 @@ impl Socket {
                 IoSlice::advance_slices(&mut rest, sent);
                 left = rest;
             }
-            let message = message(left.as_ptr().cast_mut().cast(), left.len());
-            // SAFETY: it points to the buffers, which are borrowed for the call and only read.
-            unsafe { self.source.send_message(&message, 0, limit) }
+            self.source.send_vectored(left, limit)
         })
     }
 
@@ -411,21 +381,8 @@ impl Socket {
 
     /// Sends a datagram to an address.
     pub(crate) fn send_to(&self, buffer: &[u8], address: &SockAddr) -> io::Result<usize> {
-        let mut buffer = IoSlice::new(buffer);
-        let mut message = message((&raw mut buffer).cast(), 1);
-        message.msg_name = address.as_ptr().cast_mut().cast();
-        message.msg_namelen = address.len();
-        // SAFETY: it points to the buffer and to the address, which are borrowed for the call and
-        // only read.
-        unsafe { self.send_message(&message) }
-    }
-
-    /// # Safety
-    /// What `message` points to is valid for the call.
-    unsafe fn send_message(&self, message: &libc::msghdr) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.write_timeout);
-        // SAFETY: the caller's promise.
-        self.unless_closed(|| unsafe { self.source.send_message(message, 0, limit) })
+        self.unless_closed(|| self.source.send_to(buffer, address, limit))
     }
 
     /// Makes a TCP connection to an address within the limit.
@@ -453,28 +410,4 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.source.as_fd()
     }
-}
-
-/// A std type that borrows a socket's descriptor.
-pub(crate) struct AsStd<'a, T> {
-    std: ManuallyDrop<T>,
-    socket: PhantomData<&'a Socket>,
-}
-
-impl<T> Deref for AsStd<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.std
-    }
-}
-
-/// A message with these buffers (at most as many as the kernel takes at once) and without an
-/// address.
-fn message(buffers: *mut libc::iovec, count: usize) -> libc::msghdr {
-    // SAFETY: it consists of numbers and pointers, for which zero is a value.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = buffers;
-    message.msg_iovlen = count.min(libc::UIO_MAXIOV as usize);
-    message
 }

@@ -6,11 +6,10 @@
 //! is opened.
 
 use std::io::{self, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::process;
 
 use super::{ExitStatus, Output};
-use crate::engine::door::answer;
+use crate::engine::door::calls;
 use crate::engine::door::{Direction, Limit, Source};
 use crate::io::pipe::{End, pipe_end};
 use crate::thread::{Builder, blocking, scope};
@@ -180,7 +179,7 @@ impl Child {
         if let Some(status) = self.std.try_wait()? {
             return Ok(status);
         }
-        let Ok(process) = pidfd(self.id()) else {
+        let Ok(process) = calls::pidfd(self.id()) else {
             return blocking(|| self.std.wait()); // an old kernel, or no more descriptors
         };
         Source::new(process).run(Direction::Read, Limit::Forever, || {
@@ -258,13 +257,4 @@ fn all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
         pipe.read_to_end(&mut bytes)?;
     }
     Ok(bytes)
-}
-
-/// Opens a descriptor that is readable when the child has ended.
-fn pidfd(child: u32) -> io::Result<OwnedFd> {
-    // SAFETY: a system call; the descriptor is new.
-    unsafe {
-        let fd = answer(libc::syscall(libc::SYS_pidfd_open, child, 0) as isize)?;
-        Ok(OwnedFd::from_raw_fd(fd as i32))
-    }
 }

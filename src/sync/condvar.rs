@@ -147,9 +147,9 @@ impl Condvar {
     ///     assert_eq!(guard.pop(), Some("job"));
     /// });
     /// ```
-    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
-        self.wait_by(&guard, None);
-        poison::checked(guard.mutex().is_poisoned(), guard)
+    pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        self.wait_by(&mut guard, None);
+        poison::checked(guard.is_poisoned(), guard)
     }
 
     /// Waits as [`wait`](Condvar::wait) does, again and again, for as long as `condition` is true.
@@ -362,23 +362,21 @@ impl Condvar {
 
     fn wait_until<'a, T>(
         &self,
-        guard: MutexGuard<'a, T>,
+        mut guard: MutexGuard<'a, T>,
         deadline: u64,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
-        let timed_out = WaitTimeoutResult(self.wait_by(&guard, Some(deadline)));
-        poison::checked(guard.mutex().is_poisoned(), (guard, timed_out))
+        let timed_out = WaitTimeoutResult(self.wait_by(&mut guard, Some(deadline)));
+        poison::checked(guard.is_poisoned(), (guard, timed_out))
     }
 
     /// Unlocks the guard's mutex, waits, and locks it again. Returns whether the wait timed out.
-    fn wait_by<T: ?Sized>(&self, guard: &MutexGuard<'_, T>, deadline: Option<u64>) -> bool {
-        let mutex = guard.mutex().raw();
-        let locked = self.queue.lock();
-        // SAFETY: the guard is the proof that this thread holds the mutex; it is not used before
-        // the mutex is locked again.
-        let unlock = || unsafe { mutex.unlock() };
-        let waited = locked.wait(Position::Back, 0, deadline, Some, unlock);
-        mutex.lock(None);
-        matches!(waited, Ok(Waited::TimedOut))
+    fn wait_by<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, deadline: Option<u64>) -> bool {
+        let waited = guard.unlocked(|mutex| {
+            let locked = self.queue.lock();
+            let unlock = || mutex.unlock();
+            locked.wait(Position::Back, 0, deadline, Some, unlock).ok()
+        });
+        waited == Some(Waited::TimedOut)
     }
 }
 

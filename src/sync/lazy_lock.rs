@@ -1,19 +1,18 @@
 //! [`LazyLock`]: a [`Once`], and a closure that is replaced by the value that it returns.
 //!
-//! | `once` | `state` |
+//! | the `Once` | the stage |
 //! |---|---|
 //! | no thread has asked yet | `Closure` |
 //! | the closure runs | belongs to the thread that runs it |
 //! | completed | `Value`, and shared by all |
 //! | poisoned | `Nothing`: the closure is gone, for good |
 
-use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::Once;
+use super::cell::{OnceCell, Stage};
 
 /// A value that is computed when it is first used.
 ///
@@ -39,19 +38,9 @@ use super::Once;
 /// assert_eq!(last.join().unwrap(), Some(29));
 /// ```
 pub struct LazyLock<T, F = fn() -> T> {
-    once: Once,
-    state: UnsafeCell<Lazy<T, F>>,
+    cell: OnceCell<T, F>,
 }
 
-enum Lazy<T, F> {
-    Closure(F),
-    Value(T),
-    Nothing,
-}
-
-// SAFETY: any thread may run the closure or drop it, hence `F: Send`; another thread may drop the
-// value, hence `T: Send`; all threads get shared references to it, hence `T: Sync`.
-unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
 
@@ -70,8 +59,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[inline]
     pub const fn new(f: F) -> LazyLock<T, F> {
         LazyLock {
-            once: Once::new(),
-            state: UnsafeCell::new(Lazy::Closure(f)),
+            cell: OnceCell::new(Stage::Closure(f)),
         }
     }
 
@@ -128,18 +116,11 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[cold]
     #[track_caller]
     fn make(&self) {
-        self.once.call_once_force(|_| {
-            let state = self.state.get();
-            // SAFETY: the closure of a `Once`, which has not completed: no other thread looks.
-            match unsafe { mem::replace(&mut *state, Lazy::Nothing) } {
-                Lazy::Closure(f) => {
-                    let value = f();
-                    // SAFETY: as above.
-                    unsafe { *state = Lazy::Value(value) };
-                }
+        self.cell
+            .make(|stage| match mem::replace(stage, Stage::Nothing) {
+                Stage::Closure(f) => *stage = Stage::Value(f()),
                 _ => panic!("LazyLock instance has previously been poisoned"),
-            }
-        });
+            });
     }
 }
 
@@ -160,14 +141,7 @@ impl<T, F> LazyLock<T, F> {
     /// ```
     #[inline]
     pub fn get(this: &LazyLock<T, F>) -> Option<&T> {
-        if !this.once.is_completed() {
-            return None;
-        }
-        // SAFETY: completed, so no thread writes to it while `this` is shared.
-        match unsafe { &*this.state.get() } {
-            Lazy::Value(value) => Some(value),
-            _ => None,
-        }
+        this.cell.get()
     }
 
     /// Returns a mutable reference to the value, or `None` if it has not been computed yet.
@@ -185,10 +159,7 @@ impl<T, F> LazyLock<T, F> {
     /// ```
     #[inline]
     pub fn get_mut(this: &mut LazyLock<T, F>) -> Option<&mut T> {
-        match this.state.get_mut() {
-            Lazy::Value(value) => Some(value),
-            _ => None,
-        }
+        this.cell.get_mut()
     }
 }
 

@@ -1,15 +1,13 @@
-//! [`Mutex`]: std's, on a [`RawMutex`]; eight bytes beside the data.
+//! [`Mutex`]: std's, on a [`RawMutex`](super::raw_mutex::RawMutex); eight bytes beside the data.
 
-use core::cell::UnsafeCell;
 use core::fmt;
-use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::time::Duration;
 use std::time::Instant;
 
-use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
-use super::raw_mutex::RawMutex;
+use super::cell::{Held, MutexCell, Unlock};
+use super::poison::{self, LockResult, TryLockError, TryLockResult};
 use crate::engine::door::atomic::const_fn;
 use crate::engine::door::clock;
 
@@ -50,14 +48,9 @@ use crate::engine::door::clock;
 /// assert_eq!(*count.lock().unwrap(), 100);
 /// ```
 pub struct Mutex<T: ?Sized> {
-    raw: RawMutex,
-    data: UnsafeCell<T>,
+    cell: MutexCell<T>,
 }
 
-// SAFETY: the data is reached through a guard, of which `raw` allows one at a time.
-unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
-// SAFETY: as above.
-unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 // Poisoning reports that a panic may have left the data inconsistent.
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
@@ -83,13 +76,8 @@ impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 /// ```
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct MutexGuard<'a, T: ?Sized> {
-    mutex: &'a Mutex<T>,
-    witness: Witness,
-    not_send: PhantomData<*mut ()>,
+    held: Held<'a, T>,
 }
-
-// SAFETY: a shared guard gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
     const_fn! {
@@ -106,8 +94,7 @@ impl<T> Mutex<T> {
         #[inline]
         pub const fn new(value: T) -> Mutex<T> {
             Mutex {
-                raw: RawMutex::new(),
-                data: UnsafeCell::new(value),
+                cell: MutexCell::new(value),
             }
         }
     }
@@ -127,7 +114,7 @@ impl<T> Mutex<T> {
     /// assert_eq!(mutex.into_inner().unwrap(), "data");
     /// ```
     pub fn into_inner(self) -> LockResult<T> {
-        poison::checked(self.raw.is_poisoned(), self.data.into_inner())
+        poison::checked(self.cell.is_poisoned(), self.cell.into_inner())
     }
 }
 
@@ -155,8 +142,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        self.raw.lock(None);
-        self.guard()
+        MutexGuard::new(self.cell.lock())
     }
 
     /// Locks the mutex if that is possible without blocking.
@@ -180,10 +166,9 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        if self.raw.try_lock() {
-            Ok(self.guard()?)
-        } else {
-            Err(TryLockError::WouldBlock)
+        match self.cell.try_lock() {
+            Some(held) => Ok(MutexGuard::new(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
@@ -238,24 +223,14 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     fn lock_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<MutexGuard<'_, T>> {
-        if self.raw.try_lock() || self.raw.lock(Some(deadline())) {
-            Ok(self.guard()?)
-        } else {
-            Err(TryLockError::WouldBlock)
+        let held = self.cell.try_lock();
+        match held.or_else(|| self.cell.lock_until(deadline())) {
+            Some(held) => Ok(MutexGuard::new(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
     /// Makes a guard for a caller that has just locked the mutex.
-    #[inline]
-    fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
-        let guard = MutexGuard {
-            mutex: self,
-            witness: Witness::new(),
-            not_send: PhantomData,
-        };
-        poison::checked(self.raw.is_poisoned(), guard)
-    }
-
     /// Returns `true` if a thread has panicked while it held the mutex.
     ///
     /// Another thread may poison the mutex at any time, so do not rely on `false` for long.
@@ -277,7 +252,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.raw.is_poisoned()
+        self.cell.is_poisoned()
     }
 
     /// Clears the poison, so that later locks succeed without an error.
@@ -305,7 +280,7 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn clear_poison(&self) {
-        self.raw.clear_poison();
+        self.cell.clear_poison();
     }
 
     /// Returns a mutable reference to the data, without locking.
@@ -326,7 +301,7 @@ impl<T: ?Sized> Mutex<T> {
     /// assert_eq!(*mutex.lock().unwrap(), 10);
     /// ```
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        poison::checked(self.raw.is_poisoned(), self.data.get_mut())
+        poison::checked(self.cell.is_poisoned(), self.cell.get_mut())
     }
 }
 
@@ -356,16 +331,18 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// Returns the mutex to a condition variable, which unlocks it behind the guard's back and
-    /// locks it again.
-    pub(super) fn mutex(&self) -> &'a Mutex<T> {
-        self.mutex
+    #[inline]
+    fn new(held: Held<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        poison::checked(held.is_poisoned(), MutexGuard { held })
     }
-}
 
-impl<T: ?Sized> Mutex<T> {
-    pub(super) fn raw(&self) -> &RawMutex {
-        &self.raw
+    /// Does something by which the mutex is unlocked, and locks it again.
+    pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(Unlock<'_>) -> R) -> R {
+        self.held.unlocked(wait)
+    }
+
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.held.is_poisoned()
     }
 }
 
@@ -374,27 +351,14 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that the mutex is locked.
-        unsafe { &*self.mutex.data.get() }
+        &self.held
     }
 }
 
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed uniquely.
-        unsafe { &mut *self.mutex.data.get() }
-    }
-}
-
-impl<T: ?Sized> Drop for MutexGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.witness.has_seen_a_panic() {
-            self.mutex.raw.poison();
-        }
-        // SAFETY: the guard is the proof that this thread holds it.
-        unsafe { self.mutex.raw.unlock() };
+        &mut self.held
     }
 }
 

@@ -1,19 +1,16 @@
 //! [`OnceLock`]: a [`Once`] and the value that its closure made.
 //!
-//! | `once` | `value` |
+//! | the `Once` | the stage |
 //! |---|---|
 //! | a closure runs | belongs to the thread that runs it |
-//! | completed | `Some`, and shared by all |
-//! | else | `None`, and no thread's: a closure that panics leaves nothing |
-//!
-//! An `Option` and not a `MaybeUninit`: it drops itself, so that there is no `Drop` to write, and a
-//! cell may hold a reference to something that is dropped before it, as std's.
+//! | completed | `Value`, and shared by all |
+//! | else | `Nothing`, and no thread's: a closure that panics leaves nothing |
 
-use core::cell::UnsafeCell;
+use core::convert::Infallible;
 use core::fmt;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::Once;
+use super::cell::{OnceCell, Stage};
 
 /// A cell that is written once and then read by any number of threads.
 ///
@@ -32,13 +29,9 @@ use super::Once;
 /// assert_eq!(reader.join().unwrap(), 5);
 /// ```
 pub struct OnceLock<T> {
-    once: Once,
-    value: UnsafeCell<Option<T>>,
+    cell: OnceCell<T, Infallible>,
 }
 
-// SAFETY: one thread may make the value and another may drop it, hence `Send`; all threads get
-// shared references, hence `Sync`.
-unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 
@@ -57,8 +50,7 @@ impl<T> OnceLock<T> {
     #[must_use]
     pub const fn new() -> OnceLock<T> {
         OnceLock {
-            once: Once::new(),
-            value: UnsafeCell::new(None),
+            cell: OnceCell::new(Stage::Nothing),
         }
     }
 
@@ -78,12 +70,7 @@ impl<T> OnceLock<T> {
     /// ```
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        if self.once.is_completed() {
-            // SAFETY: completed, so no thread writes to it while `self` is shared.
-            unsafe { (*self.value.get()).as_ref() }
-        } else {
-            None
-        }
+        self.cell.get()
     }
 
     /// Returns a mutable reference to the value, or `None` if the cell is empty.
@@ -99,7 +86,7 @@ impl<T> OnceLock<T> {
     /// ```
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        self.value.get_mut().as_mut()
+        self.cell.get_mut()
     }
 
     /// Blocks the current thread until the cell has a value, and returns a reference to it.
@@ -116,7 +103,7 @@ impl<T> OnceLock<T> {
     /// });
     /// ```
     pub fn wait(&self) -> &T {
-        self.once.wait_force();
+        self.cell.wait();
         self.completed()
     }
 
@@ -175,10 +162,10 @@ impl<T> OnceLock<T> {
     /// Runs `f` and writes the value that it makes, unless there is one already.
     #[cold]
     fn make(&self, f: impl FnOnce() -> Option<T>) {
-        self.once.call_once_force(|_| {
-            let value = f();
-            // SAFETY: the closure of a `Once`, which has not completed: no other thread looks.
-            unsafe { *self.value.get() = value };
+        self.cell.make(|stage| {
+            if let Some(value) = f() {
+                *stage = Stage::Value(value);
+            }
         });
     }
 
@@ -200,7 +187,7 @@ impl<T> OnceLock<T> {
     /// ```
     #[inline]
     pub fn into_inner(self) -> Option<T> {
-        self.value.into_inner()
+        self.cell.into_inner()
     }
 
     /// Takes the value out and leaves the cell empty.

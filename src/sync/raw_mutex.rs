@@ -135,10 +135,9 @@ impl RawMutex {
 
     /// Gives the mutex back.
     ///
-    /// # Safety
     /// The caller holds it.
     #[inline]
-    pub(crate) unsafe fn unlock(&self) {
+    pub(crate) fn unlock(&self) {
         // Release: pairs with the Acquire in `try_lock` and `lock_contended`.
         let before = self.queue.clear_known(HELD, Release);
         if before.has(STARVING) || before.has_waiters() && !before.has(WOKEN) {

@@ -342,10 +342,9 @@ impl RawRwLock {
 
     /// Gives a reader's hold back.
     ///
-    /// # Safety
     /// The caller has one.
     #[inline]
-    pub(crate) unsafe fn unlock_read(&self) {
+    pub(crate) fn unlock_read(&self) {
         // Release: pairs with the Acquire of the next writer.
         let before = State(self.state.fetch_sub(READER, Release));
         if before.has(QUEUED) && before.readers() == 1 && !before.has(WOKEN) {
@@ -355,10 +354,9 @@ impl RawRwLock {
 
     /// Gives the writer's hold back.
     ///
-    /// # Safety
     /// The caller has it.
     #[inline]
-    pub(crate) unsafe fn unlock_write(&self) {
+    pub(crate) fn unlock_write(&self) {
         // Release: pairs with the Acquire of the thread that takes the lock next.
         let before = State(self.state.fetch_sub(WRITER, Release));
         if before.has(QUEUED) && !before.has(WOKEN) {
@@ -368,9 +366,8 @@ impl RawRwLock {
 
     /// Makes a reader of the writer, and lets in those that wait to read.
     ///
-    /// # Safety
     /// The caller holds the lock as the writer.
-    pub(crate) unsafe fn downgrade(&self) {
+    pub(crate) fn downgrade(&self) {
         // Release: pairs with the Acquire of the readers that come now.
         let before = State(self.state.fetch_add(READER - WRITER, Release));
         if before.has(QUEUED) {
@@ -466,8 +463,7 @@ mod tests {
         let panic = std::panic::catch_unwind(|| lock.read(None)).unwrap_err();
         let message = panic.downcast::<String>().unwrap();
         assert!(message.contains("1073741822 readers"), "{message}");
-        // SAFETY: the hold taken above.
-        unsafe { lock.unlock_read() };
+        lock.unlock_read();
         assert!(lock.read(None));
     }
 

@@ -1,19 +1,15 @@
-//! [`RwLock`]: std's, on a [`RawRwLock`]; sixteen bytes beside the data.
+//! [`RwLock`]: std's, on a [`RawRwLock`](super::raw_rwlock::RawRwLock); sixteen bytes beside the data.
 //!
 //! Only writers poison: a reader that panics has changed nothing.
 
-use core::cell::UnsafeCell;
 use core::fmt;
-use core::marker::PhantomData;
-use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
-use core::ptr::NonNull;
 use core::time::Duration;
 use std::time::Instant;
 
-use super::poison::{self, LockResult, TryLockError, TryLockResult, Witness};
-use super::raw_rwlock::RawRwLock;
+use super::cell::{Reading, RwCell, Writing};
+use super::poison::{self, LockResult, TryLockError, TryLockResult};
 use crate::engine::door::clock;
 
 /// A lock that lets many threads read the data inside it at once, or one thread write it.
@@ -53,15 +49,9 @@ use crate::engine::door::clock;
 /// assert_eq!(*lock.read().unwrap(), 6);
 /// ```
 pub struct RwLock<T: ?Sized> {
-    raw: RawRwLock,
-    data: UnsafeCell<T>,
+    cell: RwCell<T>,
 }
 
-// SAFETY: the owner of the lock owns the data.
-unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
-// SAFETY: readers share the data (`T: Sync`); a writer, of which `raw` allows one while there is no
-// reader, may take it away (`T: Send`).
-unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 // Poisoning reports that a panic may have left the data inconsistent.
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
@@ -87,12 +77,8 @@ impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
     /// A pointer and not a reference: the data may change already while the guard is dropped.
-    data: NonNull<T>,
-    raw: &'a RawRwLock,
+    reading: Reading<'a, T>,
 }
-
-// SAFETY: a shared guard gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 
 /// A guard that gives exclusive access to the data of an [`RwLock`], and unlocks it when dropped.
 ///
@@ -113,13 +99,8 @@ unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 /// ```
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
-    lock: &'a RwLock<T>,
-    witness: Witness,
-    not_send: PhantomData<*mut ()>,
+    writing: Writing<'a, T>,
 }
-
-// SAFETY: a shared guard gives out shared references to the data only.
-unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
     /// Creates an unlocked reader-writer lock that contains `t`.
@@ -135,8 +116,7 @@ impl<T> RwLock<T> {
     #[inline]
     pub const fn new(t: T) -> RwLock<T> {
         RwLock {
-            raw: RawRwLock::new(),
-            data: UnsafeCell::new(t),
+            cell: RwCell::new(t),
         }
     }
 
@@ -156,7 +136,7 @@ impl<T> RwLock<T> {
     /// assert_eq!(lock.into_inner().unwrap(), "modified");
     /// ```
     pub fn into_inner(self) -> LockResult<T> {
-        poison::checked(self.raw.is_poisoned(), self.data.into_inner())
+        poison::checked(self.cell.is_poisoned(), self.cell.into_inner())
     }
 }
 
@@ -189,8 +169,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        self.raw.read(None);
-        self.read_guard()
+        self.read_guard(self.cell.read())
     }
 
     /// Locks for reading if that is possible without blocking.
@@ -216,9 +195,9 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        match self.raw.try_read() {
-            true => Ok(self.read_guard()?),
-            false => Err(TryLockError::WouldBlock),
+        match self.cell.try_read() {
+            Some(held) => Ok(self.read_guard(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
@@ -277,9 +256,10 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn read_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        match self.raw.try_read() || self.raw.read(Some(deadline())) {
-            true => Ok(self.read_guard()?),
-            false => Err(TryLockError::WouldBlock),
+        let held = self.cell.try_read();
+        match held.or_else(|| self.cell.read_until(deadline())) {
+            Some(held) => Ok(self.read_guard(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
@@ -307,8 +287,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        self.raw.write(None);
-        self.write_guard()
+        self.write_guard(self.cell.write())
     }
 
     /// Locks for writing if that is possible without blocking.
@@ -331,9 +310,9 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        match self.raw.try_write() {
-            true => Ok(self.write_guard()?),
-            false => Err(TryLockError::WouldBlock),
+        match self.cell.try_write() {
+            Some(held) => Ok(self.write_guard(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
@@ -385,36 +364,23 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     fn write_by(&self, deadline: impl FnOnce() -> u64) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        match self.raw.try_write() || self.raw.write(Some(deadline())) {
-            true => Ok(self.write_guard()?),
-            false => Err(TryLockError::WouldBlock),
+        let held = self.cell.try_write();
+        match held.or_else(|| self.cell.write_until(deadline())) {
+            Some(held) => Ok(self.write_guard(held)?),
+            None => Err(TryLockError::WouldBlock),
         }
     }
 
     /// Makes a guard for a caller that has just locked for reading.
     #[inline]
-    fn read_guard(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        poison::checked(self.raw.is_poisoned(), self.as_reader())
-    }
-
-    #[inline]
-    fn as_reader(&self) -> RwLockReadGuard<'_, T> {
-        RwLockReadGuard {
-            // SAFETY: the address of a field.
-            data: unsafe { NonNull::new_unchecked(self.data.get()) },
-            raw: &self.raw,
-        }
+    fn read_guard<'a>(&self, reading: Reading<'a, T>) -> LockResult<RwLockReadGuard<'a, T>> {
+        poison::checked(self.is_poisoned(), RwLockReadGuard { reading })
     }
 
     /// Makes a guard for a caller that has just locked for writing.
     #[inline]
-    fn write_guard(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let guard = RwLockWriteGuard {
-            lock: self,
-            witness: Witness::new(),
-            not_send: PhantomData,
-        };
-        poison::checked(self.raw.is_poisoned(), guard)
+    fn write_guard<'a>(&self, writing: Writing<'a, T>) -> LockResult<RwLockWriteGuard<'a, T>> {
+        poison::checked(self.is_poisoned(), RwLockWriteGuard { writing })
     }
 
     /// Returns `true` if a thread has panicked while it held the lock for writing.
@@ -438,7 +404,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        self.raw.is_poisoned()
+        self.cell.is_poisoned()
     }
 
     /// Clears the poison, so that later locks succeed without an error.
@@ -466,7 +432,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     pub fn clear_poison(&self) {
-        self.raw.clear_poison();
+        self.cell.clear_poison();
     }
 
     /// Returns a mutable reference to the data, without locking.
@@ -487,7 +453,7 @@ impl<T: ?Sized> RwLock<T> {
     /// assert_eq!(*lock.read().unwrap(), 10);
     /// ```
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        poison::checked(self.raw.is_poisoned(), self.data.get_mut())
+        poison::checked(self.cell.is_poisoned(), self.cell.get_mut())
     }
 }
 
@@ -511,11 +477,9 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     /// assert_eq!(*lock.read().unwrap(), 2);
     /// ```
     pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
-        let lock = s.lock;
-        mem::forget(s);
-        // SAFETY: the guard was the proof that this thread writes.
-        unsafe { lock.raw.downgrade() };
-        lock.as_reader()
+        RwLockReadGuard {
+            reading: s.writing.downgrade(),
+        }
     }
 }
 
@@ -549,8 +513,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that no thread writes.
-        unsafe { self.data.as_ref() }
+        &self.reading
     }
 }
 
@@ -559,35 +522,14 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the proof that no other thread holds the lock.
-        unsafe { &*self.lock.data.get() }
+        &self.writing
     }
 }
 
 impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed uniquely.
-        unsafe { &mut *self.lock.data.get() }
-    }
-}
-
-impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: the guard is the proof that this thread reads.
-        unsafe { self.raw.unlock_read() };
-    }
-}
-
-impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.witness.has_seen_a_panic() {
-            self.lock.raw.poison();
-        }
-        // SAFETY: the guard is the proof that this thread writes.
-        unsafe { self.lock.raw.unlock_write() };
+        &mut self.writing
     }
 }
 

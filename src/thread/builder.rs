@@ -5,13 +5,12 @@ use std::io;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::scope::{Scope, ScopedJoinHandle};
-use super::spawn::{self, Joiner, Result};
-use crate::engine::door::Priority;
-use crate::engine::door::Wishes;
-use crate::engine::door::clock;
+use super::Result;
+use super::scope::ScopedJoinHandle;
 use crate::engine::door::handle::Thread;
-use crate::engine::door::{Backend, check_stack_size};
+use crate::engine::door::{
+    self, Backend, Joiner, Priority, Scope, Wishes, check_stack_size, clock,
+};
 
 /// Configures a new thread, like [`std::thread::Builder`].
 ///
@@ -181,6 +180,7 @@ impl Builder {
     /// assert_eq!(handle.join().unwrap(), 8);
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[allow(unsafe_code, reason = "the promise of std's method, handed on")]
     pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send,
@@ -188,7 +188,7 @@ impl Builder {
     {
         let wishes = self.checked()?;
         // SAFETY: the caller's promise.
-        unsafe { spawn::spawn(Backend::here()?, wishes, None, f) }.map(JoinHandle)
+        unsafe { door::spawn_unchecked(Backend::here()?, wishes, f) }.map(JoinHandle)
     }
 
     pub(crate) fn spawn_on<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
@@ -197,8 +197,7 @@ impl Builder {
         T: Send + 'static,
     {
         let wishes = self.checked()?;
-        // SAFETY: both types are 'static.
-        unsafe { spawn::spawn(backend, wishes, None, f) }.map(JoinHandle)
+        door::spawn(backend, wishes, f).map(JoinHandle)
     }
 
     /// Spawns a thread that may borrow what outlives `scope`; see [`scope`](crate::scope).
@@ -235,9 +234,7 @@ impl Builder {
     {
         let wishes = self.checked()?;
         let backend = Backend::here()?;
-        let data = Some(scope.data());
-        // SAFETY: the scope ends only when its threads have dropped their closures and results.
-        unsafe { spawn::spawn(backend, wishes, data, f) }.map(ScopedJoinHandle::new)
+        door::spawn_scoped(backend, wishes, scope, f).map(ScopedJoinHandle::new)
     }
 
     fn checked(self) -> io::Result<Wishes> {
@@ -301,11 +298,6 @@ where
 /// assert_eq!(sum, 5);
 /// ```
 pub struct JoinHandle<T>(Joiner<T>);
-
-// SAFETY: as std's. A handle is made only for a result that may be sent, and gives it out once.
-unsafe impl<T> Send for JoinHandle<T> {}
-// SAFETY: as above; a shared handle gives nothing of the result out.
-unsafe impl<T> Sync for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
     /// Returns a handle to the thread.

@@ -21,12 +21,11 @@
 //! assert_eq!(total.into_inner().unwrap(), 45);
 //! ```
 
-// A spawned closure takes the road `builder` → `spawn` → `sched::ready_from` → the run loop; see
-// `spawn`.
+// A spawned closure takes the road `builder` → `engine/backend/packet` → `sched::ready_from` → the run
+// loop.
 
 pub(crate) mod builder;
 mod scope;
-mod spawn;
 
 use core::marker::PhantomData;
 use std::io;
@@ -36,12 +35,15 @@ use std::time::{Duration, Instant};
 pub use std::thread::{AccessError, LocalKey};
 
 pub use self::builder::{Builder, JoinHandle, spawn};
-pub use self::scope::{Scope, ScopedJoinHandle, scope};
-pub use self::spawn::Result;
+pub use self::scope::{ScopedJoinHandle, scope};
+pub use crate::engine::door::Scope;
 pub use crate::engine::door::handle::{Thread, ThreadId, current};
 
 use crate::engine::door::clock;
 use crate::engine::door::{self, Backend, handle};
+
+/// The result of a thread: what its closure returned, or what it panicked with.
+pub type Result<T> = std::thread::Result<T>;
 
 /// Gives way to other threads: the current thread goes to the back of the queue.
 ///

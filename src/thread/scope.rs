@@ -1,75 +1,14 @@
 //! Scoped threads: they may borrow from the thread that makes the scope, which ends after them.
-//!
-//! Ordering: a thread leaves with a Release after its packet has given up closure and result, and
-//! the scope's last look at the count is an Acquire: after that, nothing that the threads borrowed
-//! is touched.
 
 use core::marker::PhantomData;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
+use super::Result;
 use super::builder::Builder;
-use super::spawn::{Joiner, Result};
-use crate::engine::door::Waiter;
-use crate::engine::door::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::door::clock;
 use crate::engine::door::handle::Thread;
-use crate::engine::door::perturb;
-
-/// The data that a scope and its threads share.
-pub(crate) struct ScopeData {
-    running: AtomicUsize,
-    panicked: AtomicBool,
-    all_done: Waiter,
-}
-
-impl ScopeData {
-    pub(super) fn enter(&self) {
-        if self.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
-            crate::engine::door::die("too many threads in one scope");
-        }
-    }
-
-    /// Counts out a thread, which has given up all that it borrowed. `unhandled` says that it
-    /// panicked and was not joined.
-    pub(super) fn leave(&self, unhandled: bool) {
-        if unhandled {
-            self.panicked.store(true, Ordering::Relaxed);
-        }
-        // Release: pairs with the Acquire in `scope`.
-        if self.running.fetch_sub(1, Ordering::Release) == 1 {
-            perturb::point("scope: last");
-            self.all_done.wake();
-        }
-    }
-}
-
-/// A scope to spawn threads in; [`scope`] makes it.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::thread;
-///
-/// /// Doubles the numbers, each in a thread of its own.
-/// fn double<'scope>(s: &'scope thread::Scope<'scope, '_>, numbers: &'scope mut [i32]) {
-///     for number in numbers {
-///         s.spawn(|| *number *= 2);
-///     }
-/// }
-///
-/// let mut numbers = [1, 2, 3];
-/// thread::scope(|s| double(s, &mut numbers));
-/// assert_eq!(numbers, [2, 4, 6]);
-/// ```
-pub struct Scope<'scope, 'env: 'scope> {
-    data: Arc<ScopeData>,
-    // Invariant in both lifetimes, as std's.
-    scope: PhantomData<&'scope mut &'scope ()>,
-    env: PhantomData<&'env mut &'env ()>,
-}
+use crate::engine::door::{Joiner, Scope, clock, in_scope};
 
 /// A handle to wait for a scoped thread and to get its result, like
 /// [`std::thread::ScopedJoinHandle`].
@@ -88,6 +27,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 pub struct ScopedJoinHandle<'scope, T> {
     joiner: Joiner<T>,
     scope: PhantomData<&'scope ()>,
+    /// As std's: `Send` and `Sync` if the result is `Send`.
+    result: PhantomData<std::sync::Mutex<T>>,
 }
 
 /// Makes a scope for threads that borrow, like [`std::thread::scope`].
@@ -117,27 +58,10 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let scope = Scope {
-        data: Arc::new(ScopeData {
-            running: AtomicUsize::new(0),
-            panicked: AtomicBool::new(false),
-            all_done: Waiter::new(),
-        }),
-        scope: PhantomData,
-        env: PhantomData,
-    };
-    // The threads must be waited for even if `f` panics.
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    // Acquire: pairs with the Release in `leave`.
-    while scope.data.running.load(Ordering::Acquire) != 0 {
-        scope.data.all_done.wait(None);
-    }
-    match result {
-        Err(payload) => resume_unwind(payload),
-        Ok(_) if scope.data.panicked.load(Ordering::Relaxed) => {
-            panic!("a scoped thread panicked")
-        }
-        Ok(result) => result,
+    match in_scope(f) {
+        (Err(payload), _) => resume_unwind(payload),
+        (Ok(_), true) => panic!("a scoped thread panicked"),
+        (Ok(result), false) => result,
     }
 }
 
@@ -171,10 +95,6 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             Err(error) => panic!("failed to spawn thread: {error}"),
         }
     }
-
-    pub(super) fn data(&self) -> Arc<ScopeData> {
-        self.data.clone()
-    }
 }
 
 impl<'scope, T> ScopedJoinHandle<'scope, T> {
@@ -182,6 +102,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
         ScopedJoinHandle {
             joiner,
             scope: PhantomData,
+            result: PhantomData,
         }
     }
 
@@ -298,18 +219,6 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     /// ```
     pub fn is_finished(&self) -> bool {
         self.joiner.is_finished()
-    }
-}
-
-impl fmt::Debug for Scope<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope")
-            .field(
-                "running_threads",
-                &self.data.running.load(Ordering::Relaxed),
-            )
-            .field("panicked", &self.data.panicked.load(Ordering::Relaxed))
-            .finish_non_exhaustive()
     }
 }
 

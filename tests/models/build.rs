@@ -27,7 +27,9 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("select", CHANNEL),
     (
         "condvar",
-        &[CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, MUTEX, CONDVAR],
+        &[
+            CLAIM, LIST, QUEUE, RAW_MUTEX, POISON, LOCKS_CELL, MUTEX, CONDVAR,
+        ],
     ),
 ];
 
@@ -35,7 +37,9 @@ const CHANNEL: &[&str] = &[
     CLAIM,
     LIST,
     "channel/mod.rs",
-    "channel/buffer.rs",
+    CELL,
+    "channel/cell/buffer.rs",
+    "channel/cell/half.rs",
     "channel/error.rs",
     "channel/handle.rs",
     "channel/iter.rs",

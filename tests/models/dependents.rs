@@ -12,7 +12,7 @@ use crate::{
         AtomicUsize,
         Ordering::{AcqRel, Relaxed},
     },
-    dataflow::dependents::Dependents,
+    wait::dependents::Dependents,
 };
 
 struct Input {

@@ -45,10 +45,6 @@ use std::{
 #[allow(unused_imports)] // its public names
 #[path = "../../src/channel/mod.rs"]
 mod channel;
-#[path = "library/coroutine.rs"]
-mod coroutine;
-#[path = "library/dataflow.rs"]
-mod dataflow;
 #[path = "library/engine.rs"]
 mod engine;
 #[path = "library/sync.rs"]

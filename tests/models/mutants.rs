@@ -6,7 +6,7 @@ pub(super) const FENCE: &str = "engine/sys/fence.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/wake.rs";
 pub(super) const SIDE: &str = "engine/wait/side.rs";
-pub(super) const TURNS: &str = "coroutine/turns.rs";
+pub(super) const TURNS: &str = "engine/wait/turns.rs";
 pub(super) const CLAIM: &str = "engine/wait/claim.rs";
 pub(super) const LIST: &str = "engine/wait/list.rs";
 pub(super) const QUEUE: &str = "engine/wait/queue.rs";
@@ -14,13 +14,15 @@ pub(super) const RAW_MUTEX: &str = "sync/raw_mutex.rs";
 pub(super) const ONCE: &str = "sync/once.rs";
 pub(super) const RAW_RWLOCK: &str = "sync/raw_rwlock.rs";
 pub(super) const POISON: &str = "sync/poison.rs";
+pub(super) const LOCKS_CELL: &str = "sync/cell.rs";
 pub(super) const MUTEX: &str = "sync/mutex.rs";
 pub(super) const CONDVAR: &str = "sync/condvar.rs";
 pub(super) const LOCK: &str = "engine/sys/lock.rs";
 pub(super) const READERS: &str = "engine/policy/readers.rs";
 pub(super) const READINESS: &str = "engine/driver/readiness.rs";
 pub(super) const INBOX: &str = "engine/driver/uring/inbox.rs";
-pub(super) const DEPENDENTS: &str = "dataflow/dependents.rs";
+pub(super) const DEPENDENTS: &str = "engine/wait/dependents.rs";
+pub(super) const CELL: &str = "channel/cell.rs";
 pub(super) const RIGHTS: &str = "channel/rights.rs";
 pub(super) const SELECTING: &str = "channel/selecting.rs";
 pub(super) const SHARED: &str = "channel/shared.rs";
@@ -273,13 +275,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- condvar ----
     Mutant { protocol: "condvar", name: "unlocks_before_it_queues", model: "one_waits", fails: "deadlock",
-        edits: &[(CONDVAR, "let locked = self.queue.lock();\n", "unsafe { mutex.unlock() };\n        let locked = self.queue.lock();\n"),
-                 (CONDVAR, "let unlock = || unsafe { mutex.unlock() };", "let unlock = || ();")] },
+        edits: &[(CONDVAR, "let locked = self.queue.lock();\n", "mutex.unlock();\n            let locked = self.queue.lock();\n"),
+                 (CONDVAR, "let unlock = || mutex.unlock();", "let unlock = || ();")] },
     Mutant { protocol: "condvar", name: "unlocks_before_its_place_is_public", model: "one_waits", fails: "deadlock",
         edits: &[(QUEUE, "        if let Err(mut locked) = self.release_if(decide) {", "        then();\n        if let Err(mut locked) = self.release_if(decide) {"),
                  (QUEUE, "        then();\n        match wait.wait", "        match wait.wait")] },
     Mutant { protocol: "condvar", name: "notification_is_called_a_time_out", model: "one_gives_up", fails: "deadlock",
-        edits: &[(CONDVAR, "matches!(waited, Ok(Waited::TimedOut))", "deadline.is_some()")] },
+        edits: &[(CONDVAR, "waited == Some(Waited::TimedOut)", "deadline.is_some()")] },
     Mutant { protocol: "condvar", name: "notifies_who_is_gone", model: "one_gives_up", fails: "deadlock",
         edits: &[(LIST, "if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n        }\n    }\n\n    /// The first that is like that.",
                         "return unsafe { self.take(node) };\n        }\n    }\n\n    /// The first that is like that.")] },
@@ -460,46 +462,48 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(READINESS, "if emptied && !state.has(DOUBT) {", "if emptied {")] },
     // ---- channels: nobody waits for ever ----
     Mutant { protocol: "channels", name: "place_goes_to_nobody", model: "bounded", fails: "deadlock",
-        edits: &[(STATE, "            if !self.senders.is_empty() {\n                self.settle(spare, woken);\n            }\n            return Take::Received;", "            return Take::Received;")] },
+        edits: &[(STATE, "        if !self.senders.is_empty() {\n            self.settle(spare, woken);\n        }\n        message\n    }\n\n    /// Receives from", "        message\n    }\n\n    /// Receives from")] },
     Mutant { protocol: "channels", name: "sender_queues_under_another_lock", model: "bounded", fails: "deadlock",
-        edits: &[(SHARED, "            if queued {\n", "            if queued {\n                drop(state);\n                state = self.lock();\n")] },
+        edits: &[(SHARED, "                let to_send = Some(message);\n", "                drop(state);\n                state = self.lock();\n                let to_send = Some(message);\n")] },
     Mutant { protocol: "channels", name: "receiver_queues_under_another_lock", model: "unbounded", fails: "deadlock",
-        edits: &[(SHARED, "                Take::Empty if !matches!(until, Until::Now) => {\n", "                Take::Empty if !matches!(until, Until::Now) => {\n                    drop(state);\n                    state = self.lock();\n")] },
+        edits: &[(SHARED, "                Take::Empty if !matches!(until, Until::Now) => {\n", "                Take::Empty if !matches!(until, Until::Now) => {\n                    drop(state);\n                    let state = self.lock();\n")] },
     Mutant { protocol: "channels", name: "last_sender_wakes_nobody", model: "unbounded", fails: "deadlock",
-        edits: &[(SHARED, "disconnect_senders(&crowd) };\n            first.wake();\n            crowd.wake(|| this.lock());", "disconnect_senders(&crowd) };\n            let _ = first;")] },
+        edits: &[(SHARED, "        wake_all(self, State::disconnect_senders);", "        self.lock().disconnect_senders();")] },
     Mutant { protocol: "channels", name: "last_receiver_wakes_nobody", model: "last_receiver_goes", fails: "deadlock",
-        edits: &[(SHARED, "disconnect_receivers(&crowd) };\n            first.wake();\n            crowd.wake(|| this.lock());", "disconnect_receivers(&crowd) };\n            let _ = first;")] },
+        edits: &[(SHARED, "        wake_all(self, |state| state.disconnect_receivers(messages));", "        self.lock().disconnect_receivers(messages);")] },
     Mutant { protocol: "select", name: "reserved_place_goes_to_nobody", model: "sent_right_is_given_back", fails: "deadlock",
         edits: &[(RIGHTS, "        self.reserved -= 1;\n        self.settle(spare, woken);", "        self.reserved -= 1;")] },
     Mutant { protocol: "select", name: "promised_message_goes_to_nobody", model: "received_right_is_given_back", fails: "deadlock",
         edits: &[(RIGHTS, "        self.break_promise(ticket);\n        self.settle(spare, woken);", "        self.break_promise(ticket);")] },
     Mutant { protocol: "select", name: "peer_is_not_sent_away", model: "received_right_is_given_back_at_zero", fails: "deadlock",
-        edits: &[(RIGHTS, "                peer.node().outcome.set(TRY_AGAIN);\n                peer.wake();", "                let _ = peer;")] },
+        edits: &[(RIGHTS, "Right::Plain(peer) => peer.send_away().wake(),", "Right::Plain(peer) => drop(peer),")] },
     Mutant { protocol: "select", name: "observers_are_not_told_of_a_peer", model: "observers_at_zero", fails: "deadlock",
-        edits: &[(STATE, "    if !is_taker(waiting) || list.is_empty() {", "    if true {")] },
+        edits: &[(STATE, "        if entry.kind() != Kind::Observer {", "        if false {"),
+                 (STATE, "        if self.capacity == 0 {\n            let other_side", "        if false {\n            let other_side")] },
     Mutant { protocol: "select", name: "observer_takes_the_only_wake_up", model: "observers", fails: LOST,
-        edits: &[(STATE, "let Some(receiver) = self.receivers.first_where(is_taker)", "let Some(receiver) = self.receivers.first_where(|_| true)")] },
+        edits: &[(CELL, "let node: *const Node = self.list.first_where(is_taker)?;", "let node: *const Node = self.list.first_where(|_| true)?;")] },
     // ---- channels: each message once ----
     Mutant { protocol: "channels", name: "claim_is_not_looked_at", model: "bounded_with_deadlines", fails: RACE,
         edits: &[(LIST, "claimed.then(|| Claimed::new(node))", "{ let _ = claimed; Some(Claimed::new(node)) }")] },
     Mutant { protocol: "select", name: "outcome_after_the_wake_up", model: "received_right_is_given_back_at_zero", fails: RACE,
-        edits: &[(RIGHTS, "                peer.node().outcome.set(TRY_AGAIN);\n                peer.wake();", "                let node: *const Node = peer.node();\n                peer.wake();\n                unsafe { (*node).outcome.set(TRY_AGAIN) };")] },
+        edits: &[(RIGHTS, "Right::Plain(peer) => peer.send_away().wake(),", "Right::Plain(peer) => { let node = peer.node(); peer.send_away().wake(); unsafe { (*node).outcome.set(0) } }"),
+                 (CELL, "    /// Nothing was moved.\n", "    pub(super) fn node(&self) -> *const Node { self.0.node() }\n")] },
     Mutant { protocol: "channels", name: "sent_though_sent_away", model: "last_receiver_goes", fails: LOST,
-        edits: &[(SHARED, "                        Ended::Taken(_) if node.outcome.get() == DONE => return Ok(()),\n                        Ended::Taken(_) => {}", "                        Ended::Taken(_) => return Ok(()),")] },
+        edits: &[(SHARED, "(Ended::TryAgain, Some(message)) => message,", "(Ended::TryAgain, Some(message)) => { core::mem::forget(message); return Ok(()) }")] },
     Mutant { protocol: "select", name: "promised_is_not_counted", model: "select_beside_another", fails: "a promised message is not in its channel",
         edits: &[(STATE, "        self.promised += 1;\n        self.tickets\n", "        self.tickets\n"),
-                 (STATE, "            self.buffer.pop(into, spare);\n        }\n        self.promised -= 1;\n", "            self.buffer.pop(into, spare);\n        }\n"),
+                 (STATE, "        self.promised -= 1;\n        self.buffer.pop(spare)", "        self.buffer.pop(spare)"),
                  (STATE, "self.buffer.find(ticket, self.promised)", "self.buffer.find(ticket, self.buffer.len())")] },
     Mutant { protocol: "select", name: "reserved_is_not_counted", model: "select_beside_another", fails: LOST,
         edits: &[(STATE, "self.buffer.len() + self.reserved < self.capacity", "self.buffer.len() < self.capacity")] },
     // ---- select ----
     Mutant { protocol: "select", name: "peer_before_the_own_wait", model: "select_meets_select", fails: "deadlock",
-        edits: &[(RIGHTS, "    if !node.give_up() {\n        Attempt::Taken", "    let mut right = None;\n    if node.tag.get() != OBSERVER && { right = grant(); false } || !node.give_up() {\n        Attempt::Taken"),
+        edits: &[(RIGHTS, "    if !entry.give_up() {\n        Attempt::Taken", "    let mut right = None;\n    if entry.kind() != Kind::Observer && { right = grant(); false } || !entry.give_up() {\n        Attempt::Taken"),
                  (RIGHTS, "        granted(grant())\n", "        granted(right)\n")] },
     Mutant { protocol: "select", name: "select_meets_itself", model: "select_is_not_its_own_peer", fails: "maximum number of branches",
-        edits: &[(RIGHTS, "is_taker(node) && !ptr::eq(node.wait(), own)", "is_taker(node)")] },
+        edits: &[(CELL, "is_taker(node) && !ptr::eq(node.wait(), own)", "is_taker(node)")] },
     Mutant { protocol: "select", name: "taken_and_still_selected", model: "select_receives", fails: RACE,
-        edits: &[(SELECTING, "            Attempt::Taken => taken = true,", "            Attempt::Taken => {}")] },
+        edits: &[(SELECTING, "                Attempt::Taken => taken = true,", "                Attempt::Taken => {}")] },
     Mutant { protocol: "select", name: "default_looks_at_two_moments", model: "default_looks_at_one_moment", fails: LOST,
         edits: &[(SELECTING, "if is_over && operations.len() == 1 {", "if is_over {")] },
 ];

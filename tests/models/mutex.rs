@@ -21,8 +21,7 @@ impl Mutex {
         if locked {
             // SAFETY: what the model checks.
             self.data.with_mut(|data| unsafe { *data += 1 });
-            // SAFETY: locked above.
-            unsafe { self.raw.unlock() };
+            self.raw.unlock();
         }
         locked
     }
@@ -58,15 +57,13 @@ impl Mutex {
         mutex.raw.lock(None);
         let users = mutex.users([None, deadline]);
         thread::yield_now(); // both queue, unless the checker has other plans
-        // SAFETY: locked above.
-        unsafe { mutex.raw.unlock() };
+        mutex.raw.unlock();
         let barged = mutex.raw.try_lock();
         if barged {
             // SAFETY: what the model checks.
             mutex.data.with_mut(|data| unsafe { *data += 1 });
             thread::yield_now(); // who was woken queues again
-            // SAFETY: locked above.
-            unsafe { mutex.raw.unlock() };
+            mutex.raw.unlock();
         }
         let used = users.map(|user| user.join().unwrap());
         assert!(used[0] && (used[1] || deadline.is_some()));

@@ -53,8 +53,7 @@ impl RwLock {
             Read(by) => {
                 if self.raw.read(by) {
                     self.see();
-                    // SAFETY: locked above.
-                    unsafe { self.raw.unlock_read() };
+                    self.raw.unlock_read();
                 } else {
                     assert!(by.is_some(), "lost or doubled");
                 }
@@ -66,17 +65,15 @@ impl RwLock {
                     return false;
                 }
                 self.count();
-                // SAFETY: locked above.
-                unsafe { self.raw.unlock_write() };
+                self.raw.unlock_write();
             }
             Downgrade => {
                 assert!(self.raw.write(None), "lost or doubled");
                 self.count();
                 // SAFETY: locked above.
-                unsafe { self.raw.downgrade() };
+                self.raw.downgrade();
                 self.see();
-                // SAFETY: still locked.
-                unsafe { self.raw.unlock_read() };
+                self.raw.unlock_read();
             }
         }
         true
@@ -135,8 +132,7 @@ pub(crate) fn behind_who_gives_up() {
         assert!(lock.raw.try_read());
         let writer = lock.spawn(Write(NOW));
         lock.spawn(Read(None)).join().unwrap();
-        // SAFETY: locked above.
-        unsafe { lock.raw.unlock_read() };
+        lock.raw.unlock_read();
         writer.join().unwrap();
         assert!(lock.raw.is_at_rest(), "lost or doubled");
     });
@@ -151,10 +147,9 @@ pub(crate) fn behind_who_downgrades() {
         let reader = lock.spawn(Read(None));
         lock.count();
         // SAFETY: locked above.
-        unsafe { lock.raw.downgrade() };
+        lock.raw.downgrade();
         reader.join().unwrap();
-        // SAFETY: still locked.
-        unsafe { lock.raw.unlock_read() };
+        lock.raw.unlock_read();
         assert!(lock.raw.is_at_rest(), "lost or doubled");
     });
 }

@@ -6,7 +6,7 @@
 use loom::thread::{self, JoinHandle};
 
 use crate::{
-    coroutine::turns::{self, Caller, News, Order, Ready},
+    wait::turns::{self, Caller, News, Order, Ready},
     green,
 };
 

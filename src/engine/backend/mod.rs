@@ -7,6 +7,7 @@
 //! | `start`, `config`, `choice` | starting one: knobs, the environment, a policy by name |
 //! | `green`, `kernel` | what a cluster needs beyond the knobs; counting kernel threads |
 //! | `life` | a green thread's beginning and end, as far as it runs them itself |
+//! | `packet`, `scope` | a closure and its result; threads that end before what they borrow |
 //! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
 //! | `metrics` | figures: counts since the start, and the present state |
 
@@ -20,6 +21,8 @@ mod kernel;
 #[cfg_attr(not(green), path = "../elsewhere/life.rs")]
 mod life;
 mod metrics;
+pub(crate) mod packet;
+pub(crate) mod scope;
 mod spawn;
 mod start;
 
@@ -48,6 +51,7 @@ use crate::engine::sched::{self, Cluster, resize};
 /// }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Mode {
     /// Green threads: many of them share a kernel thread.
     Green,
@@ -73,6 +77,7 @@ pub enum Mode {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Driver {
     /// A call is tried first; if it would block, epoll says when to try again. A runtime that is
     /// built with this driver makes no use of io_uring at all: a call that waits for a disk blocks

@@ -3,7 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `source` | a descriptor whose calls block the calling thread only |
-//! | `transfer` | what goes through a socket |
+//! | `transfer`, `messages` | what goes through a socket |
 //! | `epoll` | the kernel says which descriptors are ready |
 //! | `readiness`, `record` | what is known of one direction of a descriptor; of both |
 //! | `uring` | the kernel does the operation |
@@ -15,6 +15,8 @@
 mod direct;
 mod epoll;
 pub(crate) mod file;
+#[cfg(feature = "net")]
+mod messages;
 mod readiness;
 mod record;
 pub(crate) mod source;

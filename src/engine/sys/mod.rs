@@ -6,10 +6,12 @@
 
 #[cfg_attr(not(feature = "io-uring"), path = "no_batch.rs")]
 pub(crate) mod batch;
+pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod epoll;
 pub(crate) mod fence;
 pub(crate) mod futex;
+pub(crate) mod handler;
 pub(crate) mod kernel_thread;
 pub(crate) mod lock;
 pub(crate) mod mm;

@@ -116,12 +116,6 @@ impl Node {
         self.wait.get()
     }
 
-    /// [`Wait::give_up`] of its wait, called by the waiting thread.
-    pub(crate) fn give_up(&self) -> bool {
-        // SAFETY: the caller is the thread that keeps it.
-        unsafe { &*self.wait.get() }.give_up()
-    }
-
     /// Ends the wait in the name of this node. True: the caller must hand over, then wake.
     ///
     /// # Safety

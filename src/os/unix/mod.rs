@@ -2,9 +2,7 @@
 
 pub mod fs;
 #[cfg(feature = "net")]
-#[allow(unsafe_code, reason = "descriptors")]
 pub mod net;
-#[allow(unsafe_code, reason = "a promise handed on to std")]
 pub mod process;
 pub mod thread;
 

@@ -79,6 +79,7 @@ pub trait CommandExt: sealed::Sealed {
     /// assert_eq!(output.stdout, b"0027\n");
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Command
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static;
@@ -89,6 +90,7 @@ pub trait CommandExt: sealed::Sealed {
     /// # Safety
     /// The same as for [`CommandExt::pre_exec`].
     #[deprecated(note = "as in std: use `pre_exec`")]
+    #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn before_exec<F>(&mut self, f: F) -> &mut Command
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static,
@@ -151,6 +153,7 @@ impl CommandExt for Command {
         self
     }
 
+    #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Command
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static,

@@ -4,5 +4,4 @@
 pub(crate) use super::atomic;
 pub(crate) use super::green::current::{PreemptionOff, preemption_off};
 pub(crate) use super::sys::{clock, die, lock, perturb};
-pub(crate) use super::wait::side::Side;
-pub(crate) use super::wait::{Waiter, claim, list, queue};
+pub(crate) use super::wait::{Waiter, claim, dependents, list, queue, turns};

@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net as unix;
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use socket2::{SockAddr, SockRef};
 
 use super::{SocketAddr, unix_address};
+use crate::engine::door::calls;
 use crate::net::macros::{shutdown, socket_type, timeouts};
 use crate::net::socket::Socket;
 
@@ -312,11 +312,8 @@ impl UnixDatagram {
     /// `WouldBlock` instead of the end. And Linux 6 sends an empty datagram if it had to wait for
     /// room in the peer's queue.
     fn receive(&self, buf: &mut [u8]) -> io::Result<(usize, SockAddr)> {
-        // SAFETY: the same bytes; the kernel writes no uninitialised ones.
-        let buf = unsafe { &mut *(buf as *mut [u8] as *mut [MaybeUninit<u8>]) };
-        let socket = SockRef::from(&self.0);
         self.0.read_with(
-            || match socket.recv_from_with_flags(buf, libc::MSG_DONTWAIT) {
+            || match calls::recv_from(self.as_fd(), buf, libc::MSG_DONTWAIT) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.0.is_ended() => {
                     Ok((0, SockAddr::unix("")?))
                 }

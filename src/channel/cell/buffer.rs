@@ -25,6 +25,7 @@
 //! 2. Blocks come from outside ([`Buffer::make_room`]) and go there (`pop`). The holder of the lock
 //!    takes at most one message out of blocks, so at most one block goes.
 //! 3. In blocks, `last` is above 0 while messages are there: the tail block is never an empty one.
+//! 4. The first `len` slots, from the head on, hold messages, and tickets that were written.
 
 use core::mem::{self, MaybeUninit};
 use core::ptr;
@@ -33,7 +34,7 @@ use core::ptr;
 const SLOTS: usize = 31;
 
 /// A queue of messages.
-pub(super) struct Buffer<T> {
+pub(in crate::channel) struct Buffer<T> {
     len: usize,
     store: Store<T>,
 }
@@ -43,14 +44,21 @@ enum Store<T> {
     Blocks(Blocks<T>),
 }
 
-/// A message's place. The ticket is one only while the message is promised.
+/// A message's place. The ticket means something only while the message is promised.
 struct Slot<T> {
     message: MaybeUninit<T>,
     ticket: MaybeUninit<usize>,
 }
 
+impl<T> Slot<T> {
+    const EMPTY: Slot<T> = Slot {
+        message: MaybeUninit::uninit(),
+        ticket: MaybeUninit::uninit(),
+    };
+}
+
 struct Ring<T> {
-    places: Box<[MaybeUninit<Slot<T>>]>,
+    places: Box<[Slot<T>]>,
     head: usize,
 }
 
@@ -64,46 +72,43 @@ struct Blocks<T> {
     spare: Option<Box<Block<T>>>,
 }
 
+// SAFETY: the blocks are its own, and the messages in them may go to another thread.
+unsafe impl<T: Send> Send for Blocks<T> {}
+
 /// A part of a queue.
-pub(super) struct Block<T> {
+pub(in crate::channel) struct Block<T> {
     next: *mut Block<T>,
     slots: [Slot<T>; SLOTS],
 }
 
-/// # Safety
-/// `slot` is one.
-#[inline(always)]
-unsafe fn message_in<T>(slot: *mut Slot<T>) -> *mut T {
-    // SAFETY: the caller's promise.
-    unsafe { (&raw mut (*slot).message).cast() }
-}
+// SAFETY: one that is in no queue leads to no other.
+unsafe impl<T: Send> Send for Block<T> {}
 
 impl<T> Block<T> {
     #[cold]
-    pub(super) fn new() -> Box<Block<T>> {
-        let mut block = Box::<Block<T>>::new_uninit();
-        // SAFETY: the link is initialised here, and slots need not be.
-        unsafe {
-            (&raw mut (*block.as_mut_ptr()).next).write(ptr::null_mut());
-            block.assume_init()
-        }
+    pub(in crate::channel) fn new() -> Box<Block<T>> {
+        Box::new(Block {
+            next: ptr::null_mut(),
+            slots: [const { Slot::EMPTY }; SLOTS],
+        })
     }
 }
 
 impl<T> Buffer<T> {
     /// For a number of messages that never exceeds `capacity`.
-    pub(super) fn ring(capacity: usize) -> Buffer<T> {
+    pub(in crate::channel) fn ring(capacity: usize) -> Buffer<T> {
         Buffer {
             len: 0,
             store: Store::Ring(Ring {
-                places: Box::new_uninit_slice(capacity),
+                // SAFETY: slots need not be initialised.
+                places: unsafe { Box::new_uninit_slice(capacity).assume_init() },
                 head: 0,
             }),
         }
     }
 
     /// For any number of messages.
-    pub(super) const fn blocks() -> Buffer<T> {
+    pub(in crate::channel) const fn blocks() -> Buffer<T> {
         Buffer {
             len: 0,
             store: Store::Blocks(Blocks {
@@ -117,14 +122,14 @@ impl<T> Buffer<T> {
     }
 
     #[inline(always)]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::channel) fn len(&self) -> usize {
         self.len
     }
 
     /// Makes sure that there is a slot for one more message. False if that takes a block and
     /// `block` is none. In a ring that is not full there always is a slot.
     #[inline(always)]
-    pub(super) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
+    pub(in crate::channel) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
         match &mut self.store {
             Store::Ring(_) => true,
             Store::Blocks(blocks) => {
@@ -138,90 +143,92 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// Moves a message in.
-    ///
-    /// # Safety
-    /// `message` is one, which is the buffer's from here on. There is room for it.
+    /// Moves a message in, for which there is room.
     #[inline(always)]
-    pub(super) unsafe fn push(&mut self, message: *const T) {
+    pub(in crate::channel) fn push(&mut self, message: T) {
         let slot = match &mut self.store {
-            Store::Ring(ring) => ring.place(self.len),
+            Store::Ring(ring) => {
+                if self.len == ring.places.len() {
+                    no_room();
+                }
+                ring.place(self.len)
+            }
             Store::Blocks(blocks) => blocks.push(),
         };
+        slot.message.write(message);
+        slot.ticket.write(0);
         self.len += 1;
-        // SAFETY: the slot is one of ours, and free.
-        unsafe { message_in(slot).copy_from_nonoverlapping(message, 1) };
     }
 
-    /// Moves the first message out. The caller frees `block` after the lock.
-    ///
-    /// # Safety
-    /// There is one, and `into` is a place for it.
+    /// Moves the first message out, which there is. The caller frees `block` after the lock.
     #[inline(always)]
-    pub(super) unsafe fn pop(&mut self, into: *mut T, block: &mut Option<Box<Block<T>>>) {
+    pub(in crate::channel) fn pop(&mut self, block: &mut Option<Box<Block<T>>>) -> T {
+        if self.len == 0 {
+            no_message();
+        }
         self.len -= 1;
-        // SAFETY: the slot is the first message's; the caller's promise. A block is left after it
-        // was read.
-        unsafe {
-            match &mut self.store {
-                Store::Ring(ring) => {
-                    into.copy_from_nonoverlapping(message_in(ring.place(0)), 1);
-                    ring.advance(self.len);
-                }
-                Store::Blocks(blocks) => {
-                    into.copy_from_nonoverlapping(message_in(blocks.slot(0)), 1);
-                    blocks.advance(self.len, block);
-                }
+        // A block is left after it was read.
+        match &mut self.store {
+            Store::Ring(ring) => {
+                // SAFETY: the slot is the first message's (invariant 4), and from here on nobody's.
+                let message = unsafe { ring.place(0).message.assume_init_read() };
+                ring.advance(self.len);
+                message
+            }
+            Store::Blocks(blocks) => {
+                // SAFETY: as above.
+                let message = unsafe { blocks.slot(0).message.assume_init_read() };
+                blocks.advance(self.len, block);
+                message
             }
         }
     }
 
     /// Returns the slot of the message that has `before` others in front of it.
-    fn slot(&mut self, before: usize) -> *mut Slot<T> {
+    fn slot(&mut self, before: usize) -> &mut Slot<T> {
         match &mut self.store {
             Store::Ring(ring) => ring.place(before),
             Store::Blocks(blocks) => blocks.slot(before),
         }
     }
 
+    /// The ticket of the message with so many before it, if there are so many.
+    fn ticket(&mut self, before: usize) -> Option<&mut usize> {
+        let is_there = before < self.len;
+        // SAFETY: the slot is a message's (invariant 4).
+        is_there.then(|| unsafe { self.slot(before).ticket.assume_init_mut() })
+    }
+
     /// Gives a ticket to the message that has `before` others in front of it.
-    ///
-    /// # Safety
-    /// There are more than `before` messages.
-    pub(super) unsafe fn set_ticket(&mut self, before: usize, ticket: usize) {
-        // SAFETY: the slot is a message's.
-        unsafe { (*self.slot(before)).ticket.write(ticket) };
+    pub(in crate::channel) fn set_ticket(&mut self, before: usize, ticket: usize) {
+        if let Some(place) = self.ticket(before) {
+            *place = ticket;
+        }
     }
 
     /// Finds the message with this ticket among the first `promised`, all of which have tickets.
-    ///
-    /// # Safety
-    /// At least `promised` messages are promised.
-    pub(super) unsafe fn find(&mut self, ticket: usize, promised: usize) -> Option<usize> {
-        // SAFETY: the slots are messages', and their tickets were written.
-        (0..promised).find(|&i| unsafe { (*self.slot(i)).ticket.assume_init() } == ticket)
+    pub(in crate::channel) fn find(&mut self, ticket: usize, promised: usize) -> Option<usize> {
+        (0..promised).find(|&i| self.ticket(i).is_some_and(|found| *found == ticket))
     }
 
-    /// Makes a message the first. Those that were in front of it follow it, in their order.
-    ///
-    /// # Safety
-    /// There are more than `before` messages.
-    pub(super) unsafe fn bring_to_front(&mut self, before: usize) {
-        for i in (0..before).rev() {
-            // SAFETY: both are messages' slots.
-            unsafe { ptr::swap(self.slot(i), self.slot(i + 1)) };
+    /// Two neighbours change places: the one with so many before it, and the next.
+    fn swap(&mut self, before: usize) {
+        if before + 1 >= self.len {
+            return;
         }
+        let earlier = mem::replace(self.slot(before), Slot::EMPTY);
+        let later = mem::replace(self.slot(before + 1), earlier);
+        *self.slot(before) = later;
+    }
+
+    /// Makes a message the first; those before it are behind it then, in their order.
+    pub(in crate::channel) fn bring_to_front(&mut self, before: usize) {
+        (0..before).rev().for_each(|i| self.swap(i));
     }
 
     /// Moves a message back until `later` others are in front of it. Those between move up.
-    ///
-    /// # Safety
-    /// There are more than `before` and more than `later` messages.
-    pub(super) unsafe fn send_back(&mut self, before: usize, later: usize) {
-        for i in before..later {
-            // SAFETY: both are messages' slots.
-            unsafe { ptr::swap(self.slot(i), self.slot(i + 1)) };
-        }
+    pub(in crate::channel) fn send_back(&mut self, before: usize, later: usize) {
+        (before..later).for_each(|i| self.swap(i));
     }
 }
 
@@ -230,28 +237,33 @@ impl<T> Drop for Buffer<T> {
     /// leaks.
     fn drop(&mut self) {
         while mem::needs_drop::<T>() && self.len > 0 {
-            let mut message = MaybeUninit::uninit();
-            // SAFETY: there is one, and it is initialised by `pop`.
-            unsafe {
-                self.pop(message.as_mut_ptr(), &mut None);
-                drop(message.assume_init());
-            }
+            drop(self.pop(&mut None));
         }
     }
+}
+
+#[cold]
+fn no_message() -> ! {
+    crate::engine::door::die("a message is missing in its channel")
+}
+
+#[cold]
+fn no_room() -> ! {
+    crate::engine::door::die("a message without a place in its channel")
 }
 
 impl<T> Ring<T> {
     /// Returns the place of the message that has `before` others in front of it.
     #[inline(always)]
-    fn place(&mut self, before: usize) -> *mut Slot<T> {
+    fn place(&mut self, before: usize) -> &mut Slot<T> {
         let to_end = self.places.len() - self.head;
         let place = if before < to_end {
             self.head + before
         } else {
             before - to_end
         };
-        // SAFETY: less than the ring's length, since `before` is.
-        unsafe { self.places.as_mut_ptr().add(place).cast() }
+        // SAFETY: less than the ring's length, since `head` and `before` are.
+        unsafe { self.places.get_unchecked_mut(place) }
     }
 
     #[inline(always)]
@@ -269,20 +281,23 @@ impl<T> Blocks<T> {
         !self.tail.is_null() && self.last < SLOTS
     }
 
+    /// The slot behind the last message.
     #[inline(always)]
-    fn push(&mut self) -> *mut Slot<T> {
+    fn push(&mut self) -> &mut Slot<T> {
         if !self.has_slot() {
             self.append();
         }
         let slot = self.last;
         self.last += 1;
-        // SAFETY: the tail is a block of ours, and the slot is in it.
-        unsafe { (&raw mut (*self.tail).slots).cast::<Slot<T>>().add(slot) }
+        // SAFETY: the tail is a block of ours, which only we reach.
+        unsafe { &mut (*self.tail).slots[slot] }
     }
 
     fn append(&mut self) {
-        let block = self.spare.take().map_or(ptr::null_mut(), Box::into_raw);
-        debug_assert!(!block.is_null(), "room was made");
+        let Some(block) = self.spare.take() else {
+            no_room()
+        };
+        let block = Box::into_raw(block);
         if self.tail.is_null() {
             self.head = block;
         } else {
@@ -295,15 +310,15 @@ impl<T> Blocks<T> {
 
     /// Returns the slot of the message that has `before` others in front of it.
     #[inline(always)]
-    fn slot(&self, before: usize) -> *mut Slot<T> {
+    fn slot(&mut self, before: usize) -> &mut Slot<T> {
         let (mut block, mut slot) = (self.head, self.first + before);
-        // SAFETY: blocks of ours, as many as there are messages for.
+        // SAFETY: blocks of ours, which only we reach: as many as there are messages for.
         unsafe {
             while slot >= SLOTS {
                 block = (*block).next;
                 slot -= SLOTS;
             }
-            (&raw mut (*block).slots).cast::<Slot<T>>().add(slot)
+            &mut (*block).slots[slot]
         }
     }
 
@@ -348,29 +363,19 @@ impl<T> Drop for Blocks<T> {
 #[cfg(all(test, not(greenthread_model)))]
 mod tests {
     use super::{Block, Buffer, SLOTS};
-    use core::mem::{ManuallyDrop, MaybeUninit};
     use std::sync::Arc;
 
     fn push<T>(buffer: &mut Buffer<T>, message: T) {
-        let message = ManuallyDrop::new(message);
         let mut block = None;
         if !buffer.make_room(&mut block) {
             block = Some(Block::new());
             assert!(buffer.make_room(&mut block));
         }
-        // SAFETY: it is not used any more.
-        unsafe { buffer.push(&raw const *message) };
+        buffer.push(message);
     }
 
     fn pop<T>(buffer: &mut Buffer<T>) -> Option<T> {
-        let mut message = MaybeUninit::uninit();
-        (buffer.len() > 0).then(|| {
-            // SAFETY: there is one.
-            unsafe {
-                buffer.pop(message.as_mut_ptr(), &mut None);
-                message.assume_init()
-            }
-        })
+        (buffer.len() > 0).then(|| buffer.pop(&mut None))
     }
 
     /// In order, each once, whatever the backlog.
@@ -413,22 +418,16 @@ mod tests {
                 push(&mut buffer, *message);
             }
             for (before, later) in [(3, 7), (0, 5), (SLOTS - 2, SLOTS + 4), (2, 2)] {
-                // SAFETY: there are more.
-                unsafe {
-                    buffer.send_back(before, later);
-                    buffer.bring_to_front(later);
-                }
+                buffer.send_back(before, later);
+                buffer.bring_to_front(later);
                 let message = queue.remove(before);
                 queue.insert(0, message);
             }
-            // SAFETY: as above.
-            unsafe {
-                (0..4).for_each(|i| buffer.set_ticket(i, 10 * i));
-                assert_eq!(buffer.find(30, 4), Some(3));
-                assert_eq!(buffer.find(30, 3), None);
-                buffer.bring_to_front(3);
-                assert_eq!(buffer.find(0, 4), Some(1));
-            }
+            (0..4).for_each(|i| buffer.set_ticket(i, 10 * i));
+            assert_eq!(buffer.find(30, 4), Some(3));
+            assert_eq!(buffer.find(30, 3), None);
+            buffer.bring_to_front(3);
+            assert_eq!(buffer.find(0, 4), Some(1));
             let message = queue.remove(3);
             queue.insert(0, message);
             for message in queue {

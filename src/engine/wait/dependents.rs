@@ -25,11 +25,11 @@
 use core::marker::PhantomData;
 use core::ptr;
 
-use crate::engine::door::atomic::{
+use crate::engine::atomic::{
     AtomicPtr, Cell,
     Ordering::{AcqRel, Acquire, Release},
 };
-use crate::engine::door::perturb;
+use crate::engine::sys::perturb;
 
 pub(crate) struct Dependents<D> {
     newest: AtomicPtr<Edge<D>>,

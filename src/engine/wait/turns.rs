@@ -22,8 +22,8 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::engine::door::Side;
-use crate::engine::door::atomic::Cell;
+use crate::engine::atomic::Cell;
+use crate::engine::wait::side::Side;
 
 /// A message from the caller to the coroutine.
 pub(crate) enum Order<Input> {
@@ -98,7 +98,7 @@ impl<Input, Yield> Caller<Input, Yield> {
     fn news(&mut self) -> News<Yield> {
         match self.0.news.take() {
             Some(news) => news,
-            None => crate::engine::door::die("a coroutine has given its turn back without a word"),
+            None => crate::engine::sys::die("a coroutine has given its turn back without a word"),
         }
     }
 }
@@ -118,7 +118,7 @@ impl<Input, Yield> Called<Input, Yield> {
         self.0.coroutine.hand_over_to(&self.0.caller);
         match self.0.order.take() {
             Some(order) => order,
-            None => crate::engine::door::die("a coroutine was resumed without a word"),
+            None => crate::engine::sys::die("a coroutine was resumed without a word"),
         }
     }
 }

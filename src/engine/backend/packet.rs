@@ -1,4 +1,4 @@
-//! The road of a spawned closure, from `spawn` to `join`.
+//! What a thread is to do and what came of it: the road of a spawned closure, from `spawn` to `join`.
 //!
 //! `spawn` puts the closure into a packet, and starts a green thread or a kernel thread
 //! (`engine::backend::spawn`) that runs the closure and leaves its result in the packet.
@@ -13,36 +13,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::scope::ScopeData;
-use crate::engine::door::handle::{self, End, Shared, Thread};
-use crate::engine::door::{Backend, Job, Kernel, Wishes};
+use super::scope::{Members, Scope};
+use super::{Backend, Job, Kernel, Wishes};
+use crate::engine::handle::{self, End, Shared, Thread};
+use crate::engine::sys::die;
 
-/// The result of a thread: the value that its closure returned, or the payload of its panic.
-///
-/// It is the same type as [`std::thread::Result`].
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::thread;
-///
-/// fn describe(result: thread::Result<i32>) -> String {
-///     match result {
-///         Ok(value) => format!("returned {value}"),
-///         Err(_) => "panicked".into(),
-///     }
-/// }
-///
-/// assert_eq!(describe(thread::spawn(|| 6 * 7).join()), "returned 42");
-/// assert_eq!(describe(thread::spawn(|| panic!("on purpose")).join()), "panicked");
-/// ```
-pub type Result<T> = std::thread::Result<T>;
+type Result<T> = std::thread::Result<T>;
 
 /// The place where a thread finds its closure and leaves its result. Only the thread knows the type
 /// `W` of its closure: to everybody else it is memory ([`Stowed`]).
 struct Packet<T, W: ?Sized = dyn Stowed> {
     result: UnsafeCell<Option<Result<T>>>,
-    scope: Option<Arc<ScopeData>>,
+    scope: Option<Arc<Members>>,
     work: W,
 }
 
@@ -63,7 +45,7 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
         let result = self.result.get_mut().take();
         let unhandled = matches!(result, Some(Err(_)));
         if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
-            crate::engine::door::die("a thread's result panicked while it was dropped");
+            die("a thread's result panicked while it was dropped");
         }
         if let Some(scope) = &self.scope {
             scope.leave(unhandled);
@@ -72,7 +54,7 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
 }
 
 /// The common part of all join handles.
-pub(super) struct Joiner<T> {
+pub(crate) struct Joiner<T> {
     thread: Thread,
     packet: Arc<Packet<T>>,
     /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's
@@ -80,12 +62,17 @@ pub(super) struct Joiner<T> {
     kernel: Option<Kernel>,
 }
 
+// SAFETY: as std's. One is made only for a result that may be sent, and gives it out once.
+unsafe impl<T> Send for Joiner<T> {}
+// SAFETY: as above; a shared one gives nothing of the result out.
+unsafe impl<T> Sync for Joiner<T> {}
+
 impl<T> Joiner<T> {
-    pub(super) fn thread(&self) -> &Thread {
+    pub(crate) fn thread(&self) -> &Thread {
         &self.thread
     }
 
-    pub(super) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         Arc::strong_count(&self.packet) == 1
     }
 
@@ -100,7 +87,7 @@ impl<T> Joiner<T> {
         );
     }
 
-    pub(super) fn join(self) -> Result<T> {
+    pub(crate) fn join(self) -> Result<T> {
         self.forbid_self();
         if self.kernel.is_none() {
             self.end().wait(None);
@@ -110,7 +97,7 @@ impl<T> Joiner<T> {
 
     /// Waits until `deadline` at most (monotonic nanoseconds), and returns the handle if the thread
     /// has not ended by then.
-    pub(super) fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
+    pub(crate) fn join_by(self, deadline: u64) -> core::result::Result<Result<T>, Self> {
         self.forbid_self();
         if self.end().wait(Some(deadline)) {
             Ok(self.after_end())
@@ -121,7 +108,7 @@ impl<T> Joiner<T> {
 
     /// What libc calls the thread.
     #[cfg(green)]
-    pub(super) fn pthread(&self) -> libc::pthread_t {
+    pub(crate) fn pthread(&self) -> libc::pthread_t {
         match &self.kernel {
             Some(kernel) => kernel.pthread(),
             None => self.thread.shared().pthread(),
@@ -129,7 +116,7 @@ impl<T> Joiner<T> {
     }
 
     #[cfg(green)]
-    pub(super) fn into_pthread(self) -> libc::pthread_t {
+    pub(crate) fn into_pthread(self) -> libc::pthread_t {
         match self.kernel {
             Some(kernel) => kernel.into_pthread(),
             None => self.pthread(),
@@ -138,35 +125,75 @@ impl<T> Joiner<T> {
 
     /// Whether the thread has ended; if not, `waker` is called when it has. After `true`,
     /// [`Joiner::after_end`] does not wait.
-    pub(super) fn poll(&self, waker: &Waker) -> bool {
+    pub(crate) fn poll(&self, waker: &Waker) -> bool {
         self.end().poll(waker)
     }
 
-    pub(super) fn forget_waker(&self) {
+    pub(crate) fn forget_waker(&self) {
         self.end().forget_waker();
     }
 
     /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
     /// the destructors of pthread keys; this waits for them.
-    pub(super) fn after_end(mut self) -> Result<T> {
+    pub(crate) fn after_end(mut self) -> Result<T> {
         if let Some(kernel) = self.kernel.take() {
             kernel.join();
         }
         match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
             Some(result) => result,
-            None => crate::engine::door::die("a thread has ended without a result"),
+            None => die("a thread has ended without a result"),
         }
     }
 }
 
 /// Starts a thread.
+pub(crate) fn spawn<F, T>(backend: Backend, wishes: Wishes, f: F) -> io::Result<Joiner<T>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    // SAFETY: both types are 'static.
+    unsafe { start(backend, wishes, None, f) }
+}
+
+/// Starts a thread in a scope.
+pub(crate) fn spawn_scoped<'scope, F, T>(
+    backend: Backend,
+    wishes: Wishes,
+    scope: &'scope Scope<'scope, '_>,
+    f: F,
+) -> io::Result<Joiner<T>>
+where
+    F: FnOnce() -> T + Send + 'scope,
+    T: Send + 'scope,
+{
+    // SAFETY: the scope ends only when its threads have dropped their closures and results.
+    unsafe { start(backend, wishes, Some(scope.members()), f) }
+}
+
+/// Starts a thread that may borrow anything.
 ///
 /// # Safety
+/// `f` and its result outlive the thread.
+pub(crate) unsafe fn spawn_unchecked<F, T>(
+    backend: Backend,
+    wishes: Wishes,
+    f: F,
+) -> io::Result<Joiner<T>>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    // SAFETY: the caller's promise.
+    unsafe { start(backend, wishes, None, f) }
+}
+
+/// # Safety
 /// `f` and its result outlive the thread: they are `'static`, or a scope sees to it.
-pub(super) unsafe fn spawn<F, T>(
+unsafe fn start<F, T>(
     backend: Backend,
     mut wishes: Wishes,
-    scope: Option<Arc<ScopeData>>,
+    scope: Option<Arc<Members>>,
     f: F,
 ) -> io::Result<Joiner<T>>
 where
@@ -195,7 +222,7 @@ where
 /// The work of a thread: a packet whose closure has not been taken yet.
 struct Work<F, T>(Arc<Packet<T, Stow<F>>>);
 
-// SAFETY: `spawn` demands that the closure may be sent, and the result.
+// SAFETY: `start` demands that the closure may be sent, and the result.
 unsafe impl<F, T> Send for Work<F, T> {}
 
 impl<F, T> Work<F, T> {

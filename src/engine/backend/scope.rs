@@ -1,0 +1,110 @@
+//! A scope, which ends after its threads.
+//!
+//! Invariant: a [`Scope`] is made by [`in_scope`] only, which does not return before all threads that
+//! were started with it have given up closure and result. So `'scope` is longer than they live.
+//!
+//! Ordering: a thread leaves with a Release after its packet has given up closure and result, and
+//! the scope's last look at the count is an Acquire: what the threads borrowed is not touched after
+//! that.
+
+use core::fmt;
+use core::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::sys::perturb;
+use crate::engine::wait::Waiter;
+
+/// What a scope and its threads share.
+pub(super) struct Members {
+    running: AtomicUsize,
+    panicked: AtomicBool,
+    all_done: Waiter,
+}
+
+impl Members {
+    pub(super) fn enter(&self) {
+        if self.running.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
+            crate::engine::sys::die("too many threads in one scope");
+        }
+    }
+
+    /// A thread has given up all that it borrowed. `unhandled`: it panicked and nobody joined it.
+    pub(super) fn leave(&self, unhandled: bool) {
+        if unhandled {
+            self.panicked.store(true, Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire in `in_scope`.
+        if self.running.fetch_sub(1, Ordering::Release) == 1 {
+            perturb::point("scope: last");
+            self.all_done.wake();
+        }
+    }
+}
+
+/// A scope to spawn threads in; [`scope`](crate::scope()) makes it.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+///
+/// /// Doubles the numbers, each in a thread of its own.
+/// fn double<'scope>(s: &'scope thread::Scope<'scope, '_>, numbers: &'scope mut [i32]) {
+///     for number in numbers {
+///         s.spawn(|| *number *= 2);
+///     }
+/// }
+///
+/// let mut numbers = [1, 2, 3];
+/// thread::scope(|s| double(s, &mut numbers));
+/// assert_eq!(numbers, [2, 4, 6]);
+/// ```
+pub struct Scope<'scope, 'env: 'scope> {
+    members: Arc<Members>,
+    // Invariant in both lifetimes, as std's.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl Scope<'_, '_> {
+    pub(super) fn members(&self) -> Arc<Members> {
+        self.members.clone()
+    }
+}
+
+/// Calls `f` and waits for the threads that it starts in the scope. Also says whether one panicked
+/// and was not joined.
+pub(crate) fn in_scope<'env, F, T>(f: F) -> (std::thread::Result<T>, bool)
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let scope = Scope {
+        members: Arc::new(Members {
+            running: AtomicUsize::new(0),
+            panicked: AtomicBool::new(false),
+            all_done: Waiter::new(),
+        }),
+        scope: PhantomData,
+        env: PhantomData,
+    };
+    // The threads must be waited for even if `f` panics.
+    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let members = &scope.members;
+    // Acquire: pairs with the Release in `leave`.
+    while members.running.load(Ordering::Acquire) != 0 {
+        members.all_done.wait(None);
+    }
+    (result, members.panicked.load(Ordering::Relaxed))
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let members = &self.members;
+        f.debug_struct("Scope")
+            .field("running_threads", &members.running.load(Ordering::Relaxed))
+            .field("panicked", &members.panicked.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! What the modules in front need of libc and std has no safe function for: each call behind a
+//! function that can be called with anything its types allow.
+//!
+//! Unlike the rest of this folder these go through libc and write `errno`: they are for a thread's
+//! own code, under its own thread pointer.
+
+use core::mem::MaybeUninit;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+#[cfg(feature = "net")]
+pub(crate) use self::sockets::{AsStd, Std, recv_from};
+
+fn answer(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// As many buffers as the kernel takes at once.
+fn count(buffers: usize) -> i32 {
+    buffers.min(libc::UIO_MAXIOV as usize) as i32
+}
+
+/// Whether one of `events` is there at this moment, or an error.
+pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16) -> io::Result<bool> {
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events,
+        revents: 0,
+    };
+    // SAFETY: one valid record.
+    answer(unsafe { libc::poll(&mut poll, 1, 0) } as isize).map(|ready| ready != 0)
+}
+
+/// `readv(2)`.
+pub(crate) fn read(fd: BorrowedFd<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let (vectors, count) = (buffers.as_mut_ptr().cast(), count(buffers.len()));
+    // SAFETY: `IoSliceMut` has the layout of an `iovec`; the buffers are borrowed.
+    answer(unsafe { libc::readv(fd.as_raw_fd(), vectors, count) })
+}
+
+/// The same, if that need not wait.
+pub(crate) fn read_now(fd: BorrowedFd<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let (vectors, count) = (buffers.as_mut_ptr().cast(), count(buffers.len()));
+    // SAFETY: as in `read`.
+    answer(unsafe { libc::preadv2(fd.as_raw_fd(), vectors, count, -1, libc::RWF_NOWAIT) })
+}
+
+/// `writev(2)`.
+pub(crate) fn write(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    let (vectors, count) = (buffers.as_ptr().cast(), count(buffers.len()));
+    // SAFETY: `IoSlice` has the layout of an `iovec`; the buffers are borrowed.
+    answer(unsafe { libc::writev(fd.as_raw_fd(), vectors, count) })
+}
+
+/// The same, if that need not wait.
+pub(crate) fn write_now(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+    let (vectors, count) = (buffers.as_ptr().cast(), count(buffers.len()));
+    // SAFETY: as in `write`.
+    answer(unsafe { libc::pwritev2(fd.as_raw_fd(), vectors, count, -1, libc::RWF_NOWAIT) })
+}
+
+/// Whether it is a pipe or FIFO.
+pub(crate) fn is_pipe(fd: BorrowedFd<'_>) -> bool {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a call that succeeds has filled the record in.
+    unsafe {
+        libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) == 0
+            && stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFIFO
+    }
+}
+
+/// Whether it is in non-blocking mode.
+pub(crate) fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: only asks.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+}
+
+/// A descriptor that is readable when the process has ended.
+pub(crate) fn pidfd(process: u32) -> io::Result<OwnedFd> {
+    // SAFETY: a system call; its descriptor is new.
+    unsafe {
+        let fd = answer(libc::syscall(libc::SYS_pidfd_open, process, 0) as isize)?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// `FromRawFd` for a type that is made of an `OwnedFd`.
+macro_rules! from_raw_fd {
+    ($Type:ty) => {
+        #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
+        impl std::os::fd::FromRawFd for $Type {
+            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $Type {
+                // SAFETY: the caller's promise is the same.
+                unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
+            }
+        }
+    };
+}
+pub(crate) use from_raw_fd;
+
+/// Of sockets.
+#[cfg(feature = "net")]
+mod sockets {
+    use core::marker::PhantomData;
+    use core::mem::{ManuallyDrop, MaybeUninit};
+    use core::ops::Deref;
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+    use std::os::unix::net as unix;
+    use std::{io, net};
+
+    use socket2::{SockAddr, SockRef};
+
+    /// `recvfrom(2)`.
+    pub(crate) fn recv_from(
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        flags: i32,
+    ) -> io::Result<(usize, SockAddr)> {
+        // SAFETY: the same bytes; the call writes no uninitialised ones.
+        let buffer = unsafe { &mut *(buffer as *mut [u8] as *mut [MaybeUninit<u8>]) };
+        SockRef::from(&socket).recv_from_with_flags(buffer, flags)
+    }
+
+    /// A type of std's that is a descriptor, which it closes when it is dropped and not before.
+    pub(crate) trait Std: FromRawFd {}
+
+    impl Std for net::TcpListener {}
+    impl Std for net::TcpStream {}
+    impl Std for net::UdpSocket {}
+    impl Std for unix::UnixDatagram {}
+    impl Std for unix::UnixListener {}
+    impl Std for unix::UnixStream {}
+
+    /// A std type that borrows a descriptor.
+    pub(crate) struct AsStd<'a, T> {
+        std: ManuallyDrop<T>,
+        fd: PhantomData<BorrowedFd<'a>>,
+    }
+
+    impl<'a, T: Std> AsStd<'a, T> {
+        pub(crate) fn new(fd: &'a impl AsFd) -> AsStd<'a, T> {
+            // SAFETY: the descriptor stays open while it is borrowed, and the result does not close it.
+            // It may be a socket of the wrong kind: then the calls fail.
+            let std = unsafe { T::from_raw_fd(fd.as_fd().as_raw_fd()) };
+            AsStd {
+                std: ManuallyDrop::new(std),
+                fd: PhantomData,
+            }
+        }
+    }
+
+    impl<T> Deref for AsStd<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.std
+        }
+    }
+}

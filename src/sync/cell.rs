@@ -1,0 +1,422 @@
+//! The data of locks, each with the protocol that says whose it is.
+//!
+//! This is the only file of `sync` with `unsafe` in it. The protocols (`raw_mutex`, `raw_rwlock`,
+//! `once`) know no data; here each is tied to some, and gives it out by a token or a reference that
+//! proves the hold:
+//!
+//! | cell | held by | gives |
+//! |---|---|---|
+//! | [`MutexCell`] | [`Held`] | `&T`, and `&mut T` for `&mut Held` |
+//! | [`RwCell`] | [`Reading`]; [`Writing`] | `&T`; as `Held` |
+//! | [`OnceCell`] | the closure that runs; then nobody | `&mut` to the one; then `&T` to all |
+//!
+//! Invariants:
+//! 1. A cell's protocol is reached through this file only. So it is locked as often as there are
+//!    tokens, and no oftener unlocked.
+//! 2. A token is made where the protocol has said yes, and gives the hold back when it is dropped. It
+//!    does not leave its thread. If a panic has begun meanwhile, it leaves poison. (A [`Held`] whose mutex is unlocked for a while, as a condition
+//!    variable does, is borrowed uniquely meanwhile: nobody looks at the data through it.)
+
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::mem;
+use core::ops::{Deref, DerefMut};
+use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::ptr::NonNull;
+
+use super::once::Once;
+use super::poison::Witness;
+use super::raw_mutex::RawMutex;
+use super::raw_rwlock::RawRwLock;
+use crate::engine::door::atomic::const_fn;
+
+/// Data that one at a time has.
+pub(super) struct MutexCell<T: ?Sized> {
+    raw: RawMutex,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the data is reached through a token, of which `raw` allows one at a time.
+unsafe impl<T: ?Sized + Send> Send for MutexCell<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send> Sync for MutexCell<T> {}
+// What a panic left behind is told by the poison.
+impl<T: ?Sized> UnwindSafe for MutexCell<T> {}
+impl<T: ?Sized> RefUnwindSafe for MutexCell<T> {}
+
+/// The proof that this thread has locked the mutex.
+pub(super) struct Held<'a, T: ?Sized> {
+    cell: &'a MutexCell<T>,
+    witness: Witness,
+    not_send: PhantomData<*mut ()>,
+}
+
+// SAFETY: a shared token gives out shared references to the data only.
+unsafe impl<T: ?Sized + Sync> Sync for Held<'_, T> {}
+
+impl<T> MutexCell<T> {
+    const_fn! {
+        #[inline]
+        pub(super) const fn new(value: T) -> MutexCell<T> {
+            MutexCell {
+                raw: RawMutex::new(),
+                data: UnsafeCell::new(value),
+            }
+        }
+    }
+
+    pub(super) fn into_inner(self) -> T {
+        self.data.into_inner()
+    }
+}
+
+impl<T: ?Sized> MutexCell<T> {
+    /// For whoever has just locked it.
+    #[inline]
+    fn held(&self) -> Held<'_, T> {
+        Held {
+            cell: self,
+            witness: Witness::new(),
+            not_send: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> Held<'_, T> {
+        // Without a deadline it locks.
+        self.raw.lock(None);
+        self.held()
+    }
+
+    #[inline]
+    pub(super) fn try_lock(&self) -> Option<Held<'_, T>> {
+        self.raw.try_lock().then(|| self.held())
+    }
+
+    /// `deadline` in monotonic nanoseconds.
+    pub(super) fn lock_until(&self, deadline: u64) -> Option<Held<'_, T>> {
+        self.raw.lock(Some(deadline)).then(|| self.held())
+    }
+
+    #[inline]
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.raw.is_poisoned()
+    }
+
+    #[inline]
+    pub(super) fn clear_poison(&self) {
+        self.raw.clear_poison();
+    }
+
+    pub(super) fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+}
+
+impl<T: ?Sized> Held<'_, T> {
+    #[inline]
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.cell.raw.is_poisoned()
+    }
+
+    /// Does something by which the mutex is unlocked, and locks it again.
+    pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(Unlock<'_>) -> R) -> R {
+        struct Relock<'a>(&'a RawMutex);
+        impl Drop for Relock<'_> {
+            fn drop(&mut self) {
+                self.0.lock(None);
+            }
+        }
+        let relock = Relock(&self.cell.raw);
+        wait(Unlock(relock.0))
+    }
+}
+
+/// The right to unlock the mutex, once; who does not use it locks itself out.
+pub(super) struct Unlock<'a>(&'a RawMutex);
+
+impl Unlock<'_> {
+    pub(super) fn unlock(self) {
+        self.0.unlock();
+    }
+}
+
+impl<T: ?Sized> Deref for Held<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the token is the proof that the mutex is locked.
+        unsafe { &*self.cell.data.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for Held<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the token is borrowed uniquely.
+        unsafe { &mut *self.cell.data.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for Held<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.witness.has_seen_a_panic() {
+            self.cell.raw.poison();
+        }
+        self.cell.raw.unlock();
+    }
+}
+
+/// Data that many read or one has.
+pub(super) struct RwCell<T: ?Sized> {
+    raw: RawRwLock,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: who owns the cell owns the data.
+unsafe impl<T: ?Sized + Send> Send for RwCell<T> {}
+// SAFETY: readers share the data (`T: Sync`); a writer, of which `raw` allows one while there is no
+// reader, may take it away (`T: Send`).
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwCell<T> {}
+// What a panic left behind is told by the poison.
+impl<T: ?Sized> UnwindSafe for RwCell<T> {}
+impl<T: ?Sized> RefUnwindSafe for RwCell<T> {}
+
+/// The proof that nobody writes. As std's guard it is a pointer to the data, so that a reader of
+/// something that lives longer is one of what lives less long.
+pub(super) struct Reading<'a, T: ?Sized> {
+    data: NonNull<T>,
+    raw: &'a RawRwLock,
+}
+
+// SAFETY: a shared token gives out shared references to the data only.
+unsafe impl<T: ?Sized + Sync> Sync for Reading<'_, T> {}
+
+/// The proof that nobody else holds the lock.
+pub(super) struct Writing<'a, T: ?Sized> {
+    cell: &'a RwCell<T>,
+    witness: Witness,
+    not_send: PhantomData<*mut ()>,
+}
+
+// SAFETY: a shared token gives out shared references to the data only.
+unsafe impl<T: ?Sized + Sync> Sync for Writing<'_, T> {}
+
+impl<T> RwCell<T> {
+    const_fn! {
+        #[inline]
+        pub(super) const fn new(value: T) -> RwCell<T> {
+            RwCell {
+                raw: RawRwLock::new(),
+                data: UnsafeCell::new(value),
+            }
+        }
+    }
+
+    pub(super) fn into_inner(self) -> T {
+        self.data.into_inner()
+    }
+}
+
+impl<T: ?Sized> RwCell<T> {
+    /// For whoever has just begun to read.
+    #[inline]
+    fn reading(&self) -> Reading<'_, T> {
+        Reading {
+            // SAFETY: the address of a field.
+            data: unsafe { NonNull::new_unchecked(self.data.get()) },
+            raw: &self.raw,
+        }
+    }
+
+    /// For whoever has just begun to write.
+    #[inline]
+    fn writing(&self) -> Writing<'_, T> {
+        Writing {
+            cell: self,
+            witness: Witness::new(),
+            not_send: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(super) fn read(&self) -> Reading<'_, T> {
+        // Without a deadline it does.
+        self.raw.read(None);
+        self.reading()
+    }
+
+    #[inline]
+    pub(super) fn try_read(&self) -> Option<Reading<'_, T>> {
+        self.raw.try_read().then(|| self.reading())
+    }
+
+    /// `deadline` in monotonic nanoseconds.
+    pub(super) fn read_until(&self, deadline: u64) -> Option<Reading<'_, T>> {
+        self.raw.read(Some(deadline)).then(|| self.reading())
+    }
+
+    #[inline]
+    pub(super) fn write(&self) -> Writing<'_, T> {
+        // Without a deadline it does.
+        self.raw.write(None);
+        self.writing()
+    }
+
+    #[inline]
+    pub(super) fn try_write(&self) -> Option<Writing<'_, T>> {
+        self.raw.try_write().then(|| self.writing())
+    }
+
+    /// `deadline` in monotonic nanoseconds.
+    pub(super) fn write_until(&self, deadline: u64) -> Option<Writing<'_, T>> {
+        self.raw.write(Some(deadline)).then(|| self.writing())
+    }
+
+    #[inline]
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.raw.is_poisoned()
+    }
+
+    #[inline]
+    pub(super) fn clear_poison(&self) {
+        self.raw.clear_poison();
+    }
+
+    pub(super) fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+}
+
+impl<'a, T: ?Sized> Writing<'a, T> {
+    /// Reads from now on, and lets others read.
+    pub(super) fn downgrade(self) -> Reading<'a, T> {
+        let cell = self.cell;
+        mem::forget(self);
+        cell.raw.downgrade();
+        cell.reading()
+    }
+}
+
+impl<T: ?Sized> Deref for Reading<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the token is the proof that nobody writes.
+        unsafe { self.data.as_ref() }
+    }
+}
+
+impl<T: ?Sized> Deref for Writing<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the token is the proof that nobody else holds the lock.
+        unsafe { &*self.cell.data.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for Writing<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the token is borrowed uniquely.
+        unsafe { &mut *self.cell.data.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for Reading<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.raw.unlock_read();
+    }
+}
+
+impl<T: ?Sized> Drop for Writing<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.witness.has_seen_a_panic() {
+            self.cell.raw.poison();
+        }
+        self.cell.raw.unlock_write();
+    }
+}
+
+/// Data that is made once, by a closure `F` if there is one.
+///
+/// An enum and not a `MaybeUninit`: it drops itself, so that there is no `Drop` to write, and a cell
+/// may hold a reference to something that is dropped before it, as std's.
+pub(super) struct OnceCell<T, F> {
+    once: Once,
+    stage: UnsafeCell<Stage<T, F>>,
+}
+
+/// What a [`OnceCell`] has.
+pub(super) enum Stage<T, F> {
+    Closure(F),
+    Value(T),
+    Nothing,
+}
+
+// SAFETY: the closure runs in, and is dropped by, whichever thread, hence `F: Send`; the value may be
+// made by one and dropped by another, hence `T: Send`; all get shared references to it, hence
+// `T: Sync`.
+unsafe impl<T: Send + Sync, F: Send> Sync for OnceCell<T, F> {}
+
+impl<T, F> OnceCell<T, F> {
+    const_fn! {
+        #[inline]
+        pub(super) const fn new(stage: Stage<T, F>) -> OnceCell<T, F> {
+            OnceCell {
+                once: Once::new(),
+                stage: UnsafeCell::new(stage),
+            }
+        }
+    }
+
+    /// The value, when it is made.
+    #[inline]
+    pub(super) fn get(&self) -> Option<&T> {
+        if !self.once.is_completed() {
+            return None;
+        }
+        // SAFETY: completed, so nobody writes to it while `self` is shared.
+        match unsafe { &*self.stage.get() } {
+            Stage::Value(value) => Some(value),
+            Stage::Closure(_) | Stage::Nothing => None,
+        }
+    }
+
+    /// Waits until it is made.
+    pub(super) fn wait(&self) {
+        self.once.wait_force();
+    }
+
+    /// Has `make` make the value, unless that is done. If it panics, the next may try.
+    #[track_caller]
+    pub(super) fn make(&self, make: impl FnOnce(&mut Stage<T, F>)) {
+        self.once.call_once_force(|_| {
+            // SAFETY: the closure of a `Once`, which has not completed: nobody else looks.
+            make(unsafe { &mut *self.stage.get() });
+        });
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
+        match self.stage.get_mut() {
+            Stage::Value(value) => Some(value),
+            Stage::Closure(_) | Stage::Nothing => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn into_inner(self) -> Option<T> {
+        match self.stage.into_inner() {
+            Stage::Value(value) => Some(value),
+            Stage::Closure(_) | Stage::Nothing => None,
+        }
+    }
+}
