@@ -14,9 +14,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use super::epoll::INSTANCE;
 use super::record::Record;
 use super::{Direction, Driver, Limit, Transfer};
-use crate::engine::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::green::current;
 use crate::engine::sched;
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
 
@@ -24,7 +25,7 @@ use crate::engine::sys::perturb;
 pub(crate) struct Source {
     fd: ManuallyDrop<OwnedFd>,
     /// Where its readiness is kept, from when a green thread first waits for it.
-    record: AtomicPtr<Record>,
+    record: AtomicStatic<Record>,
     registering: Lock<()>,
     closed: AtomicBool,
     /// A TCP stream: a call that finds less than it asked for has emptied it.
@@ -35,7 +36,7 @@ impl Source {
     pub(crate) fn new(fd: OwnedFd) -> Source {
         Source {
             fd: ManuallyDrop::new(fd),
-            record: AtomicPtr::new(ptr::null_mut()),
+            record: AtomicStatic::none(),
             registering: Lock::new(()),
             closed: AtomicBool::new(false),
             is_stream: false,
@@ -64,9 +65,8 @@ impl Source {
         if sched::fork::is_child() {
             return None;
         }
-        // Acquire: pairs with the Release in `register`. SAFETY: null or a record, which is never
-        // freed.
-        unsafe { self.record.load(Ordering::Acquire).as_ref() }
+        // Acquire: pairs with the Release in `register`.
+        self.record.load(Ordering::Acquire)
     }
 
     /// The record, which from now on hears of events: of the present state first.
@@ -84,8 +84,7 @@ impl Source {
                 None => INSTANCE.add(self.as_raw_fd(), mine).map(|()| {
                     perturb::point("source: registered");
                     // Release: pairs with the Acquire in `record`.
-                    self.record
-                        .store(ptr::from_ref(mine).cast_mut(), Ordering::Release);
+                    self.record.store(Some(mine), Ordering::Release);
                     mine
                 }),
             }

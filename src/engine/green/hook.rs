@@ -21,11 +21,4 @@ impl Hook {
     pub(crate) fn set(&self, address: *const ()) {
         self.0.store(address.cast_mut(), Ordering::Relaxed);
     }
-
-    /// Leaves null behind.
-    pub(crate) fn take(&self) -> *const () {
-        let address = self.get();
-        self.set(core::ptr::null());
-        address
-    }
 }

@@ -12,9 +12,9 @@ use core::sync::atomic::Ordering;
 use std::io;
 
 use super::{Green, Identity};
-use crate::engine::atomic::AtomicPtr;
 use crate::engine::context::Bounds;
 use crate::engine::stack::{self, Slot};
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::tls;
 
 #[repr(align(64))]
@@ -25,7 +25,7 @@ pub(crate) struct Room {
     pub(crate) stack: Bounds,
     slot: &'static Slot,
     /// Who lives here; for the fault handler.
-    tenant: AtomicPtr<Green>,
+    tenant: AtomicStatic<Green>,
 }
 
 // SAFETY: all but the tenant is written once. Who may touch what the pointers lead to: whoever has
@@ -97,7 +97,7 @@ impl Room {
                     top: place.stack_top,
                 },
                 slot,
-                tenant: AtomicPtr::new(core::ptr::null_mut()),
+                tenant: AtomicStatic::none(),
             });
             // Release: pairs with the Acquire in `name_of`, which a fault handler calls.
             slot.extra.store(at, Ordering::Release);
@@ -109,8 +109,7 @@ impl Room {
     #[inline(always)]
     pub(super) fn let_to(&self, green: &'static Green) {
         // Relaxed: the handler that asks runs on this stack.
-        let tenant = core::ptr::from_ref(green).cast_mut();
-        self.tenant.store(tenant, Ordering::Relaxed);
+        self.tenant.store(Some(green), Ordering::Relaxed);
     }
 
     /// Its last tenant has left malloc's cache behind, because there was no room for it elsewhere
@@ -134,7 +133,7 @@ pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
     // are alive. (If a stray pointer led another one here, the last tenant may have gone.)
     let identity = unsafe {
         let tenant = room.as_ref().and_then(|room| {
-            let green = room.tenant.load(Ordering::Relaxed).as_ref();
+            let green = room.tenant.load(Ordering::Relaxed);
             green.filter(|green| green.lives_in(room))
         });
         tenant.and_then(|green| green.identity.load(Ordering::Relaxed).as_ref())

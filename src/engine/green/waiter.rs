@@ -11,14 +11,15 @@
 
 use super::Green;
 use super::ticket::{By, Commit, Found, Ticket};
-use crate::engine::atomic::{AtomicPtr, AtomicU32, Ordering};
+use crate::engine::atomic::{AtomicU32, Ordering};
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::perturb;
 
 /// A place where one thread waits to be woken.
 pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
     /// The green thread that is parked. Published by the ticket.
-    green: AtomicPtr<Green>,
+    green: AtomicStatic<Green>,
 }
 
 /// The thread that a notification has found waiting: the notifier has to let it go on.
@@ -36,7 +37,7 @@ impl Waiter {
     pub(crate) const fn new() -> Waiter {
         Waiter {
             ticket: Ticket::new(),
-            green: AtomicPtr::new(core::ptr::null_mut()),
+            green: AtomicStatic::none(),
         }
     }
 
@@ -44,8 +45,7 @@ impl Waiter {
     #[inline]
     pub(crate) fn expect(&self, green: &'static Green, deadline: u64) {
         // Relaxed: published by the commit, which is a Release.
-        self.green
-            .store(core::ptr::from_ref(green).cast_mut(), Ordering::Relaxed);
+        self.green.store(Some(green), Ordering::Relaxed);
         green.waiter.set(self);
         green.deadline.set(deadline);
     }
@@ -73,7 +73,7 @@ impl Waiter {
             Found::Nobody => Notified::Nobody,
             // SAFETY: it was parked, so its thread waits for us, and the waiter is alive (invariant
             // 3). Relaxed: `notify` acquired what `commit` released.
-            Found::Green => match unsafe { (*waiter).green.load(Ordering::Relaxed).as_ref() } {
+            Found::Green => match unsafe { (*waiter).green.load(Ordering::Relaxed) } {
                 None => crate::engine::sys::die("a parked green thread has left no name"),
                 Some(green) => Notified::Green(green),
             },

@@ -15,39 +15,36 @@
 //! thread is current at the machine tells the first two apart.
 
 use crate::engine::arch;
-use crate::engine::atomic::{AtomicPtr, Ordering, compiler_fence};
+use crate::engine::atomic::{Ordering, compiler_fence};
 use crate::engine::green::Green;
 use crate::engine::green::current;
 use crate::engine::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::sched::Cluster;
+use crate::engine::sys::atomic_static::AtomicStatic;
 
 pub(crate) struct Guest {
     policy: &'static dyn Policy,
-    cluster: AtomicPtr<Cluster>,
+    cluster: AtomicStatic<Cluster>,
 }
 
 impl Guest {
     pub(crate) fn new(policy: &'static dyn Policy) -> Guest {
         Guest {
             policy,
-            cluster: AtomicPtr::new(core::ptr::null_mut()),
+            cluster: AtomicStatic::none(),
         }
     }
 
     /// The guest is the policy of `cluster`, which nobody uses yet.
     pub(crate) fn move_in(&self, cluster: &'static Cluster) {
-        self.cluster
-            .store(core::ptr::from_ref(cluster).cast_mut(), Ordering::Relaxed);
+        self.cluster.store(Some(cluster), Ordering::Relaxed);
     }
 
     /// Runs `call` at home: the caller has `seat`.
     fn with_seat<R>(&self, seat: &Seat, call: impl FnOnce(&dyn Policy) -> R) -> R {
-        // SAFETY: null or a cluster, which is never freed; so are machines.
-        let machine = unsafe {
-            let cluster = self.cluster.load(Ordering::Relaxed).as_ref();
-            let owner = cluster.map(|cluster| &cluster.processor(seat.index()).machine);
-            owner.and_then(|owner| owner.load(Ordering::Relaxed).as_ref())
-        };
+        let cluster = self.cluster.load(Ordering::Relaxed);
+        let owner = cluster.map(|cluster| &cluster.processor(seat.index()).machine);
+        let machine = owner.and_then(|owner| owner.load(Ordering::Relaxed));
         match machine {
             // Whoever has just taken the processor in hand is no machine, or at home.
             None => self.call(call),
@@ -89,8 +86,7 @@ impl Guest {
 
     /// A thread can run in its own cluster only.
     fn check(&self, thread: &Ready) {
-        let its: *const Cluster = thread.green().cluster();
-        if !core::ptr::eq(its, self.cluster.load(Ordering::Relaxed)) {
+        if !self.cluster.is(thread.green().cluster(), Ordering::Relaxed) {
             crate::engine::sys::die("a policy has handed out a thread of another runtime");
         }
     }

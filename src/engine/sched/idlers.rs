@@ -164,9 +164,7 @@ impl Cluster {
         // Its stacks give back what they do not need.
         let stacks = &mut processor.own().stacks;
         stacks.trim_dirty(|| !self.something_to_do());
-        processor
-            .machine
-            .store(core::ptr::null_mut(), Ordering::Relaxed);
+        processor.machine.store(None, Ordering::Relaxed);
         crate::engine::green::current::set_scheduling(false);
         let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
         perturb::point("rest: announced");
@@ -379,9 +377,7 @@ impl Cluster {
 
     /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
     pub(super) fn lay_to_rest(&'static self, mut processor: Owned<'static>) {
-        processor
-            .machine
-            .store(core::ptr::null_mut(), Ordering::Relaxed);
+        processor.machine.store(None, Ordering::Relaxed);
         // Some of its threads would be out of reach of machines that get another processor.
         self.policy.leave(&processor.seat());
         for green in outbox::take_senders(&mut processor) {

@@ -16,7 +16,7 @@ use core::cell::Cell;
 use std::io;
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::Turn;
@@ -25,6 +25,7 @@ use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::shortage::Doubt;
 use crate::engine::sched::wake::{Slept, WakeWord};
 use crate::engine::sched::{Cluster, Processor};
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::lock::Lock;
@@ -41,7 +42,7 @@ pub(crate) const MAX: usize = 1 << 16;
 /// Records in a piece of memory.
 const PER_PIECE: usize = 32;
 
-static TABLE: [AtomicPtr<Machine>; MAX] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX];
+static TABLE: [AtomicStatic<Machine>; MAX] = [const { AtomicStatic::none() }; MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Records whose kernel thread has ended, or that have had none.
 static UNUSED: Lock<Lifo<Machine>> = Lock::new(Lifo::new());
@@ -53,7 +54,7 @@ pub(crate) struct Machine {
     // What every switch and every entry to the runtime touches.
     pub(crate) processor: Ownership<Processor>,
     /// The green thread on this kernel thread; null while the scheduler runs.
-    pub(crate) current: AtomicPtr<Green>,
+    pub(crate) current: AtomicStatic<Green>,
     /// Counts switches to a green thread.
     pub(crate) tick: AtomicU32,
     /// Counts time slices: a thread from the next slot goes on in the one before.
@@ -89,7 +90,7 @@ pub(crate) struct Machine {
     pub(crate) seen_cpu: Cell<u64>,
     /// Whether its thread could give it up.
     pub(crate) doubt: Doubt,
-    cluster: AtomicPtr<Cluster>,
+    cluster: AtomicStatic<Cluster>,
 }
 
 // SAFETY: the cells belong to the kernel thread, or, while it is spare, to whoever took it from the
@@ -106,9 +107,8 @@ impl Linked for Machine {
 
 /// The machine with this index, if there ever was one.
 pub(crate) fn get(index: usize) -> Option<&'static Machine> {
-    // Acquire: pairs with the Release in `register`. SAFETY: null or a record, which is never
-    // freed.
-    unsafe { TABLE.get(index)?.load(Ordering::Acquire).as_ref() }
+    // Acquire: pairs with the Release in `register`.
+    TABLE.get(index)?.load(Ordering::Acquire)
 }
 
 /// One more than the highest index that there ever was.
@@ -132,9 +132,7 @@ impl Machine {
                 None => Machine::register_some()?,
             }
         };
-        machine
-            .cluster
-            .store(core::ptr::from_ref(cluster).cast_mut(), Ordering::Relaxed);
+        machine.cluster.store(Some(cluster), Ordering::Relaxed);
         machine.handed.set(None);
         machine.searching.set(false);
         machine.dismissed.set(false);
@@ -145,16 +143,15 @@ impl Machine {
     /// Makes a piece of memory full of records; all but the one returned are unused.
     fn register_some() -> Result<&'static Machine, i32> {
         let size = (PER_PIECE * size_of::<Machine>()).next_multiple_of(mm::PAGE);
-        let piece = mm::map(size).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+        let mapping = mm::Mapping::new(size);
+        let mapping = mapping.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
         let first = COUNT
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {
                 (n < MAX).then_some(n + PER_PIECE)
             })
-            .map_err(|_| {
-                // SAFETY: nobody knows of it.
-                let _ = unsafe { mm::unmap(piece, size) };
-                libc::EAGAIN
-            })?;
+            .map_err(|_| libc::EAGAIN)?;
+        // It stays for good.
+        let piece = core::mem::ManuallyDrop::new(mapping).start();
         let register = |i: usize| {
             let place = (piece as *mut Machine).wrapping_add(i);
             // SAFETY: within the piece, which is never unmapped and is large enough; pages are
@@ -164,7 +161,7 @@ impl Machine {
                 &*place
             };
             // Release: pairs with the Acquire in `get`.
-            TABLE[first + i].store(place, Ordering::Release);
+            TABLE[first + i].store(Some(machine), Ordering::Release);
             machine
         };
         for i in (1..PER_PIECE).rev() {
@@ -176,7 +173,7 @@ impl Machine {
     fn unused(index: u32) -> Machine {
         Machine {
             processor: Ownership::new(),
-            current: AtomicPtr::new(core::ptr::null_mut()),
+            current: AtomicStatic::none(),
             tick: AtomicU32::new(1),
             slice: AtomicU32::new(1),
             over: AtomicU32::new(0),
@@ -196,7 +193,7 @@ impl Machine {
             steals_left: Cell::new(0),
             seen_cpu: Cell::new(0),
             doubt: Doubt::default(),
-            cluster: AtomicPtr::new(core::ptr::null_mut()),
+            cluster: AtomicStatic::none(),
         }
     }
 
@@ -224,8 +221,7 @@ impl Machine {
 
     #[inline(always)]
     pub(crate) fn cluster(&self) -> &'static Cluster {
-        // SAFETY: null or a cluster, which is never freed.
-        match unsafe { self.cluster.load(Ordering::Relaxed).as_ref() } {
+        match self.cluster.load(Ordering::Relaxed) {
             Some(cluster) => cluster,
             None => crate::engine::sys::die("a running machine has no cluster"),
         }
@@ -265,8 +261,8 @@ impl Machine {
 
     /// The green thread that it runs.
     pub(super) fn running(&self) -> Option<&'static Green> {
-        // Acquire: pairs with the Release in `switch`. SAFETY: null or a record, which is never freed.
-        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+        // Acquire: pairs with the Release in `switch`.
+        self.current.load(Ordering::Acquire)
     }
 
     /// The CPU time that its kernel thread has used, in nanoseconds.
@@ -297,14 +293,13 @@ impl Machine {
 
     /// Wakes the monitor of this machine's cluster.
     pub(crate) fn kick_monitor(&self) {
-        // SAFETY: null or a cluster, which is never freed.
-        if let Some(cluster) = unsafe { self.cluster.load(Ordering::Relaxed).as_ref() } {
+        if let Some(cluster) = self.cluster.load(Ordering::Relaxed) {
             cluster.monitor.kick();
         }
     }
 
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
-        core::ptr::eq(self.cluster.load(Ordering::Relaxed), cluster)
+        self.cluster.is(cluster, Ordering::Relaxed)
     }
 
     /// A guard under which other processors' queues may be looked into. `None`: first, memory must

@@ -138,7 +138,7 @@ fn send_if(
         who: machine.index,
         tick,
     };
-    let is_current = || core::ptr::eq(machine.current.load(Ordering::Acquire), green);
+    let is_current = || machine.current.is(green, Ordering::Acquire);
     thread != 0
         && is_current()
         && green.off.load(Ordering::Relaxed) == 0
@@ -169,8 +169,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     if let Some(machine) = machine {
         machine.expect_no_signal();
     }
-    // SAFETY: null or a record, which is never freed.
-    let green = machine.and_then(|m| unsafe { m.current.load(Ordering::Relaxed).as_ref() });
+    let green = machine.and_then(|m| m.current.load(Ordering::Relaxed));
     let stack = green
         .and_then(Green::stack)
         .filter(|stack| (stack.bottom + Frame::room_needed()..=stack.top).contains(&frame.sp()));

@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 use fastrand::Rng;
 
 use crate::engine::arch;
-use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::current;
 use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
@@ -19,6 +19,7 @@ use crate::engine::sched::lifo::Linked;
 use crate::engine::sched::outbox::Outbox;
 use crate::engine::sched::{Cluster, Machine, monitor};
 use crate::engine::stack;
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
@@ -29,7 +30,7 @@ use crate::engine::timer;
 pub(crate) struct Processor {
     pub(crate) index: usize,
     /// Its owner as the monitor sees it; null while it is idle.
-    pub(crate) machine: AtomicPtr<Machine>,
+    pub(crate) machine: AtomicStatic<Machine>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
     pub(crate) attention: AtomicBool,
     /// The CPU it was last seen on; kept where [`topology::machine`] knows of any difference.
@@ -102,7 +103,7 @@ impl Processor {
         }
         Processor {
             index,
-            machine: AtomicPtr::new(core::ptr::null_mut()),
+            machine: AtomicStatic::none(),
             attention: AtomicBool::new(false),
             cpu: AtomicUsize::new(usize::MAX),
             switches: Counter::new(),
@@ -157,8 +158,7 @@ impl Processor {
     /// Makes `machine`, which owns nothing, the owner of this processor, which nobody owns.
     pub(super) fn give_to(&'static self, machine: &'static Machine) {
         // Release: pairs with the Acquire of the monitor's look.
-        self.machine
-            .store(core::ptr::from_ref(machine).cast_mut(), Ordering::Release);
+        self.machine.store(Some(machine), Ordering::Release);
         perturb::point("give");
         machine.processor.assign(NonNull::from(self));
     }

@@ -10,66 +10,95 @@
 //! | `timer_home` | the processor in whose heap its timer is | who arms the timer, and the thread |
 //! | `locked_to` | the kernel thread that it is locked to | the thread |
 
+use core::marker::PhantomData;
 use core::ptr::from_ref;
 
 use super::{Cluster, Machine, Processor};
 use crate::engine::green::{Green, Hook};
 
-/// What lies behind `hook`.
-///
-/// # Safety
-/// The hook is null, or leads to a `T`.
-#[inline(always)]
-unsafe fn behind<T>(hook: &Hook) -> Option<&'static T> {
-    // SAFETY: the caller's promise; what hooks lead to is never freed.
-    unsafe { hook.get().cast::<T>().as_ref() }
+/// A hook that leads to a `T`, or nowhere. Made here only, for each hook with the one type of its table's line.
+struct Typed<'a, T>(&'a Hook, PhantomData<T>);
+
+impl<'a, T> Typed<'a, T> {
+    #[inline(always)]
+    fn new(hook: &'a Hook) -> Self {
+        Typed(hook, PhantomData)
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Option<&'static T> {
+        // SAFETY: `set` alone writes it, and what it writes is never freed.
+        unsafe { self.0.get().cast::<T>().as_ref() }
+    }
+
+    #[inline(always)]
+    fn set(&self, target: Option<&'static T>) {
+        let address = target.map_or(core::ptr::null(), |target| from_ref(target).cast());
+        self.0.set(address);
+    }
 }
 
 impl Green {
     #[inline(always)]
+    fn cluster_hook(&self) -> Typed<'_, Cluster> {
+        Typed::new(&self.cluster)
+    }
+
+    #[inline(always)]
+    fn machine_hook(&self) -> Typed<'_, Machine> {
+        Typed::new(&self.machine)
+    }
+
+    fn timer_home_hook(&self) -> Typed<'_, Processor> {
+        Typed::new(&self.timer_home)
+    }
+
+    fn locked_to_hook(&self) -> Typed<'_, Machine> {
+        Typed::new(&self.locked_to)
+    }
+
+    #[inline(always)]
     pub(crate) fn cluster(&self) -> &'static Cluster {
-        // SAFETY: `set_cluster` alone writes it.
-        match unsafe { behind(&self.cluster) } {
+        match self.cluster_hook().get() {
             Some(cluster) => cluster,
             None => crate::engine::sys::die("a running thread has no cluster"),
         }
     }
 
     pub(crate) fn set_cluster(&self, cluster: &'static Cluster) {
-        self.cluster.set(from_ref(cluster).cast());
+        self.cluster_hook().set(Some(cluster));
     }
 
     /// The kernel thread that runs this thread, which has been resumed at least once.
     #[inline(always)]
     pub(crate) fn machine(&self) -> &'static Machine {
-        // SAFETY: `set_machine` alone writes it, before the thread runs for the first time.
-        unsafe { &*self.machine.get().cast() }
+        match self.machine_hook().get() {
+            Some(machine) => machine,
+            None => crate::engine::sys::die("a running thread has no machine"),
+        }
     }
 
     #[inline(always)]
     pub(crate) fn set_machine(&self, machine: &'static Machine) {
-        self.machine.set(from_ref(machine).cast());
+        self.machine_hook().set(Some(machine));
     }
 
     pub(crate) fn set_timer_home(&self, home: &'static Processor) {
-        self.timer_home.set(from_ref(home).cast());
+        self.timer_home_hook().set(Some(home));
     }
 
     pub(crate) fn take_timer_home(&self) -> Option<&'static Processor> {
-        // SAFETY: `set_timer_home` alone writes it.
-        let home = unsafe { behind(&self.timer_home) };
-        self.timer_home.take();
+        let home = self.timer_home_hook().get();
+        self.timer_home_hook().set(None);
         home
     }
 
     /// The kernel thread that this thread is locked to.
     pub(crate) fn locked_to(&self) -> Option<&'static Machine> {
-        // SAFETY: `set_locked_to` alone writes it.
-        unsafe { behind(&self.locked_to) }
+        self.locked_to_hook().get()
     }
 
     pub(crate) fn set_locked_to(&self, machine: Option<&'static Machine>) {
-        let address = machine.map_or(core::ptr::null(), |machine| from_ref(machine).cast());
-        self.locked_to.set(address);
+        self.locked_to_hook().set(machine);
     }
 }

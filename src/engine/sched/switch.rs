@@ -51,9 +51,7 @@ pub(crate) unsafe fn to(
         lend_cache(machine, green);
     }
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
-    machine
-        .current
-        .store(core::ptr::from_ref(green).cast_mut(), Ordering::Release);
+    machine.current.store(Some(green), Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     machine.leave_home();
     // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a
@@ -63,9 +61,7 @@ pub(crate) unsafe fn to(
         green.context.resume()
     };
     compiler_fence(Ordering::SeqCst);
-    machine
-        .current
-        .store(core::ptr::null_mut(), Ordering::Release);
+    machine.current.store(None, Ordering::Release);
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
         take_floats(green, floats);

@@ -83,8 +83,7 @@ fn publish(home: &Processor, heap: &Heap) {
 }
 
 fn entry_of(green: &'static Green) -> NonNull<Entry> {
-    // SAFETY: the address of a field of a record is not null.
-    unsafe { NonNull::new_unchecked(green.timer.get()) }
+    NonNull::from(&green.timer).cast()
 }
 
 fn green_of(entry: NonNull<Entry>) -> &'static Green {

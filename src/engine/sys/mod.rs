@@ -4,6 +4,7 @@
 //! libc where libc would write `errno`, nothing allocates, and the only lock is [`lock::Lock`]
 //! itself. (But for the growing of a [`table`]: only ordinary threads do that.)
 
+pub(crate) mod atomic_static;
 #[cfg_attr(not(feature = "io-uring"), path = "no_batch.rs")]
 pub(crate) mod batch;
 pub(crate) mod calls;

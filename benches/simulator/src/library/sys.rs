@@ -1,5 +1,7 @@
 //! Stands in for the library's `sys`: its lock and its table, and a futex in virtual time.
 
+#[path = "../../../../src/engine/sys/atomic_static.rs"]
+pub(crate) mod atomic_static;
 #[path = "../../../../src/engine/sys/lock.rs"]
 pub(crate) mod lock;
 #[path = "../../../../src/engine/sys/table.rs"]

@@ -1,5 +1,7 @@
 //! Stands in for `sys`: what the system is asked for, by way of std.
 
+#[path = "../../sys/atomic_static.rs"]
+pub(crate) mod atomic_static;
 pub(crate) mod clock;
 pub(crate) mod futex;
 #[path = "../../sys/lock.rs"]

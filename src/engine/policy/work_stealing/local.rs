@@ -4,20 +4,20 @@
 //! takes the next slot, and asks how many threads wait.
 
 use core::cell::{Cell, UnsafeCell};
-use core::ptr;
 
 use super::MIXING_INTERVAL;
-use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::Ready;
 use crate::engine::policy::local_queue::LocalQueue;
 use crate::engine::policy::seats::Held;
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::perturb;
 
 pub(super) struct Local {
     pub(super) queue: LocalQueue,
-    next: AtomicPtr<Green>,
+    next: AtomicStatic<Green>,
     /// The round, and beside it its length for others to see.
     round: UnsafeCell<Fifo>,
     round_len: AtomicUsize,
@@ -40,7 +40,7 @@ impl Local {
     pub(super) fn new(last_in_first_out: bool) -> Local {
         Local {
             queue: LocalQueue::new(last_in_first_out),
-            next: AtomicPtr::new(ptr::null_mut()),
+            next: AtomicStatic::none(),
             round: UnsafeCell::new(Fifo::new()),
             round_len: AtomicUsize::new(0),
             picks: Cell::new(0),
@@ -53,22 +53,19 @@ impl Local {
 
     #[inline(always)]
     pub(super) fn is_next_empty(&self) -> bool {
-        self.next.load(Ordering::Relaxed).is_null()
+        self.next.is_none(Ordering::Relaxed)
     }
 
     /// Takes the thread in the next slot, unless another thread was faster.
     #[inline(always)]
     pub(super) fn take_next(&self) -> Option<Ready> {
-        self.exchange_next(ptr::null_mut())
+        self.exchange_next(None)
     }
 
     #[inline(always)]
-    fn exchange_next(&self, new: *mut Green) -> Option<Ready> {
+    fn exchange_next(&self, new: Option<&'static Green>) -> Option<Ready> {
         // Release: publishes the record that is put there; partner: Acquire here and in a thief.
-        let old = self.next.swap(new, Ordering::AcqRel);
-        // SAFETY: the slot holds null or the record of a green thread, which is never freed; who
-        // takes it out has it.
-        unsafe { old.as_ref() }.map(Ready::new)
+        self.next.swap(new, Ordering::AcqRel).map(Ready::new)
     }
 
     /// The number of threads in the round.
@@ -107,15 +104,15 @@ impl Held<'_, Local> {
     /// Puts `thread` into the next slot; the thread that it displaces.
     #[inline]
     pub(super) fn fill_next(self, thread: Ready) -> Option<Ready> {
-        let pointer = ptr::from_ref(thread.into_green()).cast_mut();
+        let green = thread.into_green();
         if self.is_next_empty() {
             // Only the holder of the seat fills the slot. Release: publishes the record to a
             // thief, whose swap is an Acquire.
-            self.next.store(pointer, Ordering::Release);
+            self.next.store(Some(green), Ordering::Release);
             return None;
         }
         perturb::point("work_stealing: displacing");
-        self.exchange_next(pointer)
+        self.exchange_next(Some(green))
     }
 
     /// Counts a yield, and says whether the thread changes queues.

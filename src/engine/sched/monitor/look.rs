@@ -115,9 +115,8 @@ impl<'a> Look<'a> {
         }
         let dry = processor.dry.get();
         seen.dry = dry;
-        // Acquire: pairs with the Release in `give_to`. SAFETY: null or a record, which is never
-        // freed.
-        let Some(machine) = (unsafe { processor.machine.load(Ordering::Acquire).as_ref() }) else {
+        // Acquire: pairs with the Release in `give_to`.
+        let Some(machine) = processor.machine.load(Ordering::Acquire) else {
             seen.machine = 0;
             return;
         };
