@@ -243,7 +243,7 @@ fn ready_again(
 }
 
 /// The thread waits, unless what it waits for has come meanwhile.
-#[inline]
+#[inline(always)]
 fn park(machine: &'static Machine, processor: Option<&mut Owned<'_>>, green: &'static Green) {
     perturb::point("park: left");
     let waiter = green.waiter.get();

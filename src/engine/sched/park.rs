@@ -30,6 +30,9 @@ impl Waiter {
     }
 
     /// [`Waiter::wait`] by a green thread that has entered the runtime to name its waker.
+    // Always: the compiler may or may not, by which other functions there are, and then a wake-up costs a
+    // seventh more.
+    #[inline(always)]
     pub(crate) fn wait_inside(&self, entered: Entered, deadline: Option<u64>) -> Outcome {
         let green = entered.green();
         self.expect(green, deadline.unwrap_or(clock::NEVER));

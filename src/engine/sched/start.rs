@@ -145,7 +145,7 @@ pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
 }
 
 /// The thread has ended: its block is reset, and its room and its record can be used again.
-#[inline]
+#[inline(always)]
 pub(super) fn bury(
     machine: &'static Machine,
     processor: Option<&mut Owned<'_>>,
