@@ -15,6 +15,7 @@
 
 pub(crate) use super::atomic;
 pub(crate) use super::backend::config::check_stack_size;
+pub(crate) use super::backend::handle;
 pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
 pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
@@ -26,7 +27,6 @@ pub(crate) use super::driver::{
     source::{says_would_block, uninterrupted},
 };
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preemption_off};
-pub(crate) use super::handle;
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
@@ -40,7 +40,7 @@ pub(crate) use super::sys::{calls, handler, signal};
 pub(crate) use super::sys::{clock, die, lock, perturb};
 pub(crate) use super::wait::{Waiter, claim, dependents, list, queue, turns};
 
-use super::context::Action;
+use super::green::context::Action;
 use super::green::current;
 use super::sched::enter;
 

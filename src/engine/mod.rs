@@ -1,25 +1,28 @@
-//! The engine: what makes a thread green. The modules in front of it (`thread`, `sync`, `net` …) come in by
-//! one door.
+//! The engine: it makes threads green. The modules in front of it (`thread`, `sync`, `net` …) come in by
+//! one door, [`door`]; the others are private.
+//!
+//! From the top: `backend` → `driver` → `wait` → `sched` → `policy` → `green` → `tls`, `stack` → `sys` → `arch`.
 
 #[cfg(green)]
 #[allow(unsafe_code, reason = "registers and assembly")]
 #[path = "../../arch/mod.rs"]
 mod arch;
 pub(crate) mod atomic;
-#[allow(unsafe_code, reason = "threads that begin and end")]
+#[allow(
+    unsafe_code,
+    reason = "threads that begin and end, and the handles to them"
+)]
 mod backend;
-#[cfg(green)]
-#[allow(unsafe_code, reason = "stacks that change hands")]
-mod context;
 pub(crate) mod door;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
 mod driver;
 #[cfg(green)]
-#[allow(unsafe_code, reason = "records, and the stacks that they get")]
+#[allow(
+    unsafe_code,
+    reason = "records, the stacks that they get, and what is saved there"
+)]
 mod green;
-#[allow(unsafe_code, reason = "handles that records lead to")]
-pub(crate) mod handle;
 #[allow(unsafe_code, reason = "queues of records")]
 pub mod policy;
 #[cfg(green)]
@@ -32,9 +35,6 @@ mod stack;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
 #[cfg(green)]
-#[allow(unsafe_code, reason = "an intrusive heap")]
-mod timer;
-#[cfg(green)]
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
@@ -45,4 +45,4 @@ mod wait;
 #[allow(unsafe_code, reason = "a record that there is none of")]
 pub(crate) mod elsewhere;
 #[cfg(not(green))]
-use self::elsewhere::{arch, context, green, sched, stack, sys};
+use self::elsewhere::{arch, green, sched, stack, sys};

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use super::{Job, Wishes};
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::Ordering;
+use crate::engine::backend::handle::{Shared, own_shared, shared_of};
 use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities, Room, records};
-use crate::engine::handle::{Shared, shared_of};
 use crate::engine::policy::Readied;
 use crate::engine::sched::start::stock_up;
 use crate::engine::sched::{self, Cluster};
@@ -34,7 +34,6 @@ pub(super) unsafe fn start<J: Job>(
     // lifetimes are the caller's promise.
     unsafe { green.prepare((body::<J>, job.into_raw())) };
     green.set_cluster(cluster);
-    // Relaxed: the queue that takes the thread publishes it.
     // Relaxed: the queue that takes the thread publishes it.
     let identity = Arc::into_raw(shared).cast_mut().cast();
     green.identity.store(identity, Ordering::Relaxed);
@@ -117,14 +116,10 @@ unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
         // If there is no memory, the next thread that needs it waits for some.
         let _ = stock_up(green.cluster());
     }
-    // SAFETY: the thread owns one count of it; libc's function only reads the thread pointer.
+    // SAFETY: libc's function only reads the thread pointer.
+    let pthread = unsafe { libc::pthread_self() } as usize;
     // Release: partner: Acquire in `Shared::pthread`, whose caller may read the control block.
-    unsafe {
-        let shared = &*shared_of(green);
-        shared
-            .pthread
-            .store(libc::pthread_self() as usize, Ordering::Release);
-    }
+    own_shared(green).pthread.store(pthread, Ordering::Release);
     // SAFETY: the caller's promise.
     unsafe { J::from_raw(job) }.run();
     leave(green);
@@ -141,9 +136,7 @@ fn leave(green: &'static Green) {
         // SAFETY: no other thread runs, or else it is as in any C program.
         unsafe { libc::exit(0) };
     }
-    // SAFETY: the count that `start` gave to the thread, which gives it up below.
-    let shared = unsafe { &*shared_of(green) };
-    if shared.end.come() {
+    if own_shared(green).end.come() {
         // SAFETY: the thread's own block, at the end of its life again.
         unsafe { tls::exit() };
     }
@@ -151,7 +144,7 @@ fn leave(green: &'static Green) {
     green
         .identity
         .store(core::ptr::null_mut(), Ordering::Relaxed);
-    // SAFETY: as above; no code asks for the current thread any more.
+    // SAFETY: the count that `start` gave to the thread; no code asks for the current thread any more.
     drop(unsafe { Arc::from_raw(shared) });
     current::forbid_preemption(green);
 }

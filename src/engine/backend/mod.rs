@@ -9,6 +9,7 @@
 //! | `life` | a green thread's beginning and end, as far as it runs them itself |
 //! | `packet`, `scope` | a closure and its result; threads that end before what they borrow |
 //! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
+//! | `handle/` | what others hold of a thread: its name, its number, its token, its end |
 //! | `metrics` | figures: counts since the start, and the present state |
 
 #[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
@@ -17,6 +18,7 @@ mod choice;
 pub(crate) mod config;
 #[cfg_attr(not(green), path = "../elsewhere/backend_green.rs")]
 mod green;
+pub(crate) mod handle;
 mod kernel;
 #[cfg_attr(not(green), path = "../elsewhere/life.rs")]
 mod life;

@@ -15,7 +15,7 @@ use std::task::Waker;
 
 use super::scope::{Members, Scope};
 use super::{Backend, Job, Kernel, Wishes};
-use crate::engine::handle::{self, End, Shared, Thread};
+use crate::engine::backend::handle::{self, End, Shared, Thread};
 use crate::engine::sys::die;
 
 type Result<T> = std::thread::Result<T>;

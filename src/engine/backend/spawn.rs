@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::{Backend, KernelBackend, bare, life};
-use crate::engine::handle::{self, Shared, Thread};
+use crate::engine::backend::handle::{self, Shared, Thread};
 use crate::engine::policy::Priority;
 use crate::engine::{sched, stack};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::choice::{Asked, Choice};
 use super::config::{self, check_stack_size, invalid};
 use super::{Backend, Driver, KernelBackend, Mode, green};
-use crate::engine::handle;
+use crate::engine::backend::handle;
 use crate::engine::sched::{Ideas, machine, resize};
 use crate::engine::stack;
 

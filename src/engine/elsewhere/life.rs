@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::{Job, Wishes};
-use crate::engine::handle::Shared;
+use crate::engine::backend::handle::Shared;
 use crate::engine::sched::Cluster;
 
 /// # Safety

@@ -23,16 +23,6 @@ pub(crate) mod arch {
     }
 }
 
-pub(crate) mod context {
-    /// What a green thread would ask of the run loop.
-    #[derive(Clone, Copy)]
-    pub(crate) enum Action {
-        Yield,
-        Park,
-        HandOver,
-    }
-}
-
 pub(crate) mod stack {
     use std::io;
 

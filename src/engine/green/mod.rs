@@ -26,6 +26,7 @@
 //! they are. An intrusive link, a timer's entry and a waiter lie in lower files; an address that only an
 //! upper folder understands is a [`Hook`] (`sched::record` has `sched`'s).
 
+pub(crate) mod context;
 pub(crate) mod current;
 pub(crate) mod fifo;
 mod hook;
@@ -34,10 +35,12 @@ mod links;
 pub(crate) mod records;
 pub(crate) mod room;
 pub(crate) mod ticket;
+pub(crate) mod timer;
 pub(crate) mod waiter;
 
 use core::cell::{Cell, UnsafeCell};
 
+use self::context::{Bounds, Context};
 pub(crate) use self::hook::Hook;
 pub(crate) use self::identity::Identity;
 pub(crate) use self::links::Links;
@@ -45,10 +48,9 @@ pub(crate) use self::room::Room;
 use self::waiter::Waiter;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use crate::engine::context::{Bounds, Context};
 use crate::engine::sys::clock;
 use crate::engine::sys::signal::Mask;
-use crate::engine::{timer, tls};
+use crate::engine::tls;
 
 #[repr(C, align(64))]
 pub(crate) struct Green {

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering;
 use std::io;
 
 use super::{Green, Identity};
-use crate::engine::context::Bounds;
+use crate::engine::green::context::Bounds;
 use crate::engine::stack::{self, Slot};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::tls;

@@ -267,17 +267,14 @@ impl Cluster {
         while self.staff.load(Ordering::Acquire) != 0 || self.machines.load(Ordering::SeqCst) != 0 {
             self.emptied.wait(None);
         }
-        for processor in self.processors() {
-            // SAFETY: nobody is left that could own it, or have it in hand.
-            outbox::close(&mut unsafe { Owned::assume(processor) });
-        }
+        // SAFETY: nobody is left that could own one, or have it in hand; one at a time is used here.
+        let processors = || self.processors().map(|p| unsafe { Owned::assume(p) });
+        processors().for_each(|mut processor| outbox::close(&mut processor));
         perturb::point("close: emptied");
         let _off = crate::engine::green::current::preemption_off();
         // If it watched for events, somebody else must.
         crate::engine::sched::machine::all().for_each(Machine::kick_monitor);
-        for processor in self.processors() {
-            // SAFETY: as above.
-            let mut processor = unsafe { Owned::assume(processor) };
+        for mut processor in processors() {
             processor.own().stacks.drain();
             perturb::point("close: stacks drained");
             processor.own().records.drain();

@@ -22,8 +22,8 @@ use core::marker::PhantomData;
 
 use super::{Machine, Owned, Processor};
 use crate::engine::atomic::{Ordering, compiler_fence};
-use crate::engine::context::Action;
 use crate::engine::green::Green;
+use crate::engine::green::context::Action;
 use crate::engine::green::current::{green, off, on};
 use crate::engine::sys::perturb;
 

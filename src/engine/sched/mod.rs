@@ -84,7 +84,7 @@ pub(crate) use self::machine::Machine;
 pub(crate) use self::owned::{Owned, RunLoop};
 pub(crate) use self::processor::{Counter, Processor};
 use crate::engine::atomic::{Ordering, fence};
-use crate::engine::context::Action;
+use crate::engine::green::context::Action;
 use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};

@@ -6,8 +6,8 @@
 
 use super::{ready, timers};
 use crate::engine::atomic::Ordering;
-use crate::engine::context::Action;
 use crate::engine::green::Green;
+use crate::engine::green::context::Action;
 use crate::engine::green::ticket::{By, Commit, Outcome, Ticket};
 use crate::engine::green::waiter::{Notified, Waiter};
 use crate::engine::sched::enter::{Entered, enter};

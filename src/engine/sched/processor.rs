@@ -13,6 +13,7 @@ use fastrand::Rng;
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::current;
+use crate::engine::green::timer;
 use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
 use crate::engine::sched::lifo::Linked;
@@ -24,7 +25,6 @@ use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
 use crate::engine::sys::topology;
-use crate::engine::timer;
 
 #[repr(align(128))]
 pub(crate) struct Processor {

@@ -20,7 +20,7 @@
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence};
-use crate::engine::context::Action;
+use crate::engine::green::context::Action;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::{Machine, interpose};
 use crate::engine::sys::lock::Lock;

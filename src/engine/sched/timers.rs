@@ -13,10 +13,10 @@ use core::ptr::NonNull;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
+use crate::engine::green::timer::{Entry, Heap};
 use crate::engine::sched::{Cluster, Processor};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::perturb;
-use crate::engine::timer::{Entry, Heap};
 
 /// `green`, which has left its stack, is to be woken at `deadline`.
 pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64) {

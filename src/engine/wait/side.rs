@@ -12,8 +12,8 @@
 //! [`Waiter`].
 
 use crate::engine::atomic::Cell;
-use crate::engine::context::Action;
 use crate::engine::green::Green;
+use crate::engine::green::context::Action;
 use crate::engine::sched;
 use crate::engine::sys::perturb;
 use crate::engine::wait::Waiter;

@@ -2,8 +2,6 @@
 
 #[path = "atomic.rs"]
 pub(crate) mod atomic;
-#[path = "context.rs"]
-pub(crate) mod context;
 #[path = "door.rs"]
 pub(crate) mod door;
 #[path = "driver.rs"]

@@ -8,6 +8,8 @@ use loom::thread::{self, JoinHandle, Thread};
 
 use crate::engine::atomic::Cell;
 
+#[path = "context.rs"]
+pub(crate) mod context;
 #[path = "current.rs"]
 pub(crate) mod current;
 #[path = "../../../src/engine/green/ticket.rs"]

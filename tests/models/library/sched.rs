@@ -7,8 +7,8 @@ pub(crate) mod ownership;
 #[path = "../../../src/engine/sched/wake.rs"]
 pub(crate) mod wake;
 
-use crate::engine::context::Action;
 use crate::engine::green::Green;
+use crate::engine::green::context::Action;
 
 pub(crate) fn ready(green: &'static Green) {
     green.resume();

@@ -10,7 +10,12 @@ use loom::{
     thread::{self, Thread},
 };
 
-use crate::{atomic::Ordering::Relaxed, context::Action, green::Green, sched, sys::clock};
+use crate::{
+    atomic::Ordering::Relaxed,
+    green::{Green, context::Action},
+    sched,
+    sys::clock,
+};
 
 #[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;

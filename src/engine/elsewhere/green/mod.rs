@@ -45,3 +45,13 @@ impl Green {
         match self.never {}
     }
 }
+
+pub(crate) mod context {
+    /// What a green thread would ask of the run loop.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Action {
+        Yield,
+        Park,
+        HandOver,
+    }
+}

@@ -1,7 +1,7 @@
 //! Stands in for `sched::enter`: no thread is green.
 
-use crate::engine::context::Action;
 use crate::engine::green::Green;
+use crate::engine::green::context::Action;
 
 /// A green thread inside the runtime.
 pub(crate) struct Entered(&'static Green);

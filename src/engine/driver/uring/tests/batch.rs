@@ -13,6 +13,12 @@ fn entry(fd: BorrowedFd<'_>, bytes: &[u8]) -> squeue::Entry {
     entry.flags(flags).build()
 }
 
+/// Pushes a send of bytes that the caller keeps until it is performed.
+fn push(batch: &mut Batch, fd: BorrowedFd<'_>, bytes: &[u8], name: u64) {
+    // SAFETY: see above.
+    unsafe { batch.push(&entry(fd, bytes), name) };
+}
+
 fn results(batch: &mut Batch) -> Vec<(u64, i32)> {
     let mut results = Vec::new();
     batch.perform(|name, result| results.push((name, result)));
@@ -30,8 +36,7 @@ fn all_is_done_when_it_returns() {
             let pairs: Vec<_> = (0..SIZE).map(|_| UnixStream::pair().unwrap()).collect();
             let mut bytes = [[round; 100]; SIZE];
             for (i, (here, _)) in pairs.iter().enumerate() {
-                // SAFETY: the bytes stay until it is performed.
-                unsafe { batch.push(&entry(here.as_fd(), &bytes[i]), i as u64) };
+                push(&mut batch, here.as_fd(), &bytes[i], i as u64);
             }
             let expected: Vec<_> = (0..SIZE as u64).map(|i| (i, 100)).collect();
             assert_eq!(results(&mut batch), expected);
@@ -64,8 +69,7 @@ fn each_has_its_own_error() {
     let (_path, file) = temporary_file(1, 0);
     let descriptors = [full.as_fd(), broken.as_fd(), file.as_fd(), good.as_fd()];
     for (i, fd) in descriptors.into_iter().enumerate() {
-        // SAFETY: the bytes are static.
-        unsafe { batch.push(&entry(fd, b"hello"), i as u64) };
+        push(&mut batch, fd, b"hello", i as u64);
     }
     let mut results = results(&mut batch);
     results.sort();
@@ -86,8 +90,7 @@ fn what_is_refused_is_never_done() {
     let (other, _peer) = UnixStream::pair().unwrap();
     // SAFETY: the ring's descriptor stays open, as another file.
     assert!(unsafe { libc::dup2(other.as_raw_fd(), batch.descriptor()) } >= 0);
-    // SAFETY: the bytes are static.
-    unsafe { batch.push(&entry(here.as_fd(), b"hello"), 1) };
+    push(&mut batch, here.as_fd(), b"hello", 1);
     assert_eq!(results(&mut batch), []);
     assert!(!batch.is_usable());
     drop(batch);

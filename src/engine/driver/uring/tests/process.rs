@@ -117,10 +117,8 @@ fn measure_random_reads() {
     type Way = fn(BorrowedFd<'_>, &mut [u8], u64) -> io::Result<usize>;
     let ring: Way = |fd, buffer, at| file::read_at(fd, buffer, at as i64);
     let blocking: Way = |fd, buffer, at| {
-        let (fd, place, length) = (fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len());
-        // SAFETY: a buffer of that length.
-        let read = || unsafe { libc::pread(fd, place.cast(), length, at as libc::off_t) };
-        crate::engine::driver::source::answer(crate::blocking(read))
+        let file = std::fs::File::from(fd.try_clone_to_owned().unwrap());
+        crate::blocking(|| std::os::unix::fs::FileExt::read_at(&file, buffer, at as u64))
     };
     let only = std::env::var("GT_CASE").ok();
     let ways = [("ring", ring), ("blocking", blocking)];

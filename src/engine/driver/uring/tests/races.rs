@@ -221,8 +221,7 @@ fn a_blocked_machine_strands_nothing() {
             let (pipe, under_way) = (pipe_out.try_clone().unwrap(), under_way.clone());
             crate::spawn(move || {
                 under_way.fetch_add(1, Relaxed);
-                // SAFETY: a valid buffer.
-                unsafe { libc::read(pipe.as_raw_fd(), [0u8].as_mut_ptr().cast(), 1) }
+                (&pipe).read(&mut [0]).unwrap()
             })
         })
         .collect();

@@ -88,6 +88,13 @@ impl Shared {
     }
 }
 
+/// What the handles of the calling thread share, which is a green one.
+pub(crate) fn own_shared(green: &Green) -> &Shared {
+    // SAFETY: the thread owns one count of it from before its first instruction until after its
+    // last, and this is between the two.
+    unsafe { &*shared_of(green) }
+}
+
 /// What the record of `green`, which is alive, leads to.
 pub(crate) fn shared_of(green: &Green) -> *const Shared {
     // Relaxed: the spawner wrote it before the thread was in a queue.
@@ -283,10 +290,8 @@ pub fn current() -> Thread {
         // SAFETY: this thread's own count of it.
         return unsafe { another(known) };
     };
-    let shared = shared_of(green);
-    // SAFETY: the thread owns one count of it from before its first instruction until after its
-    // last.
-    unsafe { another(shared) }
+    // SAFETY: a count of it is alive: the thread's own.
+    unsafe { another(own_shared(green)) }
 }
 
 /// # Safety
@@ -311,8 +316,7 @@ pub(crate) fn is_current(shared: &Shared) -> bool {
 /// Calls `f` with the token of the current thread.
 pub(crate) fn with_token<R>(f: impl FnOnce(&Waiter) -> R) -> R {
     match me::green() {
-        // SAFETY: as in `current`.
-        Some(green) => f(unsafe { &(*shared_of(green)).token }),
+        Some(green) => f(&own_shared(green).token),
         None => f(&current().0.token),
     }
 }
