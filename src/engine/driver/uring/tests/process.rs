@@ -118,7 +118,7 @@ fn measure_random_reads() {
     let ring: Way = |fd, buffer, at| file::read_at(fd, buffer, at as i64);
     let blocking: Way = |fd, buffer, at| {
         let file = std::fs::File::from(fd.try_clone_to_owned().unwrap());
-        crate::blocking(|| std::os::unix::fs::FileExt::read_at(&file, buffer, at as u64))
+        crate::blocking(|| std::os::unix::fs::FileExt::read_at(&file, buffer, at))
     };
     let only = std::env::var("GT_CASE").ok();
     let ways = [("ring", ring), ("blocking", blocking)];
