@@ -457,3 +457,49 @@ fn what_is_named_is_in_the_package() {
     }
     assert!(missing.is_empty(), "{missing:#?}");
 }
+
+/// Each file of the engine is named by a word of HACKING's list.
+#[test]
+fn every_file_has_its_word() {
+    fn files(folder: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            match (path.is_dir(), &*name) {
+                // Stand-ins have the names of what they stand in for.
+                (_, "elsewhere" | "tests" | "mod") => {}
+                (true, _) => {
+                    found.push(name);
+                    files(&path, found);
+                }
+                (false, _) if path.extension().is_some_and(|e| e == "rs") => found.push(name),
+                (false, _) => {}
+            }
+        }
+    }
+    let text = read("HACKING.md").to_lowercase();
+    let list = text.split_once("## words").expect("the list").1;
+    let list = list.split_once("\n#").map_or(list, |(list, _)| list);
+    let words = format!(
+        " {} ",
+        list.replace(|c: char| !c.is_alphanumeric() && c != '_', " ")
+    );
+    let has = |phrase: &str| words.contains(&format!(" {phrase} "));
+    let mut names = Vec::new();
+    files(Path::new("src/engine"), &mut names);
+    assert!(names.len() > 80, "only {} files were found", names.len());
+    names.retain(|name| {
+        let phrase = name.replace('_', " ");
+        let singular = phrase.strip_suffix('s').unwrap_or(&phrase);
+        ![
+            name,
+            &*phrase,
+            singular,
+            &format!("{phrase}s"),
+            &format!("{phrase}d"),
+        ]
+        .into_iter()
+        .any(has)
+    });
+    assert!(names.is_empty(), "without a word: {names:?}");
+}
