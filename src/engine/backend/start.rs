@@ -66,73 +66,84 @@ impl Knobs {
             Some(size) => size,
             None => config::std_stack_size()?,
         };
-        let stack_size = stack_size.next_power_of_two().max(stack::MIN_SIZE);
+        let plan = Plan {
+            processors,
+            follows_quota: named.is_none(),
+            stack_size: stack_size.next_power_of_two().max(stack::MIN_SIZE),
+            time_slice: self.time_slice()?,
+            max_kernel_threads: self.max_kernel_threads(processors)?,
+            signal: match self.preempt_signal {
+                Some(signal) => green::check_signal(signal).map(|()| Some(signal))?,
+                None => green::preempt_signal()?,
+            },
+            driver: match self.driver {
+                Some(driver) => Some(driver),
+                None => config::driver()?,
+            },
+            ideas: Ideas {
+                spinning: self.spinning.unwrap_or(asked.ideas.spinning),
+                hand_off: self.hand_off.unwrap_or(asked.ideas.hand_off),
+                preemption: self.preemption.unwrap_or(asked.ideas.preemption),
+            },
+        };
+        let mode = self.mode(plan.stack_size)?;
+        KernelBackend::prepare_forked_child(asked_stack, processors);
+        handle::prepare_fork();
+        match mode {
+            Mode::Kernel => Ok(Backend::Kernel(KernelBackend::start(
+                asked_stack,
+                processors,
+            ))),
+            Mode::Green => {
+                let (policy, is_guest) = self.policy.unwrap_or(asked.policy).take()?;
+                green::start(plan, policy, is_guest)
+            }
+        }
+    }
+
+    fn time_slice(&self) -> io::Result<Duration> {
         let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
-        if !(SHORTEST_TIME_SLICE..=LONGEST_TIME_SLICE).contains(&time_slice) {
-            return Err(invalid(format!(
+        match (SHORTEST_TIME_SLICE..=LONGEST_TIME_SLICE).contains(&time_slice) {
+            true => Ok(time_slice),
+            false => Err(invalid(format!(
                 "a time slice of {time_slice:?}: accepted are {SHORTEST_TIME_SLICE:?} to {LONGEST_TIME_SLICE:?}"
-            )));
+            ))),
         }
-        let max_kernel_threads = self
-            .max_kernel_threads
-            .unwrap_or(DEFAULT_KERNEL_THREADS.max(processors + 1));
-        if !(processors + 1..=machine::MAX).contains(&max_kernel_threads) {
-            return Err(invalid(format!(
-                "at most {max_kernel_threads} kernel threads: accepted are {} (one more than processors) to {}",
-                processors + 1,
+    }
+
+    fn max_kernel_threads(&self, processors: usize) -> io::Result<usize> {
+        let least = processors + 1;
+        let most = self.max_kernel_threads;
+        let most = most.unwrap_or(DEFAULT_KERNEL_THREADS.max(least));
+        match (least..=machine::MAX).contains(&most) {
+            true => Ok(most),
+            false => Err(invalid(format!(
+                "at most {most} kernel threads: accepted are {least} (one more than processors) to {}",
                 machine::MAX
-            )));
+            ))),
         }
-        let asked_signal = match self.preempt_signal {
-            Some(signal) => green::check_signal(signal).map(|()| Some(signal))?,
-            None => green::preempt_signal()?,
-        };
-        let driver = match self.driver {
-            Some(driver) => Some(driver),
-            None => config::driver()?,
-        };
-        let asked_mode = match self.mode {
+    }
+
+    /// The mode that was asked for; or green threads, where they can be had.
+    fn mode(&self, stack_size: usize) -> io::Result<Mode> {
+        let asked = match self.mode {
             Some(mode) => Some(mode),
             None => config::mode()?,
         };
-        let mode = match (asked_mode, asked_mode.is_some_and(|m| m == Mode::Kernel)) {
-            (_, true) => Mode::Kernel,
-            (asked, false) => match (green::prepare(stack_size)?, asked) {
-                (Ok(()), _) => Mode::Green,
-                (Err(reason), Some(_)) => {
-                    let message = format!("green threads cannot be had here: {reason}");
-                    return Err(io::Error::new(io::ErrorKind::Unsupported, message));
-                }
-                (Err(reason), None) => {
-                    say_once(reason);
-                    Mode::Kernel
-                }
-            },
-        };
-        KernelBackend::prepare_forked_child(asked_stack, processors);
-        handle::prepare_fork();
-        Ok(match mode {
-            Mode::Kernel => Backend::Kernel(KernelBackend::start(asked_stack, processors)),
-            Mode::Green => {
-                let ideas = Ideas {
-                    spinning: self.spinning.unwrap_or(asked.ideas.spinning),
-                    hand_off: self.hand_off.unwrap_or(asked.ideas.hand_off),
-                    preemption: self.preemption.unwrap_or(asked.ideas.preemption),
-                };
-                let plan = Plan {
-                    processors,
-                    follows_quota: named.is_none(),
-                    stack_size,
-                    time_slice,
-                    signal: asked_signal,
-                    max_kernel_threads,
-                    driver,
-                    ideas,
-                };
-                let (policy, is_guest) = self.policy.unwrap_or(asked.policy).take()?;
-                green::start(plan, policy, is_guest)?
+        if asked == Some(Mode::Kernel) {
+            return Ok(Mode::Kernel);
+        }
+        match (green::prepare(stack_size)?, asked) {
+            (Ok(()), _) => Ok(Mode::Green),
+            (Err(reason), Some(_)) => {
+                let message = format!("green threads cannot be had here: {reason}");
+                Err(io::Error::new(io::ErrorKind::Unsupported, message))
             }
-        })
+            (Err(reason), None) => {
+                say_once(reason);
+                Ok(Mode::Kernel)
+            }
+        }
     }
 }
 
