@@ -1,27 +1,28 @@
-//! How a message gets from one thread to another: by way of the [`buffer`], or straight into a
+//! The ways of a message from one thread to another: through the [`buffer`], or straight into a
 //! place on the stack of the thread that waits for it.
 //!
-//! This is the only file of the channel, beside the `buffer` and the references to it (`half`), with
-//! `unsafe` in it. What it gives to the others is safe:
+//! Of the channel's files only this one, the `buffer` and the references to the channel (`half`)
+//! have `unsafe`. This file gives safe types to the others:
 //!
 //! | type | is | so it can |
 //! |---|---|---|
 //! | [`Queue`] | one of a channel's two queues, under its lock | be added to, claimed from, left |
-//! | [`Peer`] | somebody who waited there and was claimed | be told how it ended, once |
+//! | [`Peer`] | a thread that waited there and was claimed | be told how it ended, once |
 //! | [`wait_in_queue`], [`wait_for`] | a plain wait, from its beginning to its end | not be left early |
 //! | [`Waiting`], [`Spot`] | a select's wait and its place in one queue | stand in several |
 //!
 //! Invariants:
-//! 1. Whoever is in a queue is alive: a plain wait is one function call, which leaves the queue
+//! 1. A thread in a queue is alive: a plain wait is one function call, which leaves the queue
 //!    before it returns; a select's [`Waiting`] does not end before its spots are out.
 //! 2. A queue of messages `T` holds plain waits for messages `T` only: `Queue::push_plain` takes no
 //!    others. A select's right to such a wait does not name the type, but the wait names its
 //!    channel, which has one (`AnyPlain::of`).
 //! 3. A peer waits until it is woken, and looks at neither its place nor its node before. So these
-//!    belong to who has the [`Plain`] or the [`Chooser`], and neither can be copied. Each turns
-//!    into a [`Claimed`], to be woken, when it is told how its wait ended.
+//!    belong to the holder of the [`Plain`] or the [`Chooser`], and neither can be copied. Each
+//!    turns into a [`Claimed`], to be woken, when it is told how its wait ended.
 //!
-//! Ordering: none of its own. A queue is under its channel's lock, and a wake-up publishes.
+//! Ordering: this file has none of its own. A queue is under its channel's lock, and a wake-up
+//! publishes.
 
 pub(super) mod buffer;
 pub(super) mod half;
@@ -37,14 +38,14 @@ use crate::engine::door::claim::{self, Claimed, Node, Wait};
 use crate::engine::door::die;
 use crate::engine::door::list::{Chain, Crowd, List};
 
-/// What a thread in a queue waits for.
+/// The event for which a thread in a queue waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Its message is to be taken, or brought.
+    /// Another thread takes its message, or brings one.
     Plain,
-    /// The right to an operation.
+    /// The thread gets the right to an operation.
     Select,
-    /// That the operation would not block. It takes nothing.
+    /// The operation would not block. The thread takes nothing.
     Observer,
 }
 
@@ -61,14 +62,14 @@ impl Kind {
 const PLAIN: usize = Kind::Plain as usize;
 const SELECT: usize = Kind::Select as usize;
 
-/// What is told to a thread whose wait is ended.
+/// The answer to a thread whose wait is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The peer gave its right back, or the channel is disconnected.
     TryAgain,
     /// To a plain wait: the message was moved from or to its place.
     Done,
-    /// To a select: a message is promised, or a place reserved; `place` is the ticket.
+    /// To a select: a message is promised, or a place is reserved; `place` is the ticket.
     Granted,
     /// To a sender in a select: `place` is the node of a receiver that waits for the message.
     Paired,
@@ -92,7 +93,7 @@ impl Outcome {
     }
 }
 
-/// A channel's name, as long as anybody waits in it.
+/// A channel's name, unique as long as a thread waits in the channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Name(*const ());
 
@@ -102,14 +103,14 @@ impl Name {
     }
 }
 
-/// Where the message of a plain wait is or goes to; on the stack of the thread that waits.
+/// The place of the message of a plain wait, on the stack of the thread that waits.
 #[repr(C)]
 struct Place<T> {
     channel: Name,
     message: Cell<Option<T>>,
 }
 
-// ---- those who wait ----
+// ---- waiting threads ----
 
 /// Threads that wait to send messages `T`, or to receive them.
 pub(super) struct Queue<T> {
@@ -117,12 +118,12 @@ pub(super) struct Queue<T> {
     messages: PhantomData<Cell<T>>,
 }
 
-/// Which of the first in a queue is asked for.
+/// Whether a node in a queue waits to take part, and not only to observe.
 fn is_taker(node: &Node) -> bool {
     Kind::of(node) != Kind::Observer
 }
 
-/// A taker that does not wait with `own`.
+/// Whether a node is a taker's and does not belong to the wait `own`.
 fn is_peer(node: &Node, own: *const Wait) -> bool {
     is_taker(node) && !ptr::eq(node.wait(), own)
 }
@@ -140,26 +141,26 @@ impl<T> Queue<T> {
         self.list.is_empty()
     }
 
-    /// The first that is no observer.
+    /// The first thread that is no observer.
     #[inline(always)]
     pub(super) fn first_taker(&mut self) -> Option<Found<'_, T>> {
         let node: *const Node = self.list.first_where(is_taker)?;
         Some(Found { queue: self, node })
     }
 
-    /// Claims the first that is no observer.
+    /// Claims the first thread that is no observer.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<Peer<T>> {
         self.list.pop_where(is_taker).map(Peer::new)
     }
 
-    /// Whether somebody but the wait that asks is there for more than to look.
+    /// Whether the queue has a waiting thread that is neither the caller nor an observer.
     pub(super) fn has_peer(&self, own: Option<&Entry<'_, '_>>) -> bool {
         let own = own.map_or(ptr::null(), Entry::wait);
         self.list.first_where(|node| is_peer(node, own)).is_some()
     }
 
-    /// Claims the first that [`Queue::has_peer`] looks for.
+    /// Claims the first thread for which [`Queue::has_peer`] looks.
     pub(super) fn pop_peer(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Peer<T>> {
         let own = own.map_or(ptr::null(), Entry::wait);
         self.list
@@ -174,18 +175,18 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Queues a select, or one that observes.
+    /// Queues a select, or an observer.
     pub(super) fn push(&mut self, entry: &Entry<'_, '_>) {
         entry.come_in(self.name());
-        // SAFETY: `come_in` has seen that it is in none, and its `Waiting` does not end before
-        // `come_out` (invariant 1).
+        // SAFETY: `come_in` has seen that the node is in no queue, and its `Waiting` does not end
+        // before `come_out` (invariant 1).
         unsafe { self.list.push_back(&entry.spot.node) };
     }
 
-    /// Takes out a select that was queued, if it is still in.
+    /// Takes out a select that was queued, if it is still in the queue.
     pub(super) fn remove(&mut self, entry: &Entry<'_, '_>) {
         if entry.come_out(self.name()) {
-            // SAFETY: it was queued here; if it was taken since, it is in none.
+            // SAFETY: the node was queued here; if a thread has taken it since, it is in no queue.
             unsafe { self.list.remove(&entry.spot.node) };
         }
     }
@@ -195,7 +196,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// Somebody in a queue.
+/// A thread found in a queue.
 pub(super) struct Found<'a, T> {
     queue: &'a mut Queue<T>,
     node: *const Node,
@@ -204,28 +205,28 @@ pub(super) struct Found<'a, T> {
 impl<T> Found<'_, T> {
     #[inline(always)]
     pub(super) fn kind(&self) -> Kind {
-        // SAFETY: it is in the queue, and so alive (invariant 1).
+        // SAFETY: the node is in the queue, and so alive (invariant 1).
         Kind::of(unsafe { &*self.node })
     }
 
-    /// Claims it. `None`: its wait is over already, and it is out.
+    /// Claims the thread. `None`: its wait is over already, and it is out of the queue.
     #[inline(always)]
     pub(super) fn take(self) -> Option<Peer<T>> {
-        // SAFETY: it was found there.
+        // SAFETY: the node was found in this queue.
         unsafe { self.queue.list.take(self.node) }.map(Peer::new)
     }
 }
 
-/// Which of a channel's queues.
+/// One of a channel's two queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Senders,
     Receivers,
 }
 
-// ---- those who were claimed ----
+// ---- claimed threads ----
 
-/// Somebody who waited for an operation on messages `T`, and was claimed.
+/// A claimed thread, which waited for an operation on messages `T`.
 pub(super) enum Peer<T> {
     Plain(Plain<T>),
     Select(Chooser),
@@ -253,21 +254,21 @@ pub(super) struct Plain<T> {
 impl<T> Plain<T> {
     #[inline(always)]
     fn place(&self) -> &Place<T> {
-        // SAFETY: the node of a plain wait for messages of this type (invariant 2), which goes on
-        // as long as it is claimed (3).
+        // SAFETY: the node is that of a plain wait for messages of this type (invariant 2), which
+        // goes on as long as it is claimed (3).
         unsafe { &*self.claimed.node().place.get().cast() }
     }
 
-    /// To a receiver: here is the message.
+    /// Gives the message to a receiver.
     #[inline(always)]
     pub(super) fn give(self, message: T) -> Claimed {
-        // It was empty: nothing is dropped under the lock.
+        // The place was empty: nothing is dropped under the lock.
         mem::forget(self.place().message.replace(Some(message)));
         Outcome::Done.tell(self.claimed.node());
         self.claimed
     }
 
-    /// From a sender: the message.
+    /// Takes the message of a sender.
     #[inline(always)]
     pub(super) fn take(self) -> (T, Claimed) {
         let Some(message) = self.place().message.take() else {
@@ -277,31 +278,32 @@ impl<T> Plain<T> {
         (message, self.claimed)
     }
 
-    /// For who does not know the type of the channel's messages.
+    /// Forgets the type, for code that does not know the type of the channel's messages.
     pub(super) fn any(self) -> AnyPlain {
         AnyPlain(self.claimed)
     }
 }
 
-/// A [`Plain`] of a channel that it names itself.
+/// A [`Plain`] of a channel that its wait names.
 pub(super) struct AnyPlain(Claimed);
 
 impl AnyPlain {
-    /// That of this channel.
+    /// Returns the [`Plain`] of this channel.
     pub(super) fn of<T>(self, channel: &Shared<T>) -> Plain<T> {
-        // SAFETY: a plain wait's place, which begins with the name whatever the messages are.
+        // SAFETY: the pointer leads to a plain wait's place, which begins with the name whatever
+        // the messages are.
         let name = unsafe { *self.0.node().place.get().cast::<Name>() };
         if name != Name::of(channel) {
             die("a right to another channel's message");
         }
-        // Its thread waits in this channel, which therefore is the one that had the name then.
+        // The thread waits in this channel, which therefore is the channel that had the name then.
         Plain {
             claimed: self.0,
             messages: PhantomData,
         }
     }
 
-    /// Nothing was moved.
+    /// Ends the wait without moving a message.
     pub(super) fn send_away(self) -> Claimed {
         send_away(self.0)
     }
@@ -311,7 +313,7 @@ impl AnyPlain {
 pub(super) struct Chooser(Claimed);
 
 impl Chooser {
-    /// The right that goes by this ticket.
+    /// Gives the right that goes with this ticket.
     #[inline(always)]
     pub(super) fn grant(self, ticket: usize) -> Claimed {
         let node = self.0.node();
@@ -320,7 +322,7 @@ impl Chooser {
         self.0
     }
 
-    /// There is no right.
+    /// Ends the wait without giving a right.
     pub(super) fn send_away(self) -> Claimed {
         send_away(self.0)
     }
@@ -331,13 +333,14 @@ fn send_away(claimed: Claimed) -> Claimed {
     claimed
 }
 
-/// Wakes all in one of a channel's queues, a few at a time. It is chosen under the lock.
+/// Wakes all threads in one of a channel's queues, a few at a time. `choose` picks the queue under
+/// the lock.
 pub(super) fn wake_all<T>(
     channel: &Shared<T>,
     choose: impl FnOnce(&mut State<T>) -> &mut Queue<T>,
 ) {
     let crowd = Crowd::new();
-    // SAFETY: it stays here and is woken below, after the lock.
+    // SAFETY: the crowd stays here and is woken below, after the lock.
     let first = unsafe { choose(&mut channel.lock()).list.pop_all(&crowd) };
     first.wake();
     crowd.wake(|| channel.lock());
@@ -353,8 +356,8 @@ pub(super) enum Ended {
     TimedOut,
 }
 
-/// Queues the calling thread with a message to be taken, or without one to be given one, and waits
-/// until that is done.
+/// Queues the calling thread with a message to be taken, or with an empty place for one, and waits
+/// until a thread has moved the message.
 #[inline(always)]
 pub(super) fn wait_in_queue<T>(
     channel: &Shared<T>,
@@ -370,8 +373,8 @@ pub(super) fn wait_in_queue<T>(
         message: Cell::new(message),
     };
     let node = plain_node(&wait, &place);
-    // SAFETY: it is new. It leaves before this function ends, whose calls do not unwind: it is taken
-    // by who wakes it, or removed below.
+    // SAFETY: the node is new. It leaves the queue before this function ends, whose calls do not
+    // unwind: the thread that wakes this one takes it out, or it is removed below.
     unsafe { state.queue(side).list.push_back(&node) };
     state.tell_observers(side, &mut woken);
     drop(state);
@@ -380,7 +383,7 @@ pub(super) fn wait_in_queue<T>(
         claim::Ended::Taken(_) => ended(&node),
         claim::Ended::TimedOut => {
             let mut state = channel.lock();
-            // SAFETY: it was queued there and nowhere else.
+            // SAFETY: the node was queued there and nowhere else.
             unsafe { state.queue(side).list.remove(&node) };
             Ended::TimedOut
         }
@@ -388,7 +391,7 @@ pub(super) fn wait_in_queue<T>(
     (ended, place.message.into_inner())
 }
 
-/// Waits to be given a message by `sender`, a select that is told to.
+/// Waits for a message from `sender`, a select that is told to give one.
 pub(super) fn wait_for<T>(
     channel: &Shared<T>,
     state: Locked<'_, T>,
@@ -400,7 +403,7 @@ pub(super) fn wait_for<T>(
         channel: Name::of(channel),
         message: Cell::new(None),
     };
-    // It is in no list, so nobody else sends here.
+    // The node is in no list, so no other thread sends here.
     let node = plain_node(&wait, &place);
     sender
         .0
@@ -411,7 +414,7 @@ pub(super) fn wait_for<T>(
     woken.push(sender.0);
     drop(state);
     woken.wake();
-    // Without a deadline: it is claimed.
+    // The wait needs no deadline: it is claimed.
     let _taken = wait.wait(None);
     (ended(&node), place.message.into_inner())
 }
@@ -433,14 +436,14 @@ fn ended(node: &Node) -> Ended {
 
 // ---- a select's wait ----
 
-/// A select's place in one queue at a time.
+/// The place of a select, in one queue at a time.
 pub(super) struct Spot {
     node: Node,
-    /// The queue that it has come into and not been taken out of by its own thread; or null.
+    /// The queue that the spot has come into, unless its own thread has taken it out; or null.
     queue: Cell<*const ()>,
 }
 
-// SAFETY: whoever has it for himself moves it, and then it is in no queue: while it is, its
+// SAFETY: a thread that owns the spot can move it only while it is in no queue: otherwise its
 // `Waiting` has it borrowed.
 unsafe impl Send for Spot {}
 
@@ -457,9 +460,9 @@ impl Spot {
 pub(super) struct Waiting<'o> {
     wait: Wait,
     kind: Kind,
-    /// So many spots are in a queue, or were and have not been taken out by their own thread.
+    /// The number of spots that came into a queue and that their own thread has not taken out.
     queued: Cell<usize>,
-    /// The claim was ours, or whoever had it has woken us.
+    /// The claim was ours, or the thread that had it has woken us.
     is_over: Cell<bool>,
     spots: PhantomData<Cell<&'o Spot>>,
 }
@@ -470,22 +473,22 @@ pub(super) struct Entry<'w, 'o> {
     spot: &'o Spot,
 }
 
-/// A spot was taken by somebody who said this.
+/// The spot that another thread took, and the answer it gave.
 pub(super) struct Taken {
     node: *const Node,
     pub(super) granted: Option<Granted>,
 }
 
-/// The right that a select was given.
+/// The right that a select received.
 pub(super) enum Granted {
-    /// That with this ticket.
+    /// The right with this ticket.
     Ticket(usize),
-    /// To send to this receiver.
+    /// The right to send to this receiver.
     Peer(AnyPlain),
 }
 
 impl<'o> Waiting<'o> {
-    /// Lets `body` queue, wait and leave.
+    /// Runs `body`, which may queue, wait and leave.
     pub(super) fn scope<R>(kind: Kind, body: impl FnOnce(&Waiting<'o>) -> R) -> R {
         body(&Waiting {
             wait: Wait::new(),
@@ -496,7 +499,7 @@ impl<'o> Waiting<'o> {
         })
     }
 
-    /// Makes a spot, which is in no queue, one of this wait.
+    /// Makes a spot, which is in no queue, part of this wait.
     pub(super) fn enter(&self, spot: &'o Spot) -> Entry<'_, 'o> {
         if !spot.queue.get().is_null() {
             die("a select's spot is in a queue already");
@@ -507,7 +510,7 @@ impl<'o> Waiting<'o> {
         self.entry(spot)
     }
 
-    /// A spot that has been entered.
+    /// Returns the entry of a spot that is part of this wait.
     pub(super) fn entry(&self, spot: &'o Spot) -> Entry<'_, 'o> {
         Entry {
             waiting: self,
@@ -515,27 +518,27 @@ impl<'o> Waiting<'o> {
         }
     }
 
-    /// Ends the wait. False: somebody else did, and [`Waiting::wait`] tells who.
+    /// Ends the wait. False: another thread has ended it, and [`Waiting::wait`] tells which.
     pub(super) fn give_up(&self) -> bool {
         let given_up = self.wait.give_up();
         self.is_over.set(self.is_over.get() || given_up);
         given_up
     }
 
-    /// `None`: the time is up.
+    /// Waits until `deadline`. `None`: the time is up.
     pub(super) fn wait(&self, deadline: Option<u64>) -> Option<Taken> {
         let ended = self.wait.wait(deadline);
         self.is_over.set(true);
         let claim::Ended::Taken(node) = ended else {
             return None;
         };
-        // SAFETY: the claim names one of our spots', which live as long as this wait; and who took
-        // it has told us before it woke us.
+        // SAFETY: the claim names the node of one of our spots, which live as long as this wait;
+        // the thread that took it has written its answer before it woke us.
         let told = unsafe { &*node };
         let granted = match Outcome::of(told) {
             Outcome::Granted => Some(Granted::Ticket(told.place.get().addr())),
             Outcome::Paired => {
-                // SAFETY: the node of a receiver that waits for us only. We are told once.
+                // SAFETY: the node is that of a receiver that waits for us only. We are told once.
                 let receiver = unsafe { Claimed::from_raw(told.place.get().cast()) };
                 Some(Granted::Peer(AnyPlain(receiver)))
             }
@@ -551,7 +554,7 @@ impl Drop for Waiting<'_> {
         if self.queued.get() != 0 {
             die("a select ends while it is in a queue");
         }
-        // Who has claimed it may still be about to wake it.
+        // The thread that has claimed it may still be about to wake it.
         if !self.is_over.get() && !self.give_up() {
             let _ = self.wait.wait(None);
         }
@@ -580,7 +583,7 @@ impl Entry<'_, '_> {
         self.waiting.queued.update(|queued| queued + 1);
     }
 
-    /// Whether it has come in there.
+    /// Whether the spot was in `queue`; it counts as taken out now.
     fn come_out(&self, queue: *const ()) -> bool {
         let was_in =
             ptr::eq(self.spot.queue.get(), queue) && ptr::eq(self.spot.node.wait(), self.wait());
@@ -598,13 +601,14 @@ impl Taken {
     }
 }
 
-/// A sender or receiver as a select sees it.
+/// A sender or receiver in the form that a select sees.
 #[derive(Clone, Copy)]
 pub(super) struct AnyHandle<'a>(&'a dyn Handle);
 
 // SAFETY: any thread may look for peers and queue through it, under the channel's lock, whatever
-// the messages are: they are moved from place to place as bytes, and given to no code of their type.
-// A message is moved out only by the handle itself, which is passed when the operation is completed.
+// the messages are: they are moved from place to place as bytes, and no code of their type runs.
+// Only the handle itself moves a message out, and the caller passes it when the operation is
+// completed.
 unsafe impl Send for AnyHandle<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for AnyHandle<'_> {}

@@ -1,4 +1,4 @@
-//! The data of locks, each with the protocol that says whose it is.
+//! The data of locks, each with the protocol that decides which thread has it.
 //!
 //! This is the only file of `sync` with `unsafe` in it. The protocols (`raw_mutex`, `raw_rwlock`,
 //! `once`) know no data; here each is tied to some, and gives it out by a token or a reference that
@@ -8,14 +8,15 @@
 //! |---|---|---|
 //! | [`MutexCell`] | [`Held`] | `&T`, and `&mut T` for `&mut Held` |
 //! | [`RwCell`] | [`Reading`]; [`Writing`] | `&T`; as `Held` |
-//! | [`OnceCell`] | the closure that runs; then nobody | `&mut` to the one; then `&T` to all |
+//! | [`OnceCell`] | the closure that runs; then nobody | `&mut` to the closure; then `&T` to all |
 //!
 //! Invariants:
-//! 1. A cell's protocol is reached through this file only. So it is locked as often as there are
-//!    tokens, and no oftener unlocked.
-//! 2. A token is made where the protocol has said yes, and gives the hold back when it is dropped. It
-//!    does not leave its thread. If a panic has begun meanwhile, it leaves poison. (A [`Held`] whose mutex is unlocked for a while, as a condition
-//!    variable does, is borrowed uniquely meanwhile: nobody looks at the data through it.)
+//! 1. Only this file reaches a cell's protocol. So it is locked as often as there are tokens, and
+//!    is not unlocked more often.
+//! 2. A token is made when the protocol has said yes, and gives the hold back when it is dropped.
+//!    It does not leave its thread. If a panic has begun meanwhile, it leaves poison. (If a
+//!    [`Held`]'s mutex is unlocked for a while, as by a condition variable, the token is borrowed
+//!    uniquely meanwhile: no code looks at the data through it.)
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -30,17 +31,17 @@ use super::raw_mutex::RawMutex;
 use super::raw_rwlock::RawRwLock;
 use crate::engine::door::atomic::const_fn;
 
-/// Data that one at a time has.
+/// Data that one thread at a time has.
 pub(super) struct MutexCell<T: ?Sized> {
     raw: RawMutex,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: the data is reached through a token, of which `raw` allows one at a time.
+// SAFETY: the data is reached through a token, and `raw` allows one at a time.
 unsafe impl<T: ?Sized + Send> Send for MutexCell<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send> Sync for MutexCell<T> {}
-// What a panic left behind is told by the poison.
+// The poison tells of the state that a panic left behind.
 impl<T: ?Sized> UnwindSafe for MutexCell<T> {}
 impl<T: ?Sized> RefUnwindSafe for MutexCell<T> {}
 
@@ -71,7 +72,7 @@ impl<T> MutexCell<T> {
 }
 
 impl<T: ?Sized> MutexCell<T> {
-    /// For whoever has just locked it.
+    /// Makes the token of a thread that has just locked the mutex.
     #[inline]
     fn held(&self) -> Held<'_, T> {
         Held {
@@ -83,7 +84,7 @@ impl<T: ?Sized> MutexCell<T> {
 
     #[inline]
     pub(super) fn lock(&self) -> Held<'_, T> {
-        // Without a deadline it locks.
+        // The call has no deadline, so it locks.
         self.raw.lock(None);
         self.held()
     }
@@ -93,7 +94,7 @@ impl<T: ?Sized> MutexCell<T> {
         self.raw.try_lock().then(|| self.held())
     }
 
-    /// `deadline` in monotonic nanoseconds.
+    /// Locks until `deadline`, in monotonic nanoseconds.
     pub(super) fn lock_until(&self, deadline: u64) -> Option<Held<'_, T>> {
         self.raw.lock(Some(deadline)).then(|| self.held())
     }
@@ -119,7 +120,7 @@ impl<T: ?Sized> Held<'_, T> {
         self.cell.raw.is_poisoned()
     }
 
-    /// Does something by which the mutex is unlocked, and locks it again.
+    /// Calls `wait`, which unlocks the mutex, and then locks the mutex again.
     pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(Unlock<'_>) -> R) -> R {
         struct Relock<'a>(&'a RawMutex);
         impl Drop for Relock<'_> {
@@ -132,7 +133,7 @@ impl<T: ?Sized> Held<'_, T> {
     }
 }
 
-/// The right to unlock the mutex, once; who does not use it locks itself out.
+/// The right to unlock the mutex, once; a caller that does not use it locks itself out.
 pub(super) struct Unlock<'a>(&'a RawMutex);
 
 impl Unlock<'_> {
@@ -169,23 +170,23 @@ impl<T: ?Sized> Drop for Held<'_, T> {
     }
 }
 
-/// Data that many read or one has.
+/// Data that many threads read or one thread has.
 pub(super) struct RwCell<T: ?Sized> {
     raw: RawRwLock,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: who owns the cell owns the data.
+// SAFETY: the owner of the cell owns the data.
 unsafe impl<T: ?Sized + Send> Send for RwCell<T> {}
-// SAFETY: readers share the data (`T: Sync`); a writer, of which `raw` allows one while there is no
-// reader, may take it away (`T: Send`).
+// SAFETY: readers share the data (`T: Sync`); a writer may take it away (`T: Send`), and `raw`
+// allows one writer, while there is no reader.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwCell<T> {}
-// What a panic left behind is told by the poison.
+// The poison tells of the state that a panic left behind.
 impl<T: ?Sized> UnwindSafe for RwCell<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwCell<T> {}
 
-/// The proof that nobody writes. As std's guard it is a pointer to the data, so that a reader of
-/// something that lives longer is one of what lives less long.
+/// The proof that no thread writes. As std's guard it is a pointer to the data, so that the guard
+/// of a longer-lived type coerces to that of a shorter-lived one.
 pub(super) struct Reading<'a, T: ?Sized> {
     data: NonNull<T>,
     raw: &'a RawRwLock,
@@ -194,7 +195,7 @@ pub(super) struct Reading<'a, T: ?Sized> {
 // SAFETY: a shared token gives out shared references to the data only.
 unsafe impl<T: ?Sized + Sync> Sync for Reading<'_, T> {}
 
-/// The proof that nobody else holds the lock.
+/// The proof that no other thread holds the lock.
 pub(super) struct Writing<'a, T: ?Sized> {
     cell: &'a RwCell<T>,
     witness: Witness,
@@ -221,17 +222,17 @@ impl<T> RwCell<T> {
 }
 
 impl<T: ?Sized> RwCell<T> {
-    /// For whoever has just begun to read.
+    /// Makes the token of a thread that has just begun to read.
     #[inline]
     fn reading(&self) -> Reading<'_, T> {
         Reading {
-            // SAFETY: the address of a field.
+            // SAFETY: the pointer is the address of a field.
             data: unsafe { NonNull::new_unchecked(self.data.get()) },
             raw: &self.raw,
         }
     }
 
-    /// For whoever has just begun to write.
+    /// Makes the token of a thread that has just begun to write.
     #[inline]
     fn writing(&self) -> Writing<'_, T> {
         Writing {
@@ -243,7 +244,7 @@ impl<T: ?Sized> RwCell<T> {
 
     #[inline]
     pub(super) fn read(&self) -> Reading<'_, T> {
-        // Without a deadline it does.
+        // The call has no deadline, so it locks.
         self.raw.read(None);
         self.reading()
     }
@@ -253,14 +254,14 @@ impl<T: ?Sized> RwCell<T> {
         self.raw.try_read().then(|| self.reading())
     }
 
-    /// `deadline` in monotonic nanoseconds.
+    /// Locks for reading until `deadline`, in monotonic nanoseconds.
     pub(super) fn read_until(&self, deadline: u64) -> Option<Reading<'_, T>> {
         self.raw.read(Some(deadline)).then(|| self.reading())
     }
 
     #[inline]
     pub(super) fn write(&self) -> Writing<'_, T> {
-        // Without a deadline it does.
+        // The call has no deadline, so it locks.
         self.raw.write(None);
         self.writing()
     }
@@ -270,7 +271,7 @@ impl<T: ?Sized> RwCell<T> {
         self.raw.try_write().then(|| self.writing())
     }
 
-    /// `deadline` in monotonic nanoseconds.
+    /// Locks for writing until `deadline`, in monotonic nanoseconds.
     pub(super) fn write_until(&self, deadline: u64) -> Option<Writing<'_, T>> {
         self.raw.write(Some(deadline)).then(|| self.writing())
     }
@@ -291,7 +292,7 @@ impl<T: ?Sized> RwCell<T> {
 }
 
 impl<'a, T: ?Sized> Writing<'a, T> {
-    /// Reads from now on, and lets others read.
+    /// Turns the hold into a reader's, and lets others read.
     pub(super) fn downgrade(self) -> Reading<'a, T> {
         let cell = self.cell;
         mem::forget(self);
@@ -305,7 +306,7 @@ impl<T: ?Sized> Deref for Reading<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the token is the proof that nobody writes.
+        // SAFETY: the token is the proof that no thread writes.
         unsafe { self.data.as_ref() }
     }
 }
@@ -315,7 +316,7 @@ impl<T: ?Sized> Deref for Writing<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the token is the proof that nobody else holds the lock.
+        // SAFETY: the token is the proof that no other thread holds the lock.
         unsafe { &*self.cell.data.get() }
     }
 }
@@ -347,23 +348,22 @@ impl<T: ?Sized> Drop for Writing<'_, T> {
 
 /// Data that is made once, by a closure `F` if there is one.
 ///
-/// An enum and not a `MaybeUninit`: it drops itself, so that there is no `Drop` to write, and a cell
-/// may hold a reference to something that is dropped before it, as std's.
+/// The content is an enum and not a `MaybeUninit`: it drops itself, so that there is no `Drop` to
+/// write, and a cell may hold a reference to something that is dropped before it, as std's.
 pub(super) struct OnceCell<T, F> {
     once: Once,
     stage: UnsafeCell<Stage<T, F>>,
 }
 
-/// What a [`OnceCell`] has.
+/// The content of a [`OnceCell`].
 pub(super) enum Stage<T, F> {
     Closure(F),
     Value(T),
     Nothing,
 }
 
-// SAFETY: the closure runs in, and is dropped by, whichever thread, hence `F: Send`; the value may be
-// made by one and dropped by another, hence `T: Send`; all get shared references to it, hence
-// `T: Sync`.
+// SAFETY: any thread may run and drop the closure, hence `F: Send`; one thread may make the value
+// and another drop it, hence `T: Send`; all get shared references to it, hence `T: Sync`.
 unsafe impl<T: Send + Sync, F: Send> Sync for OnceCell<T, F> {}
 
 impl<T, F> OnceCell<T, F> {
@@ -377,29 +377,30 @@ impl<T, F> OnceCell<T, F> {
         }
     }
 
-    /// The value, when it is made.
+    /// The value, if it is made.
     #[inline]
     pub(super) fn get(&self) -> Option<&T> {
         if !self.once.is_completed() {
             return None;
         }
-        // SAFETY: completed, so nobody writes to it while `self` is shared.
+        // SAFETY: the value is complete, so no thread writes to it while `self` is shared.
         match unsafe { &*self.stage.get() } {
             Stage::Value(value) => Some(value),
             Stage::Closure(_) | Stage::Nothing => None,
         }
     }
 
-    /// Waits until it is made.
+    /// Waits until the value is made.
     pub(super) fn wait(&self) {
         self.once.wait_force();
     }
 
-    /// Has `make` make the value, unless that is done. If it panics, the next may try.
+    /// Calls `make` to make the value, unless that is done. If it panics, the next caller may try.
     #[track_caller]
     pub(super) fn make(&self, make: impl FnOnce(&mut Stage<T, F>)) {
         self.once.call_once_force(|_| {
-            // SAFETY: the closure of a `Once`, which has not completed: nobody else looks.
+            // SAFETY: this is the closure of a `Once` that has not completed: no other thread
+            // looks.
             make(unsafe { &mut *self.stage.get() });
         });
     }

@@ -3,7 +3,7 @@
 //! | store | for | memory |
 //! |---|---|---|
 //! | ring | capacities from 1 | all of it when the channel is made, untouched until used |
-//! | blocks | no bound, and capacity 0 (see `state`) | blocks of [`SLOTS`] messages, as many as are in use and one spare |
+//! | blocks | no bound, and capacity 0 (see `state`) | blocks of [`SLOTS`] messages, and one spare |
 //!
 //! ```text
 //!   ring    [ . . . x x x x . . ]   blocks   [ . . x x ] → [ x x x x ] → [ x . . . ]   [ spare ]
@@ -20,8 +20,9 @@
 //! them as selects between their choice and its completion.
 //!
 //! Invariants:
-//! 1. All of it happens under the channel's lock, so nothing here allocates, frees, panics or runs
-//!    code of the message type: messages are moved as bytes. The exception is dropping the buffer.
+//! 1. All accesses happen under the channel's lock, so nothing here allocates, frees, panics or
+//!    runs code of the message type: messages are moved as bytes. The exception is dropping the
+//!    buffer.
 //! 2. Blocks come from outside ([`Buffer::make_room`]) and go there (`pop`). The holder of the lock
 //!    takes at most one message out of blocks, so at most one block goes.
 //! 3. In blocks, `last` is above 0 while messages are there: the tail block is never an empty one.
@@ -81,7 +82,7 @@ pub(in crate::channel) struct Block<T> {
     slots: [Slot<T>; SLOTS],
 }
 
-// SAFETY: one that is in no queue leads to no other.
+// SAFETY: a block that is in no queue leads to no other.
 unsafe impl<T: Send> Send for Block<T> {}
 
 impl<T> Block<T> {
@@ -95,7 +96,7 @@ impl<T> Block<T> {
 }
 
 impl<T> Buffer<T> {
-    /// For a number of messages that never exceeds `capacity`.
+    /// Makes a queue for a number of messages that never exceeds `capacity`.
     pub(in crate::channel) fn ring(capacity: usize) -> Buffer<T> {
         Buffer {
             len: 0,
@@ -107,7 +108,7 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// For any number of messages.
+    /// Makes a queue for any number of messages.
     pub(in crate::channel) const fn blocks() -> Buffer<T> {
         Buffer {
             len: 0,
@@ -126,8 +127,8 @@ impl<T> Buffer<T> {
         self.len
     }
 
-    /// Makes sure that there is a slot for one more message. False if that takes a block and
-    /// `block` is none. In a ring that is not full there always is a slot.
+    /// Makes sure that there is a slot for one more message. Returns false if that takes a block
+    /// and `block` is none. A ring that is not full always has a slot.
     #[inline(always)]
     pub(in crate::channel) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
         match &mut self.store {
@@ -143,7 +144,7 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// Moves a message in, for which there is room.
+    /// Moves a message in; there is space for it.
     #[inline(always)]
     pub(in crate::channel) fn push(&mut self, message: T) {
         let slot = match &mut self.store {
@@ -160,17 +161,18 @@ impl<T> Buffer<T> {
         self.len += 1;
     }
 
-    /// Moves the first message out, which there is. The caller frees `block` after the lock.
+    /// Moves the first message out; there is one. The caller frees `block` after the lock.
     #[inline(always)]
     pub(in crate::channel) fn pop(&mut self, block: &mut Option<Box<Block<T>>>) -> T {
         if self.len == 0 {
             no_message();
         }
         self.len -= 1;
-        // A block is left after it was read.
+        // A block is left after the message was read.
         match &mut self.store {
             Store::Ring(ring) => {
-                // SAFETY: the slot is the first message's (invariant 4), and from here on nobody's.
+                // SAFETY: the slot is the first message's (invariant 4), and no message's from here
+                // on.
                 let message = unsafe { ring.place(0).message.assume_init_read() };
                 ring.advance(self.len);
                 message
@@ -192,10 +194,11 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// The ticket of the message with so many before it, if there are so many.
+    /// The ticket of the message that has `before` others in front of it, if there is such a
+    /// message.
     fn ticket(&mut self, before: usize) -> Option<&mut usize> {
         let is_there = before < self.len;
-        // SAFETY: the slot is a message's (invariant 4).
+        // SAFETY: the slot belongs to a message (invariant 4).
         is_there.then(|| unsafe { self.slot(before).ticket.assume_init_mut() })
     }
 
@@ -211,7 +214,7 @@ impl<T> Buffer<T> {
         (0..promised).find(|&i| self.ticket(i).is_some_and(|found| *found == ticket))
     }
 
-    /// Two neighbours change places: the one with so many before it, and the next.
+    /// Swaps two neighbours: the message that has `before` others in front of it, and the next.
     fn swap(&mut self, before: usize) {
         if before + 1 >= self.len {
             return;
@@ -221,12 +224,13 @@ impl<T> Buffer<T> {
         *self.slot(before) = later;
     }
 
-    /// Makes a message the first; those before it are behind it then, in their order.
+    /// Makes a message the first; the messages that were before it are then behind it, in their
+    /// order.
     pub(in crate::channel) fn bring_to_front(&mut self, before: usize) {
         (0..before).rev().for_each(|i| self.swap(i));
     }
 
-    /// Moves a message back until `later` others are in front of it. Those between move up.
+    /// Moves a message back until `later` others are in front of it. The messages between move up.
     pub(in crate::channel) fn send_back(&mut self, before: usize, later: usize) {
         (before..later).for_each(|i| self.swap(i));
     }
@@ -262,7 +266,7 @@ impl<T> Ring<T> {
         } else {
             before - to_end
         };
-        // SAFETY: less than the ring's length, since `head` and `before` are.
+        // SAFETY: the place is less than the ring's length, since `head` and `before` are.
         unsafe { self.places.get_unchecked_mut(place) }
     }
 
@@ -289,7 +293,7 @@ impl<T> Blocks<T> {
         }
         let slot = self.last;
         self.last += 1;
-        // SAFETY: the tail is a block of ours, which only we reach.
+        // SAFETY: the tail is a block of ours, which no other code reaches.
         unsafe { &mut (*self.tail).slots[slot] }
     }
 
@@ -301,7 +305,7 @@ impl<T> Blocks<T> {
         if self.tail.is_null() {
             self.head = block;
         } else {
-            // SAFETY: a block of ours.
+            // SAFETY: the tail is a block of ours.
             unsafe { (*self.tail).next = block };
         }
         self.tail = block;
@@ -312,7 +316,8 @@ impl<T> Blocks<T> {
     #[inline(always)]
     fn slot(&mut self, before: usize) -> &mut Slot<T> {
         let (mut block, mut slot) = (self.head, self.first + before);
-        // SAFETY: blocks of ours, which only we reach: as many as there are messages for.
+        // SAFETY: the blocks are ours, and no other code reaches them; there are blocks for all
+        // messages.
         unsafe {
             while slot >= SLOTS {
                 block = (*block).next;
@@ -326,7 +331,7 @@ impl<T> Blocks<T> {
     fn advance(&mut self, left: usize, block: &mut Option<Box<Block<T>>>) {
         self.first += 1;
         if left == 0 {
-            // That was the tail block (invariant 3).
+            // The block was the tail block (invariant 3).
             self.first = 0;
             self.last = 0;
         } else if self.first == SLOTS {
@@ -335,8 +340,8 @@ impl<T> Blocks<T> {
     }
 
     fn leave_head(&mut self, block: &mut Option<Box<Block<T>>>) {
-        // SAFETY: made by `Box::into_raw` in `append`; messages are left, so there is a next one,
-        // and nothing points to this one any more.
+        // SAFETY: the block was made by `Box::into_raw` in `append`; messages are left, so there is
+        // a next block, and nothing points to this one any more.
         let mut head = unsafe { Box::from_raw(self.head) };
         self.head = mem::replace(&mut head.next, ptr::null_mut());
         self.first = 0;
@@ -353,7 +358,7 @@ impl<T> Blocks<T> {
 impl<T> Drop for Blocks<T> {
     fn drop(&mut self) {
         while !self.head.is_null() {
-            // SAFETY: made by `Box::into_raw` in `append`; each is freed once.
+            // SAFETY: the block was made by `Box::into_raw` in `append`; each is freed once.
             let block = unsafe { Box::from_raw(self.head) };
             self.head = block.next;
         }
@@ -378,7 +383,7 @@ mod tests {
         (buffer.len() > 0).then(|| buffer.pop(&mut None))
     }
 
-    /// In order, each once, whatever the backlog.
+    /// The messages come out in order, each once, whatever the backlog.
     fn is_fifo(mut buffer: Buffer<Arc<usize>>, most: usize) {
         let (mut sent, mut received) = (0, 0);
         for backlog in (0..=most).chain((0..most).rev()) {

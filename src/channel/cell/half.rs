@@ -1,12 +1,12 @@
 //! The references by which senders and receivers share a channel.
 //!
 //! Invariants:
-//! 1. A channel is there as long as a [`Half`] of it is: each is counted on its side.
-//! 2. The last of a side disconnects. Of the two last ones the later frees the channel: whoever finds
-//!    `one_side_gone` set.
+//! 1. A channel exists as long as a [`Half`] of it does: each is counted on its side.
+//! 2. The last half of a side disconnects. Of the two last halves the later frees the channel: the
+//!    half that finds `one_side_gone` set.
 //!
-//! Orderings: giving a reference up is AcqRel, so that what was done through any handle comes
-//! before the disconnection and the freeing. Cloning is Relaxed: who clones has a reference.
+//! Orderings: giving a reference up is AcqRel, so that all accesses through any handle come before
+//! the disconnection and the freeing. Cloning is Relaxed: the cloning thread has a reference.
 
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -57,7 +57,7 @@ impl<T, const SENDS: bool> Half<T, SENDS> {
         }
     }
 
-    /// Whether both are of one channel.
+    /// Whether both halves are of one channel.
     pub(in crate::channel) fn is_of_same(&self, other: &Self) -> bool {
         self.0 == other.0
     }
@@ -74,8 +74,8 @@ impl<T, const SENDS: bool> Deref for Half<T, SENDS> {
 
 impl<T, const SENDS: bool> Clone for Half<T, SENDS> {
     fn clone(&self) -> Self {
-        // As with `Arc`, so many clones that were forgotten that the count is about to overflow
-        // cannot be dealt with.
+        // As with `Arc`: so many clones were forgotten that the count is about to overflow, and no
+        // code can deal with that.
         if self.count().fetch_add(1, Relaxed) > isize::MAX as usize {
             std::process::abort();
         }
@@ -98,10 +98,10 @@ impl<T, const SENDS: bool> Drop for Half<T, SENDS> {
         perturb::point("channel: side gone");
         // AcqRel: see the header.
         if self.counted().one_side_gone.swap(true, AcqRel) {
-            // SAFETY: made by `Box::leak`, and this was the last reference.
+            // SAFETY: `Box::leak` made the box, and this was the last reference.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }
-        // Last, because it may panic.
+        // The messages are dropped last, because that may panic.
         drop(messages);
     }
 }

@@ -8,7 +8,7 @@
 //! problem; this is why POSIX allows a child so little.
 //!
 //! libc puts its own locks right in the child, so a pthread is possible there. Such a thread lacks
-//! what std did under the lock: the message when its stack overflows.
+//! the part that std does under the lock: the message when its stack overflows.
 
 use core::ffi::CStr;
 use std::ffi::c_void;
@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 
 use super::config::default_stack_size;
 
-/// The room that libc takes on a thread's stack: for guard, control block and thread-locals.
+/// The space that libc takes on a thread's stack: for guard, control block and thread-locals.
 const EXTRA: usize = 64 << 10;
 const PAGE: usize = 4096;
 
@@ -38,7 +38,7 @@ impl Handle {
     pub(crate) fn join(self) {
         let thread = self.0;
         core::mem::forget(self);
-        // SAFETY: the thread is neither joined nor detached yet: the handle was there.
+        // SAFETY: the handle was there, so the thread is neither joined nor detached yet.
         unsafe { libc::pthread_join(thread, core::ptr::null_mut()) };
     }
 }
@@ -53,13 +53,13 @@ impl Drop for Handle {
 /// Starts a thread that runs `main`, which does not unwind.
 ///
 /// # Safety
-/// What `main` borrows outlives the thread.
+/// All that `main` borrows outlives the thread.
 pub(super) unsafe fn spawn<F: FnOnce() + Send>(
     stack_size: Option<usize>,
     main: F,
 ) -> io::Result<Handle> {
     extern "C" fn start<F: FnOnce()>(main: *mut c_void) -> *mut c_void {
-        // SAFETY: the box from below, given to this thread alone.
+        // SAFETY: the box comes from below, and belongs to this thread alone.
         unsafe { Box::from_raw(main.cast::<F>())() };
         core::ptr::null_mut()
     }
@@ -92,7 +92,7 @@ pub(super) fn set_name(name: &str) {
     let length = name.len().min(KEPT);
     text[..length].copy_from_slice(&name.as_bytes()[..length]);
     if let Ok(text) = CStr::from_bytes_until_nul(&text) {
-        // SAFETY: the calling thread, and a string of the length allowed.
+        // SAFETY: the call gets the calling thread, and a string of the length allowed.
         unsafe { libc::pthread_setname_np(libc::pthread_self(), text.as_ptr()) };
     }
 }

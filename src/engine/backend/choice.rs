@@ -46,7 +46,7 @@ impl Choice {
         }
     }
 
-    /// Takes the policy, and says whether it is a guest: one that is not this crate's.
+    /// Takes the policy, and says whether it is a guest: a policy that is not this crate's.
     pub(super) fn take(self) -> io::Result<(Box<dyn Policy>, bool)> {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
         match policy.take() {

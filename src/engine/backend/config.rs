@@ -8,8 +8,8 @@ use super::{Driver, Mode, choice};
 use crate::engine::sched::resize::MAX as MAX_PROCESSORS;
 use crate::engine::stack;
 
-/// The value of `variable`, converted by `read`. An error names the variable, the value, and what
-/// is `accepted`.
+/// The value of `variable`, converted by `read`. An error names the variable, the value, and the
+/// `accepted` values.
 pub(super) fn read<T>(
     variable: &str,
     accepted: &str,
@@ -48,7 +48,7 @@ pub(super) fn stack_size() -> io::Result<Option<usize>> {
     })
 }
 
-/// The stack size where neither the program nor a variable of ours asks for one: std's.
+/// The stack size if neither the program nor a variable of ours asks for one: std's.
 pub(super) fn std_stack_size() -> io::Result<usize> {
     let size = default_stack_size();
     check_stack_size(size)

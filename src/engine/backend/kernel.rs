@@ -7,8 +7,8 @@ use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::waiter::Waiter;
 
 thread_local! {
-    /// The runtime that this thread belongs to. It has no destructor: those of other thread-locals
-    /// may ask.
+    /// The runtime that this thread belongs to. It has no destructor: the destructors of other
+    /// thread-locals may ask for it.
     static OWNER: Cell<Option<&'static KernelBackend>> = const { Cell::new(None) };
 }
 
@@ -37,8 +37,8 @@ impl KernelBackend {
         }))
     }
 
-    /// Makes the backend of forked children, when the process makes its first runtime. A child that
-    /// made it might find it half made by a thread that is not there.
+    /// Makes the backend of forked children, when the process makes its first runtime. If a child
+    /// made it, the child might find it half made by a thread that is not there.
     pub(crate) fn prepare_forked_child(stack_size: Option<usize>, processors: usize) {
         CHILD.get_or_init(|| KernelBackend::start(stack_size, processors));
     }

@@ -1,4 +1,4 @@
-//! A green thread's beginning and end, as far as it runs them itself.
+//! The beginning and end of a green thread: the parts that the thread itself runs.
 //!
 //! [`start`] makes a thread ready whose first code is [`body`]. It gets a stack when it runs
 //! (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the
@@ -110,7 +110,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
     current::begin(green);
     current::allow_preemption(green);
-    // SAFETY: the thread's own block, at the start of its life.
+    // SAFETY: the block is the thread's own, at the start of its life.
     unsafe { tls::enter() };
     if green.took_last.get() {
         // If there is no memory, the next thread that needs it waits for some.
@@ -127,7 +127,7 @@ unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
 
 /// The end of a green thread, from after its closure to its stack's last frame.
 fn leave(green: &'static Green) {
-    // SAFETY: the thread's own block, at the end of its life.
+    // SAFETY: the block is the thread's own, at the end of its life.
     unsafe { tls::exit() };
     if sched::fork::is_child() && current::green().is_none() {
         // The thread that forked has returned in the child, and no other thread is there. The
@@ -137,7 +137,7 @@ fn leave(green: &'static Green) {
         unsafe { libc::exit(0) };
     }
     if own_shared(green).end.come() {
-        // SAFETY: the thread's own block, at the end of its life again.
+        // SAFETY: the block is the thread's own, at the end of its life again.
         unsafe { tls::exit() };
     }
     let shared = shared_of(green);

@@ -5,11 +5,11 @@
 //! |---|---|
 //! | `mod` | either of the two; the default one, started when it is first needed |
 //! | `start`, `config`, `choice` | starting one: knobs, the environment, a policy by name |
-//! | `green`, `kernel` | what a cluster needs beyond the knobs; counting kernel threads |
-//! | `life` | a green thread's beginning and end, as far as it runs them itself |
-//! | `packet`, `scope` | a closure and its result; threads that end before what they borrow |
+//! | `green`, `kernel` | further work for a cluster, beyond the knobs; counting kernel threads |
+//! | `life` | the beginning and end of a green thread: the parts that the thread itself runs |
+//! | `packet`, `scope` | a closure and its result; threads that end before the data they borrow |
 //! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
-//! | `handle/` | what others hold of a thread: its name, its number, its token, its end |
+//! | `handle/` | a thread's shared data: its name, its number, its token, its end |
 //! | `metrics` | figures: counts since the start, and the present state |
 
 #[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
@@ -179,7 +179,7 @@ impl Backend {
         }
     }
 
-    /// How its green threads wait for descriptors.
+    /// How the backend's green threads wait for descriptors.
     pub(crate) fn driver(self) -> Option<Driver> {
         match self {
             Backend::Green(cluster) => Some(green::driver_of(cluster)),
@@ -194,7 +194,7 @@ impl Backend {
         }
     }
 
-    /// Whether the current thread is one of its threads.
+    /// Whether the current thread is one of the backend's threads.
     pub(crate) fn runs_this_thread(self) -> bool {
         match self {
             Backend::Green(cluster) => {
@@ -204,8 +204,8 @@ impl Backend {
         }
     }
 
-    /// Waits until its threads have ended, and ends its kernel threads. None of its threads may
-    /// call it.
+    /// Waits until the backend's threads have ended, and ends its kernel threads. None of its
+    /// threads may call it.
     pub(crate) fn close(self) {
         match self {
             Backend::Green(cluster) => cluster.close(),

@@ -1,4 +1,4 @@
-//! What a thread is to do and what came of it: the road of a spawned closure, from `spawn` to `join`.
+//! A thread's closure and its result: the road of a spawned closure, from `spawn` to `join`.
 //!
 //! `spawn` puts the closure into a packet, and starts a green thread or a kernel thread
 //! (`engine::backend::spawn`) that runs the closure and leaves its result in the packet.
@@ -28,7 +28,7 @@ struct Packet<T, W: ?Sized = dyn Stowed> {
     work: W,
 }
 
-/// Memory in which a closure lies, until it is taken.
+/// Memory that holds a closure until the thread takes it.
 type Stow<F> = UnsafeCell<MaybeUninit<F>>;
 
 trait Stowed {}
@@ -62,9 +62,9 @@ pub(crate) struct Joiner<T> {
     kernel: Option<Kernel>,
 }
 
-// SAFETY: as std's. One is made only for a result that may be sent, and gives it out once.
+// SAFETY: as std's. A joiner is made only for a result that may be sent, and gives it out once.
 unsafe impl<T> Send for Joiner<T> {}
-// SAFETY: as above; a shared one gives nothing of the result out.
+// SAFETY: as above; a shared joiner gives out nothing of the result.
 unsafe impl<T> Sync for Joiner<T> {}
 
 impl<T> Joiner<T> {
@@ -106,7 +106,7 @@ impl<T> Joiner<T> {
         }
     }
 
-    /// What libc calls the thread.
+    /// The `pthread_t` that libc has for the thread.
     #[cfg(green)]
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         match &self.kernel {

@@ -1,11 +1,12 @@
 //! A scope, which ends after its threads.
 //!
-//! Invariant: a [`Scope`] is made by [`in_scope`] only, which does not return before all threads that
-//! were started with it have given up closure and result. So `'scope` is longer than they live.
+//! Invariant: only [`in_scope`] makes a [`Scope`], and it does not return before all threads that
+//! were started with the scope have given up closure and result. So `'scope` is longer than they
+//! live.
 //!
 //! Ordering: a thread leaves with a Release after its packet has given up closure and result, and
-//! the scope's last look at the count is an Acquire: what the threads borrowed is not touched after
-//! that.
+//! the scope's last look at the count is an Acquire: no access of the threads to borrowed data
+//! comes after that.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -16,7 +17,7 @@ use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::sys::perturb;
 use crate::engine::wait::Waiter;
 
-/// What a scope and its threads share.
+/// The data that a scope and its threads share.
 pub(super) struct Members {
     running: AtomicUsize,
     panicked: AtomicBool,
@@ -30,7 +31,8 @@ impl Members {
         }
     }
 
-    /// A thread has given up all that it borrowed. `unhandled`: it panicked and nobody joined it.
+    /// Notes that a thread has given up all that it borrowed. `unhandled`: it panicked and nobody
+    /// joined it.
     pub(super) fn leave(&self, unhandled: bool) {
         if unhandled {
             self.panicked.store(true, Ordering::Relaxed);

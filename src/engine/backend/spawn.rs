@@ -70,7 +70,7 @@ impl Backend {
     /// Starts a thread that runs `job`; a kernel thread can be joined.
     ///
     /// # Safety
-    /// What `job` borrows outlives the thread.
+    /// All that `job` borrows outlives the thread.
     pub(crate) unsafe fn spawn<J: Job>(
         self,
         shared: Arc<Shared>,

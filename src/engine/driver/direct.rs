@@ -1,4 +1,5 @@
-//! How a kernel thread waits, which has nobody to make room for: in the kernel.
+//! How a kernel thread waits: it shares its kernel thread with no other, so it blocks in the
+//! kernel.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -30,13 +31,14 @@ impl Driver for Direct {
         if millis == 0 {
             return Err(would_block());
         }
-        // SAFETY: one valid record. A failure means: try again.
+        // SAFETY: the call gets one valid record. A failure means: try again.
         unsafe { libc::poll(&mut poll, 1, millis) };
         Ok(())
     }
 
     fn end_waits(&self, source: &Source) {
-        // SAFETY: a system call. It wakes those that poll it, unconnected sockets included.
+        // SAFETY: a system call. It wakes the threads that poll the descriptor, those of
+        // unconnected sockets too.
         unsafe { libc::shutdown(source.as_raw_fd(), libc::SHUT_RDWR) };
     }
 }

@@ -3,7 +3,8 @@
 //! A descriptor is registered, edge-triggered and for both directions, when a call on it would
 //! block for the first time. Its token is the address of its [`Record`], which is never freed.
 //!
-//! Which kernel thread collects events, and when, the scheduler decides (`sched::events`, `sched::io`).
+//! The scheduler decides which kernel thread collects events, and when (`sched::events`,
+//! `sched::io`).
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -20,7 +21,8 @@ use crate::engine::sys::epoll::{self, BELL, Event};
 use crate::engine::sys::perturb;
 use crate::engine::wait::queue::Waited;
 
-/// Sends of more bytes than this gain nothing by going together, and would hold others up.
+/// The size up to which sends go together. A larger send gains nothing by that, and would delay
+/// others.
 const LITTLE: usize = 4096;
 
 const BOTH: i32 =
@@ -28,7 +30,7 @@ const BOTH: i32 =
 const READ: i32 =
     libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
 const WRITE: i32 = libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR;
-/// After these a call that finds less than it asked for proves nothing.
+/// Events after which a short answer does not prove that the descriptor is empty.
 const DOUBT: i32 = libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
 
 /// The driver.
@@ -47,7 +49,7 @@ impl Driver for Epoll {
         }
     }
 
-    /// Sends of many threads by one system call, where there are many.
+    /// Performs the sends of many threads by one system call, if there are many.
     unsafe fn try_together(
         &self,
         source: &Source,
@@ -59,7 +61,7 @@ impl Driver for Epoll {
             _ => return None,
         }
         let entry = || transfer.entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
-        // SAFETY: the bytes are borrowed until this returns; the flag says that it does not wait.
+        // SAFETY: the bytes are borrowed until this returns; the flag keeps the send from waiting.
         let result = unsafe { outbox::perform(entry) }?;
         Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
     }
@@ -71,23 +73,23 @@ impl Driver for Epoll {
     }
 }
 
-/// The process's epoll instance. Lives as long as that.
+/// The process's epoll instance. It lives as long as the process.
 pub(super) struct Instance(OnceLock<epoll::Epoll>);
 
 pub(super) static INSTANCE: Instance = Instance(OnceLock::new());
 
 impl Instance {
-    /// Makes what `add` needs.
+    /// Makes the epoll descriptor that `add` needs.
     pub(super) fn start(&self) -> io::Result<&epoll::Epoll> {
         if self.0.get().is_none() {
-            // Made outside the cell, which cannot report errors: if another thread makes one too,
-            // one of the two is dropped.
+            // The descriptor is made outside the cell, which cannot report errors: if another
+            // thread makes one too, one of the two is dropped.
             let _ = self.0.set(epoll::Epoll::new()?);
         }
         Ok(self.0.wait())
     }
 
-    /// Registers `fd`, whose events are to be kept in `record`.
+    /// Registers `fd`; `record` receives its events.
     pub(super) fn add(&'static self, fd: RawFd, record: &'static Record) -> io::Result<()> {
         let token = core::ptr::from_ref(record).expose_provenance() as u64;
         self.start()?.add(fd, BOTH, token)?;
@@ -96,7 +98,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Forgets `fd`, which is registered.
+    /// Cancels the registration of `fd`.
     pub(super) fn remove(&self, fd: RawFd) {
         if let Some(epoll) = self.0.get() {
             epoll.remove(fd);
@@ -112,7 +114,8 @@ impl Collect for Instance {
         let Some(epoll) = self.0.get() else {
             return ready;
         };
-        // With thousands of descriptors all of this is cold: asked for at once, it comes at once.
+        // With thousands of descriptors all this memory is cold: prefetched together, it arrives
+        // together.
         let events = epoll.wait(&mut places, nanos);
         perturb::point("epoll: collected");
         for event in events {
@@ -121,7 +124,7 @@ impl Collect for Instance {
         for record in events.iter().filter_map(record_of) {
             let waits = record.read.first();
             arch::prefetch(waits);
-            // The wait that the place in the queue belongs to lies beside it.
+            // The wait to which the node belongs lies beside the node.
             arch::prefetch(waits.wrapping_add(64));
         }
         for event in events {
@@ -146,7 +149,7 @@ impl Collect for Instance {
     }
 }
 
-/// Whom an event concerns; `None`: the bell.
+/// The record of an event's descriptor; `None`: the event is the bell's.
 fn record_of(event: &Event) -> Option<&'static Record> {
     let token = event.u64;
     // SAFETY: a token other than the bell's is the address of a record, exposed in `add`.

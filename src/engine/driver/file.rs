@@ -1,27 +1,28 @@
-//! Files: the few operations that the ring takes over where a cluster has it, because they are known
-//! to wait for a disk. All else is the system call of that name ([`may_block`]): nearly every one finds
-//! what it needs in memory, and then there is nothing to be saved.
+//! Files: the ring does the few operations that are known to wait for a disk, if the cluster has a
+//! ring. Every other operation is the system call of its name ([`may_block`]): nearly every such
+//! call finds its data in memory, and then the ring would save nothing.
 //!
 //! | operation | where there is a ring |
 //! |---|---|
-//! | read at an offset | one system call takes what is in the page cache (`preadv2` with `RWF_NOWAIT`); the ring reads the rest |
+//! | read at an offset | one system call for cached bytes (`preadv2`, `RWF_NOWAIT`); the ring for others |
 //! | read or write at an offset with `O_DIRECT` | the ring |
 //! | sync | the ring |
 //! | anything else | the system call |
 //!
 //! | [`Nature`] | |
 //! |---|---|
-//! | `UNKNOWN` | nobody has asked yet |
+//! | `UNKNOWN` | no call has asked yet |
 //! | `CACHED` | a regular file |
-//! | `DIRECT` | one with `O_DIRECT`: there is no page cache, and `RWF_NOWAIT` would wait |
-//! | `PLAIN` | no regular file, or its file system has no such call |
+//! | `DIRECT` | a file opened with `O_DIRECT`: there is no page cache, and `RWF_NOWAIT` would wait |
+//! | `PLAIN` | not a regular file, or its file system has no such call |
 //!
 //! Invariants:
-//! 1. A position is the kernel's. What moves one is never an operation of the ring, which reads it,
-//!    transfers, and sets it without the lock that `read(2)` and `write(2)` hold meanwhile: other
-//!    handles, other descriptors and other processes use the same one.
-//! 2. A read of a regular file is as long as std's: what the page cache has only a part of is
-//!    completed. A shorter one has met the end of the file.
+//! 1. The kernel keeps a file's position. A call that moves the position is never an operation of
+//!    the ring: the ring reads the position, transfers, and sets the position without the lock that
+//!    `read(2)` and `write(2)` hold meanwhile. Other handles, other descriptors and other processes
+//!    use the same position.
+//! 2. A read of a regular file is as long as std's: if the page cache has only a part of the bytes,
+//!    the ring reads the others. A shorter read has met the end of the file.
 //!
 //! Memory orderings: Relaxed; the nature is a hint and guards nothing.
 
@@ -35,10 +36,10 @@ use super::{by_ring, has_ring_for_files, uring};
 use crate::engine::atomic::{AtomicU8, Ordering};
 use crate::engine::sched::announce::may_block;
 
-/// Reads that the page cache cuts short end where a page does.
+/// The size of a page. A read that the page cache cuts short ends at the end of a page.
 const PAGE: u64 = 4096;
 
-/// What kind of file it is.
+/// The kind of a file.
 #[derive(Debug)]
 pub(crate) struct Nature(AtomicU8);
 
@@ -70,11 +71,11 @@ impl Nature {
 }
 
 fn is_direct(file: &File) -> bool {
-    // SAFETY: only asks.
+    // SAFETY: the call only asks for flags.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) & libc::O_DIRECT != 0 }
 }
 
-/// Reads at `offset`; the file's position stays.
+/// Reads at `offset`; the file's position does not change.
 pub(crate) fn read_at(
     file: &File,
     buffer: &mut [u8],
@@ -93,7 +94,7 @@ pub(crate) fn read_at(
                 Ok(0) => return Ok(done),
                 Ok(n) => done += n,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Not for this file system, or the plain call says why.
+                // The file system does not support the flag, or the plain call reports the error.
                 Err(_) => {
                     kind = Nature::PLAIN;
                     nature.0.store(kind, Ordering::Relaxed);
@@ -117,17 +118,18 @@ pub(crate) fn read_at(
     may_block(|| file.read_at(&mut buffer[done..], offset + done as u64)).map(|rest| done + rest)
 }
 
-/// What is in the page cache, up to where something is missing; `WouldBlock` if the first byte is.
+/// Reads bytes from the page cache, up to the first that is missing; fails with `WouldBlock` if
+/// that is the first byte of all.
 fn read_cached(file: &File, buffer: &mut [u8], offset: i64) -> io::Result<usize> {
     let vector = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
-    // SAFETY: one vector, of memory that may be written.
+    // SAFETY: the call gets one vector, of writable memory.
     answer(unsafe { libc::preadv2(file.as_raw_fd(), &vector, 1, offset, libc::RWF_NOWAIT) })
 }
 
-/// Writes at `offset`; the file's position stays.
+/// Writes at `offset`; the file's position does not change.
 pub(crate) fn write_at(
     file: &File,
     buffer: &[u8],
@@ -144,7 +146,7 @@ pub(crate) fn write_at(
     may_block(|| file.write_at(buffer, offset))
 }
 
-/// Waits until what was written is on the disk.
+/// Waits until the written data is on the disk.
 pub(crate) fn sync(file: &File, data_only: bool) -> io::Result<()> {
     if let Some(answer) = by_ring(|| uring::file::sync(file.as_fd(), data_only)) {
         return answer;

@@ -1,16 +1,17 @@
-//! Drivers: what makes threads ready from outside. They return ready threads and decide nothing.
+//! Drivers make threads ready at events outside the process. They return ready threads and decide
+//! nothing.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `source` | a descriptor whose calls block the calling thread only |
-//! | `transfer`, `messages` | what goes through a socket |
+//! | `transfer`, `messages` | transfers of bytes through a socket |
 //! | `epoll` | the kernel says which descriptors are ready |
-//! | `readiness`, `record` | what is known of one direction of a descriptor; of both |
+//! | `readiness`, `record` | the known readiness of one direction of a descriptor; of both |
 //! | `uring` | the kernel does the operation |
 //! | `direct` | a kernel thread's own way to wait |
 //!
-//! A cluster has one of the first two, chosen at its start: [`choose`]. Both live as long as the
-//! process and serve any number of clusters; a descriptor may be used with both.
+//! A cluster has the driver `epoll` or `uring`, chosen at its start: [`choose`]. Both live as long
+//! as the process and serve any number of clusters; a descriptor may be used with both.
 
 mod direct;
 mod epoll;
@@ -35,24 +36,24 @@ use crate::engine::green::Green;
 use crate::engine::green::current;
 use crate::engine::sched::cluster::Kind;
 
-/// What a call waits for.
+/// The event that a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
-    /// Something to read, or to accept.
+    /// There is something to read, or a connection to accept.
     Read,
-    /// Room to write, or the end of a connect.
+    /// There is space to write, or a connect has ended.
     Write,
 }
 
-/// How long a call may wait.
+/// The time that a call may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Limit {
     /// Until the call is done.
     Forever,
-    /// Until then (monotonic nanoseconds); after it the call fails with `WouldBlock`, as std's
-    /// calls with a time-out do.
+    /// The call may wait until this time (monotonic nanoseconds); then it fails with `WouldBlock`,
+    /// as std's calls with a time-out do.
     Until(u64),
-    /// Not at all: the descriptor is in non-blocking mode.
+    /// The call may not wait: the descriptor is in non-blocking mode.
     DontWait,
 }
 
@@ -62,11 +63,11 @@ pub(crate) trait Driver: Send + Sync {
     /// `WouldBlock`. May return early.
     fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()>;
 
-    /// Transfers, with `flags` of `recv(2)` or `send(2)`, within `limit`: here, by calls between
-    /// which it waits.
+    /// Transfers, with `flags` of `recv(2)` or `send(2)`, within `limit`. This default makes calls
+    /// and waits between them.
     ///
     /// # Safety
-    /// What a message points to is valid for the call.
+    /// The memory that a message points to is valid for the call.
     unsafe fn transfer(
         &self,
         source: &Source,
@@ -79,10 +80,10 @@ pub(crate) trait Driver: Send + Sync {
     }
 
     /// Tries a transfer together with those of other threads, without waiting for the descriptor.
-    /// `None`: there are none, or it cannot; the caller is to make the call.
+    /// `None`: there are no others, or the driver cannot do it; the caller is to make the call.
     ///
     /// # Safety
-    /// The same.
+    /// As [`Driver::transfer`].
     unsafe fn try_together(
         &self,
         _source: &Source,
@@ -92,11 +93,11 @@ pub(crate) trait Driver: Send + Sync {
         None
     }
 
-    /// Ends what waits for `source`, which is closed.
+    /// Ends the waits for `source`, which is closed.
     fn end_waits(&self, source: &Source);
 }
 
-/// The driver of a new cluster: the one asked for, if it can be had, or else epoll.
+/// The driver of a new cluster: the requested driver, if the system has it, or else epoll.
 pub(crate) fn choose(asked: Option<Kind>) -> Kind {
     match asked {
         Some(Kind::Uring) if uring::available() => Kind::Uring,
@@ -104,15 +105,15 @@ pub(crate) fn choose(asked: Option<Kind>) -> Kind {
     }
 }
 
-/// Whether the ring does what would block the calling thread on a file: unless its cluster was
-/// asked to use epoll, which cannot.
+/// Whether the ring does the file operations that would block the calling thread. It does, unless
+/// the thread's cluster was asked to use epoll, which cannot do them.
 fn has_ring_for_files() -> bool {
     let allows = |green: &Green| green.cluster().config.allows_rings;
     current::green().is_some_and(allows) && uring::available()
 }
 
-/// What the ring answers to `operation`, if it does what would block the calling thread on a file.
-/// `None`: the caller is to make the system call.
+/// The ring's answer to `operation`, if the ring does the file operations that would block the
+/// calling thread. `None`: the caller is to make the system call.
 fn by_ring<T>(operation: impl FnOnce() -> io::Result<T>) -> Option<io::Result<T>> {
     let answer = has_ring_for_files().then(operation)?;
     (!answer.as_ref().is_err_and(uring::is_refused)).then_some(answer)
@@ -129,12 +130,12 @@ fn mine() -> &'static dyn Driver {
     }
 }
 
-/// All drivers that may have threads which wait for a descriptor.
+/// All drivers with which threads may be waiting for a descriptor.
 fn all() -> [&'static dyn Driver; 3] {
     [&Epoll, &Uring, &Direct]
 }
 
-/// The time was up.
+/// The error of a call whose time is up.
 fn would_block() -> io::Error {
     io::Error::from_raw_os_error(libc::EAGAIN)
 }

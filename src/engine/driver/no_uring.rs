@@ -1,4 +1,4 @@
-//! What stands in for `uring` without the feature `io-uring`: there is never a ring.
+//! The stand-in for `uring` without the feature `io-uring`: there is never a ring.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub(crate) fn is_refused(_error: &io::Error) -> bool {
     true
 }
 
-/// Nobody's driver.
+/// A driver that no cluster has.
 pub(crate) struct Uring;
 
 impl Driver for Uring {

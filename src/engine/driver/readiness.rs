@@ -1,35 +1,36 @@
-//! What is known of the readiness of a registered descriptor in one direction, and who waits for it.
+//! The known readiness of a registered descriptor in one direction, and the threads that wait for
+//! it.
 //!
-//! The registration is edge-triggered: the kernel tells of a change once. So what it told is kept
-//! here, a few flags beside the queue of those who wait:
+//! The registration is edge-triggered: the kernel tells of a change once. So its news are kept
+//! here, as a few flags beside the queue of waiting threads:
 //!
 //! | flag | says | set by | cleared by |
 //! |---|---|---|---|
-//! | `MAYBE` | a call may find something: try | an event; whoever tried and left something behind | who is about to try |
-//! | `DOUBT` | an end, an error or urgent data was announced: that a call found less than it asked for proves nothing | an event | nobody |
+//! | `MAYBE` | a call may find something: try | an event; a thread that left something | a thread about to try |
+//! | `DOUBT` | an end, an error or urgent data was announced: a short answer proves nothing | an event | nobody |
 //! | `CLOSED` | calls fail from now on | `close` | nobody |
 //!
-//! Who reads: clear `MAYBE`; call; then
+//! A thread that reads clears `MAYBE`, makes the call, and then acts on the answer:
 //!
 //! | the call | what follows |
 //! |---|---|
-//! | would block | wait until `MAYBE` is set |
-//! | emptied the descriptor (a stream gave less than asked, and no `DOUBT`) | nothing: the next one waits without a call, unless `MAYBE` is set |
-//! | any other answer | set `MAYBE`, and wake who waits for it: there may be more |
+//! | the call would block | wait until `MAYBE` is set |
+//! | the call emptied the descriptor (a stream gave less than asked, and no `DOUBT`) | nothing: the next thread waits without a call, unless `MAYBE` is set |
+//! | any other answer | set `MAYBE`, and wake the waiting threads: there may be more |
 //!
 //! Invariants:
 //! 1. *No event is lost.* `MAYBE` is cleared before the call. So an event that the call may have
-//!    missed sets it after it was cleared, and the wait that follows ends, or does not begin: it
+//!    missed sets the flag after that, and the wait that follows ends, or does not begin: a wait
 //!    publishes its place in the queue only while the flag is not set (`wait::queue`).
-//! 2. Whoever cleared `MAYBE` has emptied the descriptor, or sets it again. So another thread that
-//!    saw it cleared, and waits, is woken if something is left. What a short answer proves, it
-//!    proves only if there is no `DOUBT` after it: behind the bytes may be the end. A `DOUBT` that
-//!    comes later comes with `MAYBE`.
+//! 2. The thread that cleared `MAYBE` has emptied the descriptor, or sets the flag again. So
+//!    another thread that saw the flag cleared, and waits, is woken if something is left. A short
+//!    answer proves that the descriptor is empty only if there is no `DOUBT` after the call: behind
+//!    the bytes may be the end. A `DOUBT` that comes later comes with `MAYBE`.
 //! 3. A waiting thread makes a call before it gives up (`source`): events are collected now and
-//!    then, and what is not announced may be there all the same.
+//!    then, and the descriptor may be ready although no event has announced it.
 //!
 //! Orderings: Release where `MAYBE` is set and Acquire where it is cleared are partners: the call
-//! comes after the change that the event tells of. The queue's lock does the rest.
+//! comes after the change that the event announces. The queue's lock orders everything else.
 
 use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
@@ -59,7 +60,7 @@ impl Readiness {
         }
     }
 
-    /// The caller is about to try. False: it need not, there is nothing.
+    /// Prepares a call. False: the caller need not make it, since it would find nothing.
     pub(crate) fn begin(&self) -> bool {
         let state = self.queue.state(Relaxed);
         perturb::point("readiness: beginning");
@@ -70,11 +71,12 @@ impl Readiness {
         state.has(MAYBE | DOUBT | CLOSED)
     }
 
-    /// A call that `begin` came before had an answer. `emptied`: it says that nothing is left.
+    /// Reports the answer of a call that `begin` prepared. `emptied`: the answer says that nothing
+    /// is left.
     pub(crate) fn answered(&self, emptied: bool) {
         perturb::point("readiness: answered");
         let state = self.queue.state(Relaxed);
-        // What is announced later sets `MAYBE` too.
+        // A later announcement sets `MAYBE` too.
         if emptied && !state.has(DOUBT) {
             return;
         }
@@ -101,13 +103,13 @@ impl Readiness {
         })
     }
 
-    /// Where the first that waits lies, if there is one. It may be gone.
+    /// The address of the first waiting thread's node, if there is one. The node may be gone.
     pub(crate) fn first(&self) -> *const u8 {
         self.queue.first()
     }
 
-    /// An event: a call may find something. Those who waited are put into `ready`. Preemption is
-    /// off.
+    /// Announces an event: a call may find something. The waiting threads go into `ready`.
+    /// Preemption is off.
     pub(crate) fn announce(&self, doubt: bool, ready: &mut Fifo) {
         let news = if doubt { MAYBE | DOUBT } else { MAYBE };
         self.tell(news, ready);
@@ -127,7 +129,7 @@ impl Readiness {
                 ready.push(green);
             }
         }
-        // Infallible: it is always `Some`.
+        // The call cannot fail: the closure always returns `Some`.
         let _ = locked.release_if(|state| Some(state.with(news)));
     }
 
@@ -136,7 +138,7 @@ impl Readiness {
         self.tell(MAYBE | DOUBT | CLOSED, ready);
     }
 
-    /// As it was made; nobody waits.
+    /// Restores the initial state; no thread waits.
     pub(crate) fn reset(&self) {
         self.queue.set(MAYBE, Relaxed);
         self.queue.clear(DOUBT | CLOSED, Relaxed);

@@ -1,7 +1,8 @@
-//! The record of a registered descriptor: what is known of its two directions.
+//! The record of a registered descriptor: the known readiness of its two directions.
 //!
-//! Records are never freed, but used again: an event that somebody has collected may come after its
-//! descriptor was closed. In the record's next life it makes calls in vain.
+//! A record is never freed, but serves one descriptor after another: a thread may have collected an
+//! event, and deliver it after the descriptor was closed. In the record's next life that event
+//! causes calls that find nothing.
 
 use core::cell::Cell;
 
@@ -19,7 +20,7 @@ pub(crate) struct Record {
     next: Cell<Option<&'static Record>>,
 }
 
-// SAFETY: the link belongs to the pool's lock.
+// SAFETY: the link belongs to the lock of the pool.
 unsafe impl Sync for Record {}
 
 /// Records that no descriptor uses.
@@ -33,7 +34,7 @@ impl Record {
         }
     }
 
-    /// A record for a new registration. Allocates when there is none.
+    /// Returns a record for a new registration. Allocates if the pool is empty.
     pub(crate) fn acquire() -> &'static Record {
         let pooled = {
             let _off = current::preemption_off();
@@ -54,7 +55,7 @@ impl Record {
         pooled.unwrap_or_else(new)
     }
 
-    /// Gives the record of a descriptor back; nobody waits in it.
+    /// Gives a descriptor's record back; no thread waits in it.
     pub(crate) fn release(&'static self) {
         let _off = current::preemption_off();
         for direction in [&self.read, &self.write] {

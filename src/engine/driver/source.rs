@@ -1,7 +1,7 @@
 //! A descriptor whose calls block the calling thread only.
 //!
-//! A call is tried first, in a form that does not block; if it would, the thread waits until the
-//! descriptor may be ready and tries again.
+//! A call is first tried in a form that does not block. If it would block, the thread waits until the
+//! descriptor may be ready, and then tries again.
 
 use core::cell::RefCell;
 use core::fmt;
@@ -24,11 +24,12 @@ use crate::engine::sys::perturb;
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
     fd: ManuallyDrop<OwnedFd>,
-    /// Where its readiness is kept, from when a green thread first waits for it.
+    /// The record of its readiness; absent until a green thread first waits for the descriptor.
     record: AtomicStatic<Record>,
     registering: Lock<()>,
     closed: AtomicBool,
-    /// A TCP stream: a call that finds less than it asked for has emptied it.
+    /// Whether it is a TCP stream: a call that transfers less than it asked for has then emptied
+    /// it.
     is_stream: bool,
 }
 
@@ -43,24 +44,24 @@ impl Source {
         }
     }
 
-    /// A TCP stream's, for certain: reads can tell when they have emptied it.
+    /// Makes the source of a TCP stream: its reads can tell when they have emptied it.
     pub(crate) fn of_tcp_stream(fd: OwnedFd) -> Source {
         let mut source = Source::new(fd);
         source.is_stream = true;
         source
     }
 
-    /// The descriptor alone, as it was.
+    /// Returns the descriptor, and undoes its registration.
     pub(crate) fn into_fd(mut self) -> OwnedFd {
         self.deregister();
-        // SAFETY: taken once: `self` is forgotten.
+        // SAFETY: the descriptor is taken once, since `self` is forgotten.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         mem::forget(self);
         fd
     }
 
-    /// Where its readiness is kept. `None` in a forked child: nobody announces there, and the locks
-    /// of records may have been held at the fork.
+    /// The record of its readiness. `None` in a forked child: no thread announces events there, and
+    /// a thread may have held the locks of records at the fork.
     pub(super) fn record(&self) -> Option<&'static Record> {
         if sched::fork::is_child() {
             return None;
@@ -69,7 +70,7 @@ impl Source {
         self.record.load(Ordering::Acquire)
     }
 
-    /// The record, which from now on hears of events: of the present state first.
+    /// Returns the record, which receives events from now on, the present state first.
     pub(super) fn register(&self) -> io::Result<&'static Record> {
         if let Some(record) = self.record() {
             return Ok(record);
@@ -98,16 +99,18 @@ impl Source {
         registered
     }
 
-    /// Before the descriptor goes: nobody uses it.
+    /// Undoes the registration before the descriptor is closed; no thread uses the source any more.
     fn deregister(&mut self) {
-        // A forked child has none. It shares the parent's epoll instance and must not change it.
+        // A forked child has no record. It shares the parent's epoll instance and must not change
+        // it.
         if let Some(record) = self.record() {
             INSTANCE.remove(self.as_raw_fd());
             record.release();
         }
     }
 
-    /// Makes `call`, which does not block, until its answer is not that it would; waits in between.
+    /// Repeats `call`, which does not block, until it answers something other than "would block";
+    /// waits between two attempts.
     pub(crate) fn run<T>(
         &self,
         direction: Direction,
@@ -117,10 +120,10 @@ impl Source {
         self.attempt(super::mine(), direction, limit, call, |_| false)
     }
 
-    /// Transfers, with `flags` of `recv(2)` or `send(2)`.
+    /// Transfers bytes, with `flags` of `recv(2)` or `send(2)`.
     ///
     /// # Safety
-    /// What a message points to is valid for the call.
+    /// The memory that a message points to is valid for the call.
     pub(crate) unsafe fn transfer(
         &self,
         mut transfer: Transfer<'_>,
@@ -138,20 +141,20 @@ impl Source {
         flags: i32,
         limit: Limit,
     ) -> io::Result<usize> {
-        // SAFETY: no message.
+        // SAFETY: the transfer has no message.
         unsafe { self.transfer(Transfer::Recv(buffer), flags, limit) }
     }
 
     /// `send(2)`, without SIGPIPE.
     pub(crate) fn send(&self, buffer: &[u8], flags: i32, limit: Limit) -> io::Result<usize> {
-        // SAFETY: no message.
+        // SAFETY: the transfer has no message.
         unsafe { self.transfer(Transfer::Send(buffer), flags, limit) }
     }
 
     /// `recvmsg(2)`.
     ///
     /// # Safety
-    /// What `message` points to is valid for the call.
+    /// The memory that `message` points to is valid for the call.
     pub(crate) unsafe fn recv_message(
         &self,
         message: &mut libc::msghdr,
@@ -165,7 +168,7 @@ impl Source {
     /// `sendmsg(2)`, without SIGPIPE.
     ///
     /// # Safety
-    /// What `message` points to is valid for the call.
+    /// The memory that `message` points to is valid for the call.
     pub(crate) unsafe fn send_message(
         &self,
         message: &libc::msghdr,
@@ -176,10 +179,10 @@ impl Source {
         unsafe { self.transfer(Transfer::SendMessage(message), flags, limit) }
     }
 
-    /// [`Source::transfer`] by a driver that waits for readiness.
+    /// [`Source::transfer`] for a driver that waits for readiness.
     ///
     /// # Safety
-    /// The same.
+    /// As [`Source::transfer`].
     pub(super) unsafe fn transfer_when_ready(
         &self,
         driver: &(impl Driver + ?Sized),
@@ -204,8 +207,8 @@ impl Source {
         self.attempt(driver, direction, limit, call, emptied)
     }
 
-    /// Makes `call` until its answer is not that it would block; `emptied`: whether an answer means
-    /// that nothing is left.
+    /// Repeats `call` until it answers something other than "would block". `emptied` tells whether
+    /// an answer means that no bytes are left.
     fn attempt<T>(
         &self,
         driver: &(impl Driver + ?Sized),
@@ -238,7 +241,7 @@ impl Source {
             }
             perturb::point("source: would block");
             match driver.wait(self, direction, limit) {
-                // What is there may not have been announced yet.
+                // The descriptor may be ready although no event has announced it yet.
                 Err(error) if says_would_block(&error) => is_last = true,
                 answer => answer?,
             }
@@ -247,14 +250,15 @@ impl Source {
         }
     }
 
-    /// The `error` of a call after a wait, as the kernel tells a thread that waits in it: of a Unix
-    /// stream that the peer has reset, that one hears why the pipe is broken, and takes the answer
-    /// with it. Whoever calls later hears only that it is.
+    /// Turns the `error` of a call after a wait into the error that the kernel gives to a thread
+    /// blocked in the call. If the peer has reset a Unix stream, the kernel tells that thread why
+    /// the pipe is broken, and forgets the reason; a later call learns only that the pipe is
+    /// broken.
     pub(super) fn why(&self, error: io::Error) -> io::Error {
         if error.kind() != ErrorKind::BrokenPipe {
             return error;
         }
-        // Fails for what is no socket.
+        // The call fails if the descriptor is not a socket.
         #[cfg(feature = "net")]
         if let Ok(Some(why)) = socket2::SockRef::from(self).take_error() {
             return why;
@@ -262,10 +266,11 @@ impl Source {
         error
     }
 
-    /// Ends every wait for this descriptor, now and later, with an error; it is closed when the
-    /// last owner drops it.
+    /// Ends every wait for this descriptor, now and later, with an error. The descriptor is closed
+    /// when the last owner drops it.
     pub(crate) fn close(&self) {
-        // SeqCst: before the waits are ended; partner: in `check_open`, before one begins.
+        // SeqCst: the store comes before the waits are ended; partner: in `check_open`, before a
+        // wait begins.
         self.closed.store(true, Ordering::SeqCst);
         perturb::point("source: closing");
         super::all()
@@ -273,7 +278,7 @@ impl Source {
             .for_each(|driver| driver.end_waits(self));
     }
 
-    /// Whether it is not closed.
+    /// Fails if the source is closed.
     pub(super) fn check_open(&self) -> io::Result<()> {
         match self.closed.load(Ordering::SeqCst) {
             false => Ok(()),
@@ -282,14 +287,14 @@ impl Source {
     }
 }
 
-// What is shared through it is atomic or behind a lock, and no panic comes in between.
+// The shared data is atomic or behind a lock, and no panic interrupts a change of it.
 impl UnwindSafe for Source {}
 impl RefUnwindSafe for Source {}
 
 impl Drop for Source {
     fn drop(&mut self) {
         self.deregister();
-        // SAFETY: dropped once, here.
+        // SAFETY: the descriptor is dropped once, here.
         unsafe { ManuallyDrop::drop(&mut self.fd) };
     }
 }
@@ -300,7 +305,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// The answer of `call` when no signal came between.
+/// Repeats `call` until no signal interrupts it, and returns its answer.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -310,7 +315,7 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::R
     }
 }
 
-/// The answer of a system call of libc.
+/// Converts the result of a libc system call.
 pub(crate) fn answer(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
@@ -319,7 +324,7 @@ pub(crate) fn says_would_block(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
 }
 
-/// What calls on a closed socket say.
+/// The error of a call on a closed socket.
 pub(crate) fn closed() -> io::Error {
     let message = "the socket was closed by another thread";
     io::Error::new(ErrorKind::NotConnected, message)

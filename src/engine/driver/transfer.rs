@@ -11,7 +11,7 @@ use super::Direction;
 use super::source::answer;
 use crate::engine::sys::batch::Entry;
 
-/// What goes where.
+/// The direction and the memory of a transfer.
 pub(crate) enum Transfer<'a> {
     /// `recv(2)`.
     Recv(&'a mut [MaybeUninit<u8>]),
@@ -31,7 +31,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// A broken pipe is an error here, not a signal.
+    /// Flags under which a broken pipe is an error, not a signal.
     fn flags(&self, flags: i32) -> i32 {
         match self.direction() {
             Direction::Read => flags,
@@ -39,8 +39,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether an answer of `count` says that nothing is left of a stream's bytes: less than was
-    /// asked for, but not the end, which stays.
+    /// Whether an answer of `count` says that no bytes of a stream are left: it is less than was
+    /// asked for, but not 0, since the end of a stream stays.
     pub(crate) fn empties(&self, flags: i32, count: usize) -> bool {
         match self {
             Transfer::Recv(buffer) => {
@@ -50,13 +50,13 @@ impl Transfer<'_> {
         }
     }
 
-    /// The system call, which does not block.
+    /// Makes the system call, which does not block.
     ///
     /// # Safety
-    /// What a message points to is valid.
+    /// The memory that a message points to is valid.
     pub(crate) unsafe fn try_now(&mut self, fd: RawFd, flags: i32) -> io::Result<usize> {
         let flags = self.flags(flags) | libc::MSG_DONTWAIT;
-        // SAFETY: buffers of their lengths; messages by the caller's promise.
+        // SAFETY: the buffers have their lengths; the messages are valid by the caller's promise.
         answer(unsafe {
             match self {
                 Transfer::Recv(to) => libc::recv(fd, to.as_mut_ptr().cast(), to.len(), flags),
@@ -67,10 +67,10 @@ impl Transfer<'_> {
         })
     }
 
-    /// The ring's entry, which points to what is borrowed here.
+    /// The ring's entry, which points to the memory borrowed here.
     #[cfg(feature = "io-uring")]
     pub(crate) fn entry(&mut self, fd: RawFd, flags: i32) -> Entry {
-        /// The most that one system call transfers: so the ring, whose lengths have 32 bits.
+        /// The most that one system call transfers; the ring's lengths have 32 bits.
         const LONGEST: usize = 0x7fff_f000;
         let flags = self.flags(flags);
         let fd = types::Fd(fd);
@@ -96,7 +96,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Nobody hands it in.
+    /// The entry that no code submits.
     #[cfg(not(feature = "io-uring"))]
     pub(crate) fn entry(&mut self, _fd: RawFd, _flags: i32) -> Entry {
         Entry

@@ -1,4 +1,4 @@
-//! Stands in for `backend::green`: there are no green threads here.
+//! The stand-in for `backend::green`: there are no green threads here.
 
 use std::io;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use super::{Backend, Driver, Metrics};
 use crate::engine::policy::Policy;
 use crate::engine::sched::Cluster;
 
-/// Why there are no green threads.
+/// The reason why there are no green threads.
 pub(super) fn prepare(_: usize) -> io::Result<&'static Result<(), String>> {
     static REASON: OnceLock<Result<(), String>> = OnceLock::new();
     Ok(REASON.get_or_init(|| Err("green threads need Linux on x86-64".into())))
@@ -26,7 +26,7 @@ pub(super) fn metrics_of(cluster: &Cluster) -> Metrics {
     cluster.never()
 }
 
-/// Nobody is preempted by us, with whatever signal.
+/// Accepts any signal: the runtime preempts no thread.
 pub(super) fn check_signal(_: i32) -> io::Result<()> {
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Stands in for `backend::life`: no green thread is started.
+//! The stand-in for `backend::life`: no green thread is started.
 
 use std::io;
 use std::sync::Arc;

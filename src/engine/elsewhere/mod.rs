@@ -1,15 +1,17 @@
-//! What stands in for the engine where green threads cannot be had: everything but Linux on x86-64.
+//! The stand-in for the engine where green threads are not possible: everywhere but on Linux on
+//! x86-64.
 //!
-//! Every thread is a kernel thread there, with std's means alone. Locks, channels, scopes, coroutines
-//! and dataflow are the same code as elsewhere: they ask `green::current` whether they are on a green
-//! thread, and wait on a futex if not. So this is all that is needed: nobody is green ([`green::current`]),
-//! there is no record of a green thread ([`green::Green`] cannot be made) and no cluster
-//! ([`sched::Cluster`] neither), and a futex is a table of condition variables ([`sys::futex`]).
+//! Every thread is a kernel thread there, with std's means alone. Locks, channels, scopes,
+//! coroutines and dataflow are the same code as elsewhere: they ask `green::current` whether they
+//! are on a green thread, and wait on a futex if not. So this is all that is needed: no thread is
+//! green ([`green::current`]), there is no record of a green thread ([`green::Green`] cannot be
+//! made) and no cluster ([`sched::Cluster`] cannot be made either), and a futex is a table of
+//! condition variables ([`sys::futex`]).
 //!
-//! What is never reached is not written: it takes a [`green::Green`] or a [`sched::Cluster`].
+//! Code that is never reached is not written: it takes a [`green::Green`] or a [`sched::Cluster`].
 //!
-//! GREENTHREAD_ELSEWHERE in the environment of the build asks for this on any platform, so that it can
-//! be tested there.
+//! GREENTHREAD_ELSEWHERE in the environment of the build asks for this on any platform, so that
+//! tests can run there.
 
 pub(crate) mod green;
 pub(crate) mod sched;
@@ -29,7 +31,7 @@ pub(crate) mod stack {
     pub(crate) const MIN_SIZE: usize = 16 << 10;
     pub(crate) const MAX_SIZE: usize = 64 << 30;
 
-    /// The size that a stack gets which shall have `size` bytes at least.
+    /// The size of a stack that shall have `size` bytes at least.
     pub(crate) fn check_size(size: usize) -> io::Result<usize> {
         match size {
             ..=MAX_SIZE => Ok(size.max(MIN_SIZE)),

@@ -1,7 +1,7 @@
 //! Signals as messages: not on this platform.
 //!
-//! The names are here so that a program compiles; the calls say that they are not supported. Of the
-//! signals' numbers those that are the same on all systems.
+//! The names are here so that a program compiles; the calls say that they are not supported. The
+//! numbers are those that are the same on all systems.
 
 use std::borrow::Borrow;
 use std::io;
@@ -9,19 +9,19 @@ use std::ops::Deref;
 
 use crate::channel::Receiver;
 
-/// What a process gets that aborts.
+/// The signal of a process that aborts.
 pub const SIGABRT: i32 = 6;
-/// A timer of `alarm` has gone off.
+/// The signal of a timer set by `alarm`.
 pub const SIGALRM: i32 = 14;
-/// The terminal is gone.
+/// The signal that the terminal is gone.
 pub const SIGHUP: i32 = 1;
-/// Ctrl-C.
+/// The signal of Ctrl-C.
 pub const SIGINT: i32 = 2;
-/// Nobody reads the pipe.
+/// The signal of a write to a pipe that nobody reads.
 pub const SIGPIPE: i32 = 13;
-/// Ctrl-\.
+/// The signal of Ctrl-\.
 pub const SIGQUIT: i32 = 3;
-/// The process is to end.
+/// The signal that the process is to end.
 pub const SIGTERM: i32 = 15;
 
 fn unsupported<T>() -> io::Result<T> {
@@ -31,7 +31,7 @@ fn unsupported<T>() -> io::Result<T> {
     ))
 }
 
-/// A receiver of `()` whenever Ctrl-C is pressed.
+/// Returns a receiver that gets `()` whenever Ctrl-C is pressed.
 ///
 /// # Errors
 /// `Unsupported`, on this platform.

@@ -17,15 +17,15 @@ use crate::engine::arch;
 #[derive(Clone, Copy)]
 #[repr(usize)]
 pub(crate) enum Action {
-    /// It is ready: to the back of the queue.
+    /// The thread is ready, and goes to the back of the queue.
     Yield,
-    /// It was interrupted: to the global queue, its registers lie on its stack.
+    /// The thread was interrupted, and goes to the global queue; its registers lie on its stack.
     Preempt,
-    /// It waits: its record says for what and until when.
+    /// The thread waits: its record says for which waiter and until when.
     Park,
-    /// It waits, and only the thread in its `next` knows of it, which goes on in its place.
+    /// The thread waits, and only the thread in its `next` knows of it, which goes on in its place.
     HandOver,
-    /// It has ended: its stack can be used again.
+    /// The thread has ended: its stack can be used again.
     Exit,
 }
 
@@ -67,7 +67,7 @@ impl Context {
     /// not unwind.
     ///
     /// # Safety
-    /// The stack is unused and the caller's alone; the context stays where it is; whatever `main`
+    /// The stack is unused and the caller's alone; the context stays where it is; all that `main`
     /// borrows outlives its run.
     pub(crate) unsafe fn prepare<F: FnOnce()>(&self, bounds: Bounds, main: F) {
         unsafe extern "C" fn enter<F: FnOnce()>(main: *mut ()) {
@@ -109,7 +109,8 @@ impl Context {
     /// Called on the context's own stack.
     #[inline(always)]
     pub(crate) unsafe fn suspend(&self, action: Action) {
-        // SAFETY: on its own stack, so the yielder has been set and is alive.
+        // SAFETY: the caller runs on the context's own stack, so the yielder has been set and is
+        // alive.
         unsafe { (*self.yielder.get()).suspend(action) }
     }
 }

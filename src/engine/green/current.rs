@@ -1,4 +1,4 @@
-//! Who am I: the current green thread, and its preemption count.
+//! The current green thread, and its preemption count.
 //!
 //! The runtime keeps one thread-local of its own, [`CURRENT`]. It lies in the green thread's own
 //! block, so it is written once in a thread's life and right wherever the thread runs. On any other
@@ -16,7 +16,7 @@ use crate::engine::sys::fence::entry_fence;
 
 thread_local! {
     static CURRENT: Cell<Option<&'static Green>> = const { Cell::new(None) };
-    /// On a kernel thread of the runtime, under its own thread pointer: does it hold a processor?
+    /// Whether this kernel thread of the runtime, under its own thread pointer, holds a processor.
     static SCHEDULING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -26,20 +26,20 @@ pub(crate) fn green() -> Option<&'static Green> {
     CURRENT.get()
 }
 
-/// Says who the green thread is that runs under this thread pointer. `None`: no longer one (a
+/// Sets the green thread that runs under this thread pointer. `None`: it is no longer one (in a
 /// forked child).
 #[inline(never)]
 pub(crate) fn set_green(green: Option<&'static Green>) {
     CURRENT.set(green);
 }
 
-/// Says whether this kernel thread of the runtime holds a processor.
+/// Notes whether this kernel thread of the runtime holds a processor.
 #[inline(never)]
 pub(crate) fn set_scheduling(on: bool) {
     SCHEDULING.set(on);
 }
 
-/// Whether the code that asks runs with preemption off. For tests: such code must not allocate.
+/// Whether the caller runs with preemption off. For tests: such code must not allocate.
 pub(crate) fn is_preemption_off() -> bool {
     match green() {
         Some(green) => green.off.load(Ordering::Relaxed) != 0,
@@ -53,12 +53,12 @@ pub(crate) fn off(green: &Green) {
     green
         .off
         .store(green.off.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    // Pairs with the monitor's membarrier, and keeps this before all that the caller does, as a
-    // signal handler on this kernel thread sees it.
+    // The fence pairs with the monitor's membarrier. It keeps the store before all that the caller
+    // does, as a signal handler on this kernel thread sees it.
     entry_fence();
 }
 
-/// Lowers it again. At zero the thread may be preempted, and its processor taken.
+/// Lowers the count again. At zero the thread may be preempted, and its processor taken.
 #[inline(always)]
 pub(crate) fn on(green: &Green) {
     // Release: pairs with the Acquire load of `off` in `sched::monitor`.
@@ -67,10 +67,10 @@ pub(crate) fn on(green: &Green) {
         .store(green.off.load(Ordering::Relaxed) - 1, Ordering::Release);
 }
 
-/// Preemption off until it is dropped. It says nothing about a processor: for code that uses none.
+/// Keeps preemption off until it is dropped. It holds no processor: it is for code that uses none.
 pub(crate) struct PreemptionOff(Option<&'static Green>, PhantomData<*mut ()>);
 
-/// Switches preemption off. On a kernel thread that runs no green thread there is nothing to do.
+/// Switches preemption off. On a kernel thread that runs no green thread this does nothing.
 #[inline]
 pub(crate) fn preemption_off() -> PreemptionOff {
     let green = green();
@@ -80,8 +80,8 @@ pub(crate) fn preemption_off() -> PreemptionOff {
     PreemptionOff(green, PhantomData)
 }
 
-/// The same for a guard that users get: safe code can forget any number of them, and the count must
-/// not begin anew. (`Arc` aborts at as many references.)
+/// [`preemption_off`] for a guard that users get: safe code can forget any number of guards, and
+/// the count must not overflow. (`Arc` aborts at as many references.)
 #[inline]
 pub(crate) fn preemption_off_by_user() -> PreemptionOff {
     let off = preemption_off();
@@ -103,7 +103,7 @@ impl Drop for PreemptionOff {
     }
 }
 
-/// The first code on a new green thread: from here on it is current, with preemption off.
+/// Makes a new green thread the current one, with preemption off: its first code.
 #[inline(never)]
 pub(crate) fn begin(green: &'static Green) {
     CURRENT.set(Some(green));
@@ -115,8 +115,8 @@ pub(crate) fn allow_preemption(green: &'static Green) {
     on(green);
 }
 
-/// Switches preemption off for the last time; the thread then leaves its stack for good. What it has
-/// forgotten (`policy::Guard`) does not concern the next thread that has its record.
+/// Switches preemption off for the last time; the thread then leaves its stack for good. The guards
+/// that it has forgotten (`policy::Guard`) do not concern the next thread that has its record.
 #[inline]
 pub(crate) fn forbid_preemption(green: &'static Green) {
     green.off.store(1, Ordering::Relaxed);

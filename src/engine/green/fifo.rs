@@ -59,8 +59,8 @@ impl Fifo {
         };
     }
 
-    /// Moves all threads of `other` into this list. Both are in the order of their stamps, and the
-    /// result is so too.
+    /// Moves all threads of `other` into this list. Both lists are in the order of their stamps,
+    /// and so is the result.
     pub(crate) fn merge(&mut self, mut other: Fifo) {
         let mut mine = core::mem::take(self);
         while let (Some(first), Some(others)) = (mine.first(), other.first()) {

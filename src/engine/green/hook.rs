@@ -1,8 +1,8 @@
-//! An address in a record that its owner, in a folder above, keeps there. This folder cannot look behind it.
+//! An address that an owner in a folder above keeps in a record. This folder cannot look behind it.
 
 use crate::engine::atomic::{AtomicPtr, Ordering};
 
-/// Where the owner keeps an address, or null.
+/// An address that belongs to the owner, or null.
 pub(crate) struct Hook(AtomicPtr<()>);
 
 impl Hook {
@@ -10,7 +10,7 @@ impl Hook {
         Hook(AtomicPtr::new(core::ptr::null_mut()))
     }
 
-    // Relaxed: whatever hands the record over publishes what it holds.
+    // Relaxed: the handover of the record publishes the data behind the address.
 
     #[inline(always)]
     pub(crate) fn get(&self) -> *const () {

@@ -1,4 +1,4 @@
-//! What a thread is called: its name and its number. The public handle to a thread begins with it.
+//! The name and the number of a thread. The public handle to a thread begins with them.
 
 use core::num::NonZeroU64;
 
@@ -6,12 +6,12 @@ use crate::engine::atomic::{AtomicU64, Ordering};
 
 /// The name and the number of one thread, green or kernel.
 pub(crate) struct Identity {
-    /// The identifier; 0 until it is first asked for, which most threads never see.
+    /// The identifier; 0 until a caller first asks for it, which rarely happens.
     id: AtomicU64,
     name: Option<Box<Name>>,
 }
 
-/// A name. Boxed, it is one word in its owner: most threads have none.
+/// A name. Boxed, it takes one word in its owner: most threads have none.
 struct Name(Box<str>);
 
 impl Identity {
@@ -31,7 +31,7 @@ impl Identity {
         let known = NonZeroU64::new(self.id.load(Ordering::Relaxed));
         known.unwrap_or_else(|| {
             let new = NEXT.fetch_add(1, Ordering::Relaxed);
-            // Two may ask at once: the first number stays.
+            // Two callers may ask at once: the first number stays.
             let found = self
                 .id
                 .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);

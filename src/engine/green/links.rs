@@ -1,5 +1,5 @@
-//! What heaps of records hang on, such as `policy`'s. A record that is in none lends its link to
-//! other lists.
+//! The links by which heaps, such as `policy`'s, hold records. A record that is in no heap lends
+//! its link to other lists.
 
 use core::cell::Cell;
 
@@ -9,7 +9,8 @@ use super::Green;
 /// in any queue.
 pub(crate) struct Links {
     pub(crate) child: Cell<Option<&'static Green>>,
-    /// The key and, behind it, the record's number in the order of arrival: equal keys keep it.
+    /// The key and, behind it, the record's number in the order of arrival: equal keys keep that
+    /// order.
     pub(crate) rank: Cell<(u64, u64)>,
 }
 
@@ -21,7 +22,7 @@ impl Links {
         }
     }
 
-    /// Sets the link in another list. The record is in no queue.
+    /// Sets the record's link in another list. The record is in no queue.
     pub(crate) fn set_link(&self, link: Option<&'static Green>) {
         self.child.set(link);
     }
@@ -30,7 +31,7 @@ impl Links {
         self.child.take()
     }
 
-    /// Notes when the record came into a queue, in [`ticks`](crate::engine::arch::ticks).
+    /// Notes the time when the record came into a queue, in [`ticks`](crate::engine::arch::ticks).
     pub(crate) fn set_stamp(&self, stamp: u64) {
         self.rank.set((0, stamp));
     }

@@ -1,30 +1,31 @@
 //! One green thread: its record.
 //!
-//! Records are never freed ([`records`]), so one is `&'static`; it is used again for another thread
-//! when this one has ended. What a thread needs to run, a stack and a thread-local block, it gets
-//! when it first does ([`room`]): until then it is this record and the closure it is to call. Who
-//! may touch the fields that are not atomic:
+//! Records are never freed ([`records`]), so a record is `&'static`; it is used again for another
+//! thread when this one has ended. A thread gets a stack and a thread-local block ([`room`]) when
+//! it first runs: until then it is this record and the closure that it will call. The owner of a
+//! thread may touch the fields that are not atomic:
 //!
 //! | the thread is … | owner |
 //! |---|---|
 //! | new | the spawner |
-//! | in a queue, or in a list of free records | whoever takes it out |
+//! | in a queue, or in a list of free records | the thread that takes it out |
 //! | running | the kernel thread that runs it |
-//! | parked | whoever wins its ticket (`wait::ticket`) |
+//! | parked | the thread that wins its ticket (`wait::ticket`) |
 //!
-//! Each change of owner goes through a queue or a ticket, which publish all that was written
-//! before.
+//! Each change of owner goes through a queue or a ticket, which publish all earlier writes.
 //!
 //! Invariants:
 //! 1. `off` is not zero whenever the thread is not running user code on its own stack: while it is
-//!    suspended, while it is in the runtime, and before and after its life. It is written by the
-//!    thread itself (or its signal handler) only; the monitor reads it.
-//! 2. `machine` is the kernel thread that resumed it last, right while `off` is not zero.
+//!    suspended, while it is in the runtime, and before and after its life. Only the thread itself
+//!    (or its signal handler) writes `off`; the monitor reads it.
+//! 2. `machine` is the kernel thread that resumed the thread last; it is right while `off` is not
+//!    zero.
 //! 3. A thread that has no room has [`Oddities::NEW`].
 //!
-//! Fields that belong to others are hooks: this folder makes room for them, and their owners declare what
-//! they are. An intrusive link, a timer's entry and a waiter lie in lower files; an address that only an
-//! upper folder understands is a [`Hook`] (`sched::record` has `sched`'s).
+//! Fields that belong to others are hooks: this folder keeps a place for them, and their owners
+//! declare their types. The types of an intrusive link, a timer's entry and a waiter lie in lower
+//! files; an address that only an upper folder understands is a [`Hook`] (`sched::record` has
+//! `sched`'s).
 
 pub(crate) mod context;
 pub(crate) mod current;
@@ -54,74 +55,77 @@ use crate::engine::tls;
 
 #[repr(C, align(64))]
 pub(crate) struct Green {
-    // What queues and every switch touch.
+    // Queues and every switch touch these fields.
     pub(crate) thread_pointer: Cell<*mut u8>,
     tcache: Cell<*mut usize>,
     pub(crate) oddities: Oddities,
     pub(crate) off: AtomicU32,
-    /// The kernel thread that resumed it last (`sched`'s).
+    /// The kernel thread that resumed this thread last (`sched`'s).
     pub(crate) machine: Hook,
-    /// The next thread in an intrusive queue, or the one that it hands over to.
+    /// The next thread in an intrusive queue, or the thread to which this one hands over.
     pub(crate) next: Cell<Option<&'static Green>>,
-    /// It is an arrival (`sched::outbox`).
+    /// The thread is an arrival (`sched::outbox`).
     pub(crate) arrived: Cell<bool>,
-    /// It took the last room that its processor had at hand, or there was none.
+    /// The thread took the last room that its processor had at hand, or there was none.
     pub(crate) took_last: Cell<bool>,
-    /// It has announced that it blocks; the monitor reads it.
+    /// The thread has announced that it blocks; the monitor reads this.
     pub(crate) announced: AtomicBool,
-    /// It is in a call that may block (`thread::may_block`); the monitor does not signal it.
+    /// The thread is in a call that may block (`thread::may_block`); the monitor does not signal
+    /// it.
     pub(crate) in_call: AtomicBool,
-    /// A digest of what it waited for when it was last evicted (`sched::shortage`). Monitors write it:
-    /// the record may be another cluster's as soon as the signal is sent.
+    /// A digest of the event for which the thread waited when it was last evicted
+    /// (`sched::shortage`). Monitors write it: the record may be another cluster's as soon as the
+    /// signal is sent.
     pub(crate) evicted_from: AtomicU8,
-    /// How many times it is locked to a kernel thread.
+    /// The number of times that the thread is locked to a kernel thread.
     pub(crate) locks: Cell<u16>,
     pub(crate) context: Context,
 
-    // What waiting and the edges touch.
-    /// Its cluster (`sched`'s).
+    // Waits, and the beginning and end of a thread, touch these fields.
+    /// The thread's cluster (`sched`'s).
     pub(crate) cluster: Hook,
     /// The name and number, owned by the thread; null before and after its life.
     pub(crate) identity: AtomicPtr<Identity>,
     main: Cell<Option<Main>>,
     room: Cell<Option<&'static Room>>,
-    /// What it waits for, and until when (or for ever: `clock::NEVER`), if it is about to park or
-    /// parked.
+    /// The waiter on which the thread waits, and the deadline (`clock::NEVER`: there is none), if
+    /// the thread is parked or about to park.
     pub(crate) waiter: Cell<*const Waiter>,
     pub(crate) deadline: Cell<u64>,
-    /// The processor in whose heap the timer is, or was (`sched`'s).
+    /// The processor whose heap has, or had, the timer (`sched`'s).
     pub(crate) timer_home: Hook,
     pub(crate) timer: UnsafeCell<timer::Entry>,
-    /// What a policy may look at, and may need. Set at each spawn.
+    /// The attributes that a policy may read, and may need. Each spawn sets them.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
     pub(crate) mask: Cell<Mask>,
-    /// The kernel thread that it is locked to (`sched`'s).
+    /// The kernel thread to which the thread is locked (`sched`'s).
     pub(crate) locked_to: Hook,
 }
 
-/// Four cache lines: a million waiting threads have a million of them.
+/// A record takes four cache lines: a million waiting threads have a million records.
 const _: () = assert!(size_of::<Green>() == 256);
 
-/// What a thread is to do: called once, with its record and an address, as the first code on its
-/// stack. It must not unwind.
+/// The function of a thread: called once, with the thread's record and an address, as the first
+/// code on its stack. It must not unwind.
 pub(crate) type Main = (unsafe fn(&'static Green, *const ()), *const ());
 
-/// What is unusual about a thread, a bit each, so that the switch asks but one question of most.
-/// Written by the thread, its signal handler and the kernel thread that runs it: never at once, but
+/// The unusual properties of a thread, a bit each, so that a switch usually asks one question only.
+/// The thread, its signal handler and the kernel thread that runs it write them: never at once, but
 /// the handler may come between, hence read-modify-write.
 pub(crate) struct Oddities(AtomicU32);
 
 impl Oddities {
-    /// Its signal mask was seen to differ from its kernel thread's.
+    /// The thread's signal mask was seen to differ from that of its kernel thread.
     pub(crate) const MASK: u32 = 1;
-    /// Preempted, it keeps the malloc cache that it may be in the middle of using.
+    /// The thread was preempted, and keeps the malloc cache, which it may be in the middle of
+    /// using.
     pub(crate) const CACHE: u32 = 2;
-    /// It is locked to a kernel thread.
+    /// The thread is locked to a kernel thread.
     pub(crate) const LOCKED: u32 = 4;
-    /// It has not run yet, and has no room.
+    /// The thread has not run yet, and has no room.
     pub(crate) const NEW: u32 = 8;
-    /// From this bit up: what differs from the default in how it computes with floating-point numbers,
+    /// The bits from this one up: how the thread's floating-point settings differ from the default,
     /// while it does not run.
     const FLOATS: u32 = 8;
 
@@ -147,12 +151,12 @@ impl Oddities {
         self.0.fetch_and(!oddity, Ordering::Relaxed);
     }
 
-    /// It is to compute with floating-point numbers in that way when it goes on.
+    /// Keeps the floating-point settings with which the thread is to go on.
     pub(crate) fn keep_floats(&self, floats: FloatControl) {
         self.add(floats.difference() << Oddities::FLOATS);
     }
 
-    /// In which way, if not in the default one; it goes on.
+    /// Takes the floating-point settings of a thread that goes on, if they are not the default.
     #[inline]
     pub(crate) fn take_floats(&self) -> Option<FloatControl> {
         const REST: u32 = (1 << Oddities::FLOATS) - 1;
@@ -164,21 +168,21 @@ impl Oddities {
         Some(FloatControl::with_difference(all >> Oddities::FLOATS))
     }
 
-    /// The thread has a room now, with or without a malloc cache in it. It does not run, so no
-    /// handler comes between.
+    /// Notes that the thread has a room now, with or without a malloc cache in it. The thread does
+    /// not run, so no handler comes between.
     fn settle(&self, has_cache: bool) {
         let kept = self.0.load(Ordering::Relaxed) & !Oddities::NEW;
         let cache = u32::from(has_cache) * Oddities::CACHE;
         self.0.store(kept | cache, Ordering::Relaxed);
     }
 
-    /// As at first; the thread has ended.
+    /// Resets all; the thread has ended.
     fn reset(&self) {
         self.0.store(Oddities::NEW, Ordering::Relaxed);
     }
 }
 
-// SAFETY: the table above says who touches what; the handovers are Release/Acquire.
+// SAFETY: the table above says which thread touches which field; the handovers are Release/Acquire.
 unsafe impl Sync for Green {}
 // SAFETY: as above.
 unsafe impl Send for Green {}
@@ -214,7 +218,7 @@ impl Green {
         }
     }
 
-    /// Says what the thread is to do.
+    /// Sets the function of the thread.
     ///
     /// # Safety
     /// The thread is new and the caller's; `main`'s function may be called with its address, once,
@@ -223,8 +227,8 @@ impl Green {
         self.main.set(Some(main));
     }
 
-    /// The thread, which is prepared, has not run, and is the caller's, lives in `room` from now
-    /// on. Neither allocates nor touches a thread-local.
+    /// Moves the thread into `room`; the thread is prepared, has not run, and is the caller's. This
+    /// neither allocates nor touches a thread-local.
     #[inline]
     pub(crate) fn move_in(&'static self, room: &'static Room) {
         room.let_to(self);
@@ -233,7 +237,7 @@ impl Green {
         self.room.set(Some(room));
         self.oddities.settle(room.has_cache());
         let main = move || match self.main.take() {
-            // SAFETY: the promise made to `prepare`.
+            // SAFETY: the caller of `prepare` made this promise.
             Some((run, with)) => unsafe { run(self, with) },
             None => crate::engine::sys::die("a thread was started that has nothing to do"),
         };
@@ -241,7 +245,7 @@ impl Green {
         unsafe { self.context.prepare(room.stack, main) }
     }
 
-    /// The thread has ended: its room is free again, its record as good as new.
+    /// Ends the thread: its room is free again, and its record as good as new.
     #[inline]
     pub(crate) fn move_out(&self) -> &'static Room {
         self.oddities.reset();
@@ -251,17 +255,17 @@ impl Green {
         }
     }
 
-    /// Asks for the record itself, for who is about to run a thread that has been in a queue for
-    /// long.
+    /// Prefetches the record itself, for a caller that is about to run a thread that has been in a
+    /// queue for long.
     pub(crate) fn prefetch_record(&self) {
         const LINE: usize = 64;
         let record = core::ptr::from_ref(self).cast::<u8>();
         (0..3).for_each(|line| arch::prefetch(record.wrapping_add(line * LINE)));
     }
 
-    /// Asks for the memory that a parked thread will touch when it goes on, before it does.
+    /// Prefetches the memory that a parked thread will touch when it goes on.
     pub(crate) fn prefetch(&self) {
-        // A wait is some calls deep: what lies about it are their frames.
+        // A wait is some calls deep: the memory about it holds their frames.
         const LINE: usize = 64;
         const BELOW: usize = 4 * LINE;
         const FRAMES: usize = 20;
@@ -275,24 +279,25 @@ impl Green {
         arch::prefetch(thread_pointer);
     }
 
-    /// The name of the thread that asks, which is this one.
+    /// The name of this thread, which is the caller.
     pub(crate) fn name(&self) -> Option<&str> {
         // SAFETY: the thread keeps its identity while it runs.
         unsafe { self.identity.load(Ordering::Relaxed).as_ref() }.and_then(Identity::name)
     }
 
-    /// The stack, from the lowest usable address up. `None`: it has no room, so it does not run,
-    /// whatever made the caller think so.
+    /// The stack, from the lowest usable address up. `None`: the thread has no room, so it does not
+    /// run, although the caller thinks so.
     pub(crate) fn stack(&self) -> Option<Bounds> {
         self.room.get().map(|room| room.stack)
     }
 
-    /// Whether it lives in `room`, still.
+    /// Whether the thread still lives in `room`.
     fn lives_in(&self, room: &Room) -> bool {
         self.room.get().is_some_and(|own| core::ptr::eq(own, room))
     }
 
-    /// malloc's word for its per-thread cache, in this thread's block; null where it was not found.
+    /// The address of malloc's word for its per-thread cache, in this thread's block; null if it
+    /// was not found.
     #[inline(always)]
     pub(crate) fn tcache(&self) -> *mut usize {
         self.tcache.get()

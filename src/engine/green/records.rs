@@ -1,13 +1,14 @@
-//! Where the records of threads come from, and where they go to be used again.
+//! The store of thread records: it gives records to new threads, and takes back those of ended
+//! ones.
 //!
 //! A record outlives its thread: a late signal, the monitor, or a policy's link may still point to
-//! it. So records are never freed. They are made in batches, kept by each processor as they fall
-//! free, and handed in batches, by way of a common stack, from the processors where threads end to
-//! those where they are spawned.
+//! it. So records are never freed. The store makes them in batches; each processor keeps records as
+//! they fall free; and a common stack carries batches from the processors where threads end to
+//! those where threads are spawned.
 //!
 //! A processor has two batches, as the magazines of Bonwick and Adams ("Magazines and Vmem", 2001):
-//! it goes to the common stack only when both are full, or both empty, so one that spawns and ends
-//! threads in turn stays away.
+//! it goes to the common stack only when both are full, or both empty, so a processor that spawns
+//! and ends threads in turn stays away.
 //!
 //! Invariant: a free record is in one batch, linked by `next`; a batch belongs to a processor or is
 //! in the stack, linked by its first record's `heap`.
@@ -18,7 +19,7 @@ use super::Green;
 use crate::engine::arch;
 use crate::engine::sys::lock::Lock;
 
-/// How many records a batch has at most.
+/// The number of records in a full batch.
 const BATCH: usize = 32;
 
 static FREE: Lock<Stack> = Lock::new(Stack { top: None });
@@ -68,9 +69,9 @@ impl Batch {
 /// A processor's free records.
 pub(crate) struct Records {
     batch: Batch,
-    /// How many `batch` has; fewer, if it was not full when it came.
+    /// The number of records in `batch`, or more, if the batch was not full when it came.
     len: usize,
-    /// Full or empty.
+    /// A batch that is full or empty.
     other: Batch,
 }
 
@@ -83,7 +84,7 @@ impl Records {
         }
     }
 
-    /// A record for a new thread, if one is free.
+    /// Returns a record for a new thread, if one is free.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<&'static Green> {
         if self.batch.first.is_none() {
@@ -94,7 +95,7 @@ impl Records {
         Some(green)
     }
 
-    /// Keeps the record of a thread that has ended.
+    /// Keeps the record of an ended thread.
     #[inline]
     pub(crate) fn push(&mut self, green: &'static Green) {
         if self.len == BATCH {
@@ -104,7 +105,7 @@ impl Records {
         self.len += 1;
     }
 
-    /// Gives all to the common stack.
+    /// Gives all records to the common stack.
     pub(crate) fn drain(&mut self) {
         let all = core::mem::replace(self, Records::new());
         let mut free = FREE.lock();
@@ -118,7 +119,7 @@ impl Records {
         if self.batch.first.is_none() {
             self.batch = FREE.lock().pop().unwrap_or(Batch::EMPTY);
         }
-        // At most: one that comes from the stack may be smaller.
+        // This is an upper bound: a batch from the stack may be smaller.
         self.len = BATCH;
     }
 
@@ -131,7 +132,7 @@ impl Records {
     }
 }
 
-/// A record for a new thread. Allocates when none is free: call it preemptible.
+/// Returns a record for a new thread. Allocates if none is free: call it preemptible.
 pub(crate) fn create() -> io::Result<&'static Green> {
     match pop_free() {
         Some(green) => Ok(green),

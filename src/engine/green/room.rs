@@ -1,4 +1,5 @@
-//! Where a thread lives from its first instruction to its last: a stack and a thread-local block.
+//! A room: the stack and the thread-local block of a thread, from its first instruction to its
+//! last.
 //!
 //! ```text
 //!   slot:  | guard | stack ... | thread-local block | Room | Slot header |
@@ -20,33 +21,35 @@ use crate::engine::tls;
 #[repr(align(64))]
 pub(crate) struct Room {
     pub(crate) thread_pointer: *mut u8,
-    /// malloc's word for its per-thread cache, in this block; null where it was not found.
+    /// The address of malloc's word for its per-thread cache, in this block; null if it was not
+    /// found.
     pub(crate) tcache: *mut usize,
     pub(crate) stack: Bounds,
     slot: &'static Slot,
-    /// Who lives here; for the fault handler.
+    /// The thread that lives here; for the fault handler.
     tenant: AtomicStatic<Green>,
 }
 
-// SAFETY: all but the tenant is written once. Who may touch what the pointers lead to: whoever has
-// the room.
+// SAFETY: all fields but the tenant are written once. The holder of the room may touch the memory
+// behind the pointers.
 unsafe impl Sync for Room {}
 // SAFETY: as above.
 unsafe impl Send for Room {}
 
-/// Rooms lie at as many different distances from their slots' tops, a cache line apart, and the
-/// blocks below them with them. All slots begin at the same place of a page, so without that the
-/// blocks of a thousand threads would share the few sets of the caches that such addresses map to.
+/// The number of different distances, a cache line apart, at which rooms, and the blocks below
+/// them, lie from the tops of their slots. All slots begin at the same place of a page, so
+/// otherwise the blocks of a thousand threads would share the few sets of the caches to which such
+/// addresses map.
 const COLOURS: usize = 16;
 const LINE: usize = 64;
 
-/// Bytes at the top of a slot that are not stack.
+/// The number of bytes at the top of a slot that do not belong to the stack.
 pub(crate) fn reserve() -> usize {
     const TOP: usize = 1 << 40;
     TOP - tls::place(TOP - size_of::<Room>() - (COLOURS - 1) * LINE).stack_top
 }
 
-/// Where the room's record lies on `slot`.
+/// The address of the room's record on `slot`.
 fn address_on(slot: &Slot) -> usize {
     const SPREAD: usize = 0x9e37_79b9_7f4a_7c15;
     let colour = (slot.top() / 4096).wrapping_mul(SPREAD) >> (usize::BITS - COLOURS.ilog2());
@@ -54,8 +57,8 @@ fn address_on(slot: &Slot) -> usize {
 }
 
 impl Room {
-    /// A free room with at least `size` bytes of stack. Allocates when it is new: call it
-    /// preemptible.
+    /// Returns a free room with at least `size` bytes of stack. Allocates if the room is new: call
+    /// it preemptible.
     pub(crate) fn find(size: usize) -> io::Result<&'static Room> {
         let slot = {
             // The list's lock is taken with preemption off.
@@ -72,7 +75,7 @@ impl Room {
         })
     }
 
-    /// The room on a slot that [`stack::Cache`] gave out, which holds furnished ones only.
+    /// Returns the room on a slot that [`stack::Cache`] gave out: such slots are furnished.
     #[inline(always)]
     pub(crate) fn on(slot: &'static Slot) -> &'static Room {
         // SAFETY: `extra` is the room that `furnish` put there. Relaxed: the slot is the caller's.
@@ -105,18 +108,18 @@ impl Room {
         }
     }
 
-    /// `green` lives here from now on.
+    /// Lets `green` live here from now on.
     #[inline(always)]
     pub(super) fn let_to(&self, green: &'static Green) {
         // Relaxed: the handler that asks runs on this stack.
         self.tenant.store(Some(green), Ordering::Relaxed);
     }
 
-    /// Its last tenant has left malloc's cache behind, because there was no room for it elsewhere
-    /// (`sched::switch`).
+    /// Whether the last tenant has left malloc's cache behind, because there was no place for it
+    /// elsewhere (`sched::switch`).
     #[inline(always)]
     pub(super) fn has_cache(&self) -> bool {
-        // SAFETY: a word of the block, which is the caller's while nobody lives here.
+        // SAFETY: the word is in the block, which is the caller's while no thread lives here.
         !self.tcache.is_null() && unsafe { self.tcache.read() != tls::no_cache() }
     }
 
@@ -130,7 +133,7 @@ pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
     // Acquire: pairs with the Release in `furnish`.
     let room = slot.extra.load(Ordering::Acquire) as *const Room;
     // SAFETY: the handler runs on behalf of the thread that faulted: its record and its identity
-    // are alive. (If a stray pointer led another one here, the last tenant may have gone.)
+    // are alive. (If a stray pointer led another thread here, the last tenant may have gone.)
     let identity = unsafe {
         let tenant = room.as_ref().and_then(|room| {
             let green = room.tenant.load(Ordering::Relaxed);

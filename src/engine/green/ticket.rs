@@ -1,8 +1,8 @@
-//! The ticket: one word that decides who resumes one waiting thread.
+//! The ticket: one word that decides which thread resumes one waiting thread.
 //!
 //! A waiter *commits* to waiting only after its context is saved; wakers and a timer race it and
-//! each other for the same word. Whoever moves it out of `PARKED` resumes the waiter, and nobody
-//! else does.
+//! each other for the same word. The thread that moves the word out of `PARKED` resumes the waiter,
+//! and no other does.
 //!
 //! | from \ verb | `consume` | `commit(by)` | `notify` | `expire` | `resumed` |
 //! |---|---|---|---|---|---|
@@ -12,44 +12,43 @@
 //! | `PARKED`   | (never)     | (never)             | `NOTIFIED`, **resume**          | `EXPIRED`, **resume** | (never) |
 //! | `ASLEEP`   | (never)     | (never)             | `NOTIFIED`, **futex wake**      | `EXPIRED`             | (never) |
 //!
-//! `is_notified` looks, changes nothing, and is a read-modify-write all the same: of two that write
-//! something, change the word, and look at what the other wrote, one sees it (`thread::end`).
+//! `is_notified` looks and changes nothing, but is a read-modify-write all the same: if two threads
+//! each write something, change the word, and look at the other's write, one of them sees it
+//! (`thread::end`).
 //!
 //! `consume`, `commit`, `is_notified` and `resumed` belong to the waiter (`commit`, for a green
-//! thread, to the scheduler that has just left its stack); `notify` and `expire` to anybody, but
-//! only a kernel thread itself expires its own sleep.
+//! thread, to the scheduler that has just left its stack). Any thread may call `notify` and
+//! `expire`, but only a kernel thread itself expires its own sleep.
 //!
 //! # Invariants
 //!
 //! 1. A park is resumed exactly once: only the transition out of `PARKED` resumes, and it happens
 //!    once.
-//! 2. Never before the context is saved: nobody can see `PARKED` before `commit`, whose caller
-//!    saved it.
-//! 3. A notification is never lost: `NOTIFIED` is left only by the waiter, which is then told. Even
-//!    if the timer was first: the waiter then sees `Notified`. Notifications between two looks of
-//!    the waiter merge into one.
-//! 4. Once `commit` said `Parked`, its caller touches nothing of the waiter: it may already run
-//!    elsewhere.
+//! 2. A waiter is never resumed before its context is saved: no thread can see `PARKED` before
+//!    `commit`, whose caller saved the context.
+//! 3. A notification is never lost: only the waiter leaves `NOTIFIED`, and it is then told. That
+//!    holds even if the timer was first: the waiter then sees `Notified`. Notifications between two
+//!    looks of the waiter merge into one.
+//! 4. Once `commit` said `Parked`, its caller touches nothing of the waiter: the waiter may already
+//!    run elsewhere.
 //! 5. An expiry has no generation. Before the waiter waits again its timer must be cancelled, or be
-//!    known to have fired; otherwise a late one ends the next wait early, as a spurious wake-up.
-//! 6. `notify` is the notifier's last look at the ticket and all that lies beside it, unless it
-//!    left
+//!    known to have fired; otherwise a late expiry ends the next wait early, as a spurious wake-up.
+//! 6. `notify` is the notifier's last look at the ticket and the data beside it, unless it left
 //!    `PARKED`: only then does the waiter wait for the notifier.
 //!
 //! A kernel thread's state is `ASLEEP`, which it leaves at any notification or by itself: it waits
-//! in
-//! `futex_wait(as_futex(), ASLEEP)` while the word is that, then says `resumed`. The notifier's
-//! `futex_wake` uses the word's address only; the ticket may be gone by then, and the wake wakes
-//! nobody, or somebody spuriously: every futex wait must be a loop.
+//! in `futex_wait(as_futex(), ASLEEP)` while the word has that value, then calls `resumed`. The
+//! notifier's `futex_wake` uses the word's address only. The ticket may be gone by then, and the
+//! call wakes no thread, or another one spuriously: every futex wait must be a loop.
 //!
 //! # Memory orderings
 //!
 //! - context → resumer: Release in `commit`, Acquire in `notify` and `expire` where they leave
 //!   `PARKED`.
-//! - what the notifier wrote → waiter: Release in `notify`, Acquire in `consume`, `commit` (when it
+//! - the notifier's writes → waiter: Release in `notify`, Acquire in `consume`, `commit` (when it
 //!   fails), `is_notified` and `resumed`. Every change is a read-modify-write, so a later
 //!   notification or expiry does not hide an earlier one (they continue its release sequence).
-//! - what the timer did with its entry → waiter: Release in `expire`, the same Acquires.
+//! - the timer's accesses to its entry → waiter: Release in `expire`, the same Acquires.
 
 use crate::engine::atomic::{
     AtomicU32,
@@ -58,24 +57,24 @@ use crate::engine::atomic::{
 };
 use crate::engine::sys::perturb;
 
-/// No token, nobody parked.
+/// There is no token, and no thread is parked.
 const EMPTY: u32 = 0;
 /// A token is there for the waiter to find.
 const NOTIFIED: u32 = 1;
-/// The waiter's context is saved; whoever leaves this state resumes it.
+/// The waiter's context is saved; the thread that leaves this state resumes the waiter.
 const PARKED: u32 = 2;
 /// The timer came first.
 const EXPIRED: u32 = 3;
 /// The waiter is a kernel thread, which blocks on this word.
 const ASLEEP: u32 = 4;
 
-/// Who resumes one waiting thread. See the file's header.
+/// The word that decides which thread resumes one waiting thread. See the file's header.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     word: AtomicU32,
 }
 
-/// What kind of thread parks.
+/// The kind of a thread that parks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     /// A green thread, whose context is saved.
@@ -84,19 +83,19 @@ pub(crate) enum By {
     Kernel,
 }
 
-/// Whom a notification found, and what the notifier must do.
+/// The waiter that a notification found, and so the notifier's duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Found {
-    /// No waiter, or one that goes on by itself.
+    /// There is no waiter, or it goes on by itself.
     Nobody,
-    /// A parked green thread: the notifier, nobody else, must resume it.
+    /// A green thread was parked: the notifier, and no other thread, must resume it.
     Green,
-    /// A kernel thread: the notifier must wake the futex, and look at nothing else.
+    /// A kernel thread sleeps: the notifier must wake the futex, and look at nothing else.
     Kernel,
 }
 
-/// What became of an attempt to park.
+/// The result of an attempt to park.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Commit {
@@ -108,7 +107,7 @@ pub(crate) enum Commit {
     Expired,
 }
 
-/// Why a parked waiter was resumed.
+/// The reason why a parked waiter was resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It was notified, possibly after the timer resumed it.
@@ -118,11 +117,11 @@ pub(crate) enum Outcome {
 }
 
 impl Ticket {
-    /// The value to futex-wait on.
+    /// The word's value while a kernel thread waits on it.
     pub(crate) const ASLEEP: u32 = ASLEEP;
 
     const_fn! {
-        /// Without a token.
+        /// Makes a ticket without a token.
         pub(crate) const fn new() -> Self {
             Self {
                 word: AtomicU32::new(EMPTY),
@@ -130,20 +129,20 @@ impl Ticket {
         }
     }
 
-    /// The waiter takes a token that is already there. An expiry left over from an earlier wait is
-    /// dropped.
+    /// Takes a token that is already there, for the waiter. An expiry left over from an earlier
+    /// wait is dropped.
     pub(crate) fn consume(&self) -> bool {
         // A stale EMPTY is harmless: `commit` will find the token.
         self.word.load(Relaxed) != EMPTY
-            // Acquire: what the notifier wrote; partner: Release in `notify`.
+            // Acquire: the notifier's writes; partner: Release in `notify`.
             && self.word.swap(EMPTY, Acquire) == NOTIFIED
     }
 
-    /// The waiter looks whether there is a token, and leaves it. If there is none, whoever leaves
-    /// one later sees what the waiter did before.
+    /// Tells the waiter whether there is a token, and leaves it. If there is none, a thread that
+    /// leaves one later sees the waiter's earlier writes.
     pub(crate) fn is_notified(&self) -> bool {
-        // Acquire: what the notifier wrote; partner: Release in `notify`.
-        // Release: what the waiter did; partner: Acquire in `notify`.
+        // Acquire: the notifier's writes; partner: Release in `notify`.
+        // Release: the waiter's writes; partner: Acquire in `notify`.
         self.word.fetch_or(0, AcqRel) == NOTIFIED
     }
 
@@ -163,21 +162,20 @@ impl Ticket {
             return Commit::Parked;
         }
         perturb::point("ticket: refused");
-        // Acquire: what the notifier or timer wrote; partners: Release in `notify` and `expire`.
-        // The swap may find NOTIFIED where the line above found EXPIRED: it decides.
+        // Acquire: the writes of the notifier or timer; partners: Release in `notify` and `expire`.
+        // The swap may find NOTIFIED where the line above found EXPIRED: the swap decides.
         match self.word.swap(EMPTY, Acquire) {
             NOTIFIED => Commit::Notified,
             _ => Commit::Expired,
         }
     }
 
-    /// Leaves a token, and says whom the caller must now resume.
+    /// Leaves a token, and says which waiter the caller must now resume.
     #[inline]
     pub(crate) fn notify(&self) -> Found {
-        // Acquire: the saved context; partner: Release in `commit`. Or what the waiter did before
+        // Acquire: the saved context; partner: Release in `commit`. Or the waiter's writes before
         // it looked; partner: Release in `is_notified`. Release: what the caller wrote for the
-        // waiter; partners: Acquire in `consume`, `commit`,
-        // `is_notified`, `resumed`.
+        // waiter; partners: Acquire in `consume`, `commit`, `is_notified`, `resumed`.
         match self.word.swap(NOTIFIED, AcqRel) {
             PARKED => Found::Green,
             ASLEEP => Found::Kernel,
@@ -185,15 +183,15 @@ impl Ticket {
         }
     }
 
-    /// The waiter's time is up. If the answer is true it was a parked green thread, and the caller,
-    /// nobody else, must resume it.
+    /// Ends the wait because its time is up. If the answer is true the waiter is a parked green
+    /// thread, and the caller, no other thread, must resume it.
     #[must_use = "true means that the caller must resume the waiter"]
     pub(crate) fn expire(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         while seen != NOTIFIED && seen != EXPIRED {
             perturb::point("ticket: expiring");
             // Acquire: the saved context; partner: Release in `commit`.
-            // Release: what the timer did; partners: Acquire in `commit`, `consume`, `resumed`.
+            // Release: the timer's writes; partners: Acquire in `commit`, `consume`, `resumed`.
             match self.word.compare_exchange(seen, EXPIRED, AcqRel, Relaxed) {
                 Ok(_) => return seen == PARKED,
                 Err(now) => seen = now,
@@ -202,16 +200,16 @@ impl Ticket {
         false
     }
 
-    /// The waiter, resumed, takes what resumed it.
+    /// Tells the waiter, which is resumed, the reason, and takes the token.
     pub(crate) fn resumed(&self) -> Outcome {
-        // Acquire: what the notifier or timer wrote; partners: Release in `notify` and `expire`.
+        // Acquire: the writes of the notifier or timer; partners: Release in `notify` and `expire`.
         match self.word.swap(EMPTY, Acquire) {
             NOTIFIED => Outcome::Notified,
             _ => Outcome::Expired,
         }
     }
 
-    /// The word a kernel thread waits on, while it is [`Ticket::ASLEEP`].
+    /// The word on which a kernel thread waits while it is [`Ticket::ASLEEP`].
     pub(crate) fn as_futex(&self) -> &AtomicU32 {
         &self.word
     }

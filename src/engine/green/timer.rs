@@ -25,20 +25,22 @@
 //!
 //! A removal from the middle leaves a hole: its ancestors keep their ranks. So a rank bounds the
 //! number of children, but no longer promises a number of descendants. Holes go away with the
-//! ancestors. Should the highest rank ever be reached, its trees are linked without another rank:
+//! ancestors. Should trees ever reach the highest rank, they are linked without another rank:
 //! slower, never wrong.
 //!
-//! Equal deadlines come out in the order of insertion.
+//! Entries with equal deadlines come out in the order of insertion.
 //!
 //! # States of an entry
 //! idle --`insert`--> queued --`remove` or `pop_due`--> idle
 //!
 //! # Invariants
 //! 1. A queued entry neither moves nor dies, and belongs to one heap.
-//! 2. Whoever reads or writes an entry holds the lock of the heap that it is in or goes into. The
-//!    lock is the caller's: all here is single-threaded, and there are no memory orderings.
+//! 2. A thread that reads or writes an entry holds the lock of the heap that the entry is in or
+//!    goes into. The lock is the caller's: all here is single-threaded, and there are no memory
+//!    orderings.
 //! 3. No entry is due before its parent. A root has no `previous`, and `roots[its rank]` is the
-//!    root and its key. A first child's `previous` is its parent, another's its sibling.
+//!    root and its key. The `previous` of a first child is its parent, that of another child its
+//!    sibling.
 //! 4. `first` is the least key of all, and the rank of the tree that has it as root.
 //! 5. There is no recursion: stacks are small.
 
@@ -48,14 +50,15 @@ use std::ptr::NonNull;
 
 type Link = Option<NonNull<Entry>>;
 
-/// The order of entries: the deadline, and below it the number of the insertion. One number, for a
-/// pair is written by halves and read at once as a vector, which stalls: 30 ns a timeout, not 8.
+/// The order of entries: the deadline, and below it the number of the insertion. The key is one
+/// number: a pair is written by halves and read at once as a vector, which stalls, and a timeout
+/// takes 30 ns, not 8.
 type Key = u128;
 
-/// Ranks that there are: 2^32 entries without holes.
+/// The number of ranks: enough for 2^32 entries without holes.
 const RANKS: usize = 32;
 
-/// A deadline, embedded in whatever waits for it.
+/// A deadline, embedded in its owner, which waits for it.
 pub(crate) struct Entry {
     key: Cell<Key>,
     child: Cell<Link>,
@@ -125,8 +128,8 @@ struct Root {
 
 /// The heap.
 pub(crate) struct Heap {
-    /// By rank; those whose bit is set in `occupied`. The keys lie here so that finding the least
-    /// touches no entry.
+    /// The roots by rank; those are valid whose bit is set in `occupied`. The keys lie here so that
+    /// finding the least touches no entry.
     roots: [Root; RANKS],
     occupied: u32,
     first: (Key, usize),
@@ -134,10 +137,10 @@ pub(crate) struct Heap {
     inserted: u64,
 }
 
-// SAFETY: the entries may be touched by whichever thread holds the lock (`Entry: Send`).
+// SAFETY: any thread that holds the lock may touch the entries (`Entry: Send`).
 unsafe impl Send for Heap {}
 
-/// `first` of an empty heap: after every key.
+/// The `first` of an empty heap: after every key.
 const NONE: (Key, usize) = (u128::MAX, 0);
 
 impl Heap {
@@ -227,7 +230,7 @@ impl Heap {
         self.length
     }
 
-    /// Adds a tree, linked with those of its rank until there is none.
+    /// Adds a tree: links it with the tree of its rank, as long as there is one.
     fn add(&mut self, mut tree: Root) {
         let mut rank = at(tree.entry).rank.get();
         while self.occupied & 1 << rank != 0 {
@@ -242,7 +245,7 @@ impl Heap {
         }
         self.occupied |= 1 << rank;
         self.roots[rank as usize] = tree;
-        // Equal: the first has a higher rank now.
+        // If the keys are equal, the first has a higher rank now.
         if tree.key <= self.first.0 {
             self.first = (tree.key, rank as usize);
         }
@@ -270,7 +273,7 @@ mod tests {
         (0..count).map(|_| Entry::new()).collect()
     }
 
-    /// Invariants 3 and 4, for all entries.
+    /// Checks invariants 3 and 4 for all entries.
     fn check(heap: &Heap) {
         let mut count = 0;
         let mut todo = Vec::new();
@@ -311,7 +314,7 @@ mod tests {
             let mut heap = Heap::new();
             let mut model = BTreeMap::new();
             let mut keys = vec![None; own.len()];
-            // Few different deadlines in some rounds, so that ties are common.
+            // Some rounds have few different deadlines, so that ties are common.
             let range = [5, 1000, u64::MAX][seed as usize % 3];
             for step in 0..if cfg!(miri) { 200 } else { 4000 } {
                 let index = random.usize(..own.len());
@@ -320,12 +323,13 @@ mod tests {
                         let key = (random.u64(..range), step);
                         keys[index] = Some(key);
                         model.insert(key, index);
-                        // SAFETY: idle, as the model says; `own` outlives the heap's use.
+                        // SAFETY: the entry is idle, as the model says; `own` outlives the heap's
+                        // use.
                         unsafe { heap.insert((&own[index]).into(), key.0) };
                     }
                     4..6 => {
                         let known = keys[index].take();
-                        // SAFETY: idle or in this heap.
+                        // SAFETY: the entry is idle or in this heap.
                         let removed = unsafe { heap.remove((&own[index]).into()) };
                         assert_eq!(removed, known.is_some());
                         known.map(|key| model.remove(&key));
@@ -357,7 +361,7 @@ mod tests {
     fn equal_deadlines_keep_their_order() {
         let own = entries(100);
         let mut heap = Heap::new();
-        // SAFETY: idle; `own` outlives the heap's use.
+        // SAFETY: the entries are idle; `own` outlives the heap's use.
         own.iter()
             .for_each(|entry| unsafe { heap.insert(entry.into(), 7) });
         assert_eq!(heap.pop_due(6), None);
@@ -380,7 +384,7 @@ mod tests {
                 let own = entries(count as usize);
                 let mut heap = Heap::new();
                 for (i, entry) in own.iter().enumerate() {
-                    // SAFETY: idle; `own` outlives the heap's use.
+                    // SAFETY: the entry is idle; `own` outlives the heap's use.
                     unsafe { heap.insert(entry.into(), order(i as u64, count)) };
                 }
                 check(&heap);

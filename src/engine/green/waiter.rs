@@ -1,13 +1,14 @@
 //! A place where one thread waits to be woken: a [`Ticket`], and the green thread behind it.
 //!
-//! A thread's record points at the waiter that it waits on. This file has what the run loop, a timer
-//! and a waker do with it; `sched::park` is how a thread waits and how another wakes it.
+//! A thread's record points at the waiter on which it waits. This file has the parts of a wait that
+//! the run loop, a timer and a waker do; `sched::park` has the functions by which a thread waits
+//! and another wakes it.
 //!
 //! Invariants:
-//! 1. One thread waits on a waiter at a time; any number wake it.
+//! 1. One thread waits on a waiter at a time; any number of threads wake it.
 //! 2. A notification that comes before the wait ends it at once: none is lost.
-//! 3. A waiter may be gone as soon as it was notified: a waker looks at nothing of it afterwards,
-//!    unless it found a parked green thread, which cannot go on before the waker makes it ready.
+//! 3. A waiter may be gone as soon as it was notified: a waker then looks at nothing of it, unless
+//!    it found a parked green thread, which cannot go on before the waker makes it ready.
 
 use super::Green;
 use super::ticket::{By, Commit, Found, Ticket};
@@ -18,16 +19,16 @@ use crate::engine::sys::perturb;
 /// A place where one thread waits to be woken.
 pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
-    /// The green thread that is parked. Published by the ticket.
+    /// The parked green thread. The ticket publishes it.
     green: AtomicStatic<Green>,
 }
 
-/// The thread that a notification has found waiting: the notifier has to let it go on.
+/// The thread that a notification found waiting: the notifier has to let it go on.
 #[must_use = "the thread waits for ever if nobody lets it go on"]
 pub(crate) enum Notified {
-    /// Nobody, or a thread that goes on by itself.
+    /// There is no thread, or it goes on by itself.
     Nobody,
-    /// A parked green thread, which is the notifier's now.
+    /// A parked green thread, which belongs to the notifier now.
     Green(&'static Green),
     /// A kernel thread that waits on this futex. Only the address counts: the waiter may be gone.
     Kernel(*const AtomicU32),
@@ -41,28 +42,28 @@ impl Waiter {
         }
     }
 
-    /// `green`, the thread that asks, is about to leave its stack and wait here until `deadline`.
+    /// Notes that `green`, the caller, is about to leave its stack and wait here until `deadline`.
     #[inline]
     pub(crate) fn expect(&self, green: &'static Green, deadline: u64) {
-        // Relaxed: published by the commit, which is a Release.
+        // Relaxed: the commit, which is a Release, publishes it.
         self.green.store(Some(green), Ordering::Relaxed);
         green.waiter.set(self);
         green.deadline.set(deadline);
     }
 
-    /// Whether a wait would end at once. After a no, the next waker sees what the caller did before
-    /// it asked.
+    /// Whether a wait would end at once. After a no, the next waker sees the caller's earlier
+    /// writes.
     pub(crate) fn is_notified(&self) -> bool {
         self.ticket.is_notified()
     }
 
-    /// Ends the wait, or the next one if nobody waits now.
+    /// Ends the wait, or the next one if no thread waits now.
     ///
     /// # Safety
     /// The waiter is alive at least until it is notified.
     #[inline]
     pub(crate) unsafe fn notify(waiter: *const Waiter) -> Notified {
-        // SAFETY: alive until `notify`, which is all of this line.
+        // SAFETY: the waiter is alive until `notify`, the last access of this block to it.
         let (found, futex) = unsafe {
             let ticket = &(*waiter).ticket;
             let futex: *const _ = ticket.as_futex();
@@ -71,8 +72,9 @@ impl Waiter {
         perturb::point("wake: notified");
         match found {
             Found::Nobody => Notified::Nobody,
-            // SAFETY: it was parked, so its thread waits for us, and the waiter is alive (invariant
-            // 3). Relaxed: `notify` acquired what `commit` released.
+            // SAFETY: the thread was parked, so it waits for us, and the waiter is alive (invariant
+            // 3).
+            // Relaxed: `notify` acquired what `commit` released.
             Found::Green => match unsafe { (*waiter).green.load(Ordering::Relaxed) } {
                 None => crate::engine::sys::die("a parked green thread has left no name"),
                 Some(green) => Notified::Green(green),
@@ -81,7 +83,8 @@ impl Waiter {
         }
     }
 
-    /// The run loop's half of a wait: the green thread's context is saved. False: it need not wait.
+    /// Commits the wait, for the run loop: the green thread's context is saved. False: it need not
+    /// wait.
     pub(crate) fn commit(&self) -> bool {
         match self.ticket.commit(By::Green) {
             Commit::Parked => true,
@@ -98,7 +101,8 @@ impl Waiter {
         }
     }
 
-    /// The timer's half: true if the green thread was parked and the caller must make it ready.
+    /// Expires the wait, for the timer: true if the green thread was parked and the caller must
+    /// make it ready.
     pub(crate) fn expire(&self) -> bool {
         self.ticket.expire()
     }

@@ -1,19 +1,20 @@
-//! A ring for operations that do not wait: some at a time, by one system call, and all of them are
-//! done when it returns.
+//! A ring for operations that do not wait: one system call performs some at a time, and all of them
+//! are done when it returns.
 //!
-//! The keeper's ring belongs to a kernel thread that does nothing else, for the sake of what is in
-//! flight (`driver::uring::keeper`). Here nothing is in flight outside [`Batch::perform`]: nobody's end cancels an
-//! operation, and no completion comes while its submitter is elsewhere. So a batch belongs to
-//! whoever has it, on whatever kernel thread, and the kernel touches nothing that an entry points
-//! to after `perform`.
+//! The keeper's ring belongs to a kernel thread that does nothing else, for the sake of the
+//! operations in flight (`driver::uring::keeper`). Here no operation is in flight outside
+//! [`Batch::perform`]: no thread's end cancels an operation, and no completion comes while its
+//! submitter is elsewhere. So a batch belongs to its holder, on whatever kernel thread, and after
+//! `perform` the kernel touches no memory that an entry points to.
 //!
-//! An operation that says that it does not wait (`MSG_DONTWAIT`) is done, or has failed with
+//! An operation that declares that it does not wait (`MSG_DONTWAIT`) is done, or has failed with
 //! EAGAIN, by the time the kernel has taken it. Should one be late all the same, `perform` waits.
 //!
 //! # Invariants
-//! 1. Between two calls of `perform` both queues hold what was pushed since, and nothing else; or
-//!    the kernel has refused something, and the ring is never entered again.
-//! 2. At most [`SIZE`] are pushed for one `perform`; for their completions there is room twice.
+//! 1. Between two calls of `perform` both queues hold the operations pushed since, and nothing
+//!    else; or the kernel has refused something, and the ring is never entered again.
+//! 2. At most [`SIZE`] operations are pushed for one `perform`; the completion queue has space for
+//!    twice as many.
 //! 3. `push` and `perform` run under any thread pointer, and allocate nothing.
 
 use std::io;
@@ -24,8 +25,8 @@ use io_uring::{EnterFlags, IoUring};
 
 use crate::engine::sys;
 
-/// So many are performed by one system call. With 8 it was as good, with 24 and 32 the replies to
-/// a hundred connections came so late that their next requests did too.
+/// The number of operations that one system call performs at most. With 8 it was as good; with 24
+/// and 32 the replies to a hundred connections came so late that their next requests did too.
 pub(crate) const SIZE: usize = 16;
 
 pub(crate) struct Batch {
@@ -34,7 +35,8 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// An error: there is no io_uring here, or an old one (before Linux 5.18). Allocates.
+    /// Makes a ring. An error: there is no io_uring here, or an old one (before Linux 5.18).
+    /// Allocates.
     pub(crate) fn new() -> io::Result<Batch> {
         let mut builder = IoUring::builder();
         let ring = builder.dontfork().setup_submit_all().build(SIZE as u32)?;
@@ -44,7 +46,7 @@ impl Batch {
         })
     }
 
-    /// Whether the kernel has taken all that it was given.
+    /// Whether the kernel has taken all operations that it was given.
     pub(crate) fn is_usable(&self) -> bool {
         !self.refused
     }
@@ -52,8 +54,8 @@ impl Batch {
     /// Puts an operation into the batch, under a name.
     ///
     /// # Safety
-    /// What the entry points to stays valid until [`Batch::perform`] returns. It makes one
-    /// completion, and does not wait.
+    /// The memory that the entry points to stays valid until [`Batch::perform`] returns. The entry
+    /// makes one completion, and does not wait.
     pub(crate) unsafe fn push(&mut self, entry: &Entry, name: u64) {
         let entry = entry.clone().user_data(name);
         // SAFETY: the caller's promise.
@@ -62,9 +64,9 @@ impl Batch {
         }
     }
 
-    /// Performs what was pushed, and tells `done` the name and the result of each. What the kernel
-    /// refuses, for want of memory or because somebody forbids it now, is not told, and the batch
-    /// is not usable any more.
+    /// Performs the pushed operations, and tells `done` the name and the result of each. If the
+    /// kernel refuses some, for want of memory or because somebody forbids io_uring now, `done`
+    /// does not hear of them, and the batch is not usable any more.
     pub(crate) fn perform(&mut self, mut done: impl FnMut(u64, i32)) {
         let mut open = self.ring.submission().len();
         let mut refused = 0;
@@ -85,7 +87,8 @@ impl Batch {
                 Err(libc::EBADF | libc::EOPNOTSUPP) if is_late => {
                     sys::die("a ring is gone: who closed its descriptor?")
                 }
-                // Somebody forbids it now. What was taken completes without being asked for.
+                // Somebody forbids io_uring now. The operations that were taken complete by
+                // themselves.
                 _ if is_late => sys::kernel_thread::give_way(),
                 _ => refused = queued,
             }
@@ -100,8 +103,8 @@ impl Batch {
     fn enter(&self, submit: usize, want: usize, flags: EnterFlags) -> Result<usize, i32> {
         let flags = flags.bits() as usize;
         let arguments = [self.descriptor() as usize, submit, want, flags, 0, 0];
-        // SAFETY: what the entries point to is valid, says `push`; after a refusal nothing is
-        // submitted.
+        // SAFETY: the memory that the entries point to is valid, as `push` demands; after a refusal
+        // nothing is submitted.
         unsafe { sys::call(libc::SYS_io_uring_enter, &arguments) }
     }
 }

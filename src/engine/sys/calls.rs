@@ -1,8 +1,8 @@
-//! What the modules in front need of libc and std has no safe function for: each call behind a
-//! function that can be called with anything its types allow.
+//! The libc calls that the modules in front need and for which std has no safe function: each
+//! behind a function that is safe for all arguments that its types allow.
 //!
-//! Unlike the rest of this folder these go through libc and write `errno`: they are for a thread's
-//! own code, under its own thread pointer.
+//! Unlike the rest of this folder these functions go through libc and write `errno`: they are for a
+//! thread's own code, under its own thread pointer.
 
 use core::mem::MaybeUninit;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -15,19 +15,19 @@ fn answer(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// As many buffers as the kernel takes at once.
+/// The number of buffers for one call, at most as many as the kernel takes.
 fn count(buffers: usize) -> i32 {
     buffers.min(libc::UIO_MAXIOV as usize) as i32
 }
 
-/// Whether one of `events` is there at this moment, or an error.
+/// Whether one of `events`, or an error, is there at this moment.
 pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16) -> io::Result<bool> {
     let mut poll = libc::pollfd {
         fd: fd.as_raw_fd(),
         events,
         revents: 0,
     };
-    // SAFETY: one valid record.
+    // SAFETY: the call gets one valid record.
     answer(unsafe { libc::poll(&mut poll, 1, 0) } as isize).map(|ready| ready != 0)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn read(fd: BorrowedFd<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Re
     answer(unsafe { libc::readv(fd.as_raw_fd(), vectors, count) })
 }
 
-/// The same, if that need not wait.
+/// [`read`], if it need not wait.
 pub(crate) fn read_now(fd: BorrowedFd<'_>, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let (vectors, count) = (buffers.as_mut_ptr().cast(), count(buffers.len()));
     // SAFETY: as in `read`.
@@ -52,14 +52,14 @@ pub(crate) fn write(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Result<u
     answer(unsafe { libc::writev(fd.as_raw_fd(), vectors, count) })
 }
 
-/// The same, if that need not wait.
+/// [`write`], if it need not wait.
 pub(crate) fn write_now(fd: BorrowedFd<'_>, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
     let (vectors, count) = (buffers.as_ptr().cast(), count(buffers.len()));
     // SAFETY: as in `write`.
     answer(unsafe { libc::pwritev2(fd.as_raw_fd(), vectors, count, -1, libc::RWF_NOWAIT) })
 }
 
-/// Whether it is a pipe or FIFO.
+/// Whether the descriptor is a pipe or FIFO.
 pub(crate) fn is_pipe(fd: BorrowedFd<'_>) -> bool {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: a call that succeeds has filled the record in.
@@ -69,13 +69,13 @@ pub(crate) fn is_pipe(fd: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Whether it is in non-blocking mode.
+/// Whether the descriptor is in non-blocking mode.
 pub(crate) fn is_nonblocking(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: only asks.
+    // SAFETY: the call only asks for flags.
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
 }
 
-/// A descriptor that is readable when the process has ended.
+/// Returns a descriptor that is readable when the process has ended.
 pub(crate) fn pidfd(process: u32) -> io::Result<OwnedFd> {
     // SAFETY: a system call; its descriptor is new.
     unsafe {
@@ -98,7 +98,7 @@ macro_rules! from_raw_fd {
 }
 pub(crate) use from_raw_fd;
 
-/// Of sockets.
+/// The calls on sockets.
 #[cfg(feature = "net")]
 mod sockets {
     use core::marker::PhantomData;
@@ -116,12 +116,13 @@ mod sockets {
         buffer: &mut [u8],
         flags: i32,
     ) -> io::Result<(usize, SockAddr)> {
-        // SAFETY: the same bytes; the call writes no uninitialised ones.
+        // SAFETY: the slices have the same bytes; the call writes no uninitialised ones.
         let buffer = unsafe { &mut *(buffer as *mut [u8] as *mut [MaybeUninit<u8>]) };
         SockRef::from(&socket).recv_from_with_flags(buffer, flags)
     }
 
-    /// A type of std's that is a descriptor, which it closes when it is dropped and not before.
+    /// A type of std that owns a descriptor: it closes the descriptor when it is dropped and not
+    /// before.
     pub(crate) trait Std: FromRawFd {}
 
     impl Std for net::TcpListener {}
@@ -139,8 +140,8 @@ mod sockets {
 
     impl<'a, T: Std> AsStd<'a, T> {
         pub(crate) fn new(fd: &'a impl AsFd) -> AsStd<'a, T> {
-            // SAFETY: the descriptor stays open while it is borrowed, and the result does not close it.
-            // It may be a socket of the wrong kind: then the calls fail.
+            // SAFETY: the descriptor stays open while it is borrowed, and the result does not close
+            // it. It may be a socket of the wrong kind: then the calls fail.
             let std = unsafe { T::from_raw_fd(fd.as_fd().as_raw_fd()) };
             AsStd {
                 std: ManuallyDrop::new(std),

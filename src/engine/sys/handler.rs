@@ -1,8 +1,8 @@
-//! The handler of signals that are to become messages: it leaves a bit in a word and wakes who
-//! waits for it.
+//! The handler of signals that are to become messages: it leaves a bit in a word and wakes the
+//! thread that waits for signals.
 //!
 //! ```text
-//!   handler (any thread)              who waits
+//!   handler (any thread)              the waiting thread
 //!   former handler, if any            s = SEQUENCE            (Acquire)
 //!   PENDING |= bit     (Release)      came = PENDING.swap(0)  (Acquire)
 //!   SEQUENCE += 1      (Release)      came == 0: futex wait while SEQUENCE == s
@@ -10,13 +10,14 @@
 //! ```
 //!
 //! Invariants:
-//! 1. No signal is lost: if the swap misses the bit, who waits read `SEQUENCE` before it was raised
-//!    (its Acquire pairs with the raise's Release), so the futex does not block it.
-//! 2. The handler runs on the alternate stack: little of a green thread's may be left. It runs with
-//!    the others blocked: an alternate stack of std's is too small for two. It touches no
-//!    thread-local, `errno` included. (The usual crate for this, `signal-hook-registry`, asks for no
-//!    alternate stack; with one fixed action its table of actions would be of no use here.)
-//! 3. A handler stays for good, and so does what is stored of the former one.
+//! 1. No signal is lost: if the swap misses the bit, the waiting thread has read `SEQUENCE` before
+//!    it was raised (its Acquire pairs with the raise's Release), so the futex does not block it.
+//! 2. The handler runs on the alternate stack: a green thread's stack may have little space left.
+//!    It runs with the other signals blocked: an alternate stack of std's is too small for two
+//!    handlers. It touches no thread-local, `errno` included. (The usual crate for this,
+//!    `signal-hook-registry`, asks for no alternate stack; with one fixed action its table of
+//!    actions would be of no use here.)
+//! 3. A handler stays for good, and so does the stored former one.
 
 use core::ptr::null_mut;
 use std::io;
@@ -25,11 +26,11 @@ use super::futex;
 use super::signal::{self as kernel, Mask, bit};
 use crate::engine::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Signals that came and were not fetched.
+/// The signals that came and were not fetched.
 static PENDING: AtomicU64 = AtomicU64::new(0);
-/// Raised whenever there may be something for who waits.
+/// The number of times that the waiting thread had a reason to look.
 static SEQUENCE: AtomicU32 = AtomicU32::new(0);
-/// Handlers that have not done all they do.
+/// The number of handlers that have not done all they do.
 static HANDLING: AtomicU32 = AtomicU32::new(0);
 /// The former handlers of those signals that had one; boxes that are never freed.
 static FORMER: [AtomicPtr<libc::sigaction>; 65] = [const { AtomicPtr::new(null_mut()) }; 65];
@@ -41,18 +42,18 @@ pub(crate) fn wake() {
     futex::wake(&SEQUENCE, 1);
 }
 
-/// What is to be asked for before anything else, and given to [`wait`].
+/// The present number, which a caller reads before anything else, and gives to [`wait`].
 pub(crate) fn sequence() -> u32 {
     // Acquire: pairs with the Release in `wake`.
     SEQUENCE.load(Ordering::Acquire)
 }
 
-/// Waits unless somebody has woken since `sequence` was asked for.
+/// Waits until [`wake`] is called, unless that has happened since `sequence` was read.
 pub(crate) fn wait(sequence: u32) {
     futex::wait(&SEQUENCE, sequence, None);
 }
 
-/// Signals that came.
+/// Takes the signals that came.
 pub(crate) fn fetch() -> Mask {
     // Acquire: pairs with the Release in `on_signal`.
     PENDING.swap(0, Ordering::Acquire)
@@ -64,22 +65,22 @@ pub(crate) fn is_busy() -> bool {
     HANDLING.load(Ordering::Acquire) != 0
 }
 
-/// Puts the handler in place, for good. `unblocked`: those that it may be interrupted by.
+/// Puts the handler in place, for good. `unblocked`: the signals that may interrupt it.
 pub(crate) fn catch(signal: i32, unblocked: impl Iterator<Item = i32>) -> io::Result<()> {
     let install = |new: *const libc::sigaction, old: *mut libc::sigaction| {
-        // SAFETY: null or valid actions.
+        // SAFETY: the actions are null or valid.
         match unsafe { libc::sigaction(signal, new, old) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     };
-    // SAFETY: zeroes are an action.
+    // SAFETY: zeroes are a valid action.
     let mut former: libc::sigaction = unsafe { core::mem::zeroed() };
     install(core::ptr::null(), &mut former)?;
     let mut ours = former;
     ours.sa_sigaction = on_signal as *const () as usize;
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: a set that is valid.
+    // SAFETY: the set is valid.
     unsafe { libc::sigfillset(&mut ours.sa_mask) };
     for signal in unblocked {
         // SAFETY: as above.
@@ -98,9 +99,9 @@ unsafe extern "C" fn on_signal(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: null, or a box that is never freed.
+    // SAFETY: the pointer is null, or leads to a box that is never freed.
     if let Some(former) = unsafe { FORMER[signal as usize].load(Ordering::Acquire).as_ref() } {
-        // SAFETY: a handler of the type that its flags say; the arguments are the kernel's.
+        // SAFETY: the handler has the type that its flags say; the arguments are the kernel's.
         unsafe {
             let handler = former.sa_sigaction;
             if former.sa_flags & libc::SA_SIGINFO != 0 {

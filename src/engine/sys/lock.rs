@@ -1,16 +1,17 @@
 //! A lock for the scheduler's own short critical sections.
 //!
-//! It is taken with preemption off (or by kernel threads that run no green thread), so its holder
-//! is running or about to be: waiters spin a little and then block in the kernel. It touches no
-//! thread-local, allocates nothing and knows no poisoning: the code under it does not panic.
+//! A thread takes it with preemption off (or is a kernel thread that runs no green thread), so the
+//! holder is running or about to be: waiters spin a little and then block in the kernel. The lock
+//! touches no thread-local, allocates nothing and knows no poisoning: the code under it does not
+//! panic.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `FREE` | nobody holds it |
-//! | `HELD` | held, nobody waits |
-//! | `CONTENDED` | held, and somebody may wait in the kernel |
+//! | `FREE` | no thread holds it |
+//! | `HELD` | a thread holds it, none waits |
+//! | `CONTENDED` | a thread holds it, and others may wait in the kernel |
 //!
-//! Orderings: taking it is Acquire and pairs with the Release of the unlock before.
+//! Orderings: taking the lock is Acquire and pairs with the Release of the unlock before.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -56,7 +57,7 @@ impl<T> Lock<T> {
         Guard::new(self)
     }
 
-    /// Takes it if nobody holds it.
+    /// Takes the lock if no thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         // Acquire: as in `lock`.
@@ -79,7 +80,7 @@ impl<T> Lock<T> {
             }
             core::hint::spin_loop();
         }
-        // Whoever takes it from here on must assume that others wait.
+        // A thread that takes the lock from here on must assume that others wait.
         // Acquire: as in `lock`.
         while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
             futex::wait(&self.word, CONTENDED, None);
@@ -93,7 +94,7 @@ impl<T: Default> Default for Lock<T> {
     }
 }
 
-/// It stays with its thread, whose preemption is off.
+/// The right to the value. It stays with its thread, whose preemption is off.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
     not_send: PhantomData<*mut ()>,
@@ -103,7 +104,7 @@ pub(crate) struct Guard<'a, T> {
 unsafe impl<T: Sync> Sync for Guard<'_, T> {}
 
 impl<'a, T> Guard<'a, T> {
-    /// For whoever has just taken the lock.
+    /// Makes the guard of a thread that has just taken the lock.
     fn new(lock: &'a Lock<T>) -> Guard<'a, T> {
         Guard {
             lock,

@@ -1,10 +1,11 @@
 //! Perturbation: named points at which a kernel thread stops for a moment, now and then, so that an
 //! event which comes between two steps once in a million runs comes there in every run.
 //!
-//! They are there in a build with GREENTHREAD_PERTURB in its environment, or with
-//! `--cfg greenthread_perturb`; in any other [`point`] does nothing. A point stands where other threads
-//! could come between and matter: between a push and the look for sleepers, an announcement and the
-//! look after it, a claim and its consequences, a word and its futex, and before a queue is drained.
+//! The points do something in a build with GREENTHREAD_PERTURB in its environment, or with
+//! `--cfg greenthread_perturb`; in any other build [`point`] does nothing. A point stands where other
+//! threads could come between and matter: between a push and the look for sleepers, an announcement
+//! and the look after it, a claim and its consequences, a word and its futex, and before a queue is
+//! drained.
 //!
 //! | a thread that comes to a point | how often |
 //! |---|---|
@@ -14,20 +15,21 @@
 //! | sleeps, up to half a millisecond, as if the system ran another one | the others |
 //!
 //! Stopping everywhere alike would only be a slower machine: one slow place among fast ones is the
-//! rare case. So every point has a *temper*: a few stop every third thread that comes, some one of
-//! thirty, most hardly any. Where few come, half of the tempers are bad, and sleep is frequent: that
-//! costs little, and faults in resizing or closing would hardly be met otherwise. Tempers change with
-//! the *season*, which lasts for so many hits of all points.
+//! rare case. So every point has a *temper*: a few points stop every third thread that comes, some
+//! points one of thirty, most points hardly any. At points where few threads come, half of the
+//! tempers are bad, and sleep is frequent: that costs little, and faults in resizing or closing
+//! would hardly be met otherwise. Tempers change with the *season*, which lasts for a fixed number
+//! of hits of all points.
 //!
-//! Seed, name and season make the temper, the temper and a count of hits make the choice. The seed
-//! is `GREENTHREAD_PERTURB_SEED`; 0: no thread stops. If it is not set, the clock gives one, which is
-//! printed. A seed repeats the tempers, not the interleaving.
+//! Seed, name and season make the temper; the temper and a count of hits make the choice. The seed
+//! is `GREENTHREAD_PERTURB_SEED`; with 0 no thread stops. If the variable is not set, the clock
+//! gives a seed, which is printed. A seed repeats the tempers, not the interleaving.
 //!
 //! # Invariants
 //! 1. A point may stand anywhere: it touches no thread-local, allocates nothing, takes no lock, and
 //!    leaves `errno` alone.
-//! 2. It has no read-modify-write, which is a full fence on some machines, and would hide that one
-//!    is missing. Hits that are not counted do no harm.
+//! 2. A point has no read-modify-write: that is a full fence on some machines, and would hide a
+//!    missing fence. Hits that are not counted do no harm.
 //!
 //! Orderings: all Relaxed, nothing is published.
 
@@ -35,25 +37,25 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{clock, kernel_thread};
 
-/// The seed was not asked for yet.
+/// The seed before it is read.
 const UNKNOWN: u64 = u64::MAX;
-/// No thread stops.
+/// The seed with which no thread stops.
 const STILL: u64 = 0;
 
-/// Hits of a season: 2 to the power of this.
+/// The number of hits in a season, as a power of 2.
 const SEASON: u32 = 16;
-/// A point that has less than one of so many hits is one where few come.
+/// A point with less than one of so many hits is a point where few threads come.
 const FEW: u64 = 1000;
 const MOST_SPINS: u64 = 1 << 10;
 const LONGEST_SLEEP: u64 = 512_000;
 
 static SEED: AtomicU64 = AtomicU64::new(UNKNOWN);
-/// Of all points.
+/// The hits of all points.
 static HITS: AtomicU64 = AtomicU64::new(0);
-/// Of each point, by its hash. It does no harm if two share a place.
+/// The hits of each point, by its hash. It does no harm if two points share a place.
 static OWN_HITS: [AtomicU64; 512] = [const { AtomicU64::new(0) }; 512];
 
-/// Here others may come between.
+/// A point at which other threads may come between.
 #[inline(always)]
 pub(crate) fn point(name: &'static str) {
     if cfg!(greenthread_perturb) {
@@ -83,14 +85,15 @@ fn come_to(name: &'static str) {
     }
 }
 
-/// One more; how many there were.
+/// Counts one more hit; returns the number before.
 fn count(hits: &AtomicU64) -> u64 {
     let before = hits.load(Relaxed);
     hits.store(before.wrapping_add(1), Relaxed);
     before
 }
 
-/// `luck` says how, and for how long: each length is as likely as twice that. One of so many sleeps.
+/// Stops the thread. `luck` chooses how, and for how long: each length is as likely as twice that
+/// length. One of `sleeps` stops is a sleep.
 #[cold]
 fn stop(luck: u64, sleeps: u64) {
     let halved = (luck >> 8) % 10;
@@ -104,12 +107,12 @@ fn stop(luck: u64, sleeps: u64) {
     }
 }
 
-/// Two threads may both come here: then one seed is as good as the other, and both are printed.
+/// Two threads may both come here: then either seed serves, and both are printed.
 #[cold]
 fn learn_seed() -> u64 {
     const NAME: &core::ffi::CStr = c"GREENTHREAD_PERTURB_SEED";
-    // SAFETY: a valid name, and null or a string. It reads the environment without std's lock, which
-    // may be held by a thread that is preempted; tests do not change this variable.
+    // SAFETY: the name is valid, and the result is null or a string. The call reads the environment
+    // without std's lock, which a preempted thread may hold; tests do not change this variable.
     let value = unsafe {
         let value = libc::getenv(NAME.as_ptr());
         (!value.is_null()).then(|| core::ffi::CStr::from_ptr(value))
@@ -136,7 +139,7 @@ fn parse(text: &[u8]) -> u64 {
     }
 }
 
-/// Not `eprintln!`: see the first invariant.
+/// Prints the seed; without `eprintln!`: see the first invariant.
 fn print(seed: u64) {
     let mut text = *b"greenthread: perturbed, GREENTHREAD_PERTURB_SEED=          \n";
     let (mut end, mut rest) = (text.len() - 1, seed);
@@ -155,7 +158,7 @@ fn hash(name: &str) -> u64 {
     })
 }
 
-/// The end of splitmix64: every bit of `x` counts for every bit of the answer.
+/// The last steps of splitmix64: every bit of `x` affects every bit of the answer.
 fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

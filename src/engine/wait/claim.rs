@@ -1,25 +1,26 @@
 //! One wait and the claim that ends it.
 //!
-//! A [`Wait`] lies on the stack of the thread that waits, with a [`Node`] for each queue it stands
-//! in: one for a lock or a channel, several for a select. Whoever would end the wait, a waker or
-//! the waiting thread itself when its time is up, first *claims* it: one word, changed once.
+//! A [`Wait`] lies on the stack of the thread that waits, with a [`Node`] for each queue the wait
+//! stands in: one for a lock or a channel, several for a select. A thread that would end the wait
+//! (a waker, or the waiting thread itself when its time is up) first *claims* it: one word, changed
+//! once.
 //!
 //! | claim | the wait was ended by |
 //! |---|---|
-//! | null | nobody yet |
-//! | a node | whoever took that node: it hands over what was waited for, and then wakes |
-//! | the `Wait` itself | its own thread: time-out, or it found what it wanted while it queued |
+//! | null | no thread yet |
+//! | a node | the thread that took that node: it hands over, and then wakes the waiter |
+//! | the `Wait` itself | its own thread: at a time-out, or because it no longer needs to wait |
 //!
 //! Invariants:
-//! 1. The claim changes once. So a wait is ended once, and what is handed over goes to one thread,
-//!    which takes it: a time-out that loses the claim waits for the winner.
-//! 2. A node is in a list, or was taken out of it by its claimer or by its own thread, always under
-//!    the list's lock. A thread does not leave its wait before all its nodes are out.
-//! 3. What the claimer writes to the node (`outcome`, and what `place` points to) is seen by the
-//!    waiter: written before `wake`, read after it.
+//! 1. The claim changes once. So a wait is ended once, and the waker hands over to one thread,
+//!    which takes what it gets: a time-out that loses the claim waits for the winner.
+//! 2. A node is in a list, or its claimer or its own thread has taken it out, always under the
+//!    list's lock. A thread does not leave its wait before all its nodes are out.
+//! 3. The waiter sees the claimer's writes to the node (`outcome`, and the memory at `place`): they
+//!    happen before `wake`, and the waiter reads after it.
 //! 4. After `wake` nothing of the wait or its nodes may be touched.
 //!
-//! Ordering: all of it is Relaxed. Lists are under locks, and a wake-up publishes (`ticket`).
+//! Ordering: all accesses are Relaxed. Lists are under locks, and a wake-up publishes (`ticket`).
 
 use core::ptr;
 
@@ -37,9 +38,9 @@ pub(crate) struct Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Ended {
-    /// Somebody took this node.
+    /// A waker took this node.
     Taken(*const Node),
-    /// The time is up and the claim is ours: nobody will hand over anything.
+    /// The time is up and the claim is ours: no waker will hand anything over.
     TimedOut,
 }
 
@@ -58,14 +59,14 @@ impl Wait {
             .is_ok()
     }
 
-    /// The waiting thread itself ends the wait. False: it has been claimed, and [`Wait::wait`] must
-    /// be called for what was handed over.
+    /// Ends the wait on the waiting thread itself. False: a waker has claimed it, and the caller
+    /// must call [`Wait::wait`] to receive what the waker hands over.
     pub(crate) fn give_up(&self) -> bool {
         self.claim_as(ptr::from_ref(self).cast_mut().cast())
     }
 
-    /// Blocks the thread, whose nodes are queued, until somebody takes one of them and wakes it, or
-    /// until `deadline` (monotonic nanoseconds).
+    /// Blocks the thread, whose nodes are queued, until a waker takes one of them and wakes the
+    /// thread, or until `deadline` (monotonic nanoseconds).
     pub(crate) fn wait(&self, mut deadline: Option<u64>) -> Ended {
         loop {
             match self.waiter.wait(deadline) {
@@ -78,23 +79,23 @@ impl Wait {
     }
 }
 
-/// A place in a queue, aligned so that a pointer to it has room for flags.
+/// A place in a queue, aligned so that a pointer to it has bits for flags.
 #[repr(align(64))]
 pub(crate) struct Node {
     /// Neighbours in a circular list; null while it is in none.
     pub(super) next: Cell<*const Node>,
     pub(super) prev: Cell<*const Node>,
     wait: Cell<*const Wait>,
-    /// What it waits for; the primitive's.
+    /// The event that the node waits for; the primitive gives it a meaning.
     pub(crate) tag: Cell<usize>,
-    /// How it ended; the primitive's.
+    /// How the node's wait ended; the primitive gives it a meaning.
     pub(crate) outcome: Cell<usize>,
-    /// Where a message is, or goes to; the primitive's.
+    /// The address of a message, or the place for one; the primitive gives it a meaning.
     pub(crate) place: Cell<*mut ()>,
 }
 
 impl Node {
-    /// A place for `wait`, which the caller keeps alive as long as the node is used.
+    /// Makes a node for `wait`, which the caller keeps alive as long as the node is used.
     pub(crate) fn new(wait: *const Wait) -> Node {
         Node {
             next: Cell::new(ptr::null()),
@@ -106,12 +107,12 @@ impl Node {
         }
     }
 
-    /// For another wait: a select may go round again.
+    /// Puts the node into another wait: a select may go round again.
     pub(crate) fn set_wait(&self, wait: *const Wait) {
         self.wait.set(wait);
     }
 
-    /// The wait that it belongs to.
+    /// The wait to which the node belongs.
     pub(crate) fn wait(&self) -> *const Wait {
         self.wait.get()
     }
@@ -131,40 +132,40 @@ impl Node {
 pub(crate) struct Claimed(*const Node);
 
 impl Claimed {
-    /// # Safety
-    /// `node` was claimed by the caller and is in no list.
+    /// The caller has claimed `node`, which is in no list.
     pub(super) unsafe fn new(node: *const Node) -> Claimed {
         Claimed(node)
     }
 
     pub(crate) fn node(&self) -> &Node {
-        // SAFETY: its thread waits for us (invariant 1).
+        // SAFETY: the node's thread waits for us (invariant 1).
         unsafe { &*self.0 }
     }
 
     /// Lets the thread go on. Call it without a lock that others may want.
     #[inline]
     pub(crate) fn wake(self) {
-        // SAFETY: its thread waits for us until the waiter is notified, which is the last that is
-        // looked at.
+        // SAFETY: the node's thread waits for us until the waiter is notified, and the notification
+        // is the last access here.
         unsafe {
             Waiter::wake_at(self.into_waiter());
         }
     }
 
-    /// Where the thread waits, for who notifies it otherwise: it is alive until then.
+    /// The place where the thread waits, for a caller that notifies it itself: the place is alive
+    /// until then.
     pub(crate) fn into_waiter(self) -> *const Waiter {
         // SAFETY: as in `wake`.
         unsafe { &raw const (*(*self.0).wait.get()).waiter }
     }
 
-    /// The node, to be claimed by [`Claimed::from_raw`] again.
+    /// The node, which [`Claimed::from_raw`] turns into a claim again.
     pub(crate) fn into_raw(self) -> *const Node {
         self.0
     }
 
     /// # Safety
-    /// From [`Claimed::into_raw`], once.
+    /// `node` came from [`Claimed::into_raw`], and is used once.
     pub(crate) unsafe fn from_raw(node: *const Node) -> Claimed {
         Claimed(node)
     }

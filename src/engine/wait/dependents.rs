@@ -75,7 +75,7 @@ impl<D> Dependents<D> {
                 Ok(_) => return true,
                 Err(now) => newest = now,
             }
-            // SAFETY: made above, and not in the stack.
+            // SAFETY: the edge was made above, and is not in the stack.
             unsafe {
                 if newest == closed() {
                     drop(Box::from_raw(edge));
@@ -110,7 +110,7 @@ impl<D> Drop for Dependents<D> {
 #[must_use = "they wait for ever if they are not told"]
 pub struct Taken<D>(*mut Edge<D>);
 
-// SAFETY: it owns its edges, which are dependents and links.
+// SAFETY: the value owns its edges, which are dependents and links.
 unsafe impl<D: Send> Send for Taken<D> {}
 
 impl<D> Taken<D> {
@@ -127,7 +127,8 @@ impl<D> Iterator for Taken<D> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: taken and not handed out yet, so it is ours (invariant 2), and came from a box.
+        // SAFETY: the edge was taken and not handed out yet, so it is ours (invariant 2), and it
+        // came from a box.
         let edge = unsafe { Box::from_raw(self.0) };
         self.0 = edge.older.get();
         Some(edge.dependent)

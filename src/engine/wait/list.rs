@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Invariants:
-//! 1. All of it happens under the lock of whoever owns the list, with preemption off.
-//! 2. A node that is in a list is alive: its thread takes it out, under the lock, before it leaves.
-//! 3. A node is taken by who claims it. One whose claim is lost is dropped from the list on the
-//!    way: its thread is going already.
+//! 1. All accesses happen under the lock of the list's owner, with preemption off.
+//! 2. A node in a list is alive: its thread takes it out, under the lock, before the thread leaves.
+//! 3. The thread that claims a node takes it out. A thread that meets a node whose claim it lost
+//!    drops the node from the list: the node's own thread is leaving already.
 
 use core::ptr;
 
@@ -21,7 +21,7 @@ pub(crate) struct List {
     head: *const Node,
 }
 
-// SAFETY: the nodes belong to the list as long as they are in it, and the list to its lock.
+// SAFETY: the nodes belong to the list as long as they are in it, and the list belongs to its lock.
 unsafe impl Send for List {}
 
 impl List {
@@ -29,7 +29,7 @@ impl List {
         List { head: ptr::null() }
     }
 
-    /// From [`List::head`].
+    /// Makes the list whose first node is `head`, from [`List::head`].
     pub(super) fn from_head(head: *const Node) -> List {
         List { head }
     }
@@ -42,7 +42,7 @@ impl List {
         self.head.is_null()
     }
 
-    /// The first in the queue.
+    /// The first node.
     pub(crate) fn first(&self) -> Option<&Node> {
         // SAFETY: invariant 2.
         unsafe { self.head.as_ref() }
@@ -51,7 +51,7 @@ impl List {
     /// Queues a node at the end.
     ///
     /// # Safety
-    /// The node is in no list and lives until it is out of this one.
+    /// The node is in no list, and lives until it is out of this one.
     pub(crate) unsafe fn push_back(&mut self, node: *const Node) {
         // SAFETY: the new node by the caller's promise, the others by invariant 2.
         unsafe {
@@ -79,12 +79,12 @@ impl List {
         self.head = node;
     }
 
-    /// Takes a node out, if it is still in.
+    /// Takes a node out, if it is in the list.
     ///
     /// # Safety
-    /// It is in this list or in none.
+    /// The node is in this list or in none.
     pub(crate) unsafe fn remove(&mut self, node: *const Node) {
-        // SAFETY: neighbours are in the list (invariant 2).
+        // SAFETY: the neighbours are in the list (invariant 2).
         unsafe {
             let (next, prev) = ((*node).next.get(), (*node).prev.get());
             if next.is_null() {
@@ -100,25 +100,25 @@ impl List {
         }
     }
 
-    /// Claims the first that can be claimed, and takes it out.
+    /// Claims the first node that can be claimed, and takes it out.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Claimed> {
         self.pop_if(|_| true)
     }
 
-    /// [`List::pop`], as far as the nodes at the front fit.
+    /// [`List::pop`], but only as long as the nodes at the front fit.
     #[inline]
     pub(crate) fn pop_if(&mut self, fits: impl Fn(&Node) -> bool) -> Option<Claimed> {
         loop {
             let node: *const Node = self.first().filter(|node| fits(node))?;
-            // SAFETY: in this list.
+            // SAFETY: the node is in this list.
             if let Some(claimed) = unsafe { self.take(node) } {
                 return Some(claimed);
             }
         }
     }
 
-    /// The first that is like that.
+    /// The first node that fits.
     #[inline]
     pub(crate) fn first_where(&self, like: impl Fn(&Node) -> bool) -> Option<&Node> {
         let mut node = self.head;
@@ -136,12 +136,12 @@ impl List {
         None
     }
 
-    /// Takes a node out. `None`: its claim was lost.
+    /// Claims a node and takes it out. `None`: another thread has the claim.
     ///
     /// # Safety
-    /// It is in this list.
+    /// The node is in this list.
     pub(crate) unsafe fn take(&mut self, node: *const Node) -> Option<Claimed> {
-        // SAFETY: invariant 2; once claimed, its thread waits for us.
+        // SAFETY: invariant 2; once it is claimed, its thread waits for us.
         unsafe {
             let claimed = (*node).claim();
             self.remove(node);
@@ -149,20 +149,20 @@ impl List {
         }
     }
 
-    /// Claims the first that is like that and can be claimed, and takes it out.
+    /// Claims the first node that fits and can be claimed, and takes it out.
     #[inline]
     pub(crate) fn pop_where(&mut self, like: impl Fn(&Node) -> bool) -> Option<Claimed> {
         loop {
             let node: *const Node = self.first_where(&like)?;
-            // SAFETY: in this list.
+            // SAFETY: the node is in this list.
             if let Some(claimed) = unsafe { self.take(node) } {
                 return Some(claimed);
             }
         }
     }
 
-    /// Claims the first few that can be claimed and takes them out, in order; the rest, if there
-    /// is one, goes to `crowd`.
+    /// Claims the first few nodes that can be claimed and takes them out, in order; the other
+    /// nodes, if there are any, go to `crowd`.
     ///
     /// # Safety
     /// `crowd` is new, stays where it is, and is told to wake its members after the list's lock is
@@ -176,7 +176,8 @@ impl List {
             }
         }
         if !self.is_empty() {
-            // SAFETY: the crowd's promise is the caller's. Before the first is behind the last.
+            // SAFETY: the caller makes the promise that the crowd needs. The place before the first is
+            // behind the last.
             unsafe { self.push_back(&crowd.sentinel) };
             self.head = ptr::null();
             crowd.is_used.set(true);
@@ -185,14 +186,15 @@ impl List {
     }
 }
 
-/// Waits that stood in a list at one moment and are to be woken, a few at a time: so neither is the
-/// list locked nor preemption off for as long as it takes to wake many.
+/// Waits that stood in a list at one moment and are woken a few at a time: so neither the lock of
+/// the list is held nor preemption off for as long as it takes to wake many.
 ///
-/// They form a circle without a head, closed by a node that is nobody's. A wait that is over before
-/// it is claimed takes its node out as ever: that concerns the neighbours only.
+/// The nodes form a circle without a head, closed by a sentinel that belongs to no wait. If a wait
+/// is over before it is claimed, its thread takes its node out as usual: that concerns the
+/// neighbours only.
 pub(crate) struct Crowd {
     sentinel: Node,
-    /// Whether anybody ever was in it: known without the lock.
+    /// Whether a node ever was in it: readable without the lock.
     is_used: Cell<bool>,
 }
 
@@ -204,7 +206,7 @@ impl Crowd {
         }
     }
 
-    /// Wakes all, each few under `lock`, which is that of the list where they were.
+    /// Wakes all waits. Each few are claimed under `lock`, the lock of the list where they were.
     #[inline]
     pub(crate) fn wake<G>(&self, lock: impl Fn() -> G) {
         if self.is_used.get() {
@@ -221,8 +223,8 @@ impl Crowd {
             while !chain.is_long() && any {
                 let node = self.sentinel.next.get();
                 any = !ptr::eq(node, &self.sentinel);
-                // SAFETY: in the circle, so it is alive, or the sentinel, which is nobody's: then
-                // it is taken out and not claimed.
+                // SAFETY: the node is in the circle, so it is alive; or it is the sentinel, which
+                // belongs to no wait: then it is taken out and not claimed.
                 unsafe {
                     let claimed = any && (*node).claim();
                     List::new().remove(node);
@@ -245,7 +247,7 @@ pub(crate) struct Chain {
     length: usize,
 }
 
-/// So many are claimed under one lock.
+/// The number of nodes that are claimed under one lock.
 const FEW: usize = if cfg!(greenthread_model) { 1 } else { 64 };
 
 impl Chain {
@@ -257,15 +259,15 @@ impl Chain {
         }
     }
 
-    /// Whether it is time to release the lock and wake these.
+    /// Whether the caller should release the lock and wake these.
     pub(crate) fn is_long(&self) -> bool {
         self.length >= FEW
     }
 
     pub(crate) fn push(&mut self, claimed: Claimed) {
         let node = claimed.into_raw();
-        // SAFETY: all nodes here are claimed: their threads wait for us, and the links, which no
-        // list uses any more, are ours.
+        // SAFETY: all nodes here are claimed: their threads wait for us, and no list uses the links
+        // any more, so they are ours.
         unsafe {
             match self.last.as_ref() {
                 Some(last) => last.next.set(node),
@@ -276,7 +278,7 @@ impl Chain {
         self.length += 1;
     }
 
-    /// Lets them all go on. Call it without a lock that others may want.
+    /// Lets all these threads go on. Call it without a lock that others may want.
     pub(crate) fn wake(mut self) {
         perturb::point("chain: waking");
         while !self.first.is_null() {

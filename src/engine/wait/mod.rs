@@ -1,4 +1,4 @@
-//! Waiting in company: what locks, channels and descriptors build on.
+//! Waiting in queues: locks, channels and descriptors build on these modules.
 //!
 //! | file | idea |
 //! |---|---|

@@ -4,23 +4,23 @@
 //!   | address of the first node | owner's flags: 5 bits | GUARDED |
 //! ```
 //!
-//! What makes it one word: a primitive can look at its own flags and at "does anybody wait" with
+//! Because it is one word, a primitive can look at its own flags and at "does a thread wait" with
 //! one load, and change both with one compare-and-swap. A waiter therefore queues itself and
-//! publishes what it relies on ("it is held, and I wait") in one step; whoever changes the flags
-//! later sees that somebody waits. No wake-up can fall between.
+//! publishes its assumption ("it is held, and I wait") in one step; a thread that changes the flags
+//! later sees that a thread waits. No wake-up can fall between.
 //!
-//! | who | may change |
+//! | thread | may change |
 //! |---|---|
-//! | anybody | the flags, keeping the rest ([`WaitQueue::change`]) |
-//! | who holds `GUARDED` | the address too |
+//! | any | the flags, keeping the rest ([`WaitQueue::change`]) |
+//! | the holder of `GUARDED` | the address too |
 //!
 //! Invariants:
 //! 1. `GUARDED` is held with preemption off and for a few instructions, so its holder is running,
 //!    or its kernel thread will be soon.
-//! 2. What is claimed under the guard is woken after it.
+//! 2. A node that is claimed under the guard is woken after it.
 //!
 //! Orderings: taking `GUARDED` is Acquire and releasing it Release, for the nodes' links. Flags
-//! have the orderings that their owner asks for.
+//! have the orderings that their owner chooses.
 
 use core::ptr;
 
@@ -31,7 +31,7 @@ use crate::engine::green::current::{self, PreemptionOff};
 use crate::engine::sys;
 use crate::engine::sys::perturb;
 
-/// The list is being changed.
+/// A thread is changing the list.
 const GUARDED: usize = 1;
 /// The owner's flags: bits 1 to 5.
 const FLAGS: usize = 0b11_1110;
@@ -42,7 +42,7 @@ pub(crate) struct WaitQueue {
     word: AtomicUsize,
 }
 
-/// What a queue's word says.
+/// The content of a queue's word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State(usize);
 
@@ -72,7 +72,7 @@ impl State {
     }
 }
 
-/// Where a thread queues.
+/// The end at which a thread queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Position {
     Front,
@@ -83,23 +83,23 @@ pub(crate) enum Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Waited {
-    /// There was nothing to wait for.
+    /// The thread needed no wait.
     Refused,
-    /// A waker took the thread out and left this.
+    /// A waker took the thread out and left this outcome.
     Woken(usize),
     /// The time is up; the thread is not in the queue any more.
     TimedOut,
 }
 
 impl WaitQueue {
-    /// A flag of the owner's: `flag(0)` to `flag(4)`.
+    /// One of the owner's flags: `flag(0)` to `flag(4)`.
     pub(crate) const fn flag(number: u32) -> usize {
         assert!(number < 5);
         2 << number
     }
 
     const_fn! {
-        /// Empty, with these flags.
+        /// An empty queue with these flags.
         pub(crate) const fn new(flags: usize) -> WaitQueue {
             WaitQueue {
                 word: AtomicUsize::new(flags),
@@ -107,7 +107,7 @@ impl WaitQueue {
         }
     }
 
-    /// Nobody waits, and of the flags these are set.
+    /// Empties the queue and sets these flags only.
     #[cfg(greenthread_model)]
     pub(crate) fn is_at_rest(&self, flags: usize) -> bool {
         self.word.load(Ordering::Relaxed) == flags
@@ -127,7 +127,7 @@ impl WaitQueue {
             .map_or_else(|now| Err(State(now)), |_| Ok(()))
     }
 
-    /// Clears a flag that the caller knows to be set; what was there before.
+    /// Clears a flag that the caller knows to be set; returns the state before.
     #[inline(always)]
     pub(crate) fn clear_known(&self, flag: usize, order: Ordering) -> State {
         State(self.word.fetch_sub(flag, order))
@@ -141,12 +141,12 @@ impl WaitQueue {
         self.word.fetch_and(!flags, order);
     }
 
-    /// Where the first in the queue lies, if there is one. It may be gone.
+    /// The address of the first node, if there is one. The node may be gone.
     pub(crate) fn first(&self) -> *const u8 {
         ptr::without_provenance(self.word.load(Ordering::Relaxed) & FIRST)
     }
 
-    /// Takes the list.
+    /// Locks the queue, and takes the list.
     pub(crate) fn lock(&self) -> Locked<'_> {
         let preemption = current::preemption_off();
         let mut patience = sys::Patience::new();
@@ -174,9 +174,9 @@ impl WaitQueue {
     /// Queues the calling thread and blocks it until it is taken and woken, or until `deadline`
     /// (monotonic nanoseconds).
     ///
-    /// `decide` is asked what the flags shall be while it waits; `None`: it need not wait. Its
-    /// answer and the longer queue are published in one step, and only if the flags were still what
-    /// it was told: else it is asked again. It runs with preemption off.
+    /// `decide` returns the flags for the time of the wait, or `None` if the thread need not wait.
+    /// Its answer and the longer queue are published in one step, and only if the flags are still
+    /// those that `decide` was given: otherwise it is asked again. It runs with preemption off.
     pub(crate) fn wait(
         &self,
         position: Position,
@@ -190,7 +190,7 @@ impl WaitQueue {
     }
 }
 
-/// The list of a queue, taken. It goes back when this is dropped.
+/// The list of a locked queue. It goes back when this is dropped.
 pub(crate) struct Locked<'a> {
     queue: &'a WaitQueue,
     list: List,
@@ -199,23 +199,23 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// The owner's flags now; they may change any time.
+    /// The owner's flags now; they may change at any time.
     pub(crate) fn state(&self, order: Ordering) -> State {
         self.queue.state(order)
     }
 
-    /// What the first in the queue waits for.
+    /// The tag of the first node: the event that it waits for.
     pub(crate) fn first_tag(&self) -> Option<usize> {
         self.list.first().map(|node| node.tag.get())
     }
 
-    /// Takes the first, whose wait ends with `outcome` when it is woken.
+    /// Takes the first node; its wait ends with `outcome` when it is woken.
     pub(crate) fn pop(&mut self, outcome: usize) -> Option<Claimed> {
         self.pop_if(outcome, |_| true)
     }
 
-    /// [`Locked::pop`], as far as the tags at the front fit. `None` does not say that the first, if
-    /// there is one, does not fit: those that left by themselves are passed over.
+    /// [`Locked::pop`], but only as long as the tags at the front fit. After `None` the first node,
+    /// if there is one, may still fit: nodes whose threads leave by themselves are passed over.
     pub(crate) fn pop_if(
         &mut self,
         outcome: usize,
@@ -226,12 +226,12 @@ impl Locked<'_> {
             .inspect(|claimed| claimed.node().outcome.set(outcome))
     }
 
-    /// Wakes all that wait now, after the list was given back with the flags that `decide` makes of
-    /// those it is told. Their waits end with outcome 0.
+    /// Gives the list back with the flags that `decide` computes from the present ones, and then
+    /// wakes all threads that waited. Their waits end with outcome 0.
     pub(crate) fn wake_all(mut self, mut decide: impl FnMut(State) -> State) {
         let queue = self.queue;
         let crowd = Crowd::new();
-        // SAFETY: it is woken below.
+        // SAFETY: the crowd is woken below.
         let first = unsafe { self.list.pop_all(&crowd) };
         let released = self.release_if(|state| Some(decide(state)));
         drop(released);
@@ -239,9 +239,9 @@ impl Locked<'_> {
         crowd.wake(|| queue.lock());
     }
 
-    /// [`WaitQueue::wait`] for who has the list already, and gets it back if it need not wait.
-    /// `then` is done while the thread is queued, before it blocks, with preemption as it was
-    /// before the list was taken; it must not panic.
+    /// [`WaitQueue::wait`] for a caller that has the list already, and gets it back if the thread
+    /// need not wait. `then` runs while the thread is queued, before it blocks, with preemption as
+    /// it was before the list was taken; it must not panic.
     pub(crate) fn wait(
         mut self,
         position: Position,
@@ -262,7 +262,7 @@ impl Locked<'_> {
             }
         }
         if let Err(mut locked) = self.release_if(decide) {
-            // SAFETY: queued above, in this list.
+            // SAFETY: the node was queued above, in this list.
             unsafe { locked.list.remove(&node) };
             return Err(locked);
         }
@@ -271,15 +271,16 @@ impl Locked<'_> {
             Ended::Taken(_) => Ok(Waited::Woken(node.outcome.get())),
             Ended::TimedOut => {
                 let mut locked = queue.lock();
-                // SAFETY: in this list, or taken out of it by who lost the claim.
+                // SAFETY: the node is in this list, or the thread that lost the claim took it out.
                 unsafe { locked.list.remove(&node) };
                 Ok(Waited::TimedOut)
             }
         }
     }
 
-    /// Gives the list back together with the flags that `decide` makes of those it is told, in one
-    /// step; `None`: keep the list. [`State::has_waiters`] tells it whether anybody is left.
+    /// Gives the list back together with the flags that `decide` computes from the present ones, in
+    /// one step; `None`: keep the list. [`State::has_waiters`] tells `decide` whether a thread is
+    /// left.
     pub(crate) fn release_if(
         mut self,
         decide: impl FnMut(State) -> Option<State>,
@@ -300,8 +301,8 @@ impl Locked<'_> {
                 return false;
             };
             perturb::point("queue: releasing");
-            // Release: pairs with the Acquire in `WaitQueue::lock`, and with that of whoever looks
-            // at the flags.
+            // Release: pairs with the Acquire in `WaitQueue::lock`, and with that of a thread that
+            // looks at the flags.
             match self.queue.word.compare_exchange_weak(
                 word,
                 flags & FLAGS | first,

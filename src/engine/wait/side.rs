@@ -1,14 +1,14 @@
-//! Where one of two threads that take turns waits for its own (`coroutine`).
+//! The place where one of two threads that take turns waits for its turn (`coroutine`).
 //!
 //! There are two ways to wait for a turn:
 //!
-//! - *Aside*: a green thread that hands over to a green one. Only its [`Side`] knows of it, and
-//!   the thread that has the turn owns it. It has left its stack before the other goes on
-//!   ([`Action::HandOver`]), so there is nothing to race for: no ticket, no queue.
-//! - *At its [`Waiter`]*: a thread that hands over to a kernel thread, or is one, or whose partner
-//!   has not left its stack yet. The other goes on at once, while this one is still on its way.
+//! - *Aside*: a green thread hands over to a green thread. Only its [`Side`] knows of it, and the
+//!   thread that has the turn owns it. It has left its stack before the other goes on
+//!   ([`Action::HandOver`]), so nothing races: there is no ticket and no queue.
+//! - *At its [`Waiter`]*: a thread hands over to a kernel thread, or is one, or its partner has not
+//!   left its stack yet. The other goes on at once, while this one is still on its way.
 //!
-//! Invariant: the thread that has the turn touches both sides, and nobody else does; but anybody wakes a
+//! Invariant: only the thread that has the turn touches the sides; but any thread may wake a
 //! [`Waiter`].
 
 use crate::engine::atomic::Cell;
@@ -18,9 +18,9 @@ use crate::engine::sched;
 use crate::engine::sys::perturb;
 use crate::engine::wait::Waiter;
 
-/// Where one of the two waits for its turn.
+/// The place where one of the two waits for its turn.
 pub(crate) struct Side {
-    /// Who waits aside.
+    /// The green thread that waits aside.
     aside: Cell<Option<&'static Green>>,
     waiter: Waiter,
 }
@@ -34,7 +34,7 @@ impl Side {
     }
 
     /// Gives `other` its turn, and waits here for the next one. Between green threads of one
-    /// cluster, `other`'s goes on in the caller's place, at once and in its time slice.
+    /// cluster, the other thread goes on in the caller's place, at once and in its time slice.
     #[inline(always)]
     pub(crate) fn hand_over_to(&self, other: &Side) {
         let entered = sched::enter();
@@ -53,12 +53,12 @@ impl Side {
         }
     }
 
-    /// Waits here; at the waiter, since the other thread may have the turn already.
+    /// Waits here, at the waiter, since the other thread may have the turn already.
     pub(crate) fn wait(&self) {
         self.waiter.wait(None);
     }
 
-    /// Waits at the waiter, for `other` has gone on; or does now.
+    /// Waits at the waiter: `other` has gone on already, or goes on now.
     #[cold]
     #[inline(never)]
     fn wait_beside(&self, other: Option<&'static Green>) {
@@ -75,12 +75,12 @@ impl Side {
         }
     }
 
-    /// Calls who waits here. The green thread, if it is one that has left its stack, is the
-    /// caller's to make ready.
+    /// Calls the thread that waits here. If it is a green thread that has left its stack, the
+    /// caller must make it ready.
     #[inline(always)]
     fn call(&self) -> Option<&'static Green> {
         match self.aside.take() {
-            // SAFETY: it is alive.
+            // SAFETY: the waiter is alive.
             None => unsafe { Waiter::notify_at(&self.waiter) },
             green => green,
         }

@@ -28,7 +28,7 @@ use crate::engine::wait::side::Side;
 /// A message from the caller to the coroutine.
 pub(crate) enum Order<Input> {
     Resume(Input),
-    /// The handle is being dropped: leave the stack.
+    /// The handle is being dropped: the coroutine is to leave its stack.
     Unwind,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum News<Yield> {
     Yielded(Yield),
     /// The closure has returned or panicked: the thread is about to end.
     Ended,
-    /// It cannot be unwound: it is unwinding already.
+    /// The coroutine cannot be unwound: it is unwinding already.
     Stuck,
 }
 

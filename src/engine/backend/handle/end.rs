@@ -22,7 +22,7 @@
 //!
 //! 1. One thread at a time waits or polls: the owner of the handle. The token, once there, stays
 //!    until it is waited for.
-//! 2. A waker that was registered is called, or taken back, or its future sees the end.
+//! 2. A registered waker is called, or taken back, or its future sees the end.
 //! 3. A thread that nobody awaits pays a plain load for all this.
 //!
 //! # Memory orderings
@@ -36,9 +36,9 @@
 //! Both change one word, so one change comes first in its order. If it is the future's, the thread's
 //! change acquires what the future's released (any change between them continues its release
 //! sequence), and the thread finds the waker made and registered. If it is the thread's, the future
-//! sees the token. Relaxed would do for the thread's load of `waker`, to see that it was made; that
-//! the load is an Acquire (in `OnceLock`) costs nothing. Between a registration that is under way
-//! and the thread's taking, `AtomicWaker` decides: the one that comes second calls the newer waker.
+//! sees the token. Relaxed would do for the thread's load of `waker`, to see that it was made; the
+//! load is an Acquire (in `OnceLock`) at no cost. Between a registration that is under way and the
+//! thread's taking, `AtomicWaker` decides: the one that comes second calls the newer waker.
 
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -84,7 +84,7 @@ impl End {
     }
 
     /// Waits for the end, until `deadline` at most (monotonic nanoseconds). Returns whether it has
-    /// come; it must then not be waited for again.
+    /// come; the caller must then not wait for it again.
     pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
         self.token.wait(deadline) == Outcome::Notified
     }

@@ -44,12 +44,13 @@ use crate::engine::sys::clock;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadId(NonZeroU64);
 
-/// The part that the handles of one thread share. It begins with the thread's identity, to which a
+/// The data that the handles of one thread share. It begins with the thread's identity, to which a
 /// green thread's record points.
 #[repr(C)]
 pub(crate) struct Shared {
     identity: Identity,
-    /// A green thread's control block, which libc takes for a `pthread_t`; 0 until it runs.
+    /// A green thread's control block, whose address libc uses as the `pthread_t`; 0 until the
+    /// thread runs.
     pub(crate) pthread: AtomicUsize,
     /// The token of `park` and `unpark`.
     token: Waiter,
@@ -74,7 +75,8 @@ impl Shared {
         ThreadId(self.identity.id())
     }
 
-    /// What libc calls the green thread. It has that from its first run on: it is waited for.
+    /// The `pthread_t` that libc has for the green thread. It exists from the thread's first run
+    /// on; this waits for it.
     #[cfg(green)]
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         let alarm = Waiter::new();
@@ -88,14 +90,14 @@ impl Shared {
     }
 }
 
-/// What the handles of the calling thread share, which is a green one.
+/// The data that the handles of `green`, the calling thread, share.
 pub(crate) fn own_shared(green: &Green) -> &Shared {
-    // SAFETY: the thread owns one count of it from before its first instruction until after its
-    // last, and this is between the two.
+    // SAFETY: the thread owns one count of the data from before its first instruction until after
+    // its last, and this call is between the two.
     unsafe { &*shared_of(green) }
 }
 
-/// What the record of `green`, which is alive, leads to.
+/// The data that the handles of `green` share; the thread is alive.
 pub(crate) fn shared_of(green: &Green) -> *const Shared {
     // Relaxed: the spawner wrote it before the thread was in a queue.
     green.identity.load(Ordering::Relaxed).cast_const().cast()
@@ -193,9 +195,9 @@ impl fmt::Debug for Thread {
 }
 
 thread_local! {
-    /// A kernel thread's own count of its `Shared`, made when it is first asked for; null before.
-    /// It has no destructor: those of other thread-locals may ask for it. The destructor of a
-    /// pthread key drops the count after them.
+    /// A kernel thread's own count of its `Shared`, made when a caller first asks for it; null
+    /// before. It has no destructor: the destructors of other thread-locals may ask for it. The
+    /// destructor of a pthread key drops the count after them.
     static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
 }
 
@@ -207,8 +209,8 @@ pub(crate) fn prepare_fork() {
     fork::register();
 }
 
-/// In a forked child: this kernel thread goes on as the thread behind `identity`, which is never
-/// freed.
+/// Lets this kernel thread, in a forked child, go on as the thread behind `identity`, which is
+/// never freed.
 fn go_on_as(identity: *const Identity) {
     KERNEL_THREAD.set(identity.cast());
 }
@@ -217,18 +219,18 @@ fn unknown_kernel_thread() -> Thread {
     Thread(Shared::new(std::thread::current().name().map(Into::into)))
 }
 
-/// The key whose destructor drops a kernel thread's count; `None` if the system has none left.
+/// The key whose destructor drops a kernel thread's count; `None` if the system has no key left.
 #[cfg(green)]
 fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
         KERNEL_THREAD.set(core::ptr::null());
-        // SAFETY: the count that `set_kernel_thread` left.
+        // SAFETY: `set_kernel_thread` left this count.
         drop(unsafe { Arc::from_raw(shared.cast::<Shared>()) });
     }
     static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
     *KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: a valid place and a destructor of the right type.
+        // SAFETY: the call gets a valid place and a destructor of the right type.
         (unsafe { libc::pthread_key_create(&mut key, Some(forget)) } == 0).then_some(key)
     })
 }
@@ -243,27 +245,27 @@ pub(crate) fn set_kernel_thread(thread: Thread) {
 #[cfg(green)]
 fn forget_at_end(shared: *const Shared) {
     if let Some(key) = make_key() {
-        // SAFETY: a valid key. If it fails, or there is none, one record is not freed.
+        // SAFETY: the key is valid. If the call fails, or there is no key, one record is not freed.
         unsafe { libc::pthread_setspecific(key, shared.cast()) };
     }
 }
 
-/// Has a thread-local's destructor drop the count. Destructors that run later, and ask, find a
-/// thread without a name.
+/// Lets a thread-local's destructor drop the count. If destructors that run later ask for the
+/// current thread, they find one without a name.
 #[cfg(not(green))]
 fn forget_at_end(shared: *const Shared) {
     struct Count(*const Shared);
     impl Drop for Count {
         fn drop(&mut self) {
             KERNEL_THREAD.set(core::ptr::null());
-            // SAFETY: the count that `set_kernel_thread` left.
+            // SAFETY: `set_kernel_thread` left this count.
             drop(unsafe { Arc::from_raw(self.0) });
         }
     }
     thread_local! {
         static COUNT: Cell<Option<Count>> = const { Cell::new(None) };
     }
-    // Too late: one record is not freed.
+    // If the access fails it is too late, and one record is not freed.
     let _ = COUNT.try_with(|count| count.set(Some(Count(shared))));
 }
 
@@ -287,15 +289,15 @@ pub fn current() -> Thread {
             set_kernel_thread(thread.clone());
             return thread;
         }
-        // SAFETY: this thread's own count of it.
+        // SAFETY: this thread has its own count of the data.
         return unsafe { another(known) };
     };
-    // SAFETY: a count of it is alive: the thread's own.
+    // SAFETY: a count of the data is alive: the thread's own.
     unsafe { another(own_shared(green)) }
 }
 
 /// # Safety
-/// `shared` came from an `Arc` of which a count is alive.
+/// `shared` came from an `Arc`, and a count of it is alive.
 unsafe fn another(shared: *const Shared) -> Thread {
     // SAFETY: the caller's promise.
     unsafe {

@@ -1,7 +1,8 @@
-//! Files through the ring: each as the system call of that name, but for the thread that waits.
+//! Files through the ring: each function does what the system call of its name does, and blocks
+//! only the calling thread.
 //!
-//! There are no time-outs here: a disk answers. What the file system cannot do without blocking
-//! the kernel does on threads of its own.
+//! There are no time-outs here: a disk answers. If the file system cannot do an operation without
+//! blocking, the kernel does it on threads of its own.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -26,7 +27,7 @@ pub(crate) fn write_at(fd: BorrowedFd<'_>, buffer: &[u8], offset: i64) -> io::Re
     unsafe { perform(entry.offset(offset as u64).build(), Limit::Forever) }
 }
 
-/// The most that one system call transfers: so the ring, whose lengths have 32 bits.
+/// The length of a transfer, at most that of one system call: the ring's lengths have 32 bits.
 fn length(buffer: &[u8]) -> u32 {
     buffer.len().min(0x7fff_f000) as u32
 }
@@ -38,6 +39,6 @@ pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> io::Result<()> {
         true => entry.flags(types::FsyncFlags::DATASYNC),
         false => entry,
     };
-    // SAFETY: points to nothing.
+    // SAFETY: the entry has no pointers.
     unsafe { perform(entry.build(), Limit::Forever) }.map(drop)
 }

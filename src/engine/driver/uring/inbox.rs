@@ -1,10 +1,10 @@
-//! Where threads leave their operations for the keeper: a stack in one word.
+//! The inbox, where threads leave their operations for the keeper: a stack in one word.
 //!
-//! Anybody pushes; the keeper alone takes, everything at once, and turns it round, so that
+//! Any thread pushes; only the keeper takes. It takes everything at once and reverses it, so that
 //! operations come out in the order in which they were pushed. The word also says whether the
-//! keeper sleeps: it then leaves a mark where the stack is empty, and whoever pushes onto the mark
-//! rings. Because one word says both, nothing can come between looking and going to sleep, and no
-//! fences are needed; and of many that push, one rings.
+//! keeper sleeps: the keeper then leaves a mark where the stack is empty, and a thread that pushes
+//! onto the mark rings. Because one word says both, nothing can come between looking and going to
+//! sleep, and no fences are needed; and of many threads that push, one rings.
 //!
 //! | from \ verb | `push`          | `take`          | `rest`         | `rouse` |
 //! |---|---|---|---|---|
@@ -13,18 +13,18 @@
 //! | `ASLEEP`    | stack, **ring** | empty           | (never)        | empty   |
 //!
 //! # Invariants
-//! 1. What is in the stack is alive: its owner keeps it until it has been told of its completion,
-//!    which only the keeper can do, after it took it. A push touches nothing after its last step.
-//! 2. The keeper sleeps only after `rest` said yes, and until somebody rang or for any other
-//!    reason. So nothing is in the stack of a sleeping keeper, unless who pushed it is about to
-//!    ring. (He does both with preemption off: others push onto his and rely on him.)
-//! 3. A link is written before its record is pushed, and read before the record is handed out.
-//!    A record at an address that was in the stack before does no harm: a link is compared with
-//!    the top at the very moment that it becomes right.
+//! 1. A record in the stack is alive: its owner keeps it until it hears of its completion. Only the
+//!    keeper can report that, after it took the record. A push touches nothing after its last step.
+//! 2. The keeper sleeps only after `rest` said yes, and until a thread rings or something else
+//!    wakes it. So the stack of a sleeping keeper is empty, unless the thread that pushed is about to
+//!    ring. (The thread does both with preemption off: others push onto its record and rely on it.)
+//! 3. A link is written before its record is pushed, and read before the record is handed out. A
+//!    record at an address that was in the stack before does no harm: the push compares the link
+//!    with the top at the very moment at which the link becomes right.
 //!
 //! # Memory orderings
-//! - what the owner wrote → keeper: Release in `push`, Acquire in `take`. Every change while
-//!   records are in is a read-modify-write, so one Acquire is enough for all that were pushed.
+//! - the owner's writes → keeper: Release in `push`, Acquire in `take`. Every change of a stack
+//!   with records is a read-modify-write, so one Acquire is enough for all that were pushed.
 //! - `rest` and `rouse` publish nothing: Relaxed.
 
 use core::ptr;
@@ -36,10 +36,10 @@ use crate::engine::atomic::{
 };
 use crate::engine::sys::perturb;
 
-/// What can lie in an inbox.
+/// A record that can lie in an inbox.
 ///
 /// # Safety
-/// `link` is always the same cell, and used by the inbox only.
+/// `link` always returns the same cell, which only the inbox uses.
 pub(crate) unsafe trait Linked: Sized {
     fn link(&self) -> &Cell<*const Self>;
 }
@@ -65,7 +65,7 @@ impl<T: Linked> Inbox<T> {
     /// Leaves a record. True: the keeper sleeps, and the caller must ring.
     ///
     /// # Safety
-    /// The record is alive and stays where it is until the keeper, who took it, is done with it.
+    /// The record is alive and stays where it is until the keeper, which took it, is done with it.
     #[must_use = "true means that the caller must wake the keeper"]
     pub(crate) unsafe fn push(&self, record: *const T) -> bool {
         let mut top = self.top.load(Relaxed);
@@ -75,7 +75,7 @@ impl<T: Linked> Inbox<T> {
             } else {
                 top.cast_const()
             };
-            // SAFETY: alive, and ours until it is pushed.
+            // SAFETY: the record is alive, and ours until it is pushed.
             unsafe { (*record).link().set(below) };
             perturb::point("inbox: pushing");
             // Release: the record; partner: Acquire in `take`.
@@ -98,7 +98,8 @@ impl<T: Linked> Inbox<T> {
             return Batch(first);
         }
         while !rest.is_null() {
-            // SAFETY: taken just now, so it is alive (invariant 1) and nobody else touches links.
+            // SAFETY: the record was taken just now, so it is alive (invariant 1) and only we touch
+            // its link.
             let link = unsafe { (*rest).link() };
             let below = link.get();
             link.set(first);
@@ -108,7 +109,7 @@ impl<T: Linked> Inbox<T> {
         Batch(first)
     }
 
-    /// The keeper goes to sleep: true. Or there is something to do.
+    /// Puts the keeper to sleep: true. False: there is something to do.
     #[must_use = "who does not sleep must not wait"]
     pub(crate) fn rest(&self) -> bool {
         self.top
@@ -116,16 +117,16 @@ impl<T: Linked> Inbox<T> {
             .is_ok()
     }
 
-    /// The keeper is awake again: nobody need ring.
+    /// Notes that the keeper is awake again: no thread need ring.
     pub(crate) fn rouse(&self) {
-        // It fails if somebody has pushed, and rings.
+        // The exchange fails if a thread has pushed, and rings.
         let _ = self
             .top
             .compare_exchange(asleep(), ptr::null_mut(), Relaxed, Relaxed);
     }
 }
 
-/// What the keeper took. Each record is the keeper's from when it is handed out.
+/// The records that the keeper took. Each record is the keeper's once it is handed out.
 pub(crate) struct Batch<T>(*const T);
 
 impl<T: Linked> Iterator for Batch<T> {
@@ -133,7 +134,7 @@ impl<T: Linked> Iterator for Batch<T> {
 
     fn next(&mut self) -> Option<*const T> {
         let record = self.0;
-        // SAFETY: taken and not handed out yet, so it is alive (invariant 1).
+        // SAFETY: the record was taken and not handed out yet, so it is alive (invariant 1).
         self.0 = unsafe { record.as_ref() }?.link().get();
         Some(record)
     }

@@ -1,7 +1,7 @@
-//! The keeper: a kernel thread that owns the ring, and runs nobody else's code.
+//! The keeper: a kernel thread that owns the ring, and runs no code but its own.
 //!
-//! A ring belongs to a kernel thread: only that may submit, and when it ends its operations end. A
-//! machine may be blocked by any thread that it runs, for ever, and what it had submitted would be
+//! A ring belongs to a kernel thread: only that thread may submit, and when it ends its operations
+//! end. A machine may be blocked by any thread that it runs, for ever, and its operations would be
 //! stranded. So there is one ring for the process, and its owner does nothing else:
 //!
 //! ```text
@@ -12,21 +12,22 @@
 //! ```
 //!
 //! # Invariants
-//! 1. The ring is entered by the keeper only, which made it.
-//! 2. It waits in the kernel only after `Inbox::rest` said yes, and then the bell is being watched:
-//!    an operation pushed later ends the wait.
-//! 3. What was put into the submission queue stays there until the kernel has taken it. A
-//!    completion that does not fit into the completion queue is kept by the kernel until the next
-//!    enter after there is room: the ring's owner learns of every one.
-//! 4. Nothing wakes it but completions and the bell, which rings once a sleep at most: an idle
-//!    process does not wake.
-//! 5. All signals are blocked, but for libc's own.
-//! 6. Once the kernel refuses to be entered, because somebody forbids io_uring now (a seccomp filter),
-//!    the ring is never entered again. What it had taken goes on, and is completed as before: nothing
-//!    needs to be asked for, since the work left for the keeper is done whenever it leaves the kernel (so
-//!    not with `IORING_SETUP_DEFER_TASKRUN`). Everything else, now and later, fails with ENOSYS, and is
-//!    done by who asked for it. Only one thing is lost: what had been taken is not cancelled any more,
-//!    so that a time-out comes with the answer.
+//! 1. Only the keeper enters the ring, which it has made.
+//! 2. The keeper waits in the kernel only after `Inbox::rest` said yes, and then the ring watches
+//!    the bell: an operation pushed later ends the wait.
+//! 3. An entry of the submission queue stays there until the kernel has taken it. If a completion
+//!    does not fit into the completion queue, the kernel keeps it until the next enter after there
+//!    is space: the ring's owner learns of every completion.
+//! 4. Only completions and the bell wake the keeper, and the bell rings once a sleep at most: an
+//!    idle process does not wake.
+//! 5. The keeper blocks all signals except those of libc.
+//! 6. The kernel may refuse to be entered, because somebody forbids io_uring now (a seccomp
+//!    filter). From then on the keeper never enters the ring again. Operations that the kernel has
+//!    taken go on, and complete as before: the keeper need not ask for that, since the work left
+//!    for it is done whenever it leaves the kernel (so not with `IORING_SETUP_DEFER_TASKRUN`).
+//!    Every other operation, now and later, fails with ENOSYS, and the thread that asked for it
+//!    makes the system call. One thing is lost: the keeper cannot cancel the operations that were
+//!    taken, so a time-out comes with the answer.
 //!
 //! The bell is an eventfd that nobody reads: each ring adds to it, and a multishot poll, armed
 //! once, notices.
@@ -51,25 +52,27 @@ use crate::engine::sys::perturb;
 use crate::engine::{sys, tls};
 
 const STACK_SIZE: usize = 64 << 10;
-/// So many are submitted by one system call; of completions there is room for some more.
+/// The number of entries that one system call submits at most. The completion queue has space for
+/// more.
 const ENTRIES: u32 = 512;
 const COMPLETIONS_PER_ENTRY: u32 = 8;
-/// When the kernel has no memory for an operation: how soon to try again.
+/// The time after which the keeper tries again when the kernel has no memory for an operation.
 const NO_MEMORY: Duration = Duration::from_millis(1);
-/// The bell's name in the ring: no operation's.
+/// The bell's name in the ring: no operation has this name.
 const BELL: u64 = 0;
 
-/// What the threads see of it.
+/// The keeper's data that threads see.
 pub(super) struct Keeper {
     inbox: Inbox<Operation>,
     bell: OwnedFd,
-    /// Whether the kernel refuses to be entered. Relaxed: who finds it out late is told.
+    /// Whether the kernel refuses to be entered. Relaxed: a thread that sees it late is told by
+    /// ENOSYS.
     is_refused: AtomicBool,
 }
 
 static KEEPER: OnceLock<Option<&'static Keeper>> = OnceLock::new();
 
-/// Whether it has been started, and can be used.
+/// Whether the keeper has been started, and can be used.
 pub(super) fn is_there() -> bool {
     !fork::is_child() && KEEPER.get().is_some_and(Option::is_some)
 }
@@ -90,7 +93,7 @@ impl Keeper {
         let (tell, told) = mpsc::sync_channel(1);
         let live = move || {
             sys::signal::set_mask(sys::signal::ALL);
-            // Only who makes the ring can use it.
+            // Only the kernel thread that makes the ring can use it.
             match Service::open(entries) {
                 Ok(mut service) => {
                     let _ = tell.send(Ok(service.keeper));
@@ -118,9 +121,10 @@ impl Keeper {
     /// Hands an operation to the kernel, soon.
     ///
     /// # Safety
-    /// The operation stays where it is until it is completed, and so does what it points to.
+    /// The operation stays where it is until it is completed, and so does the memory that it points
+    /// to.
     pub(super) unsafe fn submit(&self, operation: *const Operation) {
-        // Who is preempted before he rings lets all wait who push after him.
+        // If a thread is preempted before it rings, all threads that push after it wait.
         let _off = current::preemption_off();
         // SAFETY: the caller's promise.
         if unsafe { self.inbox.push(operation) } {
@@ -137,7 +141,8 @@ impl Keeper {
             &raw const one as usize,
             size_of_val(&one),
         ];
-        // SAFETY: a valid buffer. It fails after 2^64 rings, or if somebody closed the descriptor.
+        // SAFETY: the buffer is valid. The call fails after 2^64 rings, or if somebody closed the
+        // descriptor.
         if unsafe { sys::call(libc::SYS_write, &arguments) }.is_err() {
             the_bell_is_gone();
         }
@@ -149,12 +154,12 @@ fn the_bell_is_gone() -> ! {
     sys::die("the bell of gt-ring is gone: who closed its descriptor?")
 }
 
-/// What the keeper itself has.
+/// The keeper's own data.
 struct Service {
     ring: IoUring,
     keeper: &'static Keeper,
     bell_is_watched: bool,
-    /// The names of those that the kernel has not taken yet.
+    /// The names of the entries that the kernel has not taken yet.
     queued: Vec<u64>,
 }
 
@@ -169,14 +174,14 @@ impl Service {
                 .setup_cqsize(entries * COMPLETIONS_PER_ENTRY)
                 .build(entries)
         };
-        // Completions are worked off when the keeper leaves the kernel, and interrupt nothing.
+        // The kernel works completions off when the keeper leaves it, and interrupts nothing.
         let ring = build(IoUring::builder().setup_coop_taskrun())?;
         let mut known = Probe::new();
         ring.submitter().register_probe(&mut known)?;
         if !NEEDED.iter().all(|&code| known.is_supported(code)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // SAFETY: takes no pointers; the descriptor, if there is one, is ours.
+        // SAFETY: the call takes no pointers; a descriptor that it returns is ours.
         let bell = unsafe {
             match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
                 -1 => return Err(io::Error::last_os_error()),
@@ -196,7 +201,8 @@ impl Service {
         })
     }
 
-    /// Submits what there is, waits if that is all, and wakes whose operations are done.
+    /// Submits all entries, waits if there is nothing else to do, and wakes the threads whose
+    /// operations are done.
     fn go_round(&mut self) {
         if self.keeper.is_refused() {
             return self.go_round_without_entering();
@@ -205,7 +211,7 @@ impl Service {
         let sleeps = self.bell_is_watched && self.keeper.inbox.rest();
         perturb::point("keeper: entering");
         self.enter(usize::from(sleeps));
-        // Who is woken now, and comes back with another operation, need not ring.
+        // A thread that is woken from here on, and pushes another operation, need not ring.
         self.keeper.inbox.rouse();
         perturb::point("keeper: roused");
         self.harvest();
@@ -215,18 +221,19 @@ impl Service {
         if !self.bell_is_watched {
             let bell = types::Fd(self.keeper.bell.as_raw_fd());
             let watch = opcode::PollAdd::new(bell, libc::POLLIN as u32).multi(true);
-            // SAFETY: points to nothing; the descriptor is never closed.
+            // SAFETY: the entry has no pointers; the descriptor is never closed.
             unsafe { self.push(watch.build().user_data(BELL)) };
             self.bell_is_watched = true;
         }
         for operation in self.keeper.inbox.take() {
-            // SAFETY: it and what it points to stay valid until it is completed, says `submit`.
+            // SAFETY: the operation and the memory it points to stay valid until it is completed,
+            // as `submit` demands.
             unsafe { self.push((*operation).entry()) };
         }
     }
 
     /// # Safety
-    /// What the entry points to stays valid until its completion.
+    /// The memory that the entry points to stays valid until its completion.
     unsafe fn push(&mut self, entry: squeue::Entry) {
         // SAFETY: the caller's promise.
         while !self.keeper.is_refused() && unsafe { self.ring.submission().push(&entry) }.is_err() {
@@ -236,7 +243,7 @@ impl Service {
         self.queued.push(entry.get_user_data());
     }
 
-    /// Hands the submission queue to the kernel, and waits for so many completions.
+    /// Hands the submission queue to the kernel, and waits for `want` completions.
     fn enter(&mut self, want: usize) {
         let entered = self.ring.submit_and_wait(want);
         let taken = self.queued.len() - self.ring.submission().len();
@@ -245,23 +252,25 @@ impl Service {
             return;
         };
         match error.raw_os_error() {
-            // A signal of libc's; or too many completions wait to be harvested.
+            // A signal of libc's interrupted the call, or too many completions wait to be
+            // harvested.
             Some(libc::EINTR | libc::EBUSY) => {}
             Some(libc::EAGAIN | libc::ENOMEM) => std::thread::sleep(NO_MEMORY),
             Some(libc::EBADF | libc::EOPNOTSUPP) => {
                 sys::die("gt-ring cannot enter its ring: who closed its descriptor?")
             }
-            // Whatever a filter says.
+            // A filter can return any error.
             _ => self.keeper.is_refused.store(true, Ordering::Relaxed),
         }
     }
 
-    /// Wakes whose operations are done, or will not be; then waits for more.
+    /// Wakes the threads whose operations are done, or never will be; then waits for more
+    /// completions.
     fn go_round_without_entering(&mut self) {
         self.harvest();
         let mut ready = Fifo::new();
         let left = self.keeper.inbox.take();
-        // SAFETY: it stays valid until it is completed, says `submit`.
+        // SAFETY: the operation stays valid until it is completed, as `submit` demands.
         let left = left.map(|operation| unsafe { (*operation).entry().get_user_data() });
         for name in self
             .queued
@@ -269,7 +278,7 @@ impl Service {
             .chain(left)
             .filter(|&name| name != BELL)
         {
-            // SAFETY: the kernel has not taken it, nor ever will.
+            // SAFETY: the kernel has not taken the operation, nor ever will.
             unsafe { Operation::complete(name, -libc::ENOSYS, &mut ready) };
         }
         sched::io::pass_on(ready);
@@ -279,7 +288,7 @@ impl Service {
         }
     }
 
-    /// Waits for a completion or the bell, without the ring's help.
+    /// Waits for a completion or the bell, without entering the ring.
     fn doze(&self) {
         let of = |fd: i32| libc::pollfd {
             fd,
@@ -289,7 +298,7 @@ impl Service {
         let bell = self.keeper.bell.as_raw_fd();
         let mut both = [of(bell), of(self.ring.as_raw_fd())];
         let mut rings = 0_u64;
-        // SAFETY: valid places; the bell does not block.
+        // SAFETY: the places are valid; the bell does not block.
         unsafe {
             if libc::poll(both.as_mut_ptr(), 2, -1) < 0 {
                 std::thread::sleep(NO_MEMORY);
@@ -304,7 +313,7 @@ impl Service {
             match (completion.user_data(), completion.result()) {
                 (BELL, error) if error == -libc::EBADF => the_bell_is_gone(),
                 (BELL, _) => self.bell_is_watched = cqueue::more(completion.flags()),
-                // SAFETY: all other entries are operations', and have one completion each.
+                // SAFETY: every other entry is an operation's, and has one completion.
                 (name, result) => unsafe { Operation::complete(name, result, &mut ready) },
             }
         }
@@ -312,8 +321,8 @@ impl Service {
     }
 }
 
-/// The last is none that is used: who knows it (Linux 5.19) also polls more than once, cancels by
-/// descriptor, and submits all of a batch though one is refused.
+/// The last one is not used: a kernel that knows it (Linux 5.19) also polls more than once, cancels
+/// by descriptor, and submits a whole batch although it refuses one entry.
 const NEEDED: [u8; 12] = [
     opcode::PollAdd::CODE,
     opcode::AsyncCancel::CODE,
@@ -330,7 +339,7 @@ const NEEDED: [u8; 12] = [
 ];
 
 impl Drop for Service {
-    /// Only a panic comes here: operations in flight would never be completed.
+    /// Only a panic drops this: operations in flight would never be completed.
     fn drop(&mut self) {
         sys::die("gt-ring has ended");
     }

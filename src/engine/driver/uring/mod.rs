@@ -1,24 +1,23 @@
-//! io_uring: operations of many threads submitted by one system call; completions become ready
-//! threads.
+//! io_uring: one system call submits operations of many threads; completions become ready threads.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `mod` | operations on sockets; `file`: on files |
 //! | `operation` | one operation in flight, and why the kernel never writes into freed memory |
-//! | `inbox` | how an operation gets to the keeper, and whether that sleeps |
+//! | `inbox` | how an operation gets to the keeper, and whether the keeper sleeps |
 //! | `keeper` | the kernel thread that owns the ring |
 //!
-//! Operations that do not wait need no keeper: `sys::batch` has them done within one system call.
+//! Operations that do not wait need no keeper: `sys::batch` performs them within one system call.
 //!
-//! All of it works from green threads and kernel threads alike. A kernel that has no io_uring, or
-//! forbids it, is no error: [`available`] says so, and the caller makes system calls instead; so
-//! does a forked child, where there is no keeper. One that forbids it later is none either
-//! ([`is_refused`]).
+//! All of it works from green threads and kernel threads alike. If the kernel has no io_uring, or
+//! forbids it, that is no error: [`available`] says so, and the caller makes system calls instead.
+//! The same holds in a forked child, where there is no keeper, and if the kernel forbids io_uring
+//! later ([`is_refused`]).
 //!
 //! Rejected:
-//! - A ring for each processor or machine. Its owner may be blocked in anybody's system call.
-//! - `IORING_OP_LINK_TIMEOUT` for deadlines. It costs an entry and a kernel timer each; our own
-//!   timers cost nothing until they fire, and then the operation is cancelled.
+//! - A ring for each processor or machine. A system call of any thread may block the ring's owner.
+//! - `IORING_OP_LINK_TIMEOUT` for deadlines. It costs an entry and a kernel timer for each
+//!   operation; our own timers cost nothing until they fire, and then the operation is cancelled.
 
 mod inbox;
 mod keeper;
@@ -42,19 +41,19 @@ pub(crate) fn available() -> bool {
     keeper::get().is_some()
 }
 
-/// Whether an operation has failed because there is no ring, or none any more: then it was not done, and
-/// the caller makes the system call.
+/// Whether an operation has failed because there is no ring, or none any more. The operation was
+/// then not done, and the caller makes the system call.
 pub(crate) fn is_refused(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOSYS)
 }
 
-/// Has the kernel do what `entry` says, and waits for it. When `limit` is over the operation is
-/// cancelled, and if it was not done by then the error is `WouldBlock`. One that [`cancel_all`]
-/// ended fails with ECANCELED, and all do with ENOSYS when there is no ring.
+/// Has the kernel do the operation `entry`, and waits for it. When `limit` is over the operation is
+/// cancelled; if it was not done by then the error is `WouldBlock`. If [`cancel_all`] ended it the
+/// error is ECANCELED, and if there is no ring ENOSYS.
 ///
 /// # Safety
-/// What the entry points to stays valid, and what the kernel writes to is lent to nobody else,
-/// until this returns. The entry makes one completion.
+/// The memory that the entry points to stays valid, and the memory that the kernel writes to is
+/// lent to nobody else, until this returns. The entry makes one completion.
 pub(crate) unsafe fn perform(entry: squeue::Entry, limit: Limit) -> io::Result<usize> {
     let keeper = keeper::get().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
     // SAFETY: the caller's promise.
@@ -72,7 +71,7 @@ impl Driver for Uring {
         };
         let fd = types::Fd(source.as_raw_fd());
         let entry = opcode::PollAdd::new(fd, events as u32).build();
-        // SAFETY: points to nothing.
+        // SAFETY: the entry has no pointers.
         unsafe { perform(entry, limit) }.map(drop).or_else(|error| {
             source.check_open()?;
             match is_refused(&error) {
@@ -82,7 +81,7 @@ impl Driver for Uring {
         })
     }
 
-    /// Tries first: what is there already need not go by way of the keeper.
+    /// Tries the system call first: bytes that are there already need not go by way of the keeper.
     unsafe fn transfer(
         &self,
         source: &Source,
@@ -97,7 +96,7 @@ impl Driver for Uring {
         if limit == Limit::DontWait || !answer.as_ref().is_err_and(says_would_block) {
             return answer;
         }
-        // SAFETY: what the entry points to is borrowed until this returns.
+        // SAFETY: the memory that the entry points to is borrowed until this returns.
         unsafe { perform(transfer.entry(fd, flags), limit) }.or_else(|error| {
             source.check_open()?;
             match is_refused(&error) {
@@ -110,16 +109,17 @@ impl Driver for Uring {
 
     fn end_waits(&self, source: &Source) {
         if keeper::is_there() {
-            // It fails if there is none.
+            // The call fails if there is no ring.
             let _ = cancel_all(source.as_fd());
         }
     }
 }
 
-/// Ends every operation in flight on the descriptor's file, with ECANCELED, and says how many. Those
-/// that begin later are not concerned: who closes must have said so before.
+/// Ends every operation in flight on the descriptor's file, with ECANCELED, and returns their
+/// number. It does not end operations that begin later: a caller that closes the file must mark it
+/// closed first.
 pub(crate) fn cancel_all(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let which = types::CancelBuilder::fd(types::Fd(fd.as_raw_fd())).all();
-    // SAFETY: points to nothing.
+    // SAFETY: the entry has no pointers.
     unsafe { perform(opcode::AsyncCancel2::new(which).build(), Limit::Forever) }
 }

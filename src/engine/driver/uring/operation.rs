@@ -1,31 +1,33 @@
 //! One operation in flight: a record on the stack of the thread that waits for it.
 //!
-//! | state | who may touch the record |
+//! | state | the thread that may touch the record |
 //! |---|---|
-//! | made | its thread |
-//! | pushed (`Keeper::submit`) | the keeper; its thread waits on `waiter` and looks at nothing else |
-//! | completed (`Operation::complete`) | its thread |
+//! | made | its own thread |
+//! | pushed (`Keeper::submit`) | the keeper; its own thread waits on `waiter` and looks at nothing else |
+//! | completed (`Operation::complete`) | its own thread |
 //!
 //! # Why the kernel never writes into freed memory
-//! What an entry points to (buffers, messages, paths) and the record itself are borrowed by
-//! [`perform`], which does not return before the keeper has seen the operation's completion: after
-//! it the kernel touches neither. Nothing else takes the thread out of `perform`:
-//! - a time-out does not. It asks the kernel to end the operation, and goes on waiting. The
-//!   answer may be that it was done in time after all: then it *is* done, no byte is lost.
-//! - a panic does not: between push and completion nothing is called that could.
-//! - nobody unwinds or drops a green thread that waits: its stack is freed when it has ended. A
+//! [`perform`] borrows the memory that an entry points to (buffers, messages, paths) and the record
+//! itself. It does not return before the keeper has seen the operation's completion, after which
+//! the kernel touches neither. Nothing else takes the thread out of `perform`:
+//! - a time-out does not: the thread asks the kernel to end the operation, and goes on waiting. The
+//!   answer may be that the operation was done in time after all: then it *is* done, no byte is
+//!   lost.
+//! - a panic does not: between push and completion nothing is called that could panic.
+//! - no code unwinds or drops a waiting green thread: its stack is freed when it has ended. A
 //!   kernel thread could only be cancelled, which the documentation forbids.
-//! - a hand-off, a machine that blocks or retires, a migration do not concern the operation: the
+//! - a hand-off, a blocked or retired machine, or a migration does not concern the operation: the
 //!   ring belongs to the keeper, which lives as long as the process.
-//! - a forked child has a copy of the memory and no ring; what completes, completes in the parent.
-//!   When the process ends or becomes another program, the kernel ends its operations first.
+//! - a forked child has a copy of the memory and no ring; operations complete in the parent. When
+//!   the process ends or becomes another program, the kernel ends its operations first.
 //!
 //! # Invariants
 //! 1. An operation has one completion: no multishot, no zero-copy sends, no skipped completions.
-//! 2. The keeper writes `result`, then wakes, and touches nothing of the record afterwards. The
-//!    wake-up publishes (`wait::ticket`).
-//! 3. Cancelling is an operation itself, pushed after the one it names, so the kernel sees it
-//!    later. It names the record's address, which is no other's while its thread is in `perform`.
+//! 2. The keeper writes `result`, then wakes the thread, and touches nothing of the record
+//!    afterwards. The wake-up publishes (`wait::ticket`).
+//! 3. A cancellation is an operation itself, pushed after the operation that it names, so the
+//!    kernel sees it later. The name is the record's address, which no other record has while its
+//!    thread is in `perform`.
 
 use std::cell::Cell;
 use std::io;
@@ -47,7 +49,7 @@ pub(super) struct Operation {
     waiter: Waiter,
 }
 
-// SAFETY: the one cell, which nothing else uses.
+// SAFETY: `link` returns one cell, which only the inbox uses.
 unsafe impl Linked for Operation {
     fn link(&self) -> &Cell<*const Operation> {
         &self.link
@@ -64,7 +66,7 @@ impl Operation {
         }
     }
 
-    /// What identifies it in the ring.
+    /// The operation's name in the ring.
     fn name(&self) -> u64 {
         std::ptr::from_ref(self).expose_provenance() as u64
     }
@@ -74,14 +76,15 @@ impl Operation {
         self.entry.clone().user_data(self.name())
     }
 
-    /// The kernel is done with the operation of that name. A green thread that waits for it goes
-    /// into `ready`.
+    /// Completes the operation `name`, with which the kernel is done. A green thread that waits for
+    /// it goes into `ready`.
     ///
     /// # Safety
-    /// The name is that of an entry in the ring whose completion this is.
+    /// The name is that of an entry in the ring, and this is its completion.
     pub(super) unsafe fn complete(name: u64, result: i32, ready: &mut Fifo) {
         let operation: *const Operation = std::ptr::with_exposed_provenance(name as usize);
-        // SAFETY: its thread waits until it is woken, which is the last that is done with it.
+        // SAFETY: the operation's thread waits until it is woken, and the wake-up is the last
+        // access here.
         let green = unsafe {
             (*operation).result.set(result);
             Waiter::notify_at(&raw const (*operation).waiter)
@@ -92,15 +95,16 @@ impl Operation {
     }
 }
 
-/// How soon the kernel is asked again to end an operation whose time is up. It may miss one that is
-/// on the way between two of its queues, and cannot end one that a disk is at work on.
+/// The time after which the thread asks the kernel again to end an operation whose time is up. The
+/// kernel may miss an operation on the way between two of its queues, and cannot end one that a
+/// disk is working on.
 const ASK_AGAIN: u64 = 100_000_000;
 
-/// Has the kernel do what `entry` says, and waits for it.
+/// Has the kernel do the operation `entry`, and waits for it.
 ///
 /// # Safety
-/// What the entry points to stays valid, and what the kernel writes to is lent to nobody else,
-/// until this returns. The entry makes one completion.
+/// The memory that the entry points to stays valid, and the memory that the kernel writes to is
+/// lent to nobody else, until this returns. The entry makes one completion.
 pub(super) unsafe fn perform(
     keeper: &'static Keeper,
     entry: squeue::Entry,
@@ -114,13 +118,15 @@ pub(super) unsafe fn perform(
     let mut expired = false;
     loop {
         let operation = Operation::new(entry.clone());
-        // SAFETY: it stays here until it is completed; what it points to, by the caller's promise.
+        // SAFETY: the record stays here until it is completed; the memory it points to, by the
+        // caller's promise.
         unsafe { keeper.submit(&operation) };
         while operation.waiter.wait(deadline) == Outcome::Expired {
             expired = true;
             perturb::point("operation: cancelling");
             let cancel = opcode::AsyncCancel::new(operation.name()).build();
-            // Whatever it says, the operation has its own completion. SAFETY: points to nothing.
+            // The answer does not matter: the operation has its own completion.
+            // SAFETY: the entry has no pointers.
             let _ = unsafe { perform(keeper, cancel, Limit::Forever) };
             deadline = Some(clock::now() + ASK_AGAIN);
         }

@@ -1,17 +1,17 @@
-//! Stands in for `current`: nobody is green, and nobody is preempted by us.
+//! The stand-in for `current`: no thread is green, and the runtime preempts no thread.
 
 use core::marker::PhantomData;
 
 use super::Green;
 
-/// It stays with its thread, as the real one.
+/// Stays with its thread, as the real guard does.
 pub(crate) struct PreemptionOff(PhantomData<*mut ()>);
 
 pub(crate) fn preemption_off() -> PreemptionOff {
     PreemptionOff(PhantomData)
 }
 
-/// Whoever has a `Lock` of a policy, which nobody asks here.
+/// For the holder of a policy's `Lock`; no policy is asked here.
 pub(crate) fn preemption_off_by_user() -> PreemptionOff {
     PreemptionOff(PhantomData)
 }

@@ -1,4 +1,4 @@
-//! Stands in for `green`: a record that nobody can make.
+//! The stand-in for `green`: a record that no code can make.
 
 pub(crate) mod current;
 #[path = "../../green/fifo.rs"]
@@ -29,11 +29,11 @@ pub(crate) struct Green {
     pub(crate) deadline: Cell<u64>,
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
-    /// Why there is none.
+    /// The value that cannot exist, so that no record can.
     pub(in crate::engine::elsewhere) never: Infallible,
 }
 
-// SAFETY: there is none.
+// SAFETY: there is no record.
 unsafe impl Sync for Green {}
 
 impl Green {
@@ -47,7 +47,7 @@ impl Green {
 }
 
 pub(crate) mod context {
-    /// What a green thread would ask of the run loop.
+    /// The action that a green thread would ask of the run loop.
     #[derive(Clone, Copy)]
     pub(crate) enum Action {
         Yield,

@@ -1,4 +1,4 @@
-//! Stands in for `sched::enter`: no thread is green.
+//! The stand-in for `sched::enter`: no thread is green.
 
 use crate::engine::green::Green;
 use crate::engine::green::context::Action;

@@ -1,4 +1,4 @@
-//! Stands in for `sched`: a cluster that nobody can make.
+//! The stand-in for `sched`: a cluster that no code can make.
 
 #[path = "../../sched/announce.rs"]
 pub(crate) mod announce;
@@ -39,7 +39,7 @@ impl Cluster {
     }
 }
 
-/// Of a policy, which is not asked here.
+/// A policy's preference; no policy is asked here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ideas {
     pub(crate) spinning: bool,
@@ -67,21 +67,21 @@ pub(crate) mod timers {
     }
 }
 
-/// A thread stays on its kernel thread: it is one.
+/// Threads that are locked to a kernel thread: here every thread is a kernel thread.
 pub(crate) mod locked {
     pub(crate) fn lock() {}
     pub(crate) fn unlock() {}
 }
 
 pub(crate) mod machine {
-    /// How many kernel threads a builder accepts at most, here as elsewhere.
+    /// The largest number of kernel threads that a builder accepts, here as elsewhere.
     pub(crate) const MAX: usize = 1 << 16;
 }
 
 pub(crate) mod resize {
     use std::io;
 
-    /// How many processors a builder accepts at most, here as elsewhere.
+    /// The largest number of processors that a builder accepts, here as elsewhere.
     pub(crate) const MAX: usize = 4096;
 
     pub(crate) fn default_size() -> usize {
@@ -100,7 +100,7 @@ pub(crate) mod resize {
 }
 
 pub(crate) mod fork {
-    /// std's threads do not get about in a forked child here.
+    /// Whether this is a forked child. Here std's threads do not work in a forked child.
     pub(crate) fn is_child() -> bool {
         false
     }

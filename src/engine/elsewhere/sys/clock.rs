@@ -1,4 +1,4 @@
-//! The monotonic clock, in nanoseconds since it was first asked.
+//! The monotonic clock, in nanoseconds since the first use.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// A deadline that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What `Instant`s are counted from; a little after 0, which stands for "not yet" in places.
+/// The origin of the clock. The clock shows a little more than 0 there, since 0 stands for "not
+/// yet" in places.
 fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)
@@ -17,13 +18,13 @@ pub(crate) fn now() -> u64 {
     1 + Instant::now().saturating_duration_since(start).as_nanos() as u64
 }
 
-/// When `duration` will be over; [`NEVER`] if that is beyond the clock.
+/// The time when `duration` will be over; [`NEVER`] if that is beyond the clock.
 pub(crate) fn after(duration: Duration) -> u64 {
     let nanos = u64::try_from(duration.as_nanos()).unwrap_or(NEVER);
     now().saturating_add(nanos)
 }
 
-/// `deadline` on this clock.
+/// The time of `deadline` on this clock.
 pub(crate) fn at(deadline: Instant) -> u64 {
     after(deadline.saturating_duration_since(Instant::now()))
 }

@@ -7,10 +7,10 @@
 //! | waits on the condition variable, which lets the lock go | notifies all |
 //!
 //! Invariant: no wake-up is lost. The waker takes the lock after its change of the word. If that is
-//! before the waiter takes it, the waiter sees the change; if after, the waiter waits already, and is
-//! notified.
+//! before the waiter takes the lock, the waiter sees the change; if after, the waiter waits
+//! already, and is notified.
 //!
-//! Whoever waits in a bucket is woken by all that is woken in it, and looks again: callers expect
+//! A wake-up in a bucket wakes all its waiters, and each looks at its word again: callers expect
 //! that of a futex.
 
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -33,7 +33,7 @@ static TABLE: [Bucket; BUCKETS] = [const {
     }
 }; BUCKETS];
 
-/// By the address, of which the lowest bits are the same for all.
+/// Finds the bucket by the address of the word; the lowest bits are the same for all words.
 fn bucket(word: *const AtomicU32) -> &'static Bucket {
     let hash = (word.addr() as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     &TABLE[(hash >> 56) as usize % BUCKETS]
@@ -44,7 +44,7 @@ fn bucket(word: *const AtomicU32) -> &'static Bucket {
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
     let bucket = bucket(word);
     let guard = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);
-    // Relaxed: the lock orders it after the waker's change, if that has come already.
+    // Relaxed: the lock orders the load after the waker's change, if that has come already.
     if word.load(Ordering::Relaxed) != expected {
         return;
     }
@@ -57,7 +57,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
     }
 }
 
-/// Wakes those that wait on `word`, and maybe others. The word may be gone by now.
+/// Wakes the threads that wait on `word`, and maybe others. The word may be gone by now.
 pub(crate) fn wake(word: *const AtomicU32, _count: u32) {
     let bucket = bucket(word);
     drop(bucket.lock.lock().unwrap_or_else(PoisonError::into_inner));

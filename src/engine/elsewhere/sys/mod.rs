@@ -1,4 +1,4 @@
-//! Stands in for `sys`: what the system is asked for, by way of std.
+//! The stand-in for `sys`: it asks the system by way of std.
 
 #[path = "../../sys/atomic_static.rs"]
 pub(crate) mod atomic_static;
@@ -16,7 +16,7 @@ pub(crate) mod topology {
 }
 
 pub(crate) mod kernel_thread {
-    /// Nobody is preempted by us, so nobody needs one.
+    /// Registers no barrier: the runtime preempts no thread, so none is needed.
     pub(crate) fn register_barrier() -> bool {
         false
     }
@@ -24,7 +24,7 @@ pub(crate) mod kernel_thread {
     pub(crate) fn barrier() {}
 }
 
-/// How long somebody has looked at a word that another kernel thread is about to change.
+/// The patience of a thread that looks at a word that another kernel thread is about to change.
 pub(crate) struct Patience(());
 
 impl Patience {
@@ -37,7 +37,7 @@ impl Patience {
     }
 }
 
-/// Prints `message` and aborts: an invariant of the runtime itself is broken, going on would
+/// Prints `message` and aborts: an invariant of the runtime itself is broken, and going on would
 /// corrupt memory.
 #[cold]
 #[inline(never)]

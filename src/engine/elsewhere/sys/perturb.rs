@@ -1,4 +1,4 @@
-//! Stands in for `sys::perturb`: nobody stops.
+//! The stand-in for `sys::perturb`: no thread stops.
 
 #[inline(always)]
 pub(crate) fn point(_: &'static str) {}

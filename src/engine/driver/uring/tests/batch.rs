@@ -15,7 +15,7 @@ fn entry(fd: BorrowedFd<'_>, bytes: &[u8]) -> squeue::Entry {
 
 /// Pushes a send of bytes that the caller keeps until it is performed.
 fn push(batch: &mut Batch, fd: BorrowedFd<'_>, bytes: &[u8], name: u64) {
-    // SAFETY: see above.
+    // SAFETY: the caller keeps the bytes, see above.
     unsafe { batch.push(&entry(fd, bytes), name) };
 }
 
@@ -25,7 +25,8 @@ fn results(batch: &mut Batch) -> Vec<(u64, i32)> {
     results
 }
 
-/// Time and again, from one kernel thread after another, of which the first has ended.
+/// Performs batches time and again, from one kernel thread after another; the first has ended by
+/// then.
 #[test]
 fn all_is_done_when_it_returns() {
     let Ok(mut batch) = std::thread::spawn(Batch::new).join().unwrap() else {
@@ -55,7 +56,8 @@ fn all_is_done_when_it_returns() {
     }
 }
 
-/// A full socket, one whose peer is gone, and what is no socket: each has its own answer at once.
+/// A full socket, a socket whose peer is gone, and a descriptor that is no socket: each has its own
+/// answer at once.
 #[test]
 fn each_has_its_own_error() {
     let Ok(mut batch) = Batch::new() else {
@@ -79,8 +81,8 @@ fn each_has_its_own_error() {
     assert!(batch.is_usable());
 }
 
-/// Somebody has put another file where the ring's descriptor was: nothing is done, nobody is told
-/// that it were, and no later call does it.
+/// Another file has taken the ring's descriptor: no operation is done, none is reported as done,
+/// and no later call does one.
 #[test]
 fn what_is_refused_is_never_done() {
     let Ok(mut batch) = Batch::new() else {

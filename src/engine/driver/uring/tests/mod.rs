@@ -1,6 +1,6 @@
 //! The ring alone, without the network's types. Where there is no io_uring the tests pass by.
 //!
-//! Whatever concerns the whole process runs in one of its own (`alone`).
+//! A test that concerns the whole process runs in a process of its own (`alone`).
 
 mod batch;
 mod operations;
@@ -28,7 +28,7 @@ fn transfer(
     flags: i32,
     limit: Limit,
 ) -> io::Result<usize> {
-    // SAFETY: what the entry points to is borrowed until this returns.
+    // SAFETY: the memory that the entry points to is borrowed until this returns.
     unsafe { perform(transfer.entry(fd.as_raw_fd(), flags), limit) }
 }
 
@@ -50,7 +50,7 @@ fn wait_ready(fd: BorrowedFd<'_>, direction: Direction, limit: Limit) -> io::Res
     Uring.wait(&source, direction, limit)
 }
 
-/// Aborts if it is not dropped within a minute and a half.
+/// Aborts the process unless it is dropped within a minute and a half.
 struct Watchdog(#[allow(dead_code)] mpsc::Sender<()>);
 
 fn watchdog(test: &'static str) -> Watchdog {
@@ -84,7 +84,7 @@ impl Random {
     }
 }
 
-/// Whether the test is worthwhile.
+/// Whether there is a ring to test.
 fn ring() -> bool {
     let there = available();
     if !there {
@@ -93,7 +93,7 @@ fn ring() -> bool {
     there
 }
 
-/// The bodies on green threads, or on kernel threads; returns when all are over.
+/// Runs the bodies on green threads, or on kernel threads; returns when all are over.
 fn run(green: bool, bodies: Vec<Box<dyn FnOnce() + Send>>) {
     if green {
         let all: Vec<_> = bodies.into_iter().map(crate::spawn).collect();
@@ -105,7 +105,7 @@ fn run(green: bool, bodies: Vec<Box<dyn FnOnce() + Send>>) {
 }
 
 fn bytes(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
-    // SAFETY: for these tests: only whole bytes are written to it.
+    // SAFETY: tests write only initialised bytes to it.
     unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
 }
 
@@ -121,7 +121,7 @@ fn expired<T>(answer: &io::Result<T>) -> bool {
     matches!(answer, Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// A file of so many bytes, without a name; the byte at n is `(n / 4096 + n) as u8`.
+/// Makes a file of `length` bytes, without a name; the byte at n is `(n / 4096 + n) as u8`.
 fn temporary_file(length: usize, flags: i32) -> (std::path::PathBuf, std::fs::File) {
     use std::os::unix::fs::OpenOptionsExt;
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -140,7 +140,7 @@ fn byte_at(at: usize) -> u8 {
     (at / 4096 + at) as u8
 }
 
-/// Runs a test again in a process of its own. There it says what case is asked for.
+/// Runs a test again in a process of its own. There it returns the requested case.
 fn alone(test: &str, case: &str) -> Option<String> {
     if std::env::var("GT_CHILD").as_deref() == Ok(test) {
         return std::env::var("GT_CASE").ok();

@@ -18,7 +18,7 @@ fn what_comes_later_is_received() {
                 is_in.store(true, Release);
                 assert_eq!(recv_into(&here, &mut buffer, Limit::Forever).unwrap(), 5);
                 assert_eq!(&buffer, b"hello\0\0\0");
-                // The end.
+                // The stream is at its end.
                 assert_eq!(recv_into(&here, &mut buffer, Limit::Forever).unwrap(), 0);
             })
         };
@@ -50,7 +50,7 @@ fn errors_are_the_system_calls() {
     let for_reading = std::fs::File::open("Cargo.toml").unwrap();
     let forbidden = file::write_at(for_reading.as_fd(), b"x", 0).unwrap_err();
     assert_eq!(code(forbidden), libc::EBADF);
-    // SAFETY: an address that nobody may write to.
+    // SAFETY: the memory is never touched: nobody may write to this address.
     let nowhere = unsafe { std::slice::from_raw_parts_mut(16 as *mut u8, 8) };
     let fault = file::read_at(file.as_fd(), nowhere, 0).unwrap_err();
     assert_eq!(code(fault), libc::EFAULT);
@@ -103,7 +103,7 @@ fn messages_carry_addresses() {
         iov_base: into.as_mut_ptr().cast(),
         iov_len: into.len(),
     };
-    // SAFETY: zeroed messages are valid, and point to what lives until the end.
+    // SAFETY: zeroed messages are valid, and point to memory that lives until the end.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = parts.as_mut_ptr();

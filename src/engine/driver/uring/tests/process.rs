@@ -1,8 +1,8 @@
-//! What concerns the whole process: each in one of its own.
+//! Tests that concern the whole process: each runs in a process of its own.
 
 use super::*;
 
-/// Refuses `io_uring_setup` to the calling kernel thread and those that it makes.
+/// Refuses `io_uring_setup` to the calling kernel thread and to the kernel threads that it makes.
 fn forbid(errno: u32) {
     let statement = |code: u32, jump_false: u8, k: u32| libc::sock_filter {
         code: code as u16,
@@ -28,7 +28,7 @@ fn forbid(errno: u32) {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: a valid program.
+    // SAFETY: the program is valid.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let mode = libc::SECCOMP_MODE_FILTER;
@@ -57,7 +57,7 @@ fn a_forked_child_has_none() {
     if !ring() || alone("a_forked_child_has_none", "").is_none() {
         return;
     }
-    // SAFETY: the child looks, and ends.
+    // SAFETY: the child only looks, and ends.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -70,7 +70,7 @@ fn a_forked_child_has_none() {
     assert!(available());
 }
 
-/// How often the keeper has gone to sleep.
+/// The number of times that the keeper has gone to sleep.
 fn sleeps_of_the_keeper() -> u64 {
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
         let path = task.unwrap().path();
@@ -104,8 +104,8 @@ fn an_idle_process_does_not_wake() {
     assert_eq!(sleeps_of_the_keeper(), before);
 }
 
-/// Random 4 KiB reads past the page cache by 128 green threads: through the ring, and as announced
-/// blocking calls. `GT_CASE` picks one of them, for `strace -f -c`.
+/// 128 green threads read 4 KiB at random offsets, past the page cache: through the ring, and by
+/// announced blocking calls. `GT_CASE` picks one of the two, for `strace -f -c`.
 #[test]
 #[ignore = "a measurement"]
 fn measure_random_reads() {

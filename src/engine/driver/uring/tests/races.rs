@@ -1,10 +1,10 @@
-//! Many operations at once, some of which are cancelled: every byte comes once, and none where it
-//! should not.
+//! Many operations run at once, and some are cancelled: every byte arrives once, and no byte
+//! arrives where it should not.
 
 use super::*;
 
-/// A stream of numbered bytes is read with time-outs that come just when bytes do: every byte is
-/// received once. Around and in the buffers of those reads that timed out nothing changes later.
+/// A stream of numbered bytes is read with time-outs that are over just when bytes arrive: every
+/// byte is received once. After a read has timed out, nothing in or around its buffer changes.
 #[test]
 fn time_outs_race_with_data() {
     let _watchdog = watchdog("time_outs_race_with_data");
@@ -68,14 +68,15 @@ fn time_outs_race_with_data() {
     }
 }
 
-/// Everything at once, 200 threads, over the process's ring and over one that is always full.
+/// 200 threads do all operations at once, over the process's ring and over a ring that is always
+/// full.
 fn storm(keeper: &'static Keeper, green: bool, rounds: usize, mut random: Random) {
     const THREADS: usize = 200;
     let (path, file) = temporary_file(1 << 20, 0);
     let file = Arc::new(file);
     let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     let perform = move |entry, limit| {
-        // SAFETY: the callers below lend what lives until it returns.
+        // SAFETY: the callers below lend memory that lives until this returns.
         unsafe { operation::perform(keeper, entry, limit) }
     };
     let receive = move |socket: &UnixStream, buffer: &mut [u8], limit| {
@@ -160,7 +161,7 @@ fn a_storm() {
     }
 }
 
-/// Two entries and sixteen completions for 200 threads: both queues overflow.
+/// A ring of two entries and sixteen completions serves 200 threads: both queues overflow.
 #[test]
 fn a_storm_over_a_small_ring() {
     let _watchdog = watchdog("a_storm_over_a_small_ring");
@@ -172,7 +173,7 @@ fn a_storm_over_a_small_ring() {
     for green in [true, false] {
         storm(small, green, 30, random.fork());
     }
-    // A hundred completions at once.
+    // A hundred operations complete at once.
     let (here, there) = UnixStream::pair().unwrap();
     let all: Vec<_> = (0..100)
         .map(|_| {
@@ -180,7 +181,7 @@ fn a_storm_over_a_small_ring() {
             crate::spawn(move || {
                 let mut byte = 0u8;
                 let entry = opcode::Recv::new(types::Fd(here.as_raw_fd()), &mut byte, 1);
-                // SAFETY: the byte lives until it returns.
+                // SAFETY: the byte lives until this returns.
                 unsafe { operation::perform(small, entry.build(), Limit::Forever) }.unwrap()
             })
         })
@@ -192,7 +193,7 @@ fn a_storm_over_a_small_ring() {
     }
 }
 
-/// An operation goes on whatever becomes of the kernel thread that it was begun on.
+/// An operation goes on, whatever happens to the kernel thread on which it began.
 #[test]
 fn a_blocked_machine_strands_nothing() {
     let _watchdog = watchdog("a_blocked_machine_strands_nothing");
@@ -215,7 +216,7 @@ fn a_blocked_machine_strands_nothing() {
     while under_way.load(Relaxed) < 16 {
         std::thread::yield_now();
     }
-    // Every kernel thread that has submitted something blocks, and nobody says so.
+    // Every kernel thread that has submitted an operation blocks, without an announcement.
     let blocked: Vec<_> = (0..BLOCKED)
         .map(|_| {
             let (pipe, under_way) = (pipe_out.try_clone().unwrap(), under_way.clone());
