@@ -1,8 +1,8 @@
-//! Threads that say that they block, or may.
+//! Threads announce that they block, or that they may block.
 //!
-//! A thread sets a flag in its record, which the monitor reads: one that has announced a blocking
-//! call loses its processor at once if others wait; one that is in a call that may block is not
-//! signalled.
+//! A thread sets a flag in its record, and the monitor reads it. A thread that has announced a
+//! blocking call loses its processor at once if others wait; a thread in a call that may block is
+//! not signalled.
 
 use super::enter;
 use crate::engine::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,8 @@ pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
 /// Runs `f`, whose system calls may block but seldom do, at little more than their cost.
 ///
 /// The thread keeps its processor until the monitor sees that it is blocked, or that it has gone on
-/// for longer than its time slice. It is not signalled meanwhile: a call that a signal would end
-/// early does all its work.
+/// for longer than its time slice. The monitor does not signal it meanwhile, so a call that a
+/// signal would end early does all its work.
 #[cfg(green)]
 pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
     with_flag(|green| &green.in_call, f)
@@ -31,8 +31,8 @@ fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() ->
         fn drop(&mut self) {
             if let Some(green) = current::green() {
                 (self.0)(green).store(self.1, Ordering::Relaxed);
-                // Gives way if the slice is over. If the processor is gone, takes it back, or takes
-                // an idle one, or queues for one.
+                // The thread gives way if its slice is over. If its processor is gone, it takes
+                // that back, or takes an idle one, or queues for one.
                 drop(enter());
             }
         }

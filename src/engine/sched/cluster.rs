@@ -1,8 +1,8 @@
-//! A cluster: processors, a policy, machines, a monitor. What a `Runtime` is a handle to.
+//! A cluster: processors, a policy, machines, a monitor. A `Runtime` is a handle to one.
 //!
 //! Its control block (a few KiB) is never freed: a green thread, a late signal or a waker may hold
-//! a reference without counting it. Starting one allocates; nothing after that does, but for what
-//! the recruiter makes: machines, and records of more processors (`resize`).
+//! a reference without counting it. Starting a cluster allocates. Nothing after that does, except
+//! the recruiter, which makes machines, and records of more processors (`resize`).
 
 use std::io;
 use std::time::Duration;
@@ -23,18 +23,18 @@ use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::table::Table;
 use crate::engine::tls;
 
-/// What a cluster is made with; checked by `runtime::Builder`.
+/// The configuration of a cluster; `runtime::Builder` checks it.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) processors: usize,
-    /// Their number follows the CPUs that the process may use.
+    /// The number of processors follows the CPUs that the process may use.
     pub(crate) follows_quota: bool,
     pub(crate) stack_size: usize,
     pub(crate) time_slice: Duration,
     pub(crate) signal: i32,
     pub(crate) max_kernel_threads: usize,
     pub(crate) driver: Kind,
-    /// Whether io_uring may be used, for what it does better.
+    /// Whether io_uring may be used, for the operations that it does better.
     pub(crate) allows_rings: bool,
     pub(crate) ideas: Ideas,
 }
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     Uring,
 }
 
-/// What the scheduler does besides its policy, each of which can be switched off.
+/// The ideas of the scheduler besides its policy; each of them can be switched off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ideas {
     pub(crate) spinning: bool,
@@ -73,8 +73,8 @@ pub(crate) struct Cluster {
     pub(crate) idle: IdleWord,
     /// Which processors sleep, and which machines have none.
     pub(crate) idlers: Lock<Idlers>,
-    /// The mask that machines run with: that of the thread that started the cluster, without our
-    /// signal.
+    /// The mask that machines run with: the mask of the thread that started the cluster, without
+    /// our signal.
     pub(crate) base_mask: Mask,
     pub(crate) recruiter: recruiter::Office,
     pub(crate) monitor: monitor::Post,
@@ -83,17 +83,17 @@ pub(crate) struct Cluster {
 
     /// Threads that have no stack yet, and wait for one.
     pub(super) homeless: Homeless,
-    /// Somebody waits for the last green thread to end.
+    /// A thread waits for the last green thread to end.
     pub(crate) closing: AtomicBool,
     pub(crate) drained: Waiter,
     /// The recruiter, the monitor or the last machine has ended.
     pub(crate) emptied: Waiter,
     /// The cluster is being taken down: its kernel threads end.
     pub(crate) stopping: AtomicBool,
-    /// Of recruiter and monitor, how many there are.
+    /// How many of the recruiter and the monitor there are.
     staff: AtomicUsize,
     pub(crate) machines: AtomicUsize,
-    /// How many of them wait for the threads that are locked to them, and run no others.
+    /// How many machines wait for the threads that are locked to them, and run no others.
     pub(crate) bound: AtomicUsize,
     pub(crate) spawned_outside: Counter,
     pub(crate) ended_outside: Counter,
@@ -150,12 +150,12 @@ impl Cluster {
             .map_err(io::Error::from)
             .and_then(|()| recruiter::open(cluster))
             .and_then(|()| monitor::post(cluster));
-        // Nobody would ever end those that have started.
+        // Without this, the kernel threads that have started would never end.
         staffed.inspect_err(|_| cluster.end())?;
         Ok(cluster)
     }
 
-    /// Starts a kernel thread that does `work` until the cluster stops, and that is waited for then.
+    /// Starts a kernel thread that does `work` until the cluster stops. `end` waits for it.
     pub(super) fn employ(
         &'static self,
         name: &str,
@@ -165,7 +165,7 @@ impl Cluster {
         self.staff.fetch_add(1, Ordering::Relaxed);
         let life = move || {
             work(self);
-            // Release: what it did to processors; pairs with the Acquire in `end`.
+            // Release: its changes to processors; pairs with the Acquire in `end`.
             self.staff.fetch_sub(1, Ordering::Release);
             perturb::point("close: one has left");
             self.emptied.wake();
@@ -180,7 +180,7 @@ impl Cluster {
             })
     }
 
-    /// Every processor that there has been, the active ones first.
+    /// Every processor that the cluster has had, the active ones first.
     #[inline]
     pub(crate) fn processors(&self) -> impl Iterator<Item = &Processor> {
         self.table.iter()
@@ -203,38 +203,39 @@ impl Cluster {
         self.active().div_ceil(2) as u32
     }
 
-    /// The machines of this cluster, on whatever they are.
+    /// The machines of this cluster, in any state.
     pub(crate) fn machines(&'static self) -> impl Iterator<Item = &'static Machine> {
         crate::engine::sched::machine::all().filter(move |m| m.is_of(self))
     }
 
-    /// Green threads that have been spawned and have not ended. Each processor counts its own, without
-    /// locked instructions. The ends are read first: what has ended was spawned before, so the
-    /// difference is never too small, and if it is 0 there was a moment, between the two sums, when
-    /// no thread lived.
+    /// How many green threads have been spawned and have not ended. Each processor counts its own,
+    /// without locked instructions. The ends are read first: a thread that has ended was spawned
+    /// before, so the difference is never too small, and if it is 0 there was a moment, between the
+    /// two sums, when no thread lived.
     pub(crate) fn live(&self) -> usize {
         let sum = |count: fn(&Processor) -> &Counter| {
             self.processors().map(|p| count(p).get()).sum::<u64>()
         };
         let ended = sum(|p| &p.ended) + self.ended_outside.get();
-        // Acquire: whoever sees an end sees the spawn; pairs with the queues that the thread went through.
+        // Acquire: a thread that sees an end sees the spawn; pairs with the queues that the green
+        // thread went through.
         fence(Ordering::Acquire);
         let spawned = sum(|p| &p.spawns) + self.spawned_outside.get();
         (spawned - ended) as usize
     }
 
     /// A green thread has ended, and been counted. True: it was the last of a closing cluster, and
-    /// somebody waits for that.
+    /// a thread waits for that.
     #[inline]
     pub(crate) fn was_last(&self) -> bool {
-        // Pairs with the barrier in `close`: it sees our count, or we that it closes.
+        // Pairs with the barrier in `close`: the closer sees our count, or we see that it closes.
         compiler_fence(Ordering::SeqCst);
         self.closing.load(Ordering::Relaxed) && self.is_drained()
     }
 
     #[cold]
     fn is_drained(&self) -> bool {
-        // SeqCst: of two that end at once, one sees the other's count; pairs with itself.
+        // SeqCst: of two threads that end at once, one sees the other's count; pairs with itself.
         fence(Ordering::SeqCst);
         self.live() == 0
     }
@@ -252,8 +253,8 @@ impl Cluster {
     }
 
     /// Ends the kernel threads, and waits for that. The recruiter owns the processors that have
-    /// retired; the monitor may have one in hand, taken from a machine that has ended since. There is
-    /// no green thread.
+    /// retired; the monitor may have one in hand, taken from a machine that has ended since. No
+    /// green thread is left.
     fn end(&'static self) {
         self.stopping.store(true, Ordering::SeqCst);
         perturb::point("close: stopping");
@@ -263,16 +264,18 @@ impl Cluster {
             let _off = crate::engine::green::current::preemption_off();
             self.dismiss_spares();
         }
-        // Acquire: pairs with the Release in `employ`. The staff first: of it, the recruiter makes machines.
+        // Acquire: pairs with the Release in `employ`. It waits for the staff first: the recruiter,
+        // one of them, makes machines.
         while self.staff.load(Ordering::Acquire) != 0 || self.machines.load(Ordering::SeqCst) != 0 {
             self.emptied.wait(None);
         }
-        // SAFETY: nobody is left that could own one, or have it in hand; one at a time is used here.
+        // SAFETY: no thread is left that could own one, or have it in hand; one at a time is used
+        // here.
         let processors = || self.processors().map(|p| unsafe { Owned::assume(p) });
         processors().for_each(|mut processor| outbox::close(&mut processor));
         perturb::point("close: emptied");
         let _off = crate::engine::green::current::preemption_off();
-        // If it watched for events, somebody else must.
+        // If it watched for events, another monitor must.
         crate::engine::sched::machine::all().for_each(Machine::kick_monitor);
         for mut processor in processors() {
             processor.own().stacks.drain();

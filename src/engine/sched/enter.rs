@@ -1,7 +1,8 @@
 //! The way into the runtime: [`enter`].
 //!
-//! Between it and the end of [`Entered`] the thread is not preempted and its processor is not taken,
-//! so what it reads of them stays true. The way in takes three steps whose order matters:
+//! Between it and the end of [`Entered`] the thread is not preempted and its processor is not
+//! taken, so a value that it reads of them stays true. The way in takes three steps whose order
+//! matters:
 //!
 //! ```text
 //!   thread                                  monitor (sched::ownership)
@@ -11,12 +12,12 @@
 //! ```
 //!
 //! Either the thread reads null and takes the slow way, or the monitor reads `off != 0` and gives p
-//! back: the membarrier makes the compiler fence a full one at the only moment it matters. The way
-//! out is a Release store of `off`, which pairs with the monitor's Acquire load: the next owner of the
-//! processor sees all that was done to it here.
+//! back: the membarrier makes the compiler fence a full one at the only moment that matters. The
+//! way out is a Release store of `off`, which pairs with the monitor's Acquire load: the next owner
+//! of the processor sees all changes that were made to it here.
 //!
-//! Leaving is also where a thread whose time slice is over gives way (the first of the three steps
-//! of preemption).
+//! On its way out a thread whose time slice is over gives way (the first of the three steps of
+//! preemption).
 
 use core::marker::PhantomData;
 
@@ -52,8 +53,8 @@ fn inside(green: &'static Green) -> Entered {
         let machine = green.machine();
         let processor = machine.processor.get().or_else(|| recover(machine));
         if let Some(processor) = processor {
-            // SAFETY: the word says that this kernel thread owns it, and preemption is off. (Of a signal
-            // handler that interrupts the runtime see `owned`.)
+            // SAFETY: the word says that this kernel thread owns it, and preemption is off.
+            // (`owned` treats a signal handler that interrupts the runtime.)
             let processor = unsafe { Owned::at(processor) };
             return Entered {
                 green,
@@ -62,14 +63,15 @@ fn inside(green: &'static Green) -> Entered {
                 not_send: PhantomData,
             };
         }
-        // The processor is gone: queue for another. The run loop sees that none is left and does
-        // the rest. SAFETY: `green` is the current thread, so this is its stack.
+        // The processor is gone: queue for another. The run loop sees that there is none and does
+        // the rest.
+        // SAFETY: `green` is the current thread, so this is its stack.
         unsafe { green.context.suspend(Action::Yield) };
     }
 }
 
-/// The processor was taken, or the monitor is about to decide: settle it, then look for an idle
-/// one.
+/// The processor was taken, or the monitor is about to decide: settles that, then looks for an idle
+/// processor.
 #[cold]
 #[inline(never)]
 fn recover(machine: &'static Machine) -> Option<core::ptr::NonNull<Processor>> {
@@ -100,12 +102,13 @@ impl Entered {
         &mut self.processor
     }
 
-    /// Leaves the stack with `action`, and the runtime once the thread has been resumed.
+    /// Leaves the stack with `action`, and leaves the runtime once the thread has been resumed.
     #[inline(always)]
     pub(crate) fn suspend(self, action: Action) {
         perturb::point("suspend");
         let green = self.green;
-        // Resumed, the thread may be on another kernel thread: nothing of `self` is true any more.
+        // Once resumed, the thread may be on another kernel thread: no part of `self` is valid any
+        // more.
         core::mem::forget(self);
         // SAFETY: an `Entered` exists on its own green thread only.
         unsafe { green.context.suspend(action) };
@@ -126,7 +129,7 @@ impl Drop for Entered {
     }
 }
 
-/// The time slice is over and the monitor has said so: go to the global queue.
+/// The time slice is over and the monitor has said so: the thread goes to the global queue.
 #[cold]
 #[inline(never)]
 fn give_way_now() {

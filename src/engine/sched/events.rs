@@ -1,15 +1,15 @@
 //! Events from outside, and the one turn at collecting them.
 //!
-//! A driver makes threads ready from outside. The scheduler knows it by two verbs ([`Collect`]); who calls
-//! them, and when, `io` decides.
+//! A driver makes threads ready from outside. The scheduler knows it by two verbs ([`Collect`]);
+//! `io` decides which thread calls them, and when.
 //!
-//! One kernel thread at a time collects events: the one that has the [`Turn`]. Two at once would not
-//! find more, and each would take half of the events to a processor of its own: the design's prototype
-//! lost a tenth to a quarter of its throughput by that.
+//! One kernel thread at a time collects events: the one that has the [`Turn`]. Two at once would
+//! not find more, and each would take half of the events to a processor of its own: the design's
+//! prototype lost a tenth to a quarter of its throughput by that.
 //!
 //! Invariants:
 //! 1. Between `turn` and the end of the [`Turn`] no other thread collects.
-//! 2. `watched` counts what can make events: while it is 0 nothing can come.
+//! 2. `watched` counts the sources of events: while it is 0 no event can come.
 
 use std::sync::OnceLock;
 
@@ -18,20 +18,21 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::perturb;
 
-/// Events collected by one call. What their threads touch, in the kernel too, must fit into a
-/// processor's own cache: with 128 at once, a request among 10,000 connections cost a tenth more.
+/// The most events of one call. The data that their threads touch, in the kernel too, must fit into
+/// a processor's own cache: with 128 at once, a request among 10,000 connections cost a tenth more.
 pub(crate) const BATCH: usize = 32;
 
 /// A driver, as the scheduler knows it: it makes threads ready from outside.
 pub(crate) trait Collect: Sync {
-    /// Collects events, [`BATCH`] at most, for at most `nanos`; the threads that they make ready.
+    /// Collects events, [`BATCH`] at most, for at most `nanos`. Returns the threads that they make
+    /// ready.
     fn collect(&self, nanos: Option<u64>) -> Fifo;
 
     /// Ends the collecting that goes on, or the next one.
     fn ring(&self);
 }
 
-/// What the process has of it. Lives as long as that.
+/// The process's sources of events. It lives as long as the process.
 pub(crate) struct Events {
     driver: OnceLock<&'static dyn Collect>,
     taken: AtomicBool,
@@ -47,7 +48,7 @@ static EVENTS: Events = Events {
     asked: AtomicU64::new(0),
 };
 
-/// The process's.
+/// The one of this process.
 pub(crate) fn events() -> &'static Events {
     &EVENTS
 }
@@ -56,18 +57,18 @@ pub(crate) fn events() -> &'static Events {
 pub(crate) struct Turn(&'static dyn Collect);
 
 impl Events {
-    /// One more thing can make events, and `driver` collects them.
+    /// There is one more source of events, and `driver` collects them.
     pub(crate) fn watch(&self, driver: &'static dyn Collect) {
         self.driver.get_or_init(|| driver);
         self.watched.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One thing less can.
+    /// There is one source less.
     pub(crate) fn forget(&self) {
         self.watched.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether anything can come.
+    /// Whether any event can come.
     #[inline]
     pub(crate) fn is_in_use(&self) -> bool {
         self.watched.load(Ordering::Relaxed) != 0
@@ -78,18 +79,18 @@ impl Events {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Whether something can come and nobody would notice.
+    /// Whether an event can come and nobody would notice it.
     pub(crate) fn is_unwatched(&self) -> bool {
         // SeqCst: the monitor's look after it has said that it sleeps; see `io`.
         self.is_in_use() && !self.taken.load(Ordering::SeqCst)
     }
 
-    /// When events were last asked for.
+    /// The time of the last look for events.
     pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// The turn, if something can come and nobody has it.
+    /// The turn, if an event can come and nobody has the turn.
     pub(crate) fn turn(&self) -> Option<Turn> {
         if !self.is_in_use() || self.is_watched() {
             return None;
@@ -101,7 +102,7 @@ impl Events {
         (!self.taken.swap(true, Ordering::SeqCst)).then(|| Turn(*driver))
     }
 
-    /// Ends the wait of the thread that has the turn, or the next one's.
+    /// Ends the wait of the thread that has the turn, or the wait of the next such thread.
     pub(crate) fn ring(&self) {
         if let Some(driver) = self.driver.get() {
             driver.ring();
@@ -110,7 +111,7 @@ impl Events {
 }
 
 impl Turn {
-    /// Collects events, for at most `nanos`; the threads that they make ready.
+    /// Collects events, for at most `nanos`. Returns the threads that they make ready.
     pub(crate) fn collect(&self, nanos: Option<u64>) -> Fifo {
         perturb::point("events: collecting");
         let ready = self.0.collect(nanos);

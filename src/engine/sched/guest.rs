@@ -1,18 +1,19 @@
 //! A policy that a user wrote: a guest in the scheduler.
 //!
-//! The scheduler's own policies keep its rules: no thread-local is touched, nothing panics. A guest
-//! may break them, and still nothing may be undefined. So it is called under the kernel thread's own
-//! thread pointer, whatever is set, and if it unwinds, the process is aborted.
+//! The scheduler's own policies keep its rules: they touch no thread-local, and do not panic. A
+//! guest may break them, and still nothing may be undefined. So the scheduler calls a guest under
+//! the kernel thread's own thread pointer, whichever is set, and if the guest unwinds, the process
+//! is aborted.
 //!
 //! | called by | thread pointer then | what is done |
 //! |---|---|---|
 //! | the run loop, with a seat | perhaps that of the green thread before | `Machine::come_home` |
 //! | a green thread, with or without a seat | its own | the kernel thread's meanwhile |
-//! | anybody else | its own | nothing |
-//! | for `resize`: who builds the runtime, later the recruiter | its own | nothing |
+//! | any other thread | its own | nothing |
+//! | the builder of the runtime, later the recruiter, for `resize` | its own | nothing |
 //!
-//! Invariant: who calls without a seat is at home, or a green thread with preemption off. Whether a
-//! thread is current at the machine tells the first two apart.
+//! Invariant: a caller without a seat is at home, or a green thread with preemption off. The
+//! machine's current thread, if there is one, tells the first two callers apart.
 
 use crate::engine::arch;
 use crate::engine::atomic::{Ordering, compiler_fence};
@@ -46,7 +47,7 @@ impl Guest {
         let owner = cluster.map(|cluster| &cluster.processor(seat.index()).machine);
         let machine = owner.and_then(|owner| owner.load(Ordering::Relaxed));
         match machine {
-            // Whoever has just taken the processor in hand is no machine, or at home.
+            // A thread that has just taken the processor in hand is no machine, or is at home.
             None => self.call(call),
             Some(machine) => match machine.running() {
                 None => {
@@ -58,8 +59,9 @@ impl Guest {
         }
     }
 
-    /// The same without a seat. Never inlined, so that the disassembly's reader finds it by name: it
-    /// asks a thread-local who is current, which nobody with a seat may.
+    /// The same without a seat. It is never inlined, so that the disassembly's reader finds it by
+    /// name: it asks a thread-local for the current thread, and a caller with a seat must not do
+    /// that.
     #[inline(never)]
     fn without_seat<R>(&self, call: impl FnOnce(&dyn Policy) -> R) -> R {
         let _off = current::preemption_off();
@@ -73,8 +75,8 @@ impl Guest {
     /// thread pointer is `home`.
     #[inline(never)]
     fn away<R>(&self, green: &Green, home: *mut u8, call: impl FnOnce(&dyn Policy) -> R) -> R {
-        // SAFETY: with preemption off the thread stays on this kernel thread; between the two
-        // writes runs what was written for any thread, which finds that of the kernel thread.
+        // SAFETY: with preemption off the thread stays on this kernel thread; the code between the
+        // two writes was written for any thread, and finds the kernel thread's thread-locals.
         unsafe { arch::set_thread_pointer(home) };
         compiler_fence(Ordering::SeqCst);
         let result = self.call(call);

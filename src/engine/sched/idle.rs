@@ -1,10 +1,10 @@
 //! The idle word: how many processors sleep, how many are awake and how many of these search for
 //! work, in one atomic word.
 //!
-//! It answers one question, without a lock: must the one who has just made work ready wake a
-//! sleeper? The argument that no wake-up is lost is in `idle.md` beside this file. *Which* sleeper
-//! is woken is decided by a list of sleepers, last in first out, under a lock; this word decides
-//! *whether*.
+//! It answers one question without a lock: must a thread that has just made work ready wake a
+//! sleeper? The argument that no wake-up is lost is in `idle.md` beside this file. A list of
+//! sleepers, last in first out, under a lock, decides *which* sleeper is woken; this word decides
+//! *whether* one is.
 //!
 //! # Use
 //!
@@ -34,23 +34,24 @@
 //! # Invariants
 //!
 //! 1. While the lock is free: sleepers in the list = `sleeping` + claims whose pop is still to
-//!    come. So a claimer always finds somebody, and a sleeper that finds `sleeping` = 0 while it is
-//!    in the list must not leave: the claimers have promised to wake everybody in it. Hence
-//!    `cancel_sleep` can be refused. (Somebody who lay down since may be popped in our place: then
-//!    he searches instead of us, and our count is still right.)
-//! 2. A sleeper gets up as a searcher, however it gets up. A searcher ends by [`IdleWord::found`]
-//!    or [`IdleWord::announce_sleep`], nothing else (one that stops for another reason says
-//!    `found`).
-//! 3. From the moment of a claim there is a searcher, though nobody runs yet: one wake-up at a time
-//!    is under way.
-//! 4. Every processor that there is is asleep or awake; a claimed one is awake.
+//!    come. So a claimer always finds a sleeper. A sleeper that finds `sleeping` = 0 while it is in
+//!    the list must not leave: the claimers have promised to wake every sleeper in it. Hence
+//!    `cancel_sleep` can be refused. (A sleeper that lay down later may be popped in our place:
+//!    then it searches instead of us, and our count is still right.)
+//! 2. A sleeper gets up as a searcher, however it gets up. A searcher ends by [`IdleWord::found`],
+//!    [`IdleWord::announce_sleep`] or [`IdleWord::retire`], nothing else (a searcher that stops for
+//!    another reason says `found`).
+//! 3. From the moment of a claim there is a searcher, though no processor runs yet: one wake-up at
+//!    a time is under way.
+//! 4. Every existing processor is asleep or awake; a claimed one is awake.
 //!
 //! # Memory orderings
 //!
-//! All changes are Relaxed read-modify-writes: what matters is their one modification order, and
-//! two SeqCst fences: in `announce_sleep` (and in `appear` and `retire`, which are its like)
-//! between the announcement and the re-check, in `claim_wake` between the push (or `found`) and the
-//! look at the word. They are each other's partners. Data travels by the queues and by the list's lock.
+//! All changes are Relaxed read-modify-writes. Two things matter: their one modification order, and
+//! two SeqCst fences. One fence is in `announce_sleep` (and in `appear` and `retire`, which are
+//! like it) between the announcement and the re-check; the other is in `claim_wake` between the
+//! push (or `found`) and the look at the word. They are each other's partners. Data travels by the
+//! queues and by the list's lock.
 
 use crate::engine::atomic::{
     AtomicU64,
@@ -74,7 +75,7 @@ pub(crate) struct IdleWord {
 
 impl IdleWord {
     const_fn! {
-        /// So many are awake; nobody sleeps, nobody searches.
+        /// A word with `awake` processors awake; none sleeps and none searches.
         pub(crate) const fn new(awake: u32) -> Self {
             Self {
                 word: AtomicU64::new(awake as u64 * AWAKE),
@@ -106,15 +107,15 @@ impl IdleWord {
         before == 1
     }
 
-    /// Under the list's lock, with ourselves in the list. Afterwards everything must be checked
-    /// again before blocking.
+    /// Called under the list's lock, with ourselves in the list. Afterwards the caller must check
+    /// everything again before it blocks.
     pub(crate) fn announce_sleep(&self, was_searching: bool) {
         self.stop(was_searching, SLEEPER);
         // Partner: the fence in `claim_wake`.
         fence(SeqCst);
     }
 
-    /// One step, so that nobody sees us as neither awake nor what we are then, or as both.
+    /// This is one step, so that nobody sees us in neither state, or in both.
     fn stop(&self, was_searching: bool, then: u64) {
         let gone = if was_searching {
             AWAKE + SEARCHER
@@ -128,18 +129,18 @@ impl IdleWord {
         }
     }
 
-    /// Under the list's lock, with ourselves in the list. True: we sleep no more, are a searcher,
-    /// and leave the list. False: whoever is in the list is going to be woken; stay in it and
-    /// block.
+    /// Called under the list's lock, with ourselves in the list. True: we sleep no more, are a
+    /// searcher, and leave the list. False: every sleeper in the list is going to be woken; stay in
+    /// it and block.
     #[must_use]
     pub(crate) fn cancel_sleep(&self) -> bool {
         self.sleeper_to_searcher(|_| true)
     }
 
-    // ---- who has made work ready ----
+    // ---- a thread that has made work ready ----
 
-    /// After the push. True: the caller, nobody else, must pop one sleeper from the list and wake
-    /// it, as a searcher.
+    /// Called after the push. True: the caller, nobody else, must pop one sleeper from the list and
+    /// wake it, as a searcher.
     #[must_use = "true means that the caller must wake one sleeper"]
     pub(crate) fn claim_wake(&self) -> bool {
         // Partner: the fence in `announce_sleep`.
@@ -159,16 +160,17 @@ impl IdleWord {
 
     // ---- more processors, or fewer ----
 
-    /// Under the list's lock, not in the list: a processor that was awake is no more. Afterwards
-    /// everything must be checked as by a sleeper, and somebody woken for what is there.
+    /// Called under the list's lock, not in the list: a processor that was awake goes out of use.
+    /// Afterwards the caller must check everything as a sleeper does, and wake a sleeper for any
+    /// work that it sees.
     pub(crate) fn retire(&self, was_searching: bool) {
         self.stop(was_searching, 0);
         // Partner: the fence in `claim_wake`: readiers relied on us, if we searched.
         fence(SeqCst);
     }
 
-    /// Under the list's lock: some sleeper in it is no more, and leaves it. False: all that are in
-    /// it are going to be woken.
+    /// Called under the list's lock: a sleeper in it goes out of use, and leaves the list. False:
+    /// all sleepers in the list are going to be woken.
     #[must_use]
     pub(crate) fn withdraw(&self) -> bool {
         self.word
@@ -176,15 +178,16 @@ impl IdleWord {
             .is_ok()
     }
 
-    /// Under the list's lock, with a new processor in the list, asleep. Afterwards everything must
-    /// be checked, as by any sleeper, and somebody woken for what is there.
+    /// Called under the list's lock, with a new processor in the list, asleep. Afterwards the
+    /// caller must check everything, as any sleeper does, and wake a sleeper for any work that it
+    /// sees.
     pub(crate) fn appear(&self) {
         self.word.fetch_add(SLEEPER, Relaxed);
         // Partner: the fence in `claim_wake`: a readier may have found nobody to wake.
         fence(SeqCst);
     }
 
-    // ---- for everybody's eyes ----
+    // ---- for all threads ----
 
     /// Whether nobody sleeps or searches. A hint.
     #[inline(always)]

@@ -1,21 +1,20 @@
-//! Who has nothing to do: processors that sleep and machines without a processor, each in a stack,
+//! The idle processors, which sleep, and the machines without a processor. Each kind has a stack,
 //! so that the one that went to sleep last is woken first: its caches are warm.
 //!
 //! The protocol that loses no wake-up is `idle`; its proof is in `idle.md`. Here are its steps,
 //! with the lists:
-//! - [`Cluster::notify`]: something was made ready; wake a sleeper if nobody searches.
+//! - [`Cluster::notify`]: something was made ready; wake a sleeper if no processor searches.
 //! - [`Cluster::rest`]: a processor found nothing: announce, look again, sleep.
-//! - [`Cluster::take_idle_processor`]: a thread that comes back from the kernel without a
-//!   processor.
+//! - [`Cluster::take_idle_processor`]: a thread comes back from the kernel without a processor.
 //!
 //! Invariant: a processor in the list is owned by no machine; a machine in the list owns no
 //! processor.
 //!
 //! *Timers of sleeping processors.* A machine that lies down watches the earliest deadline of the
-//! cluster unless somebody asleep watches one as early (`watched`). While any processor is awake
-//! the monitor watches; when it goes to sleep itself it does as a machine does. Whoever stops
-//! watching without a processor in hand, or arms a timer and lays a processor down without lying
-//! down, kicks it.
+//! cluster unless another sleeper watches one as early (`watched`). While any processor is awake
+//! the monitor watches; when it goes to sleep itself it does as a machine does. A machine that
+//! stops watching without a processor in hand kicks the monitor. So does a machine that arms a
+//! timer and lays a processor down without lying down itself.
 
 use core::ptr::NonNull;
 
@@ -47,15 +46,15 @@ impl Idlers {
         }
     }
 
-    /// An idle processor, which is in the caller's hand then.
+    /// Takes an idle processor out, which is in the caller's hand then.
     fn pop_processor(&mut self) -> Option<Owned<'static>> {
         let processor = self.processors.pop()?;
         // SAFETY: nobody owns a processor that lies in the list, and it is in there once.
         Some(unsafe { Owned::assume(processor) })
     }
 
-    /// The machine to wake. While other processors sleep on, one that only sleeps is better woken
-    /// than the one that watches for events.
+    /// Takes out the machine to wake. While other processors sleep on, a machine that only sleeps
+    /// is better woken than the one that watches for events.
     fn pop_spare(&mut self) -> Option<&'static Machine> {
         let machine = self.spares.pop()?;
         if self.processors.top().is_none() || !machine.is_collecting() {
@@ -71,14 +70,14 @@ impl Idlers {
 
 /// Why a machine without a processor goes on.
 pub(crate) enum Rested {
-    /// It has one again, and searches if told so.
+    /// It has a processor again; it searches if told so.
     Working { searching: bool },
     /// The cluster stops, or has machines enough.
     Dismissed,
 }
 
 impl Cluster {
-    /// Something was made ready that others could run: wakes a sleeper unless somebody searches.
+    /// A thread was made ready that others could run: wakes a sleeper unless a processor searches.
     #[inline]
     pub(crate) fn notify(&'static self) {
         perturb::point("notify");
@@ -108,19 +107,19 @@ impl Cluster {
                 self.monitor.kick_if_asleep();
             }
             None => {
-                // No kernel thread for it: it sleeps on, and the recruit looks for work first of
-                // all.
+                // There is no kernel thread for it: it sleeps on, and the recruiter's new machine
+                // looks for work first of all.
                 self.lie_down(&mut idlers, processor, true);
                 drop(idlers);
                 self.recruiter.call();
-                // It watches over the shortage.
+                // The monitor watches over the shortage.
                 self.monitor.kick_if_asleep();
             }
         }
     }
 
-    /// A processor that nobody owns: idle from now on, or retired if there are too many. Afterwards
-    /// the caller looks at every queue. True: it has retired.
+    /// Lays down a processor that nobody owns: it is idle from now on, or retired if there are too
+    /// many. Afterwards the caller looks at every queue. True: it has retired.
     fn lie_down(
         &self,
         idlers: &mut Idlers,
@@ -130,7 +129,7 @@ impl Cluster {
         let retires = processor.is_surplus();
         if retires {
             self.idle.retire(was_searching);
-            // Release: what its owners did, to the recruiter, whose it is now.
+            // Release: its owners' changes, for the recruiter, which owns it now.
             processor.retired.store(true, Ordering::Release);
             self.recruiter.ring();
         } else {
@@ -140,16 +139,16 @@ impl Cluster {
         retires
     }
 
-    /// A processor that found nothing. On return the machine has a processor and either was woken
-    /// for work or has seen some itself; or it is dismissed.
+    /// Rests a processor that found nothing. On return the machine has a processor and either was
+    /// woken for work or has seen some itself; or it is dismissed.
     #[cold]
     #[inline(never)]
     pub(crate) fn rest(&'static self, run: &mut RunLoop, searching: bool) -> Rested {
         let machine = run.machine();
         let Some(mut processor) = run.surrender() else {
-            // The monitor, with an old look in mind, was faster (`ownership`).
+            // The monitor came first, with an old look in mind (`ownership`).
             if let Some(green) = machine.handed.take() {
-                // It is locked to this machine, which therefore waits for nothing else.
+                // The thread is locked to this machine, which therefore waits for nothing else.
                 machine.come_home();
                 crate::engine::sched::ready_globally(green, Readied::Yielded);
                 machine.sleep_until_woken();
@@ -161,7 +160,7 @@ impl Cluster {
             return self.wait_for_processor(run);
         };
         perturb::point("rest: surrendered");
-        // Its stacks give back what they do not need.
+        // The processor gives back the stacks that it does not need.
         let stacks = &mut processor.own().stacks;
         stacks.trim_dirty(|| !self.something_to_do());
         processor.machine.store(None, Ordering::Relaxed);
@@ -205,13 +204,14 @@ impl Cluster {
             if self.stopping.load(Ordering::SeqCst) && self.withdraw(machine) {
                 return Rested::Dismissed;
             }
-            // A waker may have found no machine: whoever comes looks once. Later, only for a timer.
+            // A waker may have found no machine, so each new spare looks once. Later, it looks only
+            // for a timer.
             if look && self.something_to_do() && self.rise(machine) {
                 crate::engine::green::current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
             let watches = self.watch_deadline();
-            // Who has no prospect of a processor leaves the events to those that have one.
+            // A machine without prospect of a processor leaves the events to those that have one.
             let turn = match self.idle.sleeping() {
                 0 => None,
                 _ => events().turn(),
@@ -256,7 +256,7 @@ impl Cluster {
             }
             let now = clock::now();
             look = watches.is_some_and(|deadline| now >= deadline);
-            // Who watches for events does not retire: nobody would watch.
+            // A machine that watches for events does not retire: nobody would watch.
             if now >= retire_at && !look && !collected && self.withdraw(machine) {
                 if watches.is_some() {
                     // Nobody watches that deadline now.
@@ -282,14 +282,14 @@ impl Cluster {
         (slept, ready)
     }
 
-    /// Some sleeper is to collect events.
+    /// Sends a sleeper to collect events.
     pub(super) fn send_to_watch(&'static self) {
         let spare = {
             let idlers = self.idlers.lock();
             idlers.spares.top()
         };
         match spare {
-            // Its record stays, wherever it has gone meanwhile.
+            // The machine's record stays, even if the machine has left the list meanwhile.
             Some(machine) => machine.poke(),
             None => self.recruiter.call(),
         }
@@ -300,7 +300,7 @@ impl Cluster {
     }
 
     /// A machine that owns nothing and is in no list takes an idle processor, as a searcher.
-    /// `None`: there is none that wakers have not claimed.
+    /// `None`: wakers have claimed all of them.
     fn get_up(&'static self, machine: &'static Machine) -> Option<&'static Processor> {
         let mut idlers = self.idlers.lock();
         let processor = self
@@ -312,9 +312,9 @@ impl Cluster {
         Some(self.put_to_work(machine, processor?))
     }
 
-    /// The same for a machine among the spares. False: it is there still, or somebody has chosen it
-    /// already and will wake it. It leaves the list only with a processor: else a waker could find
-    /// no machine while this one is about to sleep.
+    /// The same for a machine among the spares. False: the machine is still there, or a waker has
+    /// chosen it already and will wake it. It leaves the list only with a processor: else a waker
+    /// could find no machine while this one is about to sleep.
     fn rise(&'static self, machine: &'static Machine) -> bool {
         let mut idlers = self.idlers.lock();
         if !idlers.spares.remove(machine) {
@@ -343,15 +343,17 @@ impl Cluster {
         shared
     }
 
-    /// Takes `machine` out of the spares; false: somebody has chosen it already and will wake it.
+    /// Takes `machine` out of the spares; false: a waker has chosen it already and will wake it.
     fn withdraw(&self, machine: &'static Machine) -> bool {
         self.idlers.lock().spares.remove(machine)
     }
 
-    /// The deadline this sleeper watches, if it is earlier than what another one watches.
+    /// The deadline that this sleeper watches, if it is earlier than the deadline that another one
+    /// watches.
     pub(crate) fn watch_deadline(&self) -> Option<u64> {
         let earliest = timers::earliest(self);
-        // While a processor is awake the monitor watches; and who goes to sleep later watches then.
+        // While a processor is awake the monitor watches; a machine that goes to sleep later
+        // watches then.
         if earliest == NEVER || self.idle.sleeping() == 0 {
             return None;
         }
@@ -375,7 +377,8 @@ impl Cluster {
         Some(NonNull::from(processor))
     }
 
-    /// The monitor gives the processor it has taken to the idle, since nothing waits for it.
+    /// The monitor gives the processor that it has taken to the idle ones, since nothing waits for
+    /// it.
     pub(super) fn lay_to_rest(&'static self, mut processor: Owned<'static>) {
         processor.machine.store(None, Ordering::Relaxed);
         // Some of its threads would be out of reach of machines that get another processor.
@@ -389,7 +392,7 @@ impl Cluster {
         if self.something_to_do() {
             self.notify();
         }
-        // No machine lies down here that would watch the deadlines.
+        // No machine that would watch the deadlines lies down here.
         self.monitor.kick_if_asleep();
     }
 

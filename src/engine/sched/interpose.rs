@@ -1,7 +1,7 @@
-//! Functions of libc that concern what a kernel thread has and a green thread cannot carry along:
-//! interposed.
+//! Interposed functions of libc. They concern parts of a kernel thread that a green thread cannot
+//! carry along.
 //!
-//! | function | what is done beside libc's |
+//! | function | what ours does beside libc's work |
 //! |---|---|
 //! | `pthread_sigmask`, `sigprocmask` | the thread is marked: `switch` takes its mask along |
 //! | `sigaction`, `signal` | a handler must not move to another kernel thread half way: while it runs the mask differs and preemption declines; the preemption signal is added to its mask for those that run with an unchanged one (SA_NODEFER). And it is noted that the program has handlers |
@@ -11,7 +11,7 @@
 //! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's |
 //! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance: the kernel finds a mutex's owner by its id, which a green thread's is not |
 //!
-//! The real functions are found by `dlsym(RTLD_NEXT)`. In a shared library ours are not found before
+//! `dlsym(RTLD_NEXT)` finds the real functions. In a shared library ours are not found before
 //! libc's, and in a static program there is no `dlsym`, but no green threads either.
 
 use core::ffi::CStr;
@@ -21,13 +21,13 @@ use crate::engine::sys::signal::bit;
 
 /// The preemption signals of all clusters.
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
-/// The program has installed a signal handler.
+/// Whether the program has installed a signal handler.
 static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 
 /// From now on `signal` preempts.
 pub(crate) fn reserve(signal: i32) {
     SIGNALS.fetch_or(bit(signal), Ordering::Relaxed);
-    // Now, not in a forked child, where the loader's lock may be held for ever.
+    // This happens now, not in a forked child, where the loader's lock may be held for ever.
     for real in [
         &PTHREAD_SIGMASK,
         &SIGPROCMASK,
@@ -153,7 +153,8 @@ mod functions {
         unsafe { set_mask(&SIGPROCMASK, how, set, old) }
     }
 
-    /// Notes a handler of the program's: not the ones for faults, which std and we install.
+    /// Notes a handler of the program's. The handlers for faults, which std and we install, do not
+    /// count.
     fn note(signal: c_int, handler: libc::sighandler_t) -> bool {
         let is_handler = !matches!(handler, libc::SIG_DFL | libc::SIG_IGN);
         if is_handler && !matches!(signal, libc::SIGSEGV | libc::SIGBUS) && !is_reserved(signal) {
@@ -236,7 +237,7 @@ mod functions {
         buffer: *mut c_char,
         length: usize,
     ) -> c_int {
-        /// As much of a name as the kernel keeps.
+        /// The kernel keeps so many bytes of a name.
         const KEPT: usize = 15;
         // SAFETY: the caller's arguments: `buffer` has `length` bytes.
         unsafe {

@@ -1,9 +1,9 @@
 //! System calls that a preemption signal cuts short.
 //!
 //! The monitor does not signal a thread that is blocked, but a thread can enter a call while the
-//! signal is under way, or be copying in one that will block later. Some calls then fail with EINTR,
-//! or return with part of what was asked for, for no reason that the program knows of. If libc made
-//! the call, the signal handler mends that:
+//! signal is under way, or be copying in one that will block later. Some calls then fail with
+//! EINTR, or return with a part of the requested transfer, for no reason that the program knows of.
+//! If libc made the call, the signal handler mends that:
 //!
 //! | the call | what is done |
 //! |---|---|
@@ -11,21 +11,22 @@
 //! | has written, to a pipe or a stream, or received with MSG_WAITALL, a part | the thread goes on with the rest ([`go_on`]), and sees one result |
 //! | anything else | nothing |
 //!
-//! But not in a program with handlers of its own: it copes with both, and may wait for the EINTR that
-//! its own signal caused.
+//! A program with handlers of its own is left alone: it copes with both results, and may wait for
+//! the EINTR that its own signal caused.
 //!
-//! *Its number.* The kernel has overwritten it. Up to glibc 2.40 it is in an instruction before the
-//! call, `mov eax, number` or `xor eax, eax`. Since then calls that are cancellation points are made in one place,
-//! whose callers pass the number on the stack. Where it lies there is [`learn`]ed at start, from a
-//! few calls of known numbers that are interrupted on purpose; and these are then made again, to see
-//! that it is right. A call from elsewhere (`syscall(2)`, a program's own assembly) is left alone.
+//! *The call's number.* The kernel has overwritten it. Up to glibc 2.40 it is in an instruction
+//! before the call, `mov eax, number` or `xor eax, eax`. Since then libc makes calls that are
+//! cancellation points in one place, whose callers pass the number on the stack. The position on
+//! the stack is [`learn`]ed at start, from a few calls of known numbers that are interrupted on
+//! purpose; these are then made again, to see that it is right. A call from elsewhere
+//! (`syscall(2)`, a program's own assembly) is left alone.
 //!
-//! *What is given up.* A connection that breaks while a thread goes on with the rest: the error is
-//! taken by that, and the next call finds the connection closed. (If it is broken before, the rest is
-//! left.) Descriptors with a time-out of their own are left alone. A call under way keeps its file;
-//! going on, the thread names it anew, by its number: if another thread has closed that meanwhile and
-//! the number is used again, the rest goes to another file. And between the parts the thread can be
-//! preempted, while it holds what its caller holds: stdio's lock on the stream.
+//! *The price.* A connection may break while a thread goes on with the rest: that part takes the
+//! error, and the next call finds the connection closed. (If it is broken before, the rest is
+//! left.) Descriptors with a time-out of their own are left alone. A call under way keeps its file.
+//! A thread that goes on names the file anew, by its number: if another thread has closed that
+//! meanwhile and the number is used again, the rest goes to another file. And between the parts the
+//! thread can be preempted, while it holds its caller's locks: stdio's lock on the stream.
 
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
@@ -42,7 +43,8 @@ const EINTR: isize = -libc::EINTR as isize;
 /// Places where libc makes calls of different numbers.
 static PLACES: [Place; 4] = [const { Place::new() }; 4];
 
-/// One of them: behind the instruction; and how far above the stack pointer the number lies.
+/// One of them: the address behind the instruction; and how far above the stack pointer the number
+/// lies.
 struct Place {
     pc: AtomicUsize,
     number: AtomicUsize,
@@ -58,11 +60,11 @@ impl Place {
 }
 
 /// Called in the handler, if the thread was interrupted in libc: mends the call, if it was in one.
-/// True: it will go on with the rest, and nothing else is to be done with it now.
+/// True: the thread will go on with the rest, and the handler must do nothing else with it now.
 ///
 /// # Safety
 /// libc's code is readable, and does not begin with a system call. `has_room`: below the stack
-/// pointer, [`Frame::room_needed`].
+/// pointer, there is the space of [`Frame::room_needed`].
 pub(super) unsafe fn mend(frame: &mut Frame<'_>, has_room: bool) -> bool {
     // SAFETY: the caller's promise.
     let call = match unsafe { frame.finished_call() } {
@@ -81,7 +83,7 @@ pub(super) unsafe fn mend(frame: &mut Frame<'_>, has_room: bool) -> bool {
     }
     let goes_on = has_room && Kind::of(number).is_some();
     if goes_on {
-        // SAFETY: there is room.
+        // SAFETY: there is space.
         unsafe { frame.inject(Trampoline::GoOn(number)) };
     }
     goes_on
@@ -92,11 +94,11 @@ fn number_on_stack(frame: &Frame<'_>) -> Option<i64> {
     let is_here = |place: &&Place| place.pc.load(Relaxed) == frame.pc();
     let place = PLACES.iter().find(is_here)?;
     let number = (frame.sp() + place.number.load(Relaxed)) as *const i64;
-    // SAFETY: a place is where the number was found to lie on the stack.
+    // SAFETY: at a place, the number was found to lie on the stack.
     Some(unsafe { number.read() })
 }
 
-/// Calls that may do a part of what they are asked for, and those that do the rest.
+/// Calls that may do a part of a transfer, and the calls that do the rest.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Write,
@@ -125,12 +127,12 @@ impl Kind {
     }
 }
 
-/// What a call that has done a part was asked to do.
+/// The transfer that a partly done call was asked for.
 struct Transfer {
     kind: Kind,
     descriptor: usize,
     flags: usize,
-    /// The buffers, one after the other; of a call with one buffer, that one.
+    /// The buffers, one after the other; a call with one buffer has that one.
     buffers: *const libc::iovec,
     count: usize,
 }
@@ -232,8 +234,8 @@ impl Transfer {
             .then_some(value)
     }
 
-    /// One more call, for what comes after the first `done` bytes, to the end of the buffer that
-    /// they end in. False: that is all, or there was none.
+    /// Makes one more call, for the bytes after the first `done` ones, to the end of the buffer
+    /// that they end in. False: the transfer is complete, or the call moved nothing.
     ///
     /// # Safety
     /// The buffers are valid for the transfer.
@@ -277,36 +279,37 @@ impl Transfer {
 
 // ---- learning where libc has the number ----
 
-/// Whom a signal is for that was sent to learn something.
+/// The addressee of a signal that was sent to learn something.
 pub(super) const TO_LEARN: u32 = u32::MAX;
-/// Whom, if the call is to be mended.
+/// The addressee of a signal whose call is to be mended.
 pub(super) const TO_TRY: u32 = u32::MAX - 1;
 
-/// Whom the signal is for that the pupil sends to itself, and which kernel thread that is; 0: none.
+/// The addressee of the signal that the pupil sends to itself, and the pupil's kernel thread; 0:
+/// none.
 static LESSON: AtomicU32 = AtomicU32::new(0);
 static PUPIL: AtomicU32 = AtomicU32::new(0);
 
-/// What a signal that has no payload is for, if the pupil has sent it. Called in the handler.
+/// The payload of a signal that has none, if the pupil has sent it. Called in the handler.
 pub(super) fn lesson() -> Option<Payload> {
     let who = LESSON.load(Relaxed);
     let is_ours = who != 0 && PUPIL.load(Relaxed) == kernel_thread::id() as u32;
     is_ours.then_some(Payload { who, tick: 0 })
 }
 
-/// How many words above the stack pointer are looked at.
+/// How many words above the stack pointer the handler looks at.
 const WORDS: usize = 24;
 
-/// What the thread that learns calls: a number each, but it does not say which, lest there be two
-/// places on its stack that hold it.
+/// The calls of the thread that learns. Each has an index, so that the thread need not say the
+/// call's number: otherwise two places on its stack could hold it.
 const POLL: usize = 0;
 const SELECT: usize = 1;
 const SUSPEND: usize = 2;
 const NUMBERS: [i64; 3] = [libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_rt_sigsuspend];
 
-/// Which it is calling.
+/// The index of the call that it makes.
 static CALLED: AtomicUsize = AtomicUsize::new(0);
-/// What the handler saw, if the number is not before the call: where, and a bit for each word that
-/// was the number.
+/// The handler's finding, if the number is not before the call: the call's address, and a bit for
+/// each word that was the number.
 static SEEN_PC: AtomicUsize = AtomicUsize::new(0);
 static SEEN_WORDS: AtomicUsize = AtomicUsize::new(0);
 
@@ -346,7 +349,8 @@ pub(super) fn learn(signal: i32) {
             Ok(false) => "this libc makes system calls in a way that is not known",
             Err(NotSent) => "no signal can be sent to learn how this libc makes system calls",
         };
-        // What was not seen to be right is not used: a wrong number would make another call.
+        // A place that was not seen to be right is not used: a wrong number would make another
+        // call.
         PLACES.iter().for_each(|place| place.pc.store(0, Relaxed));
         eprintln!(
             "greenthread: {why}: \
@@ -355,8 +359,8 @@ pub(super) fn learn(signal: i32) {
     });
 }
 
-/// A thread that has the signal blocked, sends it to itself, and makes calls that let it in: no other
-/// thread takes part, and nothing is waited for.
+/// A thread that has the signal blocked, sends it to itself, and makes calls that let it in: no
+/// other thread takes part, and nothing is waited for.
 struct Pupil {
     signal: i32,
     mask: signal::Mask,
@@ -407,7 +411,7 @@ impl Pupil {
     }
 
     /// Makes libc call `called`, with the thread's cancellation in `state`, and lets a signal for
-    /// `who` in meanwhile. Returns what it does.
+    /// `who` in meanwhile. Returns the call's result.
     fn interrupt(&self, called: usize, who: u32, state: i32) -> Result<i32, NotSent> {
         CALLED.store(called, Relaxed);
         let at_once = libc::timespec {
@@ -415,7 +419,7 @@ impl Pupil {
             tv_nsec: 0,
         };
         PUPIL.store(kernel_thread::id() as u32, Relaxed);
-        // Not sent, `sigsuspend` would not come back. It comes below at the earliest.
+        // If it is not sent, `sigsuspend` would not come back. It comes below at the earliest.
         signal::send_to_self(self.signal).map_err(|_| NotSent)?;
         LESSON.store(who, Relaxed);
         let mut old_state = 0;

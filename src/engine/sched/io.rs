@@ -1,4 +1,4 @@
-//! Who collects events, and when.
+//! Which thread collects events, and when.
 //!
 //! The driver has one turn at collecting (`events`). It is taken
 //!
@@ -9,15 +9,16 @@
 //! | a busy processor | every [`INTERVAL`] switches, or when the monitor says so | a look |
 //! | the monitor | nobody has looked for [`STALE`]: all processors are busy, or lack machines | a look |
 //!
-//! Whoever has the turn and gets up gives it back and does not wake another for it: what came is
-//! run first, and then the next look finds what came meanwhile, all at once. Only if that takes
-//! long does the monitor send a sleeper to watch ([`Cluster::see_to_events`]); if nobody sleeps and
-//! a processor is blocked in the kernel, it takes that one ([`Cluster::needs_a_watch`]). Nor does who
-//! has found events wake others to help, before it is plain that it cannot keep up.
+//! A machine that has the turn and gets up gives it back and does not wake another for it: it first
+//! runs the threads that the events made ready, and then the next look finds all later events at
+//! once. Only if that takes long does the monitor send a sleeper to watch
+//! ([`Cluster::see_to_events`]); if nobody sleeps and a processor is blocked in the kernel, it
+//! takes that one ([`Cluster::needs_a_watch`]). A processor that has found events does not wake
+//! others to help, either, before it is plain that it cannot keep up.
 //!
-//! Invariant: while descriptors are registered and nobody has the turn, somebody is awake who will
-//! see to it: a processor, or the monitor. For a machine takes the turn before it sleeps, if it is
-//! free; who gives it back is awake, and has kicked the monitor if it slept; and the monitor does
+//! Invariant: while descriptors are registered and nobody has the turn, a processor or the monitor
+//! is awake and will see to it. For a machine takes the turn before it sleeps, if it is free; a
+//! thread that gives it back is awake, and has kicked the monitor if it slept; and the monitor does
 //! not sleep while the turn is free. A cluster that ends kicks the monitors of all others.
 
 use crate::engine::atomic::Ordering;
@@ -34,17 +35,17 @@ pub(super) const INTERVAL: u64 = 256;
 /// How long a processor without work looks for events before it sleeps, while that pays: several
 /// times what falling asleep and being woken take.
 const SPIN: u64 = 60_000;
-/// So many at once are all that a look can find. Fewer are run by the one that found them sooner
-/// than another one could; if they take long, the monitor sees that they wait.
+/// A look finds at most so many events. A processor that finds fewer runs their threads sooner than
+/// another one could; if they take long, the monitor sees that they wait.
 const CROWD: usize = BATCH;
 /// When every look has found a crowd for so long, another processor is woken.
 const PATIENCE: u64 = 1_000_000;
-/// So long may nobody look while a processor sleeps: then it is told to watch.
+/// When nobody has looked for so long while a processor sleeps, that one is told to watch.
 const LATE: u64 = 500_000;
-/// So long may nobody look at all.
+/// When nobody has looked for so long at all, the monitor looks itself.
 const STALE: u64 = 10_000_000;
 
-/// Takes `ready` into the queue of `processor`, which is the caller's. True: there were some.
+/// Takes `ready` into the queue of `processor`, which is the caller's. True: `ready` was not empty.
 pub(super) fn take_in(processor: &mut Owned<'_>, mut ready: Fifo) -> bool {
     let count = ready.len();
     let cluster = processor.cluster();
@@ -68,7 +69,7 @@ pub(super) fn take_in(processor: &mut Owned<'_>, mut ready: Fifo) -> bool {
     count != 0
 }
 
-/// Whether `processor`, which takes in so many, could do with help.
+/// Whether `processor`, which takes in `count` threads, needs help.
 fn is_too_much(processor: &mut Owned<'_>, count: usize) -> bool {
     let crowded_since = &mut processor.own().crowded_since;
     if count < CROWD {
@@ -83,7 +84,7 @@ fn is_too_much(processor: &mut Owned<'_>, count: usize) -> bool {
 }
 
 /// Makes all of `ready` ready; the caller has no processor, and no preemption. A sleeper is woken
-/// once for all of a cluster, not for each.
+/// once for all threads of a cluster, not for each.
 pub(crate) fn pass_on(mut ready: Fifo) {
     let mut last: Option<&'static Cluster> = None;
     while let Some(green) = ready.pop() {
@@ -102,28 +103,29 @@ pub(crate) fn pass_on(mut ready: Fifo) {
     }
 }
 
-/// One look, by the owner of `processor`. True: something came.
+/// One look, by the owner of `processor`. True: events came.
 pub(super) fn look(processor: &mut Owned<'_>) -> bool {
     let ready = events().turn().map(|turn| turn.collect(Some(0)));
     perturb::point("io: collected");
     ready.is_some_and(|ready| take_in(processor, ready))
 }
 
-/// [`look`] by a processor that has other threads to run. If nothing came, whoever is to send
-/// something may be waiting for this CPU: threads that only give way in turn would keep it.
+/// [`look`] by a processor that has other threads to run. If no events came, it gives way to the
+/// OS: the sender of the next event may be waiting for this CPU, and threads that only give way in
+/// turn would keep it.
 pub(super) fn look_when_busy(processor: &mut Owned<'_>) {
     if events().is_in_use() && !look(processor) {
         kernel_thread::give_way();
     }
 }
 
-/// What came of looking for a while.
+/// The result of looking for a while.
 pub(super) enum Spun {
-    /// Nothing, or it does not pay now.
+    /// There was nothing, or it does not pay now.
     InVain,
     /// Threads whose descriptors are ready.
     Events(Fifo),
-    /// There is something else to do.
+    /// There is other work to do.
     OtherWork,
 }
 
@@ -152,7 +154,7 @@ pub(super) fn spin(processor: &mut Owned<'_>) -> Spun {
     }
 }
 
-/// Takes in what came while the machine, which has a processor now, slept.
+/// Takes in the threads that events made ready while the machine, which has a processor now, slept.
 pub(super) fn settle(run: &mut RunLoop, ready: Fifo) {
     let slept = run.machine().events_after.replace(u64::MAX);
     match run.owned() {
@@ -175,13 +177,14 @@ fn unseen(now: u64) -> u64 {
 }
 
 impl Cluster {
-    /// Whether a processor that is blocked in the kernel is missed: no other looks for events or
-    /// sleeps, so that it could be told to.
+    /// Whether a processor that is blocked in the kernel is needed for events: no other processor
+    /// looks for events, and none sleeps that could be told to.
     pub(super) fn needs_a_watch(&self, now: u64) -> bool {
         self.idle.sleeping() == 0 && unseen(now) >= LATE
     }
 
-    /// The monitor's part. True: it must look again soon, for the turn is free, or may be any time.
+    /// The monitor's part. True: it must look again soon, for the turn is free, or may be free at
+    /// any time.
     pub(super) fn see_to_events(&'static self, now: u64) -> bool {
         let events = events();
         if !events.is_in_use() {
@@ -195,7 +198,7 @@ impl Cluster {
             if self.idle.sleeping() != 0 {
                 self.send_to_watch();
             }
-            // Nobody does, or there is no machine to be sent.
+            // Nobody looks, or there is no machine to send.
             if unseen >= STALE
                 && let Some(turn) = events.turn()
             {

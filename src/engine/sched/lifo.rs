@@ -1,11 +1,11 @@
-//! An intrusive stack of records that are never freed, for whoever owns it. A record is in one at
-//! most: its link belongs to whoever owns the stack.
+//! An intrusive stack of records that are never freed. A record is in one stack at most: its link
+//! belongs to the owner of the stack.
 
 use core::cell::Cell;
 
 /// A record that can be in a [`Lifo`].
 pub(super) trait Linked: 'static {
-    /// The link to the one below.
+    /// The link to the record below.
     fn below(&self) -> &Cell<Option<&'static Self>>;
 }
 
@@ -54,7 +54,7 @@ impl<T: Linked> Lifo<T> {
         found
     }
 
-    /// Takes out all that `takes` agrees to; the others stay in order.
+    /// Takes out all records that `takes` accepts; the others stay in order.
     pub(super) fn take_out(&mut self, mut takes: impl FnMut(&'static T) -> bool) {
         let mut kept = Lifo::new();
         while let Some(record) = self.pop() {

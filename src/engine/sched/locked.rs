@@ -1,11 +1,11 @@
 //! Green threads that are locked to a kernel thread
 //! ([`lock_kernel_thread`](crate::lock_kernel_thread)).
 //!
-//! Such a thread is in queues like any other. A machine that takes it out and is not the one that it
-//! is locked to hands its processor over, with the thread; the other runs it. When it leaves its
-//! stack the machine lets its processor go, and sleeps until the thread is handed back. If it has ended,
-//! its kernel thread ends too, and takes along what the thread has made of it: names, affinity,
-//! namespaces.
+//! Such a thread is in queues like any other. If a machine takes the thread out and is not the one
+//! that it is locked to, the machine hands over its processor, with the thread; the other machine
+//! runs the thread. When the thread leaves its stack, its machine lets its processor go, and sleeps
+//! until the thread is handed back. If the thread has ended, its kernel thread ends too, and takes
+//! along the thread's changes to it: names, affinity, namespaces.
 
 use super::{
     Action, Machine, Next, Readied, Ready, Rested, RunLoop, complete, current, outbox, ready_again,
@@ -28,7 +28,7 @@ pub(crate) fn lock() {
 pub(crate) fn unlock() {
     if let Some(entered) = super::enter() {
         let green = entered.green();
-        // Who has forgotten as many as can be counted stays locked.
+        // A thread whose counter is full stays locked.
         if green.locks.get() != u16::MAX {
             green.locks.set(green.locks.get() - 1);
         }
@@ -49,8 +49,8 @@ pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) ->
         .is_some_and(|bound| core::ptr::eq(bound, machine))
 }
 
-/// `green` is locked to another machine: that one gets this processor and runs it; this one becomes
-/// spare.
+/// `green` is locked to another machine: that one gets this processor and runs it; this machine
+/// becomes spare.
 #[cold]
 #[inline(never)]
 pub(super) fn hand_to_its_machine(run: &mut RunLoop, green: &'static Green) -> Rested {
@@ -63,7 +63,7 @@ pub(super) fn hand_to_its_machine(run: &mut RunLoop, green: &'static Green) -> R
         ready_again(machine, None, green, Readied::Yielded);
         return cluster.wait_for_processor(run);
     };
-    // It is in hand still.
+    // The processor is still in hand.
     outbox::send_all(&mut processor);
     bound.handed.set(Some(green));
     bound.searching.set(false);
@@ -74,8 +74,8 @@ pub(super) fn hand_to_its_machine(run: &mut RunLoop, green: &'static Green) -> R
 }
 
 /// The thread that is locked to this machine has left its stack: the processor goes to others until
-/// the thread is handed back, or this machine ends with the thread. The machine owns nothing from before
-/// anybody can pick the thread.
+/// the thread is handed back, or this machine ends with the thread. The machine gives its processor
+/// up before any machine can pick the thread.
 #[cold]
 #[inline(never)]
 pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> Rested {
@@ -86,7 +86,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     current::set_scheduling(false);
     // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
     cluster.bound.fetch_add(1, Ordering::Relaxed);
-    // First of all: what is reclaimed may wait for a thread that needs this processor.
+    // This comes first: the reclamation may wait for a thread that needs this processor.
     if let Some(processor) = run.surrender() {
         cluster.lay_to_rest(processor);
     }

@@ -8,9 +8,10 @@
 //! | bound | detached | waiting on its wake word for the green thread that is locked to it; it ends when that does |
 //!
 //! Records are registered in a table under an index, which travels with the preemption signal, and
-//! are never freed: a late signal or a monitor's glance finds a record, and `tick` tells that it is
-//! too late. The record of a kernel thread that has ended serves the next one. They lie in mapped
-//! memory, some in each piece: whoever needs a machine may be waiting for the allocator.
+//! are never freed: a late signal or a late look of the monitor finds a record, and `tick` tells
+//! that it is too late. The record of a kernel thread that has ended serves the next one. The
+//! records lie in mapped memory, some in each piece: a thread that needs a machine may be waiting
+//! for the allocator.
 
 use core::cell::Cell;
 use std::io;
@@ -33,8 +34,8 @@ use crate::engine::sys::mm;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::tls;
 
-/// crossbeam-epoch's constant. Its documentation does not promise it; it has been this in all of 0.9,
-/// to which the dependency is held.
+/// crossbeam-epoch's constant. Its documentation does not promise it; the constant has this value
+/// in all of 0.9, to which the dependency is held.
 const PINS_BETWEEN_COLLECTIONS: u32 = 128;
 
 /// How many machines a process can have at once.
@@ -46,12 +47,12 @@ static TABLE: [AtomicStatic<Machine>; MAX] = [const { AtomicStatic::none() }; MA
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Records whose kernel thread has ended, or that have had none.
 static UNUSED: Lock<Lifo<Machine>> = Lock::new(Lifo::new());
-/// Somebody allows memory to be reclaimed.
+/// A machine allows memory to be reclaimed.
 static RECLAIMING: AtomicBool = AtomicBool::new(false);
 
 #[repr(align(128))]
 pub(crate) struct Machine {
-    // What every switch and every entry to the runtime touches.
+    // Every switch and every entry to the runtime touches these fields.
     pub(crate) processor: Ownership<Processor>,
     /// The green thread on this kernel thread; null while the scheduler runs.
     pub(crate) current: AtomicStatic<Green>,
@@ -59,7 +60,7 @@ pub(crate) struct Machine {
     pub(crate) tick: AtomicU32,
     /// Counts time slices: a thread from the next slot goes on in the one before.
     pub(crate) slice: AtomicU32,
-    /// The slice that is over, if it is still this one.
+    /// The slice that the monitor has ended; it counts only while `slice` is still this one.
     over: AtomicU32,
     /// malloc's cache travels with the kernel thread, so that a parked green thread needs none;
     /// [`tls::no_cache`] if it has none.
@@ -70,13 +71,14 @@ pub(crate) struct Machine {
     pub(crate) base_mask: Cell<Mask>,
     pub(crate) index: u32,
     pub(crate) kernel_thread: AtomicU32,
-    /// The kernel thread to which a preemption signal is on its way, or 0. An id, not a flag: what was
-    /// sent to the one before, and never came, concerns nobody else.
+    /// The kernel thread to which a preemption signal is on its way, or 0. It is an id, not a flag:
+    /// a signal that was sent to the kernel thread before, and never came, concerns nobody else.
     signalled: AtomicU32,
     wake: WakeWord,
     /// The link among the spares, or among those that have ended.
     below: Cell<Option<&'static Machine>>,
-    /// What to run when woken with a processor: a green thread that is locked to this machine.
+    /// The thread to run when woken with a processor: a green thread that is locked to this
+    /// machine.
     pub(crate) handed: Cell<Option<&'static Green>>,
     /// Woken to search, not to take over a queue.
     pub(crate) searching: Cell<bool>,
@@ -86,15 +88,15 @@ pub(crate) struct Machine {
     pub(crate) events_after: Cell<u64>,
     /// How often it may steal before the reclamation of memory must be allowed to run.
     steals_left: Cell<u32>,
-    /// CPU time at the monitor's last look at it as a stray; the monitor's.
+    /// Its CPU time at the monitor's last look at it as a stray; the monitor's.
     pub(crate) seen_cpu: Cell<u64>,
-    /// Whether its thread could give it up.
+    /// Whether its thread could give the machine up.
     pub(crate) doubt: Doubt,
     cluster: AtomicStatic<Cluster>,
 }
 
-// SAFETY: the cells belong to the kernel thread, or, while it is spare, to whoever took it from the
-// stack of spares; the wake word hands them over with a Release and an Acquire.
+// SAFETY: the cells belong to the kernel thread, or, while the machine is spare, to the thread that
+// took it from the stack of spares; the wake word hands them over with a Release and an Acquire.
 unsafe impl Sync for Machine {}
 // SAFETY: as above.
 unsafe impl Send for Machine {}
@@ -111,12 +113,12 @@ pub(crate) fn get(index: usize) -> Option<&'static Machine> {
     TABLE.get(index)?.load(Ordering::Acquire)
 }
 
-/// One more than the highest index that there ever was.
+/// One more than the highest index so far.
 pub(crate) fn count() -> usize {
     COUNT.load(Ordering::Acquire)
 }
 
-/// Every machine of the process, those that have ended included.
+/// Every machine of the process, ended ones included.
 pub(crate) fn all() -> impl Iterator<Item = &'static Machine> {
     (0..count()).filter_map(get)
 }
@@ -140,7 +142,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Makes a piece of memory full of records; all but the one returned are unused.
+    /// Makes a piece of memory full of records; all except the returned one are unused.
     fn register_some() -> Result<&'static Machine, i32> {
         let size = (PER_PIECE * size_of::<Machine>()).next_multiple_of(mm::PAGE);
         let mapping = mm::Mapping::new(size);
@@ -150,7 +152,7 @@ impl Machine {
                 (n < MAX).then_some(n + PER_PIECE)
             })
             .map_err(|_| libc::EAGAIN)?;
-        // It stays for good.
+        // The piece stays for good.
         let piece = core::mem::ManuallyDrop::new(mapping).start();
         let register = |i: usize| {
             let place = (piece as *mut Machine).wrapping_add(i);
@@ -197,12 +199,12 @@ impl Machine {
         }
     }
 
-    /// The kernel thread introduces itself: the first thing it does.
+    /// The first call of a kernel thread: it introduces itself.
     pub(crate) fn begin(&'static self) -> io::Result<()> {
         self.own_thread_pointer.set(arch::thread_pointer());
         self.at_home.set(true);
         self.steals_left.set(0);
-        // It may have inherited something else from who started the runtime.
+        // It may have inherited another setting from the thread that started the runtime.
         FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
         signal::set_mask(mask);
@@ -239,13 +241,14 @@ impl Machine {
     }
 
     /// Sends a preemption signal to kernel thread `thread`, which was this machine's a moment ago,
-    /// unless one is on its way. The monitor's.
+    /// unless a signal is on its way. The monitor's.
     pub(crate) fn expect_signal(&self, thread: i32, send: impl FnOnce() -> bool) -> bool {
         let thread = thread as u32;
         if self.signalled.load(Ordering::Relaxed) == thread {
             return false;
         }
-        // Relaxed, here and below: before the signal is sent, so before it has come.
+        // Relaxed, here and below: this store comes before the signal is sent, so before it has
+        // come.
         self.signalled.store(thread, Ordering::Relaxed);
         let is_sent = send();
         if !is_sent {
@@ -254,7 +257,8 @@ impl Machine {
         is_sent
     }
 
-    /// None is on its way: it has come, or must have, since the kernel thread blocks it no longer.
+    /// No signal is on its way: it has come, or must have come, since the kernel thread blocks it
+    /// no longer.
     pub(crate) fn expect_no_signal(&self) {
         self.signalled.store(0, Ordering::Relaxed);
     }
@@ -302,12 +306,12 @@ impl Machine {
         self.cluster.is(cluster, Ordering::Relaxed)
     }
 
-    /// A guard under which other processors' queues may be looked into. `None`: first, memory must
-    /// be allowed to be reclaimed, which this machine must not do while it owns a processor.
+    /// A guard under which the machine may look into other processors' queues. `None`: first,
+    /// memory must be reclaimed, which this machine must not allow while it owns a processor.
     ///
-    /// crossbeam's epochs collect garbage, anybody's, at every 128th pin: they free memory then. Of
-    /// this kernel thread's pins we do all and count them, so that the collecting one falls where
-    /// freeing is allowed.
+    /// crossbeam's epochs collect garbage of any thread at every 128th pin, and so free memory
+    /// then. This machine does all pins of its kernel thread and counts them, so that the
+    /// collecting one falls where freeing is allowed.
     #[inline(never)]
     pub(crate) fn begin_stealing(&self) -> Option<crossbeam_epoch::Guard> {
         let left = self.steals_left.get().checked_sub(1)?;
@@ -316,24 +320,25 @@ impl Machine {
     }
 
     /// Whether [`begin_stealing`](Machine::begin_stealing) would succeed. If not, the machine must
-    /// rest before it is relied on to see what others have.
+    /// rest before others rely on it to see their work.
     pub(crate) fn may_steal(&self) -> bool {
         self.steals_left.get() != 0
     }
 
-    /// Lets memory be reclaimed, if little is left of what may be stolen before that. The machine owns
-    /// no processor, and is at home.
+    /// Lets memory be reclaimed, if little is left of the steals that are allowed before that. The
+    /// machine owns no processor, and is at home.
     ///
-    /// That frees, and a machine's first pin allocates: it may wait for a holder of the allocator's
-    /// lock, which is preempted and waits for a machine. So one does this at a time: the others go
-    /// on, and until it is their turn they do not look into others' queues.
+    /// Reclaiming frees, and a machine's first pin allocates: the machine may wait for a holder of
+    /// the allocator's lock, which is preempted and waits for a machine. So one machine does this
+    /// at a time: the others go on, and until it is their turn they do not look into others'
+    /// queues.
     #[inline(never)]
     pub(crate) fn allow_reclamation(&self) {
         let left = self.steals_left.get();
         if left >= PINS_BETWEEN_COLLECTIONS / 2 {
             return;
         }
-        // Acquire, Release: they order nothing but this; one at a time is all.
+        // Acquire, Release: they order only these calls; one at a time is enough.
         if RECLAIMING.swap(true, Ordering::Acquire) {
             kernel_thread::give_way();
         } else {
@@ -362,7 +367,7 @@ impl Machine {
         while self.sleep(None) != Slept::Woken {}
     }
 
-    /// Ends its sleep, by whoever has chosen it and given it what it waits for.
+    /// Ends its sleep. The caller has chosen the machine and given it the thing that it waits for.
     pub(crate) fn wake(&self) {
         self.wake.wake();
     }

@@ -3,45 +3,45 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `mod` | the run loop: find work, switch to it, do what it asked for |
+//! | `mod` | the run loop: find work, switch to it, serve its request |
 //! | `switch` | to a green thread and back |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
 //! | `wake` | how a machine that waits is told to go on |
 //! | `resize` | more processors, or fewer, while they run |
-//! | `ownership` | who owns a processor, and how the monitor takes it |
+//! | `ownership` | which machine owns a processor, and how the monitor takes it |
 //! | `guest` | a policy that a user wrote |
-//! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: who slept last, first |
-//! | `start` | a thread's first time and its last: where its stack comes from, and goes |
+//! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: the last sleeper is woken first |
+//! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
 //! | `locked` | threads that are locked to a kernel thread |
 //! | `timers` | deadlines |
-//! | `io` | who collects the driver's events, and when |
+//! | `io` | which thread collects the driver's events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `interrupted` | system calls that a preemption signal cuts short |
-//! | `recruiter`, `shortage` | makes kernel threads ahead of need; what is done when there can be none |
-//! | `fork`, `setxid` | what is left in a forked child; user ids change in every kernel thread |
+//! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need; what the monitor does when there can be none |
+//! | `fork`, `setxid` | what a forked child keeps; user ids change in every kernel thread |
 //! | `unload` | `dlclose` waits for green threads, too |
 //!
 //! Invariants:
-//! 1. What runs here owns a processor or none; it never allocates, frees, prints, panics, or takes
-//!    a lock that a preemptible thread can hold. (A machine without a processor may block on
-//!    anything: others go on.)
+//! 1. While a machine owns a processor, the scheduler's code on it never allocates, frees, prints,
+//!    panics, or takes a lock that a preemptible thread can hold. (A machine without a processor
+//!    may block on anything: others go on.)
 //! 2. A green thread has one owner at a time (`green`), so it is run by one machine and is in one
 //!    queue.
 //! 3. The fast path (next slot or local queue, switch, back to the queue) touches no thread-local:
-//!    the thread pointer is the last green thread's. Whatever may touch one comes after
+//!    the thread pointer is the last green thread's. Code that may touch a thread-local comes after
 //!    [`Machine::come_home`].
 //!
-//! What is bounded, and what happens when it is used up:
+//! These resources are bounded. The table says what happens when one is used up:
 //!
 //! | bound | then |
 //! |---|---|
 //! | steals between two rests | the searcher rests, and begins anew (`machine`, `idle.md`) |
 //! | slots of a local queue | half of it goes to the global queue, which has no bound |
 //! | rooms at hand | a machine without a processor makes one (`start`) |
-//! | spare machines | the processor sleeps on; the recruiter makes one, which looks for work first of all |
-//! | kernel threads | the recruiter asks again; who comes back from the kernel takes an idle processor |
-//! | the turn at events | who does not get it sleeps on its futex (`io`) |
+//! | spare machines | the processor sleeps on; the recruiter makes a machine, which looks for work first of all |
+//! | kernel threads | the recruiter asks again; a thread that comes back from the kernel takes an idle processor |
+//! | the turn at events | a machine that does not get it sleeps on its futex (`io`) |
 //! | places in an outbox | it is sent before the next thread runs (`outbox`) |
 
 pub(crate) mod announce;
@@ -106,8 +106,8 @@ fn run(mut run: RunLoop) {
     }
 }
 
-/// Runs `next`, and what follows it in this processor's queue, until that is empty or the processor
-/// is gone.
+/// Runs `next`, then the threads in this processor's queue, until the queue is empty or the
+/// processor is gone.
 #[inline(never)]
 fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
     let machine = run.machine();
@@ -128,7 +128,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
         }
         // SAFETY: this is the run loop, and the thread came out of a queue: it is ours.
         let action = unsafe { switch::to(machine, green, inherits_slice) };
-        // Asked now: after `complete` the thread may be running elsewhere.
+        // This is asked now: after `complete` the thread may be running elsewhere.
         if green.oddities.has(Oddities::LOCKED) {
             return stay(run, green, action);
         }
@@ -146,7 +146,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
                 if let Some(green) = successor {
                     ready_again(machine, Some(processor), green, Readied::Woken);
                 }
-                // To where it steps down.
+                // The machine goes to `find_work`, where the processor steps down.
                 return Rested::Working { searching: false };
             }
             look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
@@ -167,8 +167,8 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
     }
 }
 
-/// What a thread asked for when it left its stack. Without a processor, all goes to the global
-/// queue. Returns who runs next, if the thread has decided that.
+/// Does what a thread asked for when it left its stack. Without a processor, all threads go to the
+/// global queue. Returns the thread that runs next, if the thread has named one.
 #[inline(always)]
 fn complete(
     machine: &'static Machine,
@@ -197,8 +197,8 @@ fn complete(
 }
 
 /// Whether a thread that was handed over to can run here and now; if not, it goes to the global
-/// queue of its cluster. That is so too when the time slice is over: two that hand over to each
-/// other inherit it for ever, and would keep all others out.
+/// queue of its cluster. It goes there too when the time slice is over: two threads that hand over
+/// to each other inherit the slice for ever, and would keep all others out.
 #[inline(always)]
 fn may_follow(machine: &'static Machine, has_processor: bool, successor: &'static Green) -> bool {
     let may = has_processor
@@ -211,7 +211,7 @@ fn may_follow(machine: &'static Machine, has_processor: bool, successor: &'stati
     may
 }
 
-/// A sleeper is woken if the policy says that there is work for others.
+/// Wakes a sleeper if the policy says that there is work for others.
 #[inline(always)]
 fn tell(cluster: &'static Cluster, for_others: ForOthers) {
     if for_others == ForOthers::Work {
@@ -242,7 +242,7 @@ fn ready_again(
     }
 }
 
-/// The thread waits, unless what it waits for has come meanwhile.
+/// The thread waits, unless its waiter has been notified meanwhile.
 #[inline(always)]
 fn park(machine: &'static Machine, processor: Option<&mut Owned<'_>>, green: &'static Green) {
     perturb::point("park: left");
@@ -262,12 +262,12 @@ fn park(machine: &'static Machine, processor: Option<&mut Owned<'_>>, green: &'s
     }
 }
 
-/// Nothing to run, or no processor any more to run it on.
+/// There is nothing to run, or no processor any more to run it on.
 struct NothingFound {
     searching: bool,
 }
 
-/// Where the next thread comes from. `searching`: this machine counts as a searcher already.
+/// Finds the next thread. `searching`: this machine counts as a searcher already.
 #[inline(never)]
 fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFound> {
     let machine = run.machine();
@@ -300,7 +300,8 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
     }
 }
 
-/// There are too many processors, and this one lies down next: what is in its queue goes to others.
+/// There are too many processors, and this one lies down next: the threads in its queue go to
+/// others.
 #[cold]
 #[inline(never)]
 fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
@@ -332,12 +333,13 @@ fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next
     io::look(processor).then(|| own_queues(processor)).flatten()
 }
 
-/// A searcher has found something. The ramp: if it was the last, it wakes the next one for what
-/// there is besides. The caller is at home.
+/// A searcher has found something. If it was the last searcher, it wakes the next one for any other
+/// work (the ramp). The caller is at home.
 fn stop_searching(cluster: &'static Cluster) {
     if cluster.idle.found() {
         perturb::point("found: last searcher");
-        // SeqCst: partner: the fence in `claim_wake`. Who pushed and relied on us comes before it.
+        // SeqCst: partner: the fence in `claim_wake`. The push of a thread that relied on us comes
+        // before it.
         fence(Ordering::SeqCst);
         if cluster.policy.work_for_others() == ForOthers::Work {
             cluster.notify();
@@ -345,9 +347,10 @@ fn stop_searching(cluster: &'static Cluster) {
     }
 }
 
-/// What others have, or what comes while one looks. Whoever finds something searches no more, even
-/// if others get it: events may be of another cluster's threads, or be stolen at once. Who could not
-/// look everywhere the next time rests, and then begins anew: those who make work ready rely on it.
+/// Looks for the work of other processors, and for events while it looks. A machine that finds
+/// something searches no more, even if others get it: the events may be of another cluster's
+/// threads, or the threads may be stolen at once. A machine that could not look everywhere the next
+/// time rests, and then begins anew: threads that make work ready rely on it.
 fn search(machine: &'static Machine, processor: &mut Owned<'_>) -> Result<Next, NothingFound> {
     let cluster = processor.cluster();
     loop {
@@ -363,7 +366,7 @@ fn search(machine: &'static Machine, processor: &mut Owned<'_>) -> Result<Next, 
             io::Spun::InVain => return Err(NothingFound { searching: true }),
             io::Spun::OtherWork => {}
             io::Spun::Events(ready) => {
-                // Before they are in the queue: they wake nobody.
+                // It stops before the threads are in the queue: they wake nobody.
                 stop_searching(cluster);
                 io::take_in(processor, ready);
                 return own_queues(processor).ok_or(NothingFound { searching: false });
@@ -380,7 +383,7 @@ fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
     const PAUSES: u32 = 200;
     let may_steal = machine.begin_stealing();
     let cluster = machine.cluster();
-    // Nobody to wait for: all others sleep. Or it is not to wait.
+    // It waits for nobody if all others sleep, or if the cluster is not to spin.
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {
         for other in cluster.processors() {
@@ -395,7 +398,7 @@ fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
         let victims = victims(processor, pass == PASSES, &distance);
         if let Some(thread) = cluster.policy.steal(&processor.seat(), victims) {
             processor.steals.add(1);
-            // Its victim counts it; here nobody does.
+            // The victim's outbox counts this arrival; the thief's does not.
             thread.green().arrived.set(false);
             return Some(thread.into());
         }
@@ -419,8 +422,8 @@ fn victims<'a>(
     }
 }
 
-/// What a busy processor does between two threads now and then: its outbox, its timers, and, if
-/// `io` or the monitor says so, the driver's events.
+/// What a busy processor does now and then between two threads: it looks at its outbox, its timers
+/// and, if `io` or the monitor says so, the driver's events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &mut Owned<'_>, io: bool) {
@@ -433,8 +436,8 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>, io: bool) {
     fire_own_timers(processor);
 }
 
-/// Fires what is due at this processor; and, if the monitor says so, at all: their owners are late,
-/// or there are none any more.
+/// Fires the timers that are due at this processor. If the monitor says so, it fires those of all
+/// processors: the owners are late, or have gone.
 #[inline(never)]
 fn fire_own_timers(processor: &mut Owned<'_>) {
     if processor.attention.load(Ordering::Relaxed) {
@@ -470,7 +473,7 @@ pub(crate) fn ready(green: &'static Green) {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
             ready_from(entered.processor(), green, Readied::Woken);
         }
-        // It waits in the parent, and cannot run here.
+        // The thread waits in the parent, and cannot run here.
         None if fork::is_child() => {}
         _ => {
             let _off = current::preemption_off();
@@ -489,7 +492,7 @@ pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Read
     tell(cluster, for_others);
 }
 
-/// `green` can run, on whatever processor comes by. The caller is at home, or a green thread with
+/// `green` can run, on any processor that takes it. The caller is at home, or a green thread with
 /// preemption off.
 #[cold]
 #[inline(never)]

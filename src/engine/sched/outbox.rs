@@ -1,4 +1,4 @@
-//! Sends on their way: those of several threads are handed to the kernel together.
+//! Sends on their way: the sends of several threads are handed to the kernel together.
 //!
 //! A server's threads come in batches: events have made some ready, each receives, computes a
 //! little, sends, and waits again. Their sends wait in the processor's outbox, and one system call
@@ -11,21 +11,21 @@
 //! ```
 //!
 //! An *arrival* is a thread that was made ready by an event or by the end of its send, and has not
-//! run since: it will run for a moment, as a rule. Sends wait for arrivals only.
+//! run since: as a rule it will run for a moment. Sends wait for arrivals only.
 //!
 //! | a thread sends, and … | what happens |
 //! |---|---|
-//! | arrivals, and nothing else, are in the queue, or sends in the outbox | it joins those |
-//! | it is alone; or others than arrivals wait, which it would have to queue behind | it calls `send(2)` |
-//! | it is locked to its kernel thread, has much to send, or is a signal handler in the runtime | the same |
-//! | there is no ring | the same |
+//! | arrivals, and nothing else, are in the queue, or sends in the outbox | its send joins those |
+//! | it is alone; or threads other than arrivals wait, which it would have to queue behind | it calls `send(2)` |
+//! | it is locked to its kernel thread, has much to send, or is a signal handler in the runtime | it calls `send(2)` |
+//! | there is no ring | it calls `send(2)` |
 //!
 //! | the outbox is emptied when … | by |
 //! |---|---|
-//! | it is full; or no arrival is left; or another thread than an arrival would run next | the run loop, before the next thread |
-//! | its processor passes to a locked thread, or to one named by the thread before, or is one too many | the run loop |
+//! | it is full; or no arrival is left; or a thread other than an arrival would run next | the run loop, before the next thread |
+//! | its processor passes to a locked thread, or to a thread named by the last one, or is surplus | the run loop |
 //! | an arrival has turned out to run long | the run loop, when the monitor has seen sends and asked for attention |
-//! | its processor is laid to rest | whoever does that: unsent, each thread calls `send(2)` itself |
+//! | its processor is laid to rest | the thread that lays it to rest: unsent, each sender calls `send(2)` itself |
 //!
 //! # Invariants
 //! 1. The outbox and its ring belong to the owner of the processor, as its queue does. The run
@@ -34,15 +34,17 @@
 //! 2. A processor without an owner has an empty outbox.
 //! 3. A request lies on the stack of its thread, which is parked until the request is out of the
 //!    outbox and, if the kernel had it, completed: nothing is in flight outside `hand_in`. So the
-//!    kernel touches the sender's bytes while he is parked here, and at no other time: there is no
-//!    time-out (the kernel does not wait), nothing to cancel, and nobody unwinds a parked thread.
-//!    Closing the socket meanwhile closes it after that: the thread's reference keeps it open.
-//! 4. `arrivals` is a guess: too large after a theft, until the queue is empty or something else
-//!    runs, and too small then. Nobody waits longer for a wrong one: what runs next is known.
-//! 5. A forked child has no green thread, so it comes to no outbox.
+//!    kernel touches the sender's bytes while the sender is parked here, and at no other time:
+//!    there is no time-out (the kernel does not wait), nothing to cancel, and nobody unwinds a
+//!    parked thread. If another thread closes the socket meanwhile, it is closed after the send:
+//!    the sender's reference keeps it open.
+//! 4. `arrivals` is a guess. It is too large after a theft, until the queue is empty or a thread
+//!    that is no arrival runs, and too small then. No send waits longer for a wrong guess: the run
+//!    loop knows which thread runs next.
+//! 5. A forked child has no green thread, so no thread of it comes to an outbox.
 //!
 //! # Memory orderings
-//! None of its own: what the owner wrote travels with the processor, and requests with their
+//! It has none of its own: an owner's changes travel with the processor, and requests with their
 //! tickets: a thread that has pushed its request and lost the processor while leaving its stack may
 //! be notified before it has parked.
 
@@ -60,25 +62,25 @@ use crate::engine::sys::batch::{Batch, Entry, SIZE};
 pub(super) struct Outbox {
     first: *const Request,
     last: *const Request,
-    /// How many arrivals are in the queue, while nothing else runs.
+    /// How many arrivals are in the queue, as long as no other thread runs.
     arrivals: usize,
     way: Way,
 }
 
 /// How sends get to the kernel.
 enum Way {
-    /// Nobody has tried to make a ring.
+    /// No thread has tried to make a ring.
     Untried,
     Together(Box<Batch>),
-    /// Each by itself: there is no ring, or there shall be none.
+    /// Each send goes by itself: there is no ring, or there shall be none.
     Alone,
 }
 
-/// A send: what the kernel is to do, and who waits for it.
+/// A send: the kernel's task, and the thread that waits for it.
 struct Request {
     next: Cell<*const Request>,
     entry: Entry,
-    /// `None`: it was not done.
+    /// `None`: the kernel did not do it.
     result: Cell<Option<i32>>,
     waiter: Waiter,
 }
@@ -94,17 +96,17 @@ impl Request {
     }
 }
 
-/// Has the kernel do what `entry` says together with others of its kind, if there are any: the
+/// Has the kernel perform `entry` together with others of its kind, if there are any. Returns the
 /// kernel's answer, or `None`: the caller is to make the system call.
 ///
 /// # Safety
-/// What the entry points to stays valid until this returns. It makes one completion, and does not
-/// wait.
+/// The memory that the entry points to stays valid until this returns. The entry makes one
+/// completion, and does not wait.
 pub(crate) unsafe fn perform(entry: impl FnOnce() -> Entry) -> Option<i32> {
     let mut entered = enter()?;
     let green = entered.green();
     let processor = entered.processor();
-    // Who is off more than once has interrupted the runtime, perhaps here.
+    // If `off` is more than 1, a signal handler has interrupted the runtime, perhaps here.
     if !is_worth_it(processor)
         || green.oddities.has(Oddities::LOCKED)
         || green.off.load(Relaxed) != 1
@@ -140,12 +142,12 @@ fn make_ring() {
             core::mem::swap(way, &mut ring);
         }
     }
-    // What was not needed is freed here, outside.
+    // A ring that was not needed is freed here, outside the runtime.
     drop(ring);
 }
 
 impl Outbox {
-    /// `together`: its ring is made when first needed. Otherwise all sends are alone.
+    /// `together`: its ring is made when first needed. Otherwise each send goes by itself.
     pub(super) fn new(together: bool) -> Outbox {
         Outbox {
             first: ptr::null(),
@@ -170,15 +172,15 @@ fn is_worth_it(processor: &mut Owned<'_>) -> bool {
     (arrivals != 0 || !processor.has_no_sends()) && waiting() <= arrivals
 }
 
-/// Whether what is in the outbox should wait no longer.
+/// Whether the sends in the outbox should wait no longer.
 #[inline(always)]
 fn is_due(processor: &mut Owned<'_>) -> bool {
     let len = processor.sends.load(Relaxed);
     len != 0 && (len >= SIZE || processor.own().outbox.arrivals == 0)
 }
 
-/// What is to run `next` has been taken from the queue. Whether it can run before what is in
-/// the outbox is sent.
+/// The thread to run `next` has been taken from the queue. Whether it can run before the outbox is
+/// sent.
 #[inline(always)]
 fn can_wait_for(processor: &mut Owned<'_>, next: Option<&Next>) -> bool {
     let arrivals = &mut processor.own().outbox.arrivals;
@@ -197,7 +199,7 @@ fn can_wait_for(processor: &mut Owned<'_>, next: Option<&Next>) -> bool {
 
 fn push(processor: &mut Owned<'_>, request: &Request) {
     let outbox = &mut processor.own().outbox;
-    // SAFETY: what is in the outbox is alive.
+    // SAFETY: the requests in the outbox are alive.
     match unsafe { outbox.last.as_ref() } {
         Some(last) => last.next.set(request),
         None => outbox.first = request,
@@ -207,7 +209,8 @@ fn push(processor: &mut Owned<'_>, request: &Request) {
     len.store(len.load(Relaxed) + 1, Relaxed);
 }
 
-/// Empties the outbox: its senders, done or not, one after the other. Each is to be made ready.
+/// Empties the outbox. Returns its senders, one after the other, whether their sends are done or
+/// not. Each sender is to be made ready.
 #[must_use = "the threads wait for ever if they are not made ready"]
 pub(super) fn take_senders(
     processor: &mut Owned<'_>,
@@ -219,8 +222,8 @@ pub(super) fn take_senders(
     core::iter::from_fn(move || {
         while !rest.is_null() {
             let request = rest;
-            // SAFETY: its thread waits until it is notified, which is the last that is done with
-            // it.
+            // SAFETY: its thread waits until it is notified, and the request is not touched after
+            // that.
             let green = unsafe {
                 rest = (*request).next.get();
                 Waiter::notify_at(&raw const (*request).waiter)
@@ -233,13 +236,13 @@ pub(super) fn take_senders(
     })
 }
 
-/// Gives the ring of a processor back that nobody will ever own again.
+/// Gives back the ring of a processor that nobody will ever own again.
 pub(super) fn close(processor: &mut Owned<'_>) {
     processor.own().outbox.way = Way::Alone;
 }
 
-/// What the owner of `processor` runs next, `take`n from its queue: sends that should not wait for
-/// that go out before.
+/// The next thread for the owner of `processor`, `take`n from its queue. Sends that should not wait
+/// for that thread go out before.
 #[inline(always)]
 pub(super) fn before_next(
     processor: &mut Owned<'_>,
@@ -253,7 +256,7 @@ pub(super) fn before_next(
         if can_wait_for(processor, next.as_ref()) {
             return next;
         }
-        // The senders are in the queue then.
+        // The senders are in the queue after this.
         hand_in(processor);
         if next.is_some() {
             return next;
@@ -261,7 +264,7 @@ pub(super) fn before_next(
     }
 }
 
-/// Sends what the owner of `processor` finds in its outbox.
+/// Sends all that is in the outbox of `processor`, for its owner.
 #[inline(always)]
 pub(super) fn send_all(processor: &mut Owned<'_>) {
     if !processor.has_no_sends() {
@@ -269,8 +272,8 @@ pub(super) fn send_all(processor: &mut Owned<'_>) {
     }
 }
 
-/// Sends what is in the outbox of `processor`, which is the run loop's, and puts the senders into
-/// its queue.
+/// Sends all that is in the outbox of `processor`, which is the run loop's, and puts the senders
+/// into its queue.
 #[cold]
 #[inline(never)]
 fn hand_in(processor: &mut Owned<'_>) {
@@ -279,8 +282,8 @@ fn hand_in(processor: &mut Owned<'_>) {
         && batch.is_usable()
     {
         let mut request = outbox.first;
-        // SAFETY: what is in the outbox is alive. The bytes are borrowed by `perform`, which does
-        // not return before its request is out of the outbox.
+        // SAFETY: the requests in the outbox are alive. `perform` borrows the bytes: it does not
+        // return before its request is out of the outbox.
         while let Some(this) = unsafe { request.as_ref() } {
             let name = request.expose_provenance() as u64;
             // SAFETY: the same.

@@ -1,7 +1,7 @@
 //! Owning a processor, and being on a machine's run loop, as values: [`Owned`] and [`RunLoop`].
 //!
-//! A processor has one user at a time. So that safe code cannot forget it, what only that user may touch is
-//! reached by an [`Owned`], and there is one where there is a right to it:
+//! A processor has one user at a time. So that safe code cannot forget it, the parts that only the
+//! user may touch are reached by an [`Owned`]. There is one `Owned` for each right to a processor:
 //!
 //! | the processor's user | gets it from | for how long |
 //! |---|---|---|
@@ -10,8 +10,9 @@
 //! | a thread that has it in hand: nobody owns it | [`RunLoop::surrender`]; the monitor, when it has taken it; a list of idle ones | until it is given away, or lies down |
 //! | the recruiter, of a processor that has retired; the closer of a cluster that has no machine left | [`Owned::assume`] | as long as that is so |
 //!
-//! Invariant: of a processor there is one `Owned` that is used. A signal handler that interrupts the runtime
-//! and enters it has another one; what it may do with it is said where that can happen (`outbox`).
+//! Invariant: of a processor there is one `Owned` that is used. A signal handler that interrupts
+//! the runtime and enters it has another one; `outbox`, where that can happen, says what the
+//! handler may do with it.
 
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -24,7 +25,7 @@ use crate::engine::policy::Seat;
 /// A processor that the holder owns, or has in hand.
 pub(crate) struct Owned<'a> {
     processor: &'static Processor,
-    /// The one who lends it uses it no more meanwhile.
+    /// The lender uses it no more meanwhile.
     lent: PhantomData<&'a mut RunLoop>,
 }
 
@@ -45,7 +46,8 @@ impl Deref for Seated<'_> {
 
 impl Owned<'_> {
     /// # Safety
-    /// As long as this lives, the caller owns `processor`, or has it in hand, and uses no other `Owned` of it.
+    /// As long as this lives, the caller owns `processor`, or has it in hand, and uses no other
+    /// `Owned` of it.
     #[inline(always)]
     pub(super) unsafe fn assume(processor: &'static Processor) -> Owned<'static> {
         Owned {
@@ -64,7 +66,7 @@ impl Owned<'_> {
         unsafe { Owned::assume(&*processor.as_ptr()) }
     }
 
-    /// The right to ask the policy in its name.
+    /// The right to ask the policy in the processor's name.
     #[inline(always)]
     pub(crate) fn seat(&self) -> Seated<'_> {
         Seated {
@@ -74,14 +76,14 @@ impl Owned<'_> {
         }
     }
 
-    /// What belongs to the owner alone.
+    /// The parts that belong to the owner alone.
     #[inline(always)]
     pub(crate) fn own(&mut self) -> &mut Own {
         // SAFETY: the promise made to `assume`; the borrow of `self` excludes a second one.
         unsafe { self.processor.own() }
     }
 
-    /// The processor itself, which everybody may look at.
+    /// The processor itself, which all threads may look at.
     #[inline(always)]
     pub(crate) fn shared(&self) -> &'static Processor {
         self.processor
@@ -123,9 +125,9 @@ impl RunLoop {
         self.machine
     }
 
-    /// The processor of this machine. `None`: the monitor, with an old look in mind, came between and was
-    /// seen, so the processor is gone (`ownership`). What is found here stays the machine's until the word
-    /// is looked at again.
+    /// The processor of this machine. `None`: the monitor came between with an old look in mind, so
+    /// the processor is gone (`ownership`). A processor found here stays the machine's until the
+    /// word is looked at again.
     #[inline(always)]
     pub(super) fn owned(&mut self) -> Option<Owned<'_>> {
         let word = &self.machine.processor;

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | a processor | the kernel thread owns it | owner → `DETACHED` (surrender); monitor → null (take) |
 //! | null | the monitor is deciding, or has decided and the kernel thread has not noticed | kernel thread → `DETACHED` (settle); monitor → the processor (give back) |
-//! | `DETACHED` | it owns none and knows it: a spare, or about to be one | whoever wakes it with a processor (assign) |
+//! | `DETACHED` | it owns none and knows it: a spare, or about to be one | the thread that wakes it with a processor (assign) |
 //!
 //! Two states (owned, not owned) are not enough. A kernel thread that saw "not owned" and left for
 //! the spare list could be given its processor back meanwhile: then it is a spare that owns one.
@@ -22,9 +22,9 @@
 //!    the owner that surrendered it, a waker about to assign it).
 //! 2. Only one thread at a time takes: the monitor.
 //! 3. Only `DETACHED` kernel threads are assigned to.
-//! 4. What an entry saw holds until its exit: an entry that saw its processor owns it, even if the
-//!    word is null for a moment. But every new look may lose it: null seen by [`Ownership::settle`]
-//!    is lost unless given back first.
+//! 4. The result of an entry's look holds until its exit: an entry that saw its processor owns it,
+//!    even if the word is null for a moment. But every new look may lose it: a processor whose word
+//!    [`Ownership::settle`] finds null is lost, unless it is given back first.
 //!
 //! # Taking: an asymmetric fence
 //!
@@ -42,11 +42,11 @@
 //!
 //! This is Dekker's pattern: each side writes one word and then reads the other's. With a full
 //! fence on both sides one of them must see the other: either the entry sees null, or the monitor
-//! sees off = 1 (or what followed it) and gives back. A full fence on each entry is too dear, so
-//! the entry has a compiler fence and the monitor runs `membarrier(PRIVATE_EXPEDITED)`: it makes
-//! every running thread of the process execute a full fence somewhere between the call's start and
-//! its end, and threads that do not run have passed one while being switched. Let that fence strike
-//! the owner at some point of its program order:
+//! sees off = 1 (or a later value) and gives back. A full fence on each entry is too dear, so the
+//! entry has a compiler fence and the monitor runs `membarrier(PRIVATE_EXPEDITED)`: it makes every
+//! running thread of the process execute a full fence somewhere between the call's start and its
+//! end, and a thread that does not run has passed one while it was switched out.
+//! Let that fence strike the owner at some point of its program order:
 //! - before the store to `off`, or between it and the load: the load comes after the fence and sees
 //!   null;
 //! - after the load: the store is before the fence, so the monitor's reads, after it, see off = 1
@@ -63,17 +63,18 @@
 //! the thread was resumed, which came before that tick (Release; the barrier makes the first look's
 //! load an Acquire). So the off = 0 comes from an exit in this stay, after every entry that got the
 //! processor; later entries, and the scheduler after them, see null. In the scheduler the current
-//! thread is null or off is 1: the second look always gives back. But a hasty first look may make
-//! the word null for a moment even there, and a `settle` or `surrender` just then loses the
-//! processor: the scheduler looks once and keeps what it saw, and wherever it looks again it must
-//! be ready to find nothing.
+//! thread is null or off is 1, so the second look always gives back. But a hasty first look may
+//! make the word null for a moment even there, and a `settle` or `surrender` at that moment loses
+//! the processor. So the scheduler looks once and keeps the result, and each further look must
+//! allow for no processor.
 //!
 //! # Memory orderings
 //!
-//! What an owner did to its processor must be seen by the next owner. The ways it changes hands:
+//! The next owner of a processor must see all that the last owner did to it. A processor changes
+//! hands in these ways:
 //! - taken, unchanged: Release in the exit's `off = 0` → Acquire in `unchanged`.
-//! - taken, but the owner noticed: Release in `settle` → Acquire in `give_back`, when it fails.
-//! - surrendered: the same thread, program order.
+//! - taken, but the owner noticed: Release in `settle` → Acquire in `give_back`, when that fails.
+//! - surrendered: the same thread, in program order.
 //! - given to a kernel thread: Release in `assign` → Acquire in `settle` (or the wake-up's own
 //!   ordering).
 //!
@@ -105,7 +106,7 @@ impl<P> Ownership<P> {
     };
 
     const_fn! {
-        /// Of a kernel thread without a processor.
+        /// The word of a kernel thread without a processor.
         pub(crate) const fn new() -> Self {
             Self {
                 word: AtomicPtr::new(Self::DETACHED),
@@ -116,7 +117,7 @@ impl<P> Ownership<P> {
     /// A word's value as a processor: neither null nor `DETACHED`.
     #[inline(always)]
     fn processor(word: *mut P) -> Option<NonNull<P>> {
-        // One comparison for both.
+        // One comparison rules out both.
         if word.addr() > Self::DETACHED.addr() {
             NonNull::new(word)
         } else {
@@ -126,22 +127,22 @@ impl<P> Ownership<P> {
 
     // ---- the kernel thread itself ----
 
-    /// The processor, on entry to the runtime: after `off = 1` and `entry_fence`. None: ask
+    /// The processor, on entry to the runtime: called after `off = 1` and `entry_fence`. None: ask
     /// [`Self::settle`].
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<NonNull<P>> {
         Self::processor(self.word.load(Relaxed))
     }
 
-    /// The processor, for certain: if the monitor is deciding, either it gave back already or we
-    /// detach for good.
+    /// The processor, for certain: if the monitor is deciding, either it has given the processor
+    /// back already or we detach for good.
     #[cold]
     pub(crate) fn settle(&self) -> Option<NonNull<P>> {
         // Acquire, here and below: partner Release in `assign`.
         let mut word = self.word.load(Acquire);
         while word.is_null() {
             perturb::point("settle");
-            // Release: what we did to the processor; partner: Acquire in `give_back`.
+            // Release: our changes to the processor; partner: Acquire in `give_back`.
             match self
                 .word
                 .compare_exchange(word, Self::DETACHED, Release, Acquire)
@@ -153,12 +154,12 @@ impl<P> Ownership<P> {
         Self::processor(word)
     }
 
-    /// The owner gives its processor up and has it in hand. None: the monitor took it first.
+    /// The owner gives its processor up and then has it in hand. None: the monitor took it first.
     pub(crate) fn surrender(&self) -> Option<NonNull<P>> {
         loop {
             let p = self.settle()?;
             perturb::point("surrender");
-            // Fails only if the monitor takes between the two; `settle` sorts that out.
+            // It fails only if the monitor takes between the two; `settle` sorts that out.
             if self
                 .word
                 .compare_exchange(p.as_ptr(), Self::DETACHED, Relaxed, Relaxed)
@@ -189,7 +190,7 @@ impl<P> Ownership<P> {
     /// monitor.
     fn give_back(&self, p: NonNull<P>) -> bool {
         perturb::point("retake: giving back");
-        // Acquire on failure: what the owner did to `p`; partner: Release in `settle`.
+        // Acquire on failure: the owner's changes to `p`; partner: Release in `settle`.
         self.word
             .compare_exchange(ptr::null_mut(), p.as_ptr(), Relaxed, Acquire)
             .is_ok()

@@ -30,8 +30,8 @@ impl Waiter {
     }
 
     /// [`Waiter::wait`] by a green thread that has entered the runtime to name its waker.
-    // Always: the compiler may or may not, by which other functions there are, and then a wake-up costs a
-    // seventh more.
+    // Inlined always: otherwise the compiler inlines it or not depending on the other functions
+    // that there are, and without it a wake-up costs a seventh more.
     #[inline(always)]
     pub(crate) fn wait_inside(&self, entered: Entered, deadline: Option<u64>) -> Outcome {
         let green = entered.green();
@@ -61,7 +61,7 @@ impl Waiter {
         self.ticket.resumed()
     }
 
-    /// Ends the wait, or the next one if nobody waits now.
+    /// Ends the wait, or the next wait if nobody waits now.
     #[inline]
     pub(crate) fn wake(&self) {
         // SAFETY: it is alive.
@@ -80,7 +80,7 @@ impl Waiter {
         }
     }
 
-    /// [`Waiter::wake_at`], but the caller has to make a green thread that waits ready.
+    /// Like [`Waiter::wake_at`], but the caller has to make a green thread that waits ready.
     ///
     /// # Safety
     /// It is alive at least until it is notified.

@@ -2,36 +2,36 @@
 //! suspends.
 //!
 //! The handler runs on the kernel thread's alternate stack, touches no thread-local, and returns at
-//! once. It accepts only if all of this holds; else it declines, and the monitor tries again or
-//! takes the processor:
-//!
-//! 1. The payload names this machine and the switch the monitor saw: a late signal hits nobody
-//!    else.
+//! once. It accepts only if all of these conditions hold; else it declines, and the monitor tries
+//! again or takes the processor:
+//! 1. The payload names this machine and the switch that the monitor saw: a late signal hits no
+//!    other thread.
 //! 2. The thread is on its green stack (so: this kernel thread is that machine's, in user code),
-//!    with room for the saved state.
+//!    with space for the saved state.
 //! 3. Preemption is not off.
-//! 4. The signal mask is the base mask. Another one means a user's signal handler, which must not
-//!    move to another kernel thread, or a thread with a mask of its own: that is noted, and its
-//!    mask travels with it from now on.
-//! 5. The instruction is not in libc or the loader, but for leaf functions called from outside: a
-//!    thread suspended in libc may hold a lock of libc's that others need soon. So it is with an
-//!    allocator of the program's own that is a library. But whoever is about to wait in
-//!    a call that begins anew can be suspended anywhere: it does nothing for others now.
+//! 4. The signal mask is the base mask. Another mask means a user's signal handler, which must not
+//!    move to another kernel thread, or a thread with a mask of its own: the handler notes that,
+//!    and the thread's mask travels with it from now on.
+//! 5. The instruction is not in libc or the loader, except in leaf functions called from outside: a
+//!    thread suspended in libc may hold a lock of libc's that others need soon. The same holds for
+//!    the program's own allocator if that is a library. But a thread that is about to wait in a
+//!    call that begins anew can be suspended anywhere: it does nothing for others now.
 //!
 //! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a
 //! call while the signal is under way, and some calls then fail with EINTR for no reason that the
 //! program knows of: see `interrupted`.
 //!
-//! *One at a time.* Real-time signals queue, and the user's are limited in number. A thread that blocks
-//! all signals while it computes would have one more every 50 µs. So a machine remembers that one is on
-//! its way (`Machine::expect_signal`), and gets no other until that has come.
+//! *One at a time.* Real-time signals queue, and the user's are limited in number. A thread that
+//! blocks all signals while it computes would have one more every 50 µs. So a machine remembers
+//! that a signal is on its way (`Machine::expect_signal`), and gets no other until that one has
+//! come.
 //!
-//! *None at all* can be sent while RLIMIT_SIGPENDING is used up, which counts what waits for all processes
-//! of a user: a real-time signal is not sent without its payload. (One of the others would be, but those
-//! belong to the program.) Then processors are taken, the recruiter says so, once, and each look
-//! tries again.
+//! *None at all* can be sent while RLIMIT_SIGPENDING is used up. That limit counts the pending
+//! signals of all processes of a user, and a real-time signal is not sent without its payload. (An
+//! ordinary signal would be sent, but those belong to the program.) Then the monitor takes
+//! processors, the recruiter reports it, once, and each look tries again.
 //!
-//! Rule 5 spares time, it is not what makes preemption sound: see DESIGN section 4 and `sched`,
+//! Rule 5 saves time; it is not what makes preemption sound: see DESIGN section 4 and `sched`,
 //! invariant 1.
 //!
 //! Rejected: suspending in the handler itself. The kernel would restore the old kernel thread's
@@ -65,9 +65,9 @@ impl Range {
     }
 }
 
-/// Where not to preempt, and the exceptions to it.
+/// The code in which a thread is not preempted, and the exceptions to it.
 struct Text {
-    /// Of libc, the loader, and the allocator if it is another library.
+    /// The code of libc, of the loader, and of the allocator if it is another library.
     libc: Vec<Range>,
     leaves: Vec<Range>,
 }
@@ -75,7 +75,7 @@ struct Text {
 static TEXT: OnceLock<Text> = OnceLock::new();
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
-/// Installs the handler. Allocates; once per signal is enough, more do no harm.
+/// Installs the handler. It allocates. Once per signal is enough; more calls do no harm.
 pub(crate) fn install(signal: i32) -> io::Result<()> {
     TEXT.get_or_init(|| Text {
         libc: libc_text(),
@@ -87,9 +87,10 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the preemption signal to `machine`, for the switch to `green` that it is in, unless
-/// `green` is blocked in the kernel, or in a call that may block, or the last signal has not come
-/// yet: then false. `has_moved`: whether its CPU clock has, since the last look, for when that cannot
+/// Sends the preemption signal to `machine`, for the switch to `green` that it is in. False,
+/// without a signal: `green` is blocked in the kernel, or in a call that may block, or the last
+/// signal has not come yet. `has_moved`: whether its CPU clock has moved since the last look; it
+/// decides where the kernel does not tell.
 /// be told.
 pub(crate) fn send(
     machine: &Machine,
@@ -103,8 +104,9 @@ pub(crate) fn send(
     })
 }
 
-/// Sends it to a machine whose thread waits in a call that begins anew, or may: the thread is suspended
-/// before that call, and makes it again when it goes on. Returns what it does, if it was sent.
+/// Sends the signal to a machine whose thread waits in a call that begins anew, or may do so: the
+/// handler suspends the thread before that call, and the thread makes the call again when it goes
+/// on. Returns what the thread does, if the signal was sent.
 pub(crate) fn evict(
     machine: &Machine,
     green: &Green,
@@ -143,7 +145,7 @@ fn send_if(
         && is_current()
         && green.off.load(Ordering::Relaxed) == 0
         && is_ripe(thread)
-        // Asking took a while: is it still the same thread?
+        // The question took a while: is it still the same thread?
         && machine.tick.load(Ordering::Relaxed) == tick
         && machine.expect_signal(thread, || {
             let process = PROCESS.load(Ordering::Relaxed) as i32;
@@ -194,8 +196,8 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
         green.oddities.add(Oddities::MASK);
         return;
     }
-    // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter is
-    // that of code which runs.
+    // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter
+    // points to code that runs.
     let may = unsafe {
         may_interrupt(frame.pc(), *(frame.sp() as *const usize)) || is_about_to_wait(&frame)
     };
@@ -203,20 +205,19 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
         return;
     }
     green.off.store(1, Ordering::Relaxed);
-    // SAFETY: room was checked; the thread is in user code with preemption on, so it may be
+    // SAFETY: the space was checked; the thread is in user code with preemption on, so it may be
     // suspended.
     unsafe { frame.inject(Trampoline::Preempted) };
 }
 
-/// Rule 5. A leaf function has not moved the stack pointer: what it points to is the return
-/// address.
+/// Rule 5. A leaf function has not moved the stack pointer, so that points to the return address.
 fn may_interrupt(pc: usize, top_of_stack: usize) -> bool {
     let Some(text) = TEXT.get() else { return false };
     let in_leaf = |address| text.leaves.iter().any(|range| range.holds(address));
     !in_libc(pc) || (in_leaf(pc) && !in_libc(top_of_stack))
 }
 
-/// Whether the thread is about to make a call that begins anew whenever it is interrupted.
+/// Whether the thread is about to make a call that begins anew at any interruption.
 ///
 /// # Safety
 /// That of [`Frame::call_ahead`].
@@ -265,7 +266,7 @@ fn libc_text() -> Vec<Range> {
                 }
             });
             let code: Vec<Range> = code.collect();
-            // The program itself has no name: it computes, too.
+            // The program itself has no name here: it also computes, so its code is not excluded.
             let allocates = || code.iter().any(|range| range.holds(search.malloc));
             if PARTS.iter().any(|part| name.contains(part)) || !name.is_empty() && allocates() {
                 search.found.extend(code);
@@ -321,7 +322,7 @@ unsafe extern "C" {
 fn function_range(name: &CStr) -> Option<Range> {
     // SAFETY: dlsym with a valid name; an unwind entry has its length (4 bytes), a CIE pointer (4),
     // the function's start (4, in glibc relative to itself) and its size (4). The start is checked
-    // against what the unwinder says.
+    // against the unwinder's answer.
     unsafe {
         let address = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as *const u8;
         if address.is_null() {

@@ -1,9 +1,9 @@
-//! A processor: the right to run green threads, and what goes with it.
+//! A processor: the right to run green threads, and the state that goes with it.
 //!
-//! It is owned by at most one kernel thread at a time (`ownership`); while it sleeps it is in the
-//! cluster's list of idle processors, and out of use it is in none (`resize`). Its owner alone
-//! touches what is in [`Own`], by way of an [`Owned`](super::Owned); the atomics are for everybody to read, and written by the owner with plain
-//! loads and stores where [`Counter`] says so.
+//! At most one kernel thread at a time owns it (`ownership`). While it sleeps it is in the
+//! cluster's list of idle processors, and out of use it is in no list (`resize`). Only its owner
+//! touches the fields of [`Own`], by way of an [`Owned`](super::Owned). All threads may read the
+//! atomics; where [`Counter`] says so, the owner writes them with plain loads and stores.
 
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
@@ -33,7 +33,8 @@ pub(crate) struct Processor {
     pub(crate) machine: AtomicStatic<Machine>,
     /// Set by the monitor: look at the timers and for events before the next thread runs.
     pub(crate) attention: AtomicBool,
-    /// The CPU it was last seen on; kept where [`topology::machine`] knows of any difference.
+    /// The CPU that it was last seen on; kept where [`topology::machine`] knows of any difference
+    /// between CPUs.
     cpu: AtomicUsize,
     pub(crate) switches: Counter,
     /// How often it has run out of threads.
@@ -48,17 +49,17 @@ pub(crate) struct Processor {
     cluster: &'static Cluster,
     /// It is out of use; changed under the idlers' lock (`resize`).
     pub(super) retired: AtomicBool,
-    /// The link among the idle ones.
+    /// The link among the idle processors.
     below: Cell<Option<&'static Processor>>,
-    /// What the monitor saw at its last look; the monitor's.
+    /// The monitor's memory of its last look.
     pub(super) seen: Cell<monitor::SeenOfProcessor>,
-    // On lines of their own: others take the lock to fire or to disarm timers.
+    // They are on lines of their own: others take the lock to fire or to disarm timers.
     pub(crate) timers: Lock<timer::Heap>,
     /// The earliest deadline in `timers`.
     pub(crate) next_deadline: AtomicU64,
 }
 
-/// What belongs to the owner of a processor alone.
+/// The part of a processor that belongs to its owner alone.
 pub(crate) struct Own {
     /// Since when every look has found a crowd (`io`).
     pub(super) crowded_since: u64,
@@ -79,8 +80,8 @@ impl Own {
     }
 }
 
-// SAFETY: `own` is reached by the owner only (`Owned`), ownership passes with Release and Acquire; `below`
-// belongs to whoever holds the idlers' lock, `seen` to the monitor.
+// SAFETY: only the owner reaches `own` (`Owned`), and ownership passes with Release and Acquire;
+// `below` belongs to the holder of the idlers' lock, `seen` to the monitor.
 unsafe impl Sync for Processor {}
 // SAFETY: as above.
 unsafe impl Send for Processor {}
@@ -92,12 +93,12 @@ impl Linked for Processor {
 }
 
 impl Processor {
-    /// One that is out of use. Allocates.
+    /// Makes a processor that is out of use. Allocates.
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
         let mut stacks = stack::Cache::new();
-        // For the first thread (`start`). Without memory it waits for some.
+        // The room is for the first thread (`start`). Without memory that thread waits for some.
         if let Ok(room) = Room::find(cluster.config.stack_size) {
-            // The cache may have to do with the list, whose lock is taken with preemption off.
+            // The cache may take the list's lock, which is taken with preemption off.
             let _off = current::preemption_off();
             stacks.keep(room.slot());
         }
@@ -144,7 +145,7 @@ impl Processor {
         unsafe { Seat::new(self.index, core::ptr::from_ref(self.cluster).addr()) }
     }
 
-    /// What belongs to the owner.
+    /// The part that belongs to the owner.
     ///
     /// # Safety
     /// The caller owns this processor, has preemption off, and holds no other reference to this.
@@ -169,7 +170,7 @@ impl Processor {
         self.sends.load(Ordering::Relaxed) == 0
     }
 
-    /// The owner says where it is.
+    /// The owner says on which CPU it is.
     pub(crate) fn note_cpu(&self) {
         if topology::machine().is_some() {
             self.cpu.store(arch::cpu(), Ordering::Relaxed);
@@ -191,14 +192,14 @@ impl Counter {
         Counter(AtomicU64::new(0))
     }
 
-    /// By the owner only: no locked instruction.
+    /// Called by the owner only: no locked instruction.
     #[inline(always)]
     pub(crate) fn add(&self, count: u64) {
         self.0
             .store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
-    /// By anybody.
+    /// Called by any thread.
     pub(crate) fn add_shared(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }

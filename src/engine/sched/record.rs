@@ -1,13 +1,14 @@
-//! What the scheduler keeps in a thread's record, and of which type it is.
+//! The scheduler's part of a thread's record, with its types.
 //!
-//! The record has room for addresses and does not know what lies there ([`Hook`]). This file alone writes
-//! the four that are the scheduler's, so each leads to what it reads there. All of that is never freed.
+//! The record has space for addresses and does not know what lies there ([`Hook`]). Only this file
+//! writes the scheduler's four, so each address leads to the type that this file reads there. All
+//! four targets are never freed.
 //!
 //! | hook | leads to | written by |
 //! |---|---|---|
 //! | `cluster` | the thread's cluster | its spawner, before the thread is in a queue |
 //! | `machine` | the kernel thread that resumed it last | that kernel thread, before it does |
-//! | `timer_home` | the processor in whose heap its timer is | who arms the timer, and the thread |
+//! | `timer_home` | the processor in whose heap its timer is | the thread that arms the timer, and the thread itself |
 //! | `locked_to` | the kernel thread that it is locked to | the thread |
 
 use core::marker::PhantomData;
@@ -16,7 +17,8 @@ use core::ptr::from_ref;
 use super::{Cluster, Machine, Processor};
 use crate::engine::green::{Green, Hook};
 
-/// A hook that leads to a `T`, or nowhere. Made here only, for each hook with the one type of its table's line.
+/// A hook that leads to a `T`, or nowhere. Only this file makes one, for each hook with the one
+/// type of its line in the table.
 struct Typed<'a, T>(&'a Hook, PhantomData<T>);
 
 impl<'a, T> Typed<'a, T> {
@@ -27,7 +29,7 @@ impl<'a, T> Typed<'a, T> {
 
     #[inline(always)]
     fn get(&self) -> Option<&'static T> {
-        // SAFETY: `set` alone writes it, and what it writes is never freed.
+        // SAFETY: only `set` writes it, and it writes addresses of things that are never freed.
         unsafe { self.0.get().cast::<T>().as_ref() }
     }
 
@@ -72,7 +74,7 @@ impl Green {
     /// The kernel thread that runs this thread, which has been resumed at least once.
     #[inline(always)]
     pub(crate) fn machine(&self) -> &'static Machine {
-        // SAFETY: `set_machine` has written it before the thread ran for the first time. (A question
+        // SAFETY: `set_machine` has written it before the thread ran for the first time. (A check
         // here would be one in every call of the runtime.)
         unsafe { self.machine_hook().get().unwrap_unchecked() }
     }

@@ -1,15 +1,15 @@
 //! The recruiter: a kernel thread that makes machines ahead of need, and changes the number of
 //! processors (`resize`).
 //!
-//! Making a processor allocates, and making a kernel thread takes libc's locks, which a green thread without
-//! a processor may hold; so neither the scheduler nor the monitor ever does it. They call the
-//! recruiter, who is an ordinary thread.
+//! Making a processor allocates, and making a kernel thread takes libc's locks, which a green
+//! thread without a processor may hold; so neither the scheduler nor the monitor ever does it. They
+//! call the recruiter, which is an ordinary thread.
 //!
 //! A machine is made without the program's allocator, and comes to its first thread without it:
-//! when many threads wait for the allocator, its holders are preempted ones in a queue, and a new
-//! machine is what they wait for. Its record is mapped (`machine`), and its kernel thread is
-//! libc's, not std's. (libc has a vector from `calloc` for each thread: where that is the program's
-//! own, and elsewhere when the recruiter is held up or is refused, there is `shortage`.)
+//! when many threads wait for the allocator, its holders are preempted threads in a queue, which
+//! wait for a new machine. Its record is mapped (`machine`), and its kernel thread is libc's, not
+//! std's. (libc has a vector from `calloc` for each thread. `shortage` covers a `calloc` of the
+//! program's own, and a recruiter that is held up or refused.)
 //!
 //! One call brings one machine; calls that follow each other closely, as when many threads block at
 //! once, bring twice as many each time.
@@ -36,7 +36,7 @@ pub(crate) struct Office {
     calls: AtomicU32,
     /// There could be no machine when one was last needed, and none has been made since.
     refused: AtomicBool,
-    /// Of the calls, those that were seen to.
+    /// How many of the calls have been answered.
     answered: AtomicU32,
     /// No preemption signal could be sent.
     no_signals: AtomicBool,
@@ -96,7 +96,7 @@ impl Office {
         }
     }
 
-    /// The recruiter is to look what there is to do.
+    /// Asks the recruiter to look what there is to do.
     pub(crate) fn ring(&self) {
         // Release: pairs with the Acquire in `work`.
         self.bell.fetch_add(1, Ordering::Release);
@@ -109,7 +109,8 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
     cluster.employ("gt-recruiter", STACK_SIZE, work)
 }
 
-/// When it returns it makes no more machines, and the processors that have retired are no longer its own.
+/// The recruiter's work. When it returns it makes no more machines, and the processors that have
+/// retired are no longer its own.
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
@@ -154,7 +155,8 @@ fn work(cluster: &'static Cluster) {
 
 /// Makes one machine, without the program's allocator.
 pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
-    // Those that are bound come on top: were they all that there may be, nobody would run anything.
+    // Bound machines come on top: if they were all that there may be, no machine would run other
+    // threads.
     let bound = cluster.bound.load(Ordering::Relaxed);
     let limit = cluster.config.max_kernel_threads + bound;
     let counted = cluster
@@ -192,7 +194,7 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
         switch::leave_cache(machine);
         signal::drop_alternate_stack();
     } else {
-        // No memory for its alternate stack. Whoever needs a machine asks again.
+        // There is no memory for its alternate stack. A thread that needs a machine asks again.
         std::thread::sleep(std::time::Duration::from_nanos(ASK_AGAIN));
         cluster.recruiter.call();
     }

@@ -1,7 +1,7 @@
 //! How many processors a cluster has, and how that changes while it runs.
 //!
-//! The processors below the index [`Cluster::active`] are to run, those above are *surplus*. Records
-//! are made when first needed and never freed, so a processor can come back.
+//! The processors below the index [`Cluster::active`] are to run; those above are *surplus*.
+//! Records are made when first needed and never freed, so a processor can come back.
 //!
 //! | state of a processor | retired | is in | leaves it |
 //! |---|---|---|---|
@@ -9,39 +9,43 @@
 //! | idle | no | the list of idle ones | woken: at work; surplus: retired |
 //! | retired | yes | nowhere | no surplus any more: idle |
 //!
-//! - *Growing*: records are made, the policy is told, the new ones appear in the list of idle ones,
-//!   and one is woken if there is work.
-//! - *Shrinking*: `active` says so. Surplus ones that are idle are taken out of the list. One at work
-//!   is told (`attention`): its owner, in the run loop, gives what is in its queue to all, and lies
-//!   down as any processor does. From a thread that does not come to the run loop the monitor gets
-//!   it: it ends the time slice, or takes the processor, though nothing else waits. Nobody waits for
-//!   that: after a slice and a few milliseconds at most no surplus processor runs.
-//! - *Timers* stay in the heap of the processor where they were armed: whoever searches looks into
-//!   all heaps, and the monitor asks the active processors to look into those of the surplus ones.
+//! - *Growing*: the recruiter makes records and tells the policy, the new processors appear in the
+//!   list of idle ones, and one is woken if there is work.
+//! - *Shrinking*: `active` says so. Idle surplus processors are taken out of the list. A surplus
+//!   processor at work is told (`attention`): its owner, in the run loop, gives the threads in its
+//!   queue to all, and lies down as any processor does. If its thread does not come to the run
+//!   loop, the monitor acts: it ends the time slice, or takes the processor, though nothing else
+//!   waits. Nobody waits for that: after a slice and a few milliseconds at most no surplus
+//!   processor runs.
+//! - *Timers* stay in the heap of the processor where they were armed: a searcher looks into all
+//!   heaps, and the monitor asks the active processors to look into those of the surplus ones.
 //!
-//! What needs memory, or blocks (making records, [`Policy::resize`](crate::engine::policy::Policy), reading
-//! the quota), is done by the recruiter, one change at a time. It comes in three ways: somebody
-//! wishes for a number and waits; the monitor, once a second while it is awake, asks that the quota
-//! be read again, unless the user has named a number; and a processor has retired.
+//! The recruiter does all that needs memory or blocks (making records,
+//! [`Policy::resize`](crate::engine::policy::Policy), reading the quota), one change at a time. It
+//! has three causes: a thread wishes for a number and waits; the monitor, once a second while it is
+//! awake, asks that the quota be read again, unless the user has named a number; and a processor
+//! has retired.
 //!
 //! # Invariants
 //!
-//! 1. `active` and `retired` change under the idlers' lock; `active` and the number of records by
-//!    the recruiter only (and by whoever starts the cluster, before).
-//! 2. When a change is done, no surplus processor is in the list; whoever lies down later sees, under
-//!    the lock, that it is surplus. So an idle processor is an active one, but for moments.
-//! 3. A retired processor's queue is empty, but for what others put there (a policy may), which is
-//!    the policy's to move when it is told that the processor has gone.
-//! 4. The policy has room for every processor that is not retired: it hears of more before they are
-//!    there and of fewer after they have gone.
-//! 5. A retired processor is the recruiter's, its cells too. `retired` is stored with Release and
-//!    loaded with Acquire for that. When the recruiter and the monitor of a stopping cluster have
-//!    left, and all machines have ended, every processor is the one's that closes the cluster.
+//! 1. `active` and `retired` change under the idlers' lock. Only the recruiter changes `active` and
+//!    the number of records (before it runs, the thread that starts the cluster does).
+//! 2. When a change is done, no surplus processor is in the list; a machine that lays one down
+//!    later sees, under the lock, that it is surplus. So an idle processor is an active one, except
+//!    for moments.
+//! 3. A retired processor's queue is empty, except for threads that others put there (a policy
+//!    may). The policy moves those when it is told that the processor has gone.
+//! 4. The policy has a seat for every processor that is not retired: it hears of more before they
+//!    are there and of fewer after they have gone.
+//! 5. A retired processor is the recruiter's, its cells too. For that, `retired` is stored with
+//!    Release and loaded with Acquire. When the recruiter and the monitor of a stopping cluster
+//!    have left, and all machines have ended, every processor belongs to the thread that closes the
+//!    cluster.
 //! 6. A policy that panics when it hears of more processors is not told of them again by the same
-//!    wish: there are as many as before, and who wished for more gets an error. Of fewer it hears
-//!    when nobody waits any more, so a panic then aborts the process.
+//!    wish: the number stays as before, and the thread that wished for more gets an error. The
+//!    policy hears of fewer when nobody waits any more, so a panic then aborts the process.
 //!
-//! That no wake-up is lost is shown in `idle.md`.
+//! `idle.md` shows that no wake-up is lost.
 
 use std::any::Any;
 use std::io;
@@ -55,23 +59,23 @@ use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::perturb;
 
-/// More processors than any machine has.
+/// More processors than any computer has.
 pub(crate) const MAX: usize = 4096;
 
-/// A cluster's number of processors, and wishes for another.
+/// A cluster's number of processors, and the wish for another number.
 pub(crate) struct Size {
     active: AtomicUsize,
-    /// How many the policy was told of.
+    /// The number of processors that the policy was told of.
     seats: AtomicUsize,
     /// The number that is wished for; 0: none.
     wish: AtomicUsize,
     granted: Waiter,
-    /// Why the last wish was not granted. Nobody waits for it: the recruiter writes it before the wish is
-    /// over, and only then does the thread that wished look.
+    /// Why the last wish was not granted. Nobody waits for the lock: the recruiter writes it before
+    /// the wish is over, and only then does the wishing thread look.
     refusal: Mutex<Option<io::Error>>,
     /// Whether the number follows the CPUs that the process may use.
     follows: AtomicBool,
-    /// Their number is to be read again.
+    /// The number of CPUs is to be read again.
     stale: AtomicBool,
 }
 
@@ -89,13 +93,13 @@ impl Size {
     }
 }
 
-/// How many processors a cluster has if nobody says: the CPUs that the process may use, by affinity
-/// and cgroup quota. It allocates and reads files: only ordinary threads ask.
+/// The number of processors of a cluster whose builder names none: the CPUs that the process may
+/// use, by affinity and cgroup quota. It allocates and reads files: only ordinary threads ask.
 pub(crate) fn default_size() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX))
 }
 
-/// Refuses a number of processors that cannot be, with at most so many kernel threads.
+/// Refuses an impossible number of processors; `max_kernel_threads` bounds the kernel threads.
 pub(crate) fn check(processors: usize, max_kernel_threads: Option<usize>) -> io::Result<()> {
     let most = max_kernel_threads.map_or(MAX, |max| MAX.min(max - 1));
     if (1..=most).contains(&processors) {
@@ -111,7 +115,7 @@ pub(crate) fn check(processors: usize, max_kernel_threads: Option<usize>) -> io:
     ))
 }
 
-/// What a policy's panic says, as an error.
+/// A policy's panic message, as an error.
 #[cold]
 fn refusal(payload: Box<dyn Any + Send>) -> io::Error {
     let said = payload.downcast_ref::<&str>().copied();
@@ -127,7 +131,7 @@ fn refusal(payload: Box<dyn Any + Send>) -> io::Error {
 }
 
 impl Processor {
-    /// Whether it is one too many.
+    /// Whether it is surplus.
     #[inline]
     pub(super) fn is_surplus(&self) -> bool {
         self.index >= self.cluster().active()
@@ -146,24 +150,26 @@ impl Cluster {
         self.size.active.load(Ordering::Relaxed)
     }
 
-    /// How many the policy has room for: every processor that has not retired has a seat.
+    /// The number of seats in the policy: every processor that has not retired has one.
     #[inline]
     pub(crate) fn seats(&self) -> usize {
         // Acquire: pairs with the Release in `resize`.
         self.size.seats.load(Ordering::Acquire)
     }
 
-    /// Those that are too many, retired or not.
+    /// The surplus processors, retired or not.
     pub(super) fn surplus(&'static self) -> impl Iterator<Item = &'static Processor> {
         self.processors().skip(self.active())
     }
 
     /// From now on there are `processors`, a number that was checked. Blocks until the change is
-    /// under way, or the policy has refused it. One thread at a time may wish: the caller sees to it.
+    /// under way, or the policy has refused it. One thread at a time may wish: the caller sees to
+    /// it.
     pub(crate) fn wish(&'static self, processors: usize) -> io::Result<()> {
         let size = &self.size;
         size.follows.store(false, Ordering::Relaxed);
-        // Release, Acquire: what this thread did before comes before what new processors do.
+        // Release, Acquire: all that this thread did before comes before all that the new
+        // processors do.
         size.wish.store(processors, Ordering::Release);
         perturb::point("resize: wished");
         self.recruiter.ring();
@@ -182,14 +188,14 @@ impl Cluster {
         }
     }
 
-    /// The recruiter's part: wishes, the quota, and what is left of those that have retired.
+    /// The recruiter's part: wishes, the quota, and the leftovers of processors that have retired.
     pub(super) fn see_to_size(&'static self) {
         let size = &self.size;
         if size.stale.swap(false, Ordering::Relaxed) {
             let most = self.config.max_kernel_threads - 1;
             let now = default_size().min(most);
             if size.follows.load(Ordering::Relaxed) {
-                // If the policy panics, which says so itself, the number stays.
+                // If the policy panics, the panic is reported already, and the number stays.
                 let _ = self.resize(now);
             }
         }
@@ -207,8 +213,8 @@ impl Cluster {
         self.clear_up();
     }
 
-    /// Changes the number of processors: the recruiter, or who starts the cluster. The error is the
-    /// policy's panic.
+    /// Changes the number of processors. The caller is the recruiter, or the thread that starts the
+    /// cluster. The error is the policy's panic.
     pub(super) fn resize(&'static self, to: usize) -> io::Result<()> {
         let from = self.active();
         if to == from {
@@ -218,7 +224,8 @@ impl Cluster {
         if to > self.seats() {
             catch_unwind(AssertUnwindSafe(|| self.policy.resize(to))).map_err(refusal)?;
             perturb::point("resize: seats");
-            // Release: who knows of so many finds their records; pairs with the Acquire in `seats`.
+            // Release: a thread that reads this number finds the records; pairs with the Acquire in
+            // `seats`.
             self.size.seats.store(to, Ordering::Release);
         }
         self.set_active(from, to);
@@ -246,8 +253,8 @@ impl Cluster {
         }
     }
 
-    /// Surplus processors in the list retire, but for those that are being woken. False: some are,
-    /// look again.
+    /// Surplus processors in the list retire, except those that are being woken. False: there are
+    /// such processors, so look again.
     fn withdraw_surplus(&self) -> bool {
         let _off = current::preemption_off();
         let mut all = true;
@@ -265,7 +272,8 @@ impl Cluster {
         all
     }
 
-    /// Frees what retired processors have kept, and tells the policy when all of them have gone.
+    /// Frees the stacks and records that retired processors have kept, and tells the policy when
+    /// all of them have gone.
     fn clear_up(&'static self) {
         let active = self.active();
         if self.seats() == active {
@@ -275,7 +283,7 @@ impl Cluster {
         for processor in self.surplus() {
             if processor.is_retired() {
                 perturb::point("clear_up: draining");
-                // SAFETY: it is the recruiter's, which this is.
+                // SAFETY: a retired processor is the recruiter's, and this is the recruiter.
                 let mut processor = unsafe { Owned::assume(processor) };
                 processor.own().stacks.drain();
                 perturb::point("clear_up: stacks drained");
@@ -295,7 +303,7 @@ impl Cluster {
         }
     }
 
-    /// Something may lie where processors that sleep could take it.
+    /// Wakes a sleeper if there is work that sleeping processors could take.
     fn notify_of_work(&'static self) {
         let _off = current::preemption_off();
         if self.something_to_do() {

@@ -1,7 +1,7 @@
-//! `setuid` and its like change one kernel thread; libc makes them change the process by sending
-//! its own signal to every kernel thread, whose handler makes the same call and reports to the
-//! thread's control block. On a kernel thread that runs a green thread, the thread pointer names
-//! another block.
+//! `setuid` and its like change one kernel thread. libc makes them change the process: it sends its
+//! own signal to every kernel thread, and the signal's handler makes the same call and reports to
+//! the thread's control block. On a kernel thread that runs a green thread, the thread pointer
+//! names another block.
 //!
 //! So libc's handler is wrapped: the kernel thread's own thread pointer is put back while it runs.
 
@@ -60,8 +60,8 @@ unsafe extern "C" fn on_signal(
     context: *mut libc::c_void,
 ) {
     let id = kernel_thread::id() as u32;
-    // The green thread that this thread pointer belongs to may be running elsewhere by now, if this
-    // is the scheduler: so the machine is found by its kernel thread. It is a rare signal.
+    // If this interrupts the scheduler, the green thread that this thread pointer belongs to may be
+    // running elsewhere by now. So the machine is found by its kernel thread; the signal is rare.
     let here = machine::all().find(|m| m.kernel_thread.load(Ordering::Relaxed) == id);
     // SAFETY: libc's handler, with its arguments, under the block that it expects.
     unsafe {
@@ -80,8 +80,8 @@ unsafe extern "C" fn on_signal(
 #[inline(never)]
 unsafe fn under(own: *mut u8, f: impl FnOnce()) {
     let interrupted = arch::thread_pointer();
-    // SAFETY: the caller's promise; this function touches no thread-local itself, and puts back
-    // what it found.
+    // SAFETY: the caller's promise; this function touches no thread-local itself, and puts back the
+    // thread pointer that it found.
     unsafe {
         arch::set_thread_pointer(own);
         f();

@@ -1,35 +1,39 @@
 //! A shortage of kernel threads: threads are ready, a processor is idle, and there is no machine to
-//! bring the two together, because all of them are blocked, and there can be no more: there are as
-//! many as there may be, the system refuses, or the recruiter is blocked itself.
+//! bring the two together, because all machines are blocked, and there can be no more. There are as
+//! many as there may be, or the system refuses, or the recruiter is blocked itself.
 //!
-//! It would not end by itself: who holds the lock that the others wait for in the kernel may be
-//! among the ready ones, preempted, or come back from a wait of our own. So the way out needs no
-//! new kernel thread. The monitor signals a machine whose thread waits in a system call that begins
-//! anew when it is interrupted (`SystemCall::begins_anew`), most of all on a futex. The handler (`preempt`) suspends the thread before that system call, as if it had been
-//! preempted there: it goes to the global queue, behind all that are ready now, and the machine runs
-//! the first of those. When it is the thread's turn it makes its call again, and the kernel looks
-//! again (at the futex's word, say). For the program it was slow to come to its call, which it may be at any time; a
-//! wake-up that it was given is not lost, since then the call has returned.
+//! The shortage would not end by itself: the holder of the lock that the others wait for in the
+//! kernel may be among the ready threads, preempted, or back from a wait of our own. So the way out
+//! needs no new kernel thread. The monitor signals a machine whose thread waits in a system call
+//! that begins anew when it is interrupted (`SystemCall::begins_anew`), most often on a futex. The
+//! handler (`preempt`) suspends the thread before that system call, as if it had been preempted
+//! there: it goes to the global queue, behind all that are ready now, and the machine runs the
+//! first of those. When it is the thread's turn it makes its call again, and the kernel looks again
+//! (at the futex's word, say). To the program, the thread was slow to come to its call, as it may
+//! be at any time. A wake-up that the thread was given is not lost, since then the call has
+//! returned.
 //!
 //! So each ready thread gets a machine, one after another, as long as any thread waits on a futex
-//! (a lock, a condition variable, a barrier: std's, parking_lot's and libc's), for a lock on a file,
-//! for the other end of a FIFO or for a child. Those blocked in anything else keep their kernel thread; when one returns, it takes an idle processor and goes on
+//! (a lock, a condition variable, a barrier: std's, parking_lot's and libc's), for a lock on a
+//! file, for the other end of a FIFO or for a child. A thread blocked in anything else keeps its
+//! kernel thread. When its call returns, it takes an idle processor and goes on
 //! (`current::recover`), and its machine runs others afterwards.
 //!
-//! *Doubts.* Where the kernel does not say what a thread is blocked in (`observer`), whoever stands still is
-//! asked: the handler sees where it is, and suspends it only before such a call. Any other
-//! has been interrupted then: it goes on, or is made again (`interrupted`), if that could be learnt. A sleep
-//! can begin anew, so each thread is asked four times as late each time, as long as it gets no further: a
-//! sleep takes 7/3 of its time at most. So is one that has changed its signal mask and may decline. What
-//! is given up: to evict a thread that does have another mask, or another of those soon, if it got on
-//! unseen. Nobody waits for these to go.
+//! *Doubts.* Where the kernel does not say in which call a thread is blocked (`observer`), a thread
+//! that stands still is asked: the handler sees where it is, and suspends it only before such a
+//! call. Any other call has been interrupted then: it goes on, or is made again (`interrupted`), if
+//! its number could be learnt. A sleep can begin anew. So, as long as a thread gets no further, the
+//! monitor waits four times as long before each new question: a sleep takes 7/3 of its time at
+//! most. A thread that has changed its signal mask, and may decline, is asked in the same way. The
+//! price: a thread that does have another mask is not evicted, and a thread that soon has another
+//! mask is not, if it got on unseen. Nobody waits for these to go.
 //!
-//! *How often.* At once for each idle processor, as long as something comes of it. If every ready
-//! thread has had its turn, and all that are evicted are back at the wait that they were evicted from
-//! before, half as often each round: a program all of whose threads wait for ever costs little. So it is
-//! if there is nobody to be evicted, though others get on.
+//! *How often.* At once for each idle processor, as long as that brings progress. The pause doubles
+//! each round when every ready thread has had its turn, and all evicted threads are back at the
+//! wait that they were evicted from before: a program all of whose threads wait for ever costs
+//! little. It also doubles when there is no thread to evict, though others get on.
 //!
-//! All state is the monitor's, but for the reports, which are the recruiter's.
+//! All state is the monitor's, except the reports, which are the recruiter's.
 
 use core::fmt;
 use std::io::Write;
@@ -43,23 +47,23 @@ use crate::engine::sys;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::observer::{Doing, Observer};
 
-/// So long the recruiter, called, is waited for.
+/// How long the monitor waits for the recruiter after a call.
 const PATIENCE: u64 = 10_000_000;
 const SHORTEST_PAUSE: u64 = 50_000;
 const LONGEST_PAUSE: u64 = 2_000_000;
-/// While there is nobody to be evicted.
+/// The longest pause while there is no thread to evict.
 const LONGEST_SEARCH: u64 = 10_000_000;
-/// Who uses next to no CPU time for so long stands still.
+/// A thread that uses next to no CPU time for so long stands still.
 const STANDS_STILL: u64 = 500_000;
-/// How soon a thread is asked again that may not have been able to go, at first, and how much later
-/// each time.
+/// How soon the monitor first asks a thread again that may not have been able to go, and the factor
+/// by which each further question comes later.
 const ASK_AGAIN: u64 = 10_000_000;
 const LATER: u64 = 4;
-/// So many blocked machines are looked at to find one to evict.
+/// How many blocked machines the monitor looks at to find one to evict from.
 const PROBES: usize = 64;
 
 impl Cluster {
-    /// Whether anything could run that has a processor and no machine.
+    /// Whether there is something to run, a processor for it, and no machine.
     pub(super) fn is_short(&self) -> bool {
         self.idle.sleeping() != 0
             && (self.has_work() || timers::any_due(self))
@@ -67,20 +71,22 @@ impl Cluster {
     }
 }
 
-/// What the monitor remembers of it.
+/// The monitor's memory of the shortage.
 pub(super) struct Shortage {
     /// Since when the recruiter has been behind.
     behind_since: u64,
-    /// Not to evict anybody before.
+    /// No thread is evicted before this time.
     next: u64,
     pause: u64,
-    /// Preemptions of threads without a processor when all that were asked to go have gone.
+    /// The number of preemptions of threads without a processor once all threads that were asked to
+    /// go have gone.
     awaited: u64,
-    /// How many were evicted in this round, none of which has got any further since the last time.
+    /// How many threads were evicted in this round without having got any further since the last
+    /// time.
     in_vain: usize,
-    /// Somebody could be evicted the last time.
+    /// There was a thread to evict the last time.
     found: bool,
-    /// The most that [`progress`] has been.
+    /// The highest value of [`progress`] so far.
     progress: u64,
     /// The machine to look at next.
     turn: usize,
@@ -100,7 +106,7 @@ impl Shortage {
         }
     }
 
-    /// The monitor's look; says when the next one must be.
+    /// The monitor's look. Returns the latest time of the next one.
     pub(super) fn relieve(
         &mut self,
         cluster: &'static Cluster,
@@ -156,12 +162,12 @@ impl Shortage {
         Some(self.next.max(now + SHORTEST_PAUSE))
     }
 
-    /// Something has come of it.
+    /// There was progress.
     fn hurry(&mut self) {
         (self.pause, self.in_vain) = (SHORTEST_PAUSE, 0);
     }
 
-    /// Asks the next machine whose thread waits in such a call, or may, to give it up.
+    /// Asks the next machine whose thread waits in such a call, or may do so, to give it up.
     fn evict_one(
         &mut self,
         cluster: &'static Cluster,
@@ -200,29 +206,31 @@ impl Shortage {
     }
 }
 
-/// Where a thread waited that was evicted.
+/// The wait that a thread was evicted from.
 enum Evicted {
-    /// Where it was evicted from the last time.
+    /// The same wait as the last time.
     Again,
-    /// It has got on, or is evicted for the first time.
+    /// Another wait: the thread has got on, or is evicted for the first time.
     Elsewhere,
-    /// Nobody knows where, or whether it can go.
+    /// Unknown, or the thread may not be able to go.
     Perhaps,
 }
 
-/// What is remembered of a machine whose thread may not be able to go. Monitors write it.
+/// The monitor's memory of a machine whose thread may not be able to go. Monitors write it.
 #[derive(Default)]
 pub(crate) struct Doubt {
-    /// Whom it is about: the switch, and the CPU time when it was last asked or seen to get on.
+    /// The thread that it is about: its switch, and its CPU time when it was last asked or seen to
+    /// get on.
     tick: AtomicU32,
     cpu: AtomicU64,
-    /// When to ask, and how long after that.
+    /// When to ask next, and how long to wait after that.
     next: AtomicU64,
     pause: AtomicU64,
 }
 
 impl Doubt {
-    /// Whether to ask the machine's thread now, which is in switch `tick` and has used so much CPU time.
+    /// Whether to ask the machine's thread now, which is in switch `tick` and has used `cpu`
+    /// nanoseconds of CPU time.
     pub(super) fn is_due(&self, now: u64, tick: u32, cpu: u64) -> bool {
         let used = cpu.wrapping_sub(self.cpu.load(Ordering::Relaxed));
         if self.tick.swap(tick, Ordering::Relaxed) != tick || used >= preempt::HANDLING {
@@ -260,15 +268,16 @@ fn ready(cluster: &Cluster) -> usize {
     cluster.policy.len(None) + at_processors.sum::<usize>()
 }
 
-/// What comes of it that others run: who is evicted in vain leaves its stack by that alone. An
-/// eviction under way makes it one less, not one more: it counts as a preemption first.
+/// The progress of other threads. A thread that is evicted in vain leaves its stack by the eviction
+/// alone, so that is subtracted. An eviction under way makes the result one less, not one more: it
+/// counts as a preemption first.
 fn progress(cluster: &Cluster) -> u64 {
     let switches: u64 = cluster.processors().map(|p| p.switches.get()).sum();
     let all = switches + cluster.detached_switches.get();
     all.saturating_sub(cluster.detached_preemptions.get())
 }
 
-/// What the recruiter says on stderr, once: what blocks there, and what to do.
+/// The recruiter's report on stderr, once: the calls that block, and what the user can do.
 pub(super) struct Report {
     is_made: bool,
 }
@@ -278,7 +287,7 @@ impl Report {
         Report { is_made: false }
     }
 
-    /// There has been a shortage for a while, for this reason.
+    /// There has been a shortage for a while, for the reason `why`.
     pub(super) fn make(&mut self, cluster: &'static Cluster, why: Refusal) {
         if self.is_made || !cluster.is_short() || !is_read(libc::STDERR_FILENO) {
             return;
@@ -315,7 +324,7 @@ impl Report {
     }
 }
 
-/// Says, once, that no preemption signals can be sent.
+/// Reports, once, that no preemption signals can be sent.
 pub(super) fn report_signals() {
     static IS_MADE: AtomicBool = AtomicBool::new(false);
     if is_read(libc::STDERR_FILENO) && !IS_MADE.swap(true, Ordering::Relaxed) {
@@ -327,7 +336,7 @@ pub(super) fn report_signals() {
     }
 }
 
-/// Without std's lock, which a preempted thread may hold.
+/// Writes without std's lock, which a preempted thread may hold.
 fn say(text: &[u8]) {
     let arguments = [2, text.as_ptr() as usize, text.len()];
     // SAFETY: writes a valid buffer; a failure cannot be reported anywhere.
@@ -350,16 +359,16 @@ fn is_read(descriptor: i32) -> bool {
 struct Blocked {
     calls: [(i64, usize); Blocked::KINDS],
     others: usize,
-    /// In what cannot be told.
+    /// How many are blocked in a call that cannot be told.
     untold: usize,
 }
 
 impl Blocked {
-    /// So many system calls are told apart.
+    /// How many system calls are told apart.
     const KINDS: usize = 4;
 
-    /// All may be between two calls when one looks, so that there is nothing to tell: it looks again, for
-    /// a few milliseconds.
+    /// All threads may be between two calls at the moment of a look, so that there is nothing to
+    /// report: it looks again, for a few milliseconds.
     fn seen(cluster: &'static Cluster) -> Blocked {
         for _ in 0..10 {
             let blocked = Blocked::of(cluster);
@@ -455,12 +464,12 @@ mod tests {
             let times = range.map(|i| i * STANDS_STILL);
             times.filter(|&now| doubt.is_due(now, tick, cpu)).count()
         };
-        // Each look is half a millisecond; first it must stand still for one.
+        // Each look is half a millisecond; first the thread must stand still for one.
         assert_eq!(asked(0..2, 1, 0), 1);
         assert_eq!(asked(2..20, 1, 0), 0);
         assert_eq!(asked(20..100, 1, 0), 1);
         assert_eq!(asked(100..100_000, 1, preempt::HANDLING - 1), 5);
-        // It has got on; or it is another; or another kernel thread.
+        // The thread has got on; or it is another thread; or another kernel thread.
         let now = 100_000;
         assert_eq!(asked(now..now + 2, 1, 3 * preempt::HANDLING), 1);
         assert_eq!(asked(now + 2..now + 4, 2, 3 * preempt::HANDLING), 1);

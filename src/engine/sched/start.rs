@@ -6,27 +6,27 @@
 //! at once need a few rooms, not ten thousand.
 //!
 //! A new room needs memory from malloc, whose locks a preempted thread may hold; so the scheduler
-//! takes free rooms only, from its processor's cache and the common list. Threads see to it, while
-//! they are preemptible, that there is one:
+//! takes free rooms only, from its processor's cache and the common list. Threads make sure that
+//! there is one, while they are preemptible:
 //!
 //! - a processor begins with one;
-//! - who spawns, if its processor (or, from outside, the common list) has none ([`stock_up`]; if
-//!   there is no memory for one, `spawn` fails), makes one;
-//! - who has moved into its processor's last one, or had to wait for one, makes another before
-//!   anything else.
+//! - a thread that spawns makes one if its processor (or, from outside, the common list) has none
+//!   ([`stock_up`]; if there is no memory for one, `spawn` fails);
+//! - a thread that has moved into its processor's last room, or had to wait for one, makes another
+//!   before anything else.
 //!
 //! That can be too late, as when such a thread is preempted at once. Then the thread without a room
-//! waits in a list, for a *finder*: the first machine to come into that gives its processor away,
-//! and is thus free to wait for malloc; it makes a room for each of the list and leaves when that is
-//! empty. If there is no memory it puts them back into the queue after a while: processors get the
-//! rooms of threads that end.
+//! waits in a list, for a *finder*: the first machine with such a thread gives its processor away,
+//! and is thus free to wait for malloc. It makes a room for each thread of the list and leaves when
+//! that is empty. If there is no memory it puts the threads back into the queue after a while:
+//! processors get the rooms of threads that end.
 //!
 //! Invariants:
-//! 1. A thread is in the list only if there is a finder, who will look into it again: both are
+//! 1. A thread is in the list only if there is a finder that will look into it again: both are
 //!    under the list's lock.
 //! 2. A room in a processor's cache is furnished.
 //!
-//! There are no orderings of its own: a thread, a record or a room changes hands by a queue, by a
+//! It needs no orderings of its own: a thread, a record or a room changes hands by a queue, by a
 //! list under its lock, or with the processor.
 
 use super::{Cluster, Machine, Owned, Readied, Rested, RunLoop, current, ready_globally};
@@ -66,7 +66,7 @@ impl Homeless {
         !core::mem::replace(&mut list.has_finder, true)
     }
 
-    /// Who to find a room for next; `None`: the caller is the finder no longer.
+    /// The thread to find a room for next; `None`: the caller is the finder no longer.
     fn next(&self) -> Option<&'static Green> {
         let mut list = self.0.lock();
         let green = list.waiting.pop();
@@ -74,7 +74,7 @@ impl Homeless {
         green
     }
 
-    /// All that wait; the caller is still the finder.
+    /// All threads that wait; the caller is still the finder.
     fn take(&self) -> Fifo {
         core::mem::take(&mut self.0.lock().waiting)
     }
@@ -100,8 +100,8 @@ pub(super) fn move_in(processor: &mut Owned<'_>, green: &'static Green) -> bool 
     true
 }
 
-/// There was no room for `green`: it waits for one, and this machine, unless another one does so
-/// already, makes it.
+/// There was no room for `green`: it waits for one. This machine makes it, unless another machine
+/// is the finder already.
 #[cold]
 #[inline(never)]
 pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
@@ -120,14 +120,14 @@ pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
     while let Some(green) = cluster.homeless.next() {
         match Room::find(cluster.config.stack_size) {
             Ok(room) => {
-                // Its processor may have none for the next one either.
+                // Its processor may have no room for the next thread either.
                 green.took_last.set(true);
                 green.move_in(room);
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
                 if failures == SAY_SO {
-                    // Not `eprintln!`, which panics if nobody reads it.
+                    // This is not `eprintln!`, which panics if nobody reads it.
                     let text = "greenthread: threads that were spawned wait for a stack";
                     let _ = writeln!(io::stderr(), "{text}: {error}");
                 }
@@ -144,7 +144,7 @@ pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
     cluster.wait_for_processor(run)
 }
 
-/// The thread has ended: its block is reset, and its room and its record can be used again.
+/// The thread has ended: its block is reset, and others can use its room and its record.
 #[inline(always)]
 pub(super) fn bury(
     machine: &'static Machine,
@@ -185,8 +185,8 @@ fn say_drained(cluster: &'static Cluster) {
     cluster.drained.wake();
 }
 
-/// Sees to it that there is a room for the next thread that starts: on the caller's processor, if it
-/// is a green thread of `cluster`, else in the common list. Preemptible.
+/// Makes sure that there is a room for the next thread that starts: on the caller's processor, if
+/// the caller is a green thread of `cluster`, else in the common list. Preemptible.
 #[cold]
 #[inline(never)]
 pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {

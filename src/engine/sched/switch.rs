@@ -1,22 +1,23 @@
 //! The switch: from the run loop to a green thread and back.
 //!
-//! The thread pointer is written once, on the way in; coming back, the green thread's stays in
-//! place until the scheduler does something that needs the kernel thread's own
-//! ([`Machine::come_home`]). So nothing here, nor in the run loop's fast path, touches a
-//! thread-local: a test disassembles it.
+//! The thread pointer is written once, on the way in. On the way back the green thread's stays in
+//! place until the scheduler needs the kernel thread's own ([`Machine::come_home`]). So nothing
+//! here, nor in the run loop's fast path, touches a thread-local: a test disassembles it.
 //!
-//! malloc's cache travels with the kernel thread: it is put into a green thread's block on the way
-//! in and taken out on the way back, but for a thread that was preempted, perhaps in the middle of
-//! malloc's fast path: that one keeps what it has. Caches that are thus left over, and kernel
-//! threads that thus lack one, meet in [`SPARE_CACHES`]. A thread without one has in malloc's word
-//! what a fresh thread has there, which need not be null (`tls::no_cache`). Where the word was not
-//! recognised, or taking a cache away was tried and failed (`tls::probe`), caches stay in the
-//! rooms: they cost memory then, as much as the rooms' number at its peak times a cache.
+//! malloc's cache travels with the kernel thread: the switch puts it into a green thread's block on
+//! the way in and takes it out on the way back. A thread that was preempted, perhaps in the middle
+//! of malloc's fast path, keeps the cache that it has. Caches that are thus left over, and kernel
+//! threads that thus lack one, meet in [`SPARE_CACHES`]. A thread without a cache has in malloc's
+//! word the value that a fresh thread has there, which need not be null (`tls::no_cache`). Where
+//! the word was not recognised, or taking a cache away was tried and failed (`tls::probe`), caches
+//! stay in the rooms: they cost memory then, as much as the rooms' number at its peak times a
+//! cache.
 //!
-//! A thread that has changed its signal mask takes it along: it is saved and the kernel thread's
-//! base mask restored here, once the mask was seen to differ (`interpose`, `preempt`). So does one that
-//! has changed how it computes with floating-point numbers; that is asked for at each switch, and the
-//! scheduler, like any new thread unless its spawner has something else, has the default.
+//! A thread that has changed its signal mask takes it along: once the mask was seen to differ
+//! (`interpose`, `preempt`), the switch saves it and restores the kernel thread's base mask. A
+//! thread that has changed its floating-point control takes that along too. Each switch asks for
+//! it. The scheduler has the default, and so has any new thread unless its spawner has something
+//! else.
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence};
@@ -39,7 +40,8 @@ pub(crate) unsafe fn to(
 ) -> Action {
     green.set_machine(machine);
     let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
-    // Release: a monitor that sees this tick sees what the scheduler did before; see `ownership`.
+    // Release: a monitor that sees this tick sees all that the scheduler did before; see
+    // `ownership`.
     machine.tick.store(tick, Ordering::Release);
     if !inherits {
         let slice = machine.slice.load(Ordering::Relaxed).wrapping_add(1);
@@ -149,7 +151,7 @@ fn take_cache(machine: &Machine, green: &Green) {
 
 const POOL: usize = 4096;
 static SPARE_CACHES: Lock<[usize; POOL]> = Lock::new([0; POOL]);
-/// How many there are; changed under the lock.
+/// How many caches there are; changed under the lock.
 static CACHES: AtomicUsize = AtomicUsize::new(0);
 
 #[cold]
@@ -177,7 +179,7 @@ fn spare(cache: usize) -> bool {
     true
 }
 
-/// A machine ends: its cache serves another.
+/// A machine ends: its cache goes to another machine.
 pub(crate) fn leave_cache(machine: &Machine) {
     let cache = machine.tcache.replace(tls::no_cache());
     if cache != tls::no_cache() {

@@ -1,12 +1,12 @@
 //! Timers: a green thread that waits until a deadline is in the heap of the processor it left.
 //!
-//! A heap is under its own lock, so that anybody can fire what is due in it: its owner between
+//! A heap is under its own lock, so that any thread can fire its due timers: its owner between
 //! threads, a thief before it steals, a sleeper whose deadline has come. All of a firing happens
-//! under that lock; so does disarming, which every thread does itself when it goes on after a wait
+//! under that lock. So does disarming, which every thread does itself when it goes on after a wait
 //! with a deadline. Hence nobody touches a timer after its thread has moved on.
 //!
-//! Ordering: `next_deadline` is a hint, Relaxed. Who goes to sleep looks at it after the fence of
-//! its announcement (`idle`), and arms happen on processors that are awake.
+//! Ordering: `next_deadline` is a hint, Relaxed. A machine that goes to sleep looks at it after the
+//! fence of its announcement (`idle`), and timers are armed on processors that are awake.
 
 use core::ptr::NonNull;
 
@@ -35,14 +35,14 @@ pub(crate) fn disarm(green: &'static Green) {
     if let Some(home) = green.take_timer_home() {
         perturb::point("timers: disarming");
         let mut heap = home.timers.lock();
-        // SAFETY: armed in this heap, and fired under its lock if at all.
+        // SAFETY: it was armed in this heap, and if it was fired, then under the heap's lock.
         if unsafe { heap.remove(entry_of(green)) } {
             publish(home, &heap);
         }
     }
 }
 
-/// Fires what is due at `home`; the threads that are ready now, in order.
+/// Fires the timers that are due at `home`. Returns the threads that are ready now, in order.
 pub(crate) fn fire(home: &Processor, now: u64) -> Fifo {
     let mut ready = Fifo::new();
     if home.next_deadline.load(Ordering::Relaxed) > now {

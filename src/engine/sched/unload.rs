@@ -1,8 +1,8 @@
 //! Unloading a library while green threads resolve symbols.
 //!
 //! The loader looks symbols up without a lock. A thread says in its control block that it does, and
-//! `dlclose`, when nobody can find the library any more, waits for all that say so before it unmaps
-//! it. But it asks the threads in libc's list only, where green threads are not.
+//! `dlclose`, when nobody can find the library any more, waits for all threads that say so before
+//! it unmaps the library. But it asks only the threads in libc's list, where green threads are not.
 //!
 //! So while a `dlclose` runs, a kernel thread, the *proxy*, says that it looks something up, on
 //! behalf of all green threads:
@@ -19,12 +19,13 @@
 //!   unmaps the library
 //! ```
 //!
-//! Orderings: a thread raises its flag by a plain store and then reads the lists. The membarrier puts
-//! a fence between the two: either the proxy sees the flag, or the thread sees the new lists. Acquire
-//! of a flag that is down: with glibc's release of it, after its last look at the library.
+//! Orderings: a thread raises its flag by a plain store and then reads the lists. The membarrier
+//! puts a fence between the two: either the proxy sees the flag, or the thread sees the new lists.
+//! The Acquire load of a lowered flag pairs with glibc's release of it, after its last look at the
+//! library.
 //!
-//! `dlclose` may be called by a constructor or a destructor, with the loader's lock held; and then it
-//! waits for the proxy. Invariant: until its own flag is down the proxy needs nobody who may wait for
+//! A constructor or a destructor may call `dlclose`, with the loader's lock held; and then it waits
+//! for the proxy. Invariant: until its own flag is down the proxy needs no thread that may wait for
 //! that lock. So it is a kernel thread by libc's means alone (std's registers a destructor of a
 //! thread-local, which takes the lock), and neither allocates nor frees.
 //!
@@ -46,7 +47,7 @@ const UNUSED: u32 = 0;
 const USED: u32 = 1;
 const WAITED_FOR: u32 = 2;
 
-// What the proxy and who calls `dlclose` tell each other.
+// The messages between the proxy and the caller of `dlclose`.
 const STARTING: u32 = 0;
 const READY: u32 = 1;
 const OVER: u32 = 2;
@@ -57,15 +58,15 @@ const SHORTEST: u64 = 20_000;
 const LONGEST: u64 = 1_000_000;
 const STACK_SIZE: usize = 64 << 10;
 
-/// What the proxy and who calls `dlclose` share.
+/// The state that the proxy and the caller of `dlclose` share.
 struct Shared {
     word: AtomicU32,
     /// The caller's control block.
     caller: usize,
 }
 
-/// Calls `close`, which unloads a library, so that it waits for green threads. `None`: that cannot be
-/// had now, and the library must stay.
+/// Calls `close`, which unloads a library, so that it waits for green threads. `None`: that is
+/// impossible now, and the library must stay.
 pub(super) fn waiting<T>(close: impl FnOnce() -> T) -> Option<T> {
     if fork::is_child() {
         return Some(close()); // alone
@@ -97,7 +98,8 @@ pub(super) fn waiting<T>(close: impl FnOnce() -> T) -> Option<T> {
 extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
     signal::set_mask(signal::ALL);
     kernel_thread::set_name("gt-unload", 0);
-    // SAFETY: the share that `waiting` gave. It is freed in the end, when nobody waits for this thread.
+    // SAFETY: the share that `waiting` gave. It is freed in the end, when nobody waits for this
+    // thread.
     let shared = unsafe { Arc::from_raw(shared.cast_const().cast::<Shared>()) };
     let word = &shared.word;
     // SAFETY: this thread's own control block.
@@ -126,7 +128,8 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Waits until each, but for the one whose control block is at `caller`, was seen to look nothing up.
+/// Waits until each thread was seen to look nothing up, except the one whose control block is at
+/// `caller`.
 fn wait_for_green_threads(caller: usize) {
     stack::visit(|slot| {
         let block = Room::on(slot).thread_pointer;

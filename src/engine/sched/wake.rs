@@ -1,7 +1,7 @@
 //! The wake word: how a machine that waits is told to go on.
 //!
-//! A machine sleeps on this word, as a futex, or by collecting events, and is woken by the bell
-//! then. The word says which, and what it has been told.
+//! A machine sleeps on this word as a futex, or by collecting events; then the bell wakes it. The
+//! word says in which way it sleeps, and what it has been told.
 //!
 //! | from \ verb | `wake` | `poke` | `sleep` | `sleep_collecting`, at its beginning | … and its end |
 //! |---|---|---|---|---|---|
@@ -10,28 +10,30 @@
 //! | `AWAKE` | (never) | stays | `ASLEEP`, **woken** | stays | `ASLEEP`, **woken** |
 //! | `COLLECTING` | `AWAKE`, bell | stays | (never) | (never) | `ASLEEP`, disturbed |
 //!
-//! The two sleeps are the machine's; `wake` is for who has chosen it (taken it out of the spares, or
-//! the thread that is locked to it out of a queue), `poke` for anybody. A machine that runs is
-//! `ASLEEP` as long as nobody has told it anything.
+//! The two sleeps are the machine's. `wake` is for the thread that has chosen the machine (that has
+//! taken it out of the spares, or has taken the thread that is locked to it out of a queue); `poke`
+//! is for any thread. A machine that runs is `ASLEEP` as long as nobody has told it anything.
 //!
 //! # Invariants
 //!
-//! 1. No wake-up is lost: only the machine leaves `AWAKE`, and is then told. A poke changes
-//!    nothing but `ASLEEP`.
-//! 2. Whoever changes the word of a machine that blocks ends that: `ASLEEP` is what the kernel
-//!    compares before it blocks; and a ring ends the collecting that is about to begin, too. A poke
-//!    lets who is collecting be: it does what a poke asks for.
-//! 3. `COLLECTING` is said by who has the [`Turn`], and until it has said something else: nobody else
-//!    can hear the ring.
-//! 4. One wakes at a time, and not again before the machine was told: it is chosen once.
-//! 5. Anything may come late, when the machine has gone on: the futex wake and the ring disturb the
-//!    next sleep, or whoever has the turn then. Every sleep is in a loop.
+//! 1. No wake-up is lost: only the machine leaves `AWAKE`, and is then told. A poke changes nothing
+//!    but `ASLEEP`.
+//! 2. A thread that changes the word of a machine that blocks ends the blocking: `ASLEEP` is the
+//!    value that the kernel compares before it blocks; and a ring ends the collecting that is about
+//!    to begin, too. A poke leaves a collecting machine alone: that already does the thing that a
+//!    poke asks for.
+//! 3. Only a machine that has the [`Turn`] says `COLLECTING`, and has it until it has said
+//!    something else: nobody else can hear the ring.
+//! 4. One thread wakes at a time, and not again before the machine was told: the machine is chosen
+//!    once.
+//! 5. The futex wake and the ring may come late, when the machine has gone on: they disturb the
+//!    next sleep, or the machine that has the turn then. Every sleep is in a loop.
 //!
 //! # Memory orderings
 //!
-//! What was given to the machine before `wake` is its own when it has been told: Release in
-//! `wake`, Acquire in `take`. A poke carries nothing, hence Relaxed. What the machine did before it
-//! slept goes to who chooses it by the list, or the queue, that it was chosen from.
+//! The things given to the machine before `wake` are its own when it has been told: Release in
+//! `wake`, Acquire in `take`. A poke carries nothing, hence Relaxed. The machine's changes before
+//! its sleep go to the thread that chooses it by the list, or the queue, that it was chosen from.
 
 use crate::engine::atomic::{
     AtomicU32,
@@ -46,7 +48,7 @@ use crate::engine::sys::{clock, futex};
 const ASLEEP: u32 = 0;
 /// It was given a processor, or is dismissed.
 const AWAKE: u32 = 1;
-/// It is to look again what it waits for.
+/// It is to look again for the thing that it waits for.
 const POKED: u32 = 2;
 /// It sleeps by collecting events.
 const COLLECTING: u32 = 3;
@@ -60,7 +62,7 @@ pub(crate) enum Slept {
     Disturbed,
 }
 
-/// What one machine sleeps on. See the file's header.
+/// The word that one machine sleeps on. See the file's header.
 pub(crate) struct WakeWord(AtomicU32);
 
 impl WakeWord {
@@ -70,9 +72,9 @@ impl WakeWord {
         }
     }
 
-    /// What the machine has been told.
+    /// Takes the message to the machine.
     fn take(&self) -> u32 {
-        // Acquire: what it was given; partner: Release in `wake`.
+        // Acquire: the things that it was given; partner: Release in `wake`.
         self.0.swap(ASLEEP, Acquire)
     }
 
@@ -88,7 +90,7 @@ impl WakeWord {
         }
     }
 
-    /// The same, collecting events meanwhile; some end the sleep too.
+    /// The same, but collects events meanwhile; some events end the sleep too.
     pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
         let nanos = deadline.map(|d| d.saturating_sub(clock::now()));
         let announced = self
@@ -104,9 +106,9 @@ impl WakeWord {
         }
     }
 
-    /// Ends the machine's sleep, for good: it has been given what it waits for.
+    /// Ends the machine's sleep, for good: it has been given the thing that it waits for.
     pub(crate) fn wake(&self) {
-        // Release: what it was given; partner: Acquire in `take`.
+        // Release: the things that it was given; partner: Acquire in `take`.
         if self.0.swap(AWAKE, Release) == COLLECTING {
             events().ring();
         } else {

@@ -1,6 +1,7 @@
-//! One look of the monitor: what it sees at a processor, and does there.
+//! One look of the monitor: what it sees and does at a processor.
 //!
-//! What it saw before is kept with the processor ([`Seen`]), so the monitor itself allocates nothing.
+//! Its memory of earlier looks is kept with the processor ([`Seen`]), so the monitor itself
+//! allocates nothing.
 
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
@@ -14,26 +15,27 @@ use super::{EVENTS, SHORTEST};
 
 const RETRY: u64 = 50_000;
 const DECLINED_FOR: u64 = 1_000_000;
-/// So long a kernel thread that the system does not run, or may not run, is waited for.
+/// How long the monitor waits for a kernel thread that the system does not run, or may not run.
 const NOT_RUN_FOR: u64 = 20_000_000;
 /// A thread that blocks while nothing waits keeps its processor this long.
 const QUIET: u64 = 10_000_000;
-/// Deadlines are watched this closely at most: a busy processor sees its timers by itself most of
+/// The shortest tick for the sake of a deadline: a busy processor sees its timers by itself most of
 /// the time.
 const DEADLINE_TICK: u64 = 500_000;
 /// A processor that has run out of threads so often since the last look keeps up with its work.
 const SEVERAL: u64 = 3;
-/// While work waits, a slice that is seen for the first time is looked at again after this part of it: a
-/// short one is over by then, and the next would be counted from its own end, a whole slice later.
+/// While work waits, a slice that is seen for the first time is looked at again after this part of
+/// it: a short slice is over by then, and otherwise the next slice would be counted from its own
+/// end, a whole slice later.
 const SETTLING_PART: u64 = 8;
-/// A thread has this part of a time slice while others wait behind it that no other processor can take:
-/// threads that yield would wait as long as the busiest of them likes.
+/// A thread has this part of a time slice while others wait behind it that no other processor can
+/// take: otherwise threads that yield would wait as long as the busiest of them likes.
 const CROWDED_PART: u64 = 20;
-/// How soon to look whether anything waits for a thread whose slice is over.
+/// How soon to look whether any thread waits for one whose slice is over.
 const OVERTIME: u64 = 1_000_000;
 const STRAYS_AT_ONCE: usize = 256;
 
-/// What was seen of a processor at the last look.
+/// The monitor's memory of a processor at the last look.
 #[derive(Default)]
 pub(in crate::engine::sched) struct Seen {
     machine: usize,
@@ -41,7 +43,7 @@ pub(in crate::engine::sched) struct Seen {
     slice: u32,
     since: u64,
     cpu: u64,
-    /// When the CPU time was last seen to be more than before.
+    /// When the CPU time was last seen to grow.
     moved_at: u64,
     /// Since when the slice is over.
     over: Option<Over>,
@@ -55,15 +57,17 @@ struct Over {
 }
 
 impl Over {
-    /// Signals the thread; or, false, does so no more: it has declined for long enough, and its
-    /// processor goes to others.
+    /// Signals the thread. False: it does so no more, since the thread has declined for long
+    /// enough, and its processor goes to others.
     fn insist(self, now: u64, cpu: u64, send: impl FnOnce() -> bool) -> bool {
-        // CPU time: a kernel thread that the system does not run declines nothing. Less than before
-        // is that of another, which has come into the place of one that has ended.
+        // This counts CPU time: a kernel thread that the system does not run declines nothing. A
+        // smaller time than before is that of another kernel thread, which has taken the place of
+        // one that has ended.
         let declined_for = cpu.saturating_sub(self.cpu);
         let insists = declined_for < DECLINED_FOR && now - self.at < NOT_RUN_FOR;
         if insists {
-            // Not sent: it is in the runtime, on its way out, or blocked, as the next look finds.
+            // If it is not sent, the thread is in the runtime, on its way out, or blocked, as the
+            // next look finds.
             let _is_sent = send();
         }
         insists
@@ -75,13 +79,13 @@ pub(super) struct Look<'a> {
     cluster: &'static Cluster,
     pub(super) observer: &'a mut Observer,
     now: u64,
-    /// Something is ready and not running.
+    /// A thread is ready and not running.
     waiting: bool,
-    /// Something has been ready since the last look, and not run.
+    /// A thread has been ready since the last look, without running.
     pub(super) stuck: bool,
     /// A hand-off: the next look comes soon.
     pub(super) event: bool,
-    /// When the next look must be at the latest.
+    /// The latest time of the next look.
     pub(super) next: u64,
 }
 
@@ -100,13 +104,13 @@ impl<'a> Look<'a> {
 
     pub(super) fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         if !processor.has_no_sends() {
-            // Those in it cannot know how long the thread runs that they wait for.
+            // The senders in the outbox cannot know how long the thread runs that they wait for.
             processor.attention.store(true, Ordering::Relaxed);
             self.waiting = true;
         }
         if self.cluster.policy.len(Some(processor.index)) != 0 {
-            // Who comes to the end of the queue again and again, as with events, keeps up. Else
-            // what is in it may have been there since the last look.
+            // A processor that comes to the end of its queue again and again, as with events, keeps
+            // up. Otherwise the threads in the queue may have been there since the last look.
             if processor.dry.get() - seen.dry < SEVERAL {
                 self.stuck = true;
             } else {
@@ -138,7 +142,8 @@ impl<'a> Look<'a> {
             };
             self.at_slice_end(processor, seen);
             if self.waiting {
-                // It may be a short one: who comes next would have been seen late, and given more.
+                // The slice may be a short one: then the next thread would be seen late, and given
+                // more.
                 let settled = self.now + self.slice(processor) / SETTLING_PART;
                 self.next = self.next.min(settled);
             }
@@ -163,7 +168,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Shorter while others wait behind who runs.
+    /// The slice is shorter while others wait behind the running thread.
     fn slice(&self, processor: &Processor) -> u64 {
         let slice = self.cluster.config.time_slice.as_nanos() as u64;
         match self.cluster.policy.out_of_reach(processor.index) {
@@ -172,7 +177,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Be back when this slice ends; if it is over, and nothing waits, soon.
+    /// Comes back when this slice ends; if it is over, and no thread waits, comes back soon.
     fn at_slice_end(&mut self, processor: &Processor, seen: &Seen) {
         let slice = self.slice(processor);
         let end = seen.since + slice;
@@ -186,8 +191,8 @@ impl<'a> Look<'a> {
     pub(super) fn at_timers(&mut self, processor: &'static Processor) {
         let deadline = processor.next_deadline.load(Ordering::Relaxed);
         if deadline <= self.now {
-            // Its owner, if it has one, is on its way out, or runs a thread that computes: then whose
-            // slice ends first fires for all.
+            // The processor's owner, if it has one, is on its way out, or runs a thread that
+            // computes: then the processor whose slice ends first fires the timers of all.
             if processor.is_surplus() || self.now - deadline >= DEADLINE_TICK {
                 for active in self.cluster.processors().take(self.cluster.active()) {
                     active.attention.store(true, Ordering::Relaxed);
@@ -221,7 +226,7 @@ impl<'a> Look<'a> {
             && self.observer.is_blocked(thread).unwrap_or(stands_for_long)
     }
 
-    /// The three steps: the flag, the signal, and taking the processor.
+    /// Goes through the three steps: the flag, the signal, and taking the processor.
     fn preempt(
         &mut self,
         processor: &'static Processor,
@@ -270,14 +275,14 @@ impl<'a> Look<'a> {
         if taken {
             self.event = true;
             self.cluster.hand_offs.add_shared(1);
-            // SAFETY: it was taken for good: it is in hand.
+            // SAFETY: it was taken for good, so it is in hand.
             self.cluster
                 .lay_to_rest(unsafe { Owned::assume(processor) });
         }
     }
 
-    /// Threads that lost their processor and use the CPU without one are sent to the queue. Some
-    /// machines, from index `first` on; returns which is the next one.
+    /// Sends to the queue threads that lost their processor and use the CPU without one. Looks at
+    /// some machines, from index `first` on; returns the index of the next one.
     pub(super) fn at_strays(&mut self, first: usize) -> usize {
         let next = first + STRAYS_AT_ONCE;
         let some = (first..next).map_while(machine::get);
@@ -291,7 +296,7 @@ impl<'a> Look<'a> {
             let cpu = machine.cpu_time();
             let used = cpu.wrapping_sub(machine.seen_cpu.replace(cpu));
             let signal = self.cluster.config.signal;
-            // What the handler has used is no reason for another signal.
+            // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= preempt::HANDLING;
             if used != 0 && preempt::send(machine, green, signal, has_moved, self.observer) {
                 self.event = true;
@@ -311,17 +316,17 @@ mod tests {
         for (clock, cpu, insists) in [
             (0, 0, true),
             (MS / 2, MS / 2, true),
-            // It runs, and does not give way.
+            // The thread runs, and does not give way.
             (MS, MS, false),
             (19 * MS, MS, false),
-            // It is not run.
+            // The system does not run the thread.
             (MS, 0, true),
             (19 * MS, MS / 2, true),
-            // It is not waited for for ever.
+            // The monitor does not wait for it for ever.
             (20 * MS, 0, false),
         ] {
             let over = Over { at: MS, cpu: MS };
-            // Whether a signal could be sent decides nothing.
+            // It does not matter whether a signal could be sent.
             for is_sent in [true, false] {
                 let mut signals = 0;
                 let send = || {

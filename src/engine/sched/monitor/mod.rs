@@ -1,36 +1,38 @@
-//! The monitor: a kernel thread without a processor that looks after those that have one. (`sysmon` in Go.)
+//! The monitor: a kernel thread without a processor that looks after the kernel threads that have
+//! one.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `mod` | when it looks, and where it sleeps |
-//! | `look` | what it sees and does at a processor |
+//! | `look` | what the monitor sees and does at a processor |
 //!
-//! It looks every tick: 20 µs after a hand-off, backing off to 10 ms while there is none,
-//! but never past the end of a time slice or a deadline. It counts a slice from the look that first saw it;
-//! while work waits it looks once more soon after, lest that was a short one. When every processor sleeps it sleeps too,
-//! until it is kicked.
+//! It looks every tick: 20 µs after a hand-off, backing off to 10 ms while there is none, but never
+//! past the end of a time slice or a deadline. It counts a slice from the look that first saw it;
+//! while work waits it looks once more soon after, since that slice may have been a short one. When
+//! every processor sleeps it sleeps too, until it is kicked.
 //!
-//! What it does at a processor whose thread has not left it since the last look:
+//! Its actions at a processor whose thread has not left it since the last look:
 //!
 //! | the thread … | the monitor … |
 //! |---|---|
 //! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
-//! | is blocked in the kernel (no CPU time used, and the kernel says so, or nobody knows and it is so for 20 ms) | the same, without a signal |
+//! | is blocked in the kernel (it uses no CPU time, and the kernel says so, or the kernel does not tell and this lasts 20 ms) | the same, without a signal |
 //! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
-//! | … and is in a call that may block (`thread::may_block`) | the same, but for the signal: the thread looks at the end of the call |
+//! | … and is in a call that may block (`thread::may_block`) | the same, except the signal: the thread looks at the end of the call |
 //! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
 //!
-//! A processor that is to go (`resize`) is taken or its slice ended even if nothing waits.
+//! At a surplus processor (`resize`) it does the same even if nothing waits.
 //!
-//! At a machine without a processor that burns CPU time: sends the signal, so that the thread
+//! At a machine without a processor that burns CPU time, it sends the signal, so that the thread
 //! queues for a processor.
 //!
 //! When no machine is left for a processor: `shortage`.
 //!
-//! Taking a processor: `ownership`. What is taken is laid to rest, and a sleeper woken for what
-//! waits in it.
+//! Taking a processor: `ownership`. A processor that was taken is laid to rest, and a sleeper is
+//! woken for the threads that wait in it.
 //!
-//! It runs with signals blocked and never allocates: what it needs to remember is in the processors.
+//! It runs with signals blocked and never allocates: its memory of each processor is in the
+//! processor.
 
 mod look;
 
@@ -55,8 +57,8 @@ const PATIENCE: u32 = 5;
 const EVENTS: u64 = 1_000_000;
 /// How often the quota of CPU time is read again, while anything runs.
 const QUOTA: u64 = 1_000_000_000;
-/// How often machines without a processor are looked at, and how many at once: of ten thousand, one
-/// look at each takes as long as a time slice.
+/// How often it looks at machines without a processor, and at how many at once: of ten thousand,
+/// one look at each takes as long as a time slice.
 const STRAYS: u64 = 5_000_000;
 const STACK_SIZE: usize = 256 << 10;
 
@@ -71,11 +73,11 @@ impl Post {
         Post(AtomicU32::new(AWAKE))
     }
 
-    /// A processor has woken up, after which the caller comes here: the monitor must not sleep.
+    /// A processor has woken up, and its waker calls this: the monitor must not sleep.
     #[inline]
     pub(crate) fn kick_if_asleep(&self) {
         // SeqCst: partner of the fence in `sleep`: the monitor sees that a processor is awake, or
-        // we that it sleeps.
+        // we see that the monitor sleeps.
         fence(Ordering::SeqCst);
         if self.0.load(Ordering::Relaxed) == ASLEEP {
             self.kick();
@@ -89,17 +91,17 @@ impl Post {
         }
     }
 
-    /// The cluster stops, after which the caller comes here: the monitor sleeps no more.
+    /// The cluster stops, and its closer calls this: the monitor sleeps no more.
     pub(crate) fn stop(&self) {
         // SeqCst: partner of the fence in `sleep`: the monitor sees that the cluster stops, or we are
         // the last to change the word.
         fence(Ordering::SeqCst);
         self.0.store(AWAKE, Ordering::Relaxed);
-        // Even if it was awake: it may wait for its next look.
+        // This wakes it even if it was awake: it may wait for its next look.
         futex::wake(&self.0, 1);
     }
 
-    /// Sleeps until it is kicked: true. Or until a deadline that no sleeping machine watches.
+    /// Sleeps until it is kicked (true), or until a deadline that no sleeping machine watches.
     fn sleep(
         &self,
         cluster: &'static Cluster,
@@ -145,7 +147,8 @@ impl Pace {
         quiet: 0,
     };
 
-    /// After a look. An event calls for the next one soon; without any, they become rare.
+    /// Called after a look. An event calls for the next look soon; without events, looks become
+    /// rare.
     fn adapt(&mut self, event: bool) {
         if event {
             *self = Pace::QUICK;
@@ -157,7 +160,7 @@ impl Pace {
     }
 }
 
-/// What the monitor remembers from one look to the next.
+/// The monitor's memory from one look to the next.
 struct Watch {
     cluster: &'static Cluster,
     observer: Observer,
@@ -171,12 +174,12 @@ struct Watch {
     switched: u64,
 }
 
-/// What came of a look.
+/// The result of a look.
 struct Seen {
     at: u64,
-    /// When the next one must be at the latest.
+    /// The latest time of the next look.
     next: u64,
-    /// Nothing has happened, and nothing was run.
+    /// Nothing has happened, and no thread was run.
     at_rest: bool,
 }
 
@@ -238,12 +241,13 @@ impl Watch {
         Seen {
             at: now,
             next,
-            // Not at once: those that sleep for moments only would have to kick it each time.
+            // It does not sleep at once: processors that sleep only for moments would have to kick
+            // it each time.
             at_rest: self.pace.tick == LONGEST && !event && !has_switched,
         }
     }
 
-    /// Waits for the next look; or sleeps, if everybody does.
+    /// Waits for the next look; or sleeps, if all processors do.
     fn wait(&mut self, seen: Seen) {
         let cluster = self.cluster;
         let tick = self.pace.tick;
