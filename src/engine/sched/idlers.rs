@@ -377,8 +377,7 @@ impl Cluster {
         Some(NonNull::from(processor))
     }
 
-    /// The monitor gives the processor that it has taken to the idle ones, since nothing waits for
-    /// it.
+    /// The monitor lays down the processor that it has taken, since nothing waits for it.
     pub(super) fn lay_to_rest(&'static self, mut processor: Owned<'static>) {
         processor.machine.store(None, Ordering::Relaxed);
         // Some of its threads would be out of reach of machines that get another processor.

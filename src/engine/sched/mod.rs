@@ -3,7 +3,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `mod` | the run loop: find work, switch to it, serve its request |
+//! | `mod` | the run loop: find a thread, switch to it, do what it asks for |
 //! | `switch` | to a green thread and back |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
 //! | `wake` | how a machine that waits is told to go on |

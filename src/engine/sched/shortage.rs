@@ -25,8 +25,8 @@
 //! its number could be learnt. A sleep can begin anew. So, as long as a thread gets no further, the
 //! monitor waits four times as long before each new question: a sleep takes 7/3 of its time at
 //! most. A thread that has changed its signal mask, and may decline, is asked in the same way. The
-//! price: a thread that does have another mask is not evicted, and a thread that soon has another
-//! mask is not, if it got on unseen. Nobody waits for these to go.
+//! price: a thread that does have another mask is not evicted, and another such thread that got on
+//! unseen is not evicted soon. Nobody waits for these to go.
 //!
 //! *How often.* At once for each idle processor, as long as that brings progress. The pause doubles
 //! each round when every ready thread has had its turn, and all evicted threads are back at the

@@ -21,7 +21,7 @@
 //! | … and is in a call that may block (`thread::may_block`) | the same, except the signal: the thread looks at the end of the call |
 //! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
 //!
-//! At a surplus processor (`resize`) it does the same even if nothing waits.
+//! It takes a surplus processor (`resize`), or ends its time slice, even if nothing waits.
 //!
 //! At a machine without a processor that burns CPU time, it sends the signal, so that the thread
 //! queues for a processor.
