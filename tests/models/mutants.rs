@@ -283,8 +283,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "condvar", name: "notification_is_called_a_time_out", model: "one_gives_up", fails: "deadlock",
         edits: &[(CONDVAR, "waited == Some(Waited::TimedOut)", "deadline.is_some()")] },
     Mutant { protocol: "condvar", name: "notifies_who_is_gone", model: "one_gives_up", fails: "deadlock",
-        edits: &[(LIST, "if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n        }\n    }\n\n    /// The first that is like that.",
-                        "return unsafe { self.take(node) };\n        }\n    }\n\n    /// The first that is like that.")] },
+        edits: &[(LIST, "if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }\n        }\n    }\n\n    /// The first node that fits.",
+                        "return unsafe { self.take(node) };\n        }\n    }\n\n    /// The first node that fits.")] },
     Mutant { protocol: "condvar", name: "all_is_one", model: "all_are_notified", fails: "deadlock",
         edits: &[(CONDVAR, "self.queue.lock().wake_all(|flags| flags);", "self.wake_one();")] },
     // ---- claim: once, and who loses it waits for the winner ----
@@ -312,7 +312,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "queue", name: "not_all_are_woken", model: "gate", fails: "deadlock",
         edits: &[(QUEUE, "        crowd.wake(|| queue.lock());\n", "")] },
     Mutant { protocol: "queue", name: "who_gave_up_ends_the_search", model: "baton_and_a_deadline", fails: "deadlock",
-        edits: &[(LIST, "            let node: *const Node = self.first().filter(|node| fits(node))?;\n            // SAFETY: in this list.\n            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }", "            let node: *const Node = self.first().filter(|node| fits(node))?;\n            return unsafe { self.take(node) };")] },
+        edits: &[(LIST, "            let node: *const Node = self.first().filter(|node| fits(node))?;\n            // SAFETY: the node is in this list.\n            if let Some(claimed) = unsafe { self.take(node) } {\n                return Some(claimed);\n            }", "            let node: *const Node = self.first().filter(|node| fits(node))?;\n            return unsafe { self.take(node) };")] },
 
     // ---- mutex: orderings ----
     Mutant { protocol: "mutex", name: "try_lock_does_not_acquire", model: "excludes", fails: RACE,
@@ -442,7 +442,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "readiness", name: "maybe_is_cleared_after_the_call", model: "two_read", fails: "deadlock",
         edits: &[(READINESS, "            self.queue.clear(MAYBE, Acquire);\n", ""),
                  (MODEL, "                let answer = self.call(asked);\n", "                let answer = self.call(asked);\n                self.readiness.forget();\n"),
-                 (READINESS, "    /// The caller is about to try.", "    pub(crate) fn forget(&self) { self.queue.clear(MAYBE, Acquire) }\n    /// The caller is about to try.")] },
+                 (READINESS, "    pub(crate) fn begin(", "    pub(crate) fn forget(&self) { self.queue.clear(MAYBE, Acquire) }\n    pub(crate) fn begin(")] },
     Mutant { protocol: "readiness", name: "clearing_does_not_acquire", model: "two_read", fails: "deadlock",
         edits: &[(READINESS, "self.queue.clear(MAYBE, Acquire)", "self.queue.clear(MAYBE, Relaxed)")] },
     Mutant { protocol: "readiness", name: "announcing_does_not_release", model: "two_read", fails: "deadlock",
@@ -487,7 +487,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(LIST, "claimed.then(|| Claimed::new(node))", "{ let _ = claimed; Some(Claimed::new(node)) }")] },
     Mutant { protocol: "select", name: "outcome_after_the_wake_up", model: "received_right_is_given_back_at_zero", fails: RACE,
         edits: &[(RIGHTS, "Right::Plain(peer) => peer.send_away().wake(),", "Right::Plain(peer) => { let node = peer.node(); peer.send_away().wake(); unsafe { (*node).outcome.set(0) } }"),
-                 (CELL, "    /// Nothing was moved.\n", "    pub(super) fn node(&self) -> *const Node { self.0.node() }\n")] },
+                 (CELL, "impl AnyPlain {\n", "impl AnyPlain {\n    pub(super) fn node(&self) -> *const Node { self.0.node() }\n")] },
     Mutant { protocol: "channels", name: "sent_though_sent_away", model: "last_receiver_goes", fails: LOST,
         edits: &[(SHARED, "(Ended::TryAgain, Some(message)) => message,", "(Ended::TryAgain, Some(message)) => { core::mem::forget(message); return Ok(()) }")] },
     Mutant { protocol: "select", name: "promised_is_not_counted", model: "select_beside_another", fails: "a promised message is not in its channel",
