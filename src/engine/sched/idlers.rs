@@ -76,6 +76,17 @@ pub(crate) enum Rested {
     Dismissed,
 }
 
+/// One sleep of a machine without a processor, when it is over.
+struct Nap {
+    slept: Slept,
+    /// The threads that events have made ready meanwhile.
+    ready: Fifo,
+    /// The deadline that it watched.
+    watched: Option<u64>,
+    /// Whether it had the turn at collecting events.
+    collected: bool,
+}
+
 impl Cluster {
     /// A thread was made ready that others could run: wakes a sleeper unless a processor searches.
     #[inline]
@@ -210,60 +221,69 @@ impl Cluster {
                 crate::engine::green::current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
-            let watches = self.watch_deadline();
-            // A machine without prospect of a processor leaves the events to those that have one.
-            let turn = match self.idle.sleeping() {
-                0 => None,
-                _ => events().turn(),
-            };
-            perturb::point("spare: sleeping");
-            let (slept, ready) = match &turn {
-                Some(turn) => self.collect_asleep(machine, turn, watches),
-                None => {
-                    let until = watches.unwrap_or(NEVER).min(retire_at);
-                    (
-                        machine.sleep((until != NEVER).then_some(until)),
-                        Fifo::new(),
-                    )
-                }
-            };
-            let collected = turn.is_some();
-            drop(turn);
-            if watches.is_some() {
-                self.watched.store(NEVER, Ordering::SeqCst);
-            }
-            perturb::point("spare: slept");
-            if slept == Slept::Woken {
+            let nap = self.nap(machine, retire_at);
+            if nap.slept == Slept::Woken {
                 if machine.dismissed.replace(false) {
-                    io::pass_on(ready);
+                    io::pass_on(nap.ready);
                     return Rested::Dismissed;
                 }
                 crate::engine::green::current::set_scheduling(true);
-                io::settle(run, ready);
+                io::settle(run, nap.ready);
                 return Rested::Working {
                     searching: machine.searching.replace(false),
                 };
             }
-            if ready.len() != 0 {
+            if nap.ready.len() != 0 {
                 if self.rise(machine) {
                     crate::engine::green::current::set_scheduling(true);
                     // It does not search: it has found its work.
                     crate::engine::sched::stop_searching(self);
-                    io::settle(run, ready);
+                    io::settle(run, nap.ready);
                     return Rested::Working { searching: false };
                 }
-                io::pass_on(ready);
+                io::pass_on(nap.ready);
             }
             let now = clock::now();
-            look = watches.is_some_and(|deadline| now >= deadline);
+            look = nap.watched.is_some_and(|deadline| now >= deadline);
             // A machine that watches for events does not retire: nobody would watch.
-            if now >= retire_at && !look && !collected && self.withdraw(machine) {
-                if watches.is_some() {
+            if now >= retire_at && !look && !nap.collected && self.withdraw(machine) {
+                if nap.watched.is_some() {
                     // Nobody watches that deadline now.
                     self.monitor.kick();
                 }
                 return Rested::Dismissed;
             }
+        }
+    }
+
+    /// One sleep of a spare: by collecting events, if nobody else does, or on its wake word.
+    fn nap(&self, machine: &'static Machine, retire_at: u64) -> Nap {
+        let watched = self.watch_deadline();
+        // A machine without prospect of a processor leaves the events to those that have one.
+        let turn = match self.idle.sleeping() {
+            0 => None,
+            _ => events().turn(),
+        };
+        perturb::point("spare: sleeping");
+        let (slept, ready) = match &turn {
+            Some(turn) => self.collect_asleep(machine, turn, watched),
+            None => {
+                let until = watched.unwrap_or(NEVER).min(retire_at);
+                let slept = machine.sleep((until != NEVER).then_some(until));
+                (slept, Fifo::new())
+            }
+        };
+        let collected = turn.is_some();
+        drop(turn);
+        if watched.is_some() {
+            self.watched.store(NEVER, Ordering::SeqCst);
+        }
+        perturb::point("spare: slept");
+        Nap {
+            slept,
+            ready,
+            watched,
+            collected,
         }
     }
 
