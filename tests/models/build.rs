@@ -40,6 +40,7 @@ const CHANNEL: &[&str] = &[
     CELL,
     "channel/cell/buffer.rs",
     "channel/cell/half.rs",
+    "channel/cell/select.rs",
     "channel/error.rs",
     "channel/handle.rs",
     "channel/iter.rs",
