@@ -1,7 +1,7 @@
 //! The ways of a message from one thread to another: through the [`buffer`], or straight into a
 //! place on the stack of the thread that waits for it.
 //!
-//! Of the channel's files only this one, the `buffer` and the references to the channel (`half`)
+//! Of the channel's files only this one, the `buffer`, the references to the channel (`half`) and a `select`'s waits
 //! have `unsafe`. This file gives safe types to the others:
 //!
 //! | type | is | so it can |
