@@ -49,7 +49,7 @@ use crate::engine::sched::{self, Cluster, resize};
 ///
 /// match Runtime::global().mode() {
 ///     Mode::Green => println!("a million threads are fine"),
-///     Mode::Kernel => println!("a few thousand threads are fine"),
+///     _ => println!("a few thousand threads are fine"),
 /// }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -131,7 +131,7 @@ use crate::engine::sys::table::MAX;
 /// let taken: usize = TAKEN.iter().map(|count| count.load(Ordering::Relaxed)).sum();
 /// match runtime.mode() {
 ///     Mode::Green => assert!(taken >= 1),
-///     Mode::Kernel => assert_eq!(taken, 0),
+///     _ => assert_eq!(taken, 0),
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -364,7 +364,7 @@ impl From<Ready> for Next {
 /// A policy that counts new threads and leaves everything else to another policy:
 ///
 /// ```
-/// use greenthread::policy::{Next, Policy, Readied, Ready, Seat, Victims, WorkStealing};
+/// use greenthread::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims, WorkStealing};
 /// use greenthread::runtime::{Mode, Runtime};
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 ///
@@ -414,7 +414,7 @@ impl From<Ready> for Next {
 /// threads.into_iter().for_each(|thread| thread.join().unwrap());
 /// match runtime.mode() {
 ///     Mode::Green => assert_eq!(SPAWNED.load(Ordering::Relaxed), 3),
-///     Mode::Kernel => assert_eq!(SPAWNED.load(Ordering::Relaxed), 0), // the system schedules
+///     _ => assert_eq!(SPAWNED.load(Ordering::Relaxed), 0), // the system schedules
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -432,7 +432,7 @@ pub trait Policy: Send + Sync + 'static {
     /// # Examples
     ///
     /// ```
-    /// # use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+    /// # use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
     /// # #[derive(Default)]
     /// # struct InOrder(Lock<Queue>);
     /// # impl Policy for InOrder {
@@ -460,7 +460,7 @@ pub trait Policy: Send + Sync + 'static {
     /// # Examples
     ///
     /// ```
-    /// # use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat};
+    /// # use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat};
     /// # #[derive(Default)]
     /// # struct InOrder(Lock<Queue>);
     /// # impl Policy for InOrder {
@@ -492,7 +492,7 @@ pub trait Policy: Send + Sync + 'static {
     /// any:
     ///
     /// ```
-    /// # use greenthread::policy::{Lock, Next, Policy, Queue, Readied, Ready, Seat, Victims};
+    /// # use greenthread::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Readied, Ready, Seat, Victims};
     /// # use std::mem;
     /// # #[derive(Default)]
     /// # struct PerProcessor { queues: Lock<Vec<Queue>>, shared: Lock<Queue> }
@@ -532,7 +532,8 @@ pub trait Policy: Send + Sync + 'static {
     /// #         }
     /// #     }
     /// #     fn work_for_others(&self) -> ForOthers {
-    /// #         !self.shared.lock().is_empty() || self.queues.lock().iter().any(|queue| !queue.is_empty())
+    /// #         let waits = |queue: &Queue| !queue.is_empty();
+    /// #         ForOthers::when(waits(&self.shared.lock()) || self.queues.lock().iter().any(waits))
     /// #     }
     /// # }
     /// # let runtime = greenthread::runtime::Runtime::builder()
@@ -670,7 +671,7 @@ pub trait Policy: Send + Sync + 'static {
     /// # Examples
     ///
     /// ```
-    /// use greenthread::policy::{LeastLoaded, Policy};
+    /// use greenthread::policy::{ForOthers, LeastLoaded, Policy};
     ///
     /// let policy = LeastLoaded::new();
     /// policy.resize(2);
