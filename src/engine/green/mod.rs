@@ -10,7 +10,7 @@
 //! | new | the spawner |
 //! | in a queue, or in a list of free records | the thread that takes it out |
 //! | running | the kernel thread that runs it |
-//! | parked | the thread that wins its ticket (`wait::ticket`) |
+//! | parked | the thread that wins its ticket ([`ticket`]) |
 //!
 //! Each change of owner goes through a queue or a ticket, which publish all earlier writes.
 //!

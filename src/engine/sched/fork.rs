@@ -10,7 +10,7 @@
 //! Invariant: the child takes no lock that a thread of the parent may have held at the fork, unless
 //! libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads). That
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
-//! (`thread::bare`).
+//! (`backend::bare`).
 
 use std::sync::{Once, OnceLock};
 

@@ -14,7 +14,9 @@
 //! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
 //! | `locked` | threads that are locked to a kernel thread |
 //! | `timers` | deadlines |
-//! | `io` | which thread collects the driver's events, and when |
+//! | `enter`, `announce` | the way into the runtime; threads announce that they block, or may block |
+//! | `owned`, `record` | owning a processor as a value; the scheduler's part of a thread's record |
+//! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `interrupted` | system calls that a preemption signal cuts short |

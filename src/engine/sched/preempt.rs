@@ -31,8 +31,7 @@
 //! ordinary signal would be sent, but those belong to the program.) Then the monitor takes
 //! processors, the recruiter reports it, once, and each look tries again.
 //!
-//! Rule 5 saves time; it is not what makes preemption sound: see DESIGN section 4 and `sched`,
-//! invariant 1.
+//! Rule 5 saves time; it is not what makes preemption sound: see invariant 1 of `sched`.
 //!
 //! Rejected: suspending in the handler itself. The kernel would restore the old kernel thread's
 //! alternate stack on the new one at `sigreturn`.

@@ -17,7 +17,7 @@
 //! (a lock, a condition variable, a barrier: std's, parking_lot's and libc's), for a lock on a
 //! file, for the other end of a FIFO or for a child. A thread blocked in anything else keeps its
 //! kernel thread. When its call returns, it takes an idle processor and goes on
-//! (`current::recover`), and its machine runs others afterwards.
+//! (`enter::recover`), and its machine runs others afterwards.
 //!
 //! *Doubts.* Where the kernel does not say in which call a thread is blocked (`observer`), a thread
 //! that stands still is asked: the handler sees where it is, and suspends it only before such a

@@ -20,7 +20,8 @@
 //!    happen before `wake`, and the waiter reads after it.
 //! 4. After `wake` nothing of the wait or its nodes may be touched.
 //!
-//! Ordering: all accesses are Relaxed. Lists are under locks, and a wake-up publishes (`ticket`).
+//! Ordering: all accesses are Relaxed. Lists are under locks, and a wake-up publishes
+//! (`green::ticket`).
 
 use core::ptr;
 

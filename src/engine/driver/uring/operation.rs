@@ -24,7 +24,7 @@
 //! # Invariants
 //! 1. An operation has one completion: no multishot, no zero-copy sends, no skipped completions.
 //! 2. The keeper writes `result`, then wakes the thread, and touches nothing of the record
-//!    afterwards. The wake-up publishes (`wait::ticket`).
+//!    afterwards. The wake-up publishes (`green::ticket`).
 //! 3. A cancellation is an operation itself, pushed after the operation that it names, so the
 //!    kernel sees it later. The name is the record's address, which no other record has while its
 //!    thread is in `perform`.

@@ -18,7 +18,7 @@
 //! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
 //! | is blocked in the kernel (it uses no CPU time, and the kernel says so, or the kernel does not tell and this lasts 20 ms) | the same, without a signal |
 //! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
-//! | … and is in a call that may block (`thread::may_block`) | the same, except the signal: the thread looks at the end of the call |
+//! | … and is in a call that may block (`announce::may_block`) | the same, except the signal: the thread looks at the end of the call |
 //! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
 //!
 //! It takes a surplus processor (`resize`), or ends its time slice, even if nothing waits.
