@@ -1,4 +1,5 @@
-//! A bank: mutexes, always locked in the same order, and condition variables for those who save up.
+//! A bank: mutexes, always locked in the same order, and condition variables for customers who wait
+//! until an account holds enough.
 //!
 //! ```sh
 //! cargo run --release --example bank
@@ -48,7 +49,7 @@ fn transfer(bank: &[Account], from: usize, to: usize, amount: u64) -> bool {
     true
 }
 
-/// Tries twenty transfers between accounts that chance chooses.
+/// Tries twenty transfers between accounts chosen at random.
 fn customer(bank: &[Account], seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     for _ in 0..20 {

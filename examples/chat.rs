@@ -1,8 +1,8 @@
 //! A chat room for `nc`, line by line.
 //!
-//! The room is one green thread that owns the list of members; clients tell it in a channel what
-//! happens. A member is two threads: one reads its lines, the other writes what is in its inbox.
-//! An inbox is bounded, and the room never waits for one: a member that does not read is put out.
+//! The room is one green thread that owns the list of members; clients send it events through a
+//! channel. A member has two threads: one reads its lines, the other writes the lines of its inbox.
+//! An inbox is bounded, and the room never waits for one: it removes a member that does not read.
 //!
 //! ```sh
 //! cargo run --release --example chat
@@ -30,7 +30,7 @@ const MAX_NAME: usize = 20;
 
 type Line = Arc<str>;
 
-/// What a client, known by its address, does.
+/// An event from a client, which is known by its address.
 struct Event {
     who: SocketAddr,
     what: What,
@@ -102,7 +102,7 @@ impl Room {
         }
     }
 
-    /// Puts a line into each inbox, and the members out whose inbox is full.
+    /// Puts a line into each inbox, and removes the members whose inbox is full.
     fn tell_all(&mut self, line: String) {
         let line: Line = line.into();
         let full = |_: &_, member: &mut Member| member.inbox.try_send(line.clone()).is_err();
@@ -115,7 +115,7 @@ impl Room {
             name, connection, ..
         } in slow
         {
-            connection.cut(); // whoever reads or writes it wakes up
+            connection.cut(); // wakes the threads that read or write it
             support::say(format!("{}: does not read, put out", connection.peer()));
             self.tell_all(format!("* {name} does not read, and is put out"));
         }
@@ -143,7 +143,7 @@ fn next_line(client: &mut Client) -> io::Result<Option<String>> {
     }
 }
 
-/// A member's writing thread: sends what comes, all that is there at once.
+/// A member's writing thread: sends the lines of the inbox, all that are there at once.
 fn write(connection: &Connection, inbox: Receiver<Line>) -> io::Result<()> {
     while let Ok(first) = inbox.recv() {
         let mut text = String::new();
@@ -170,7 +170,7 @@ fn read(client: &mut Client, room: &Sender<Event>, pause: Duration) -> io::Resul
         if room.send(Event { who, what }).is_err() {
             break;
         }
-        greenthread::sleep(pause); // nobody fills the inboxes of the others
+        greenthread::sleep(pause); // so that no member fills the inboxes of the others
     }
     Ok(())
 }

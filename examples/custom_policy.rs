@@ -1,8 +1,8 @@
-//! A policy of one's own: earliest deadline first.
+//! A policy that a program writes itself: earliest deadline first.
 //!
-//! Jobs arrive in a burst, each with a time by which it should be done. On one processor, run in the
-//! order in which they came, many are late. Run in the order of their deadlines, as few are as can
-//! be: if any order meets all deadlines, this one does (Liu and Layland, 1973). The policy takes a
+//! Jobs arrive in a burst, each with a time by which it should be done. If one processor runs them in
+//! the order in which they came, many are late. If it runs them in the order of their deadlines, all
+//! are in time whenever any order can achieve that (Liu and Layland, 1973). The policy takes a
 //! thread's priority for its deadline, in microseconds from the start.
 
 use greenthread::Builder;
@@ -12,7 +12,7 @@ use greenthread::policy::{
 use greenthread::runtime::Runtime;
 use std::time::{Duration, Instant};
 
-/// One queue, ordered by deadlines. Among equals, who came first.
+/// One queue, ordered by deadlines. Of two equal ones, the thread that came first goes first.
 #[derive(Default)]
 struct EarliestDeadline(Lock<Heap>);
 
@@ -38,7 +38,7 @@ impl Policy for EarliestDeadline {
 const JOBS: u64 = 100;
 const WORK: Duration = Duration::from_micros(500);
 
-/// Runs the burst; how many jobs were late.
+/// Runs the burst, and returns how many jobs were late.
 fn burst(runtime: Runtime) -> usize {
     let all = runtime.spawn(|| {
         policy::set_priority(Priority::HIGHEST); // until all have arrived

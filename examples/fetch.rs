@@ -1,9 +1,9 @@
 //! A synchronous client from elsewhere, `ureq`, in fifty green threads at once.
 //!
-//! `ureq` knows nothing of green threads: it uses std's sockets, and blocks. The runtime notices,
-//! and gives the processor of a thread that blocks in the kernel to another. The server here proves
-//! it: it answers nobody before all fifty have asked, so this ends only if all of them are in the
-//! middle of a request at once, on however few processors.
+//! `ureq` knows nothing of green threads: it uses std's sockets, and blocks. The runtime notices when
+//! a thread blocks in the kernel, and gives its processor to another thread. The server here proves
+//! it: it answers no request before all fifty have come. So the program ends only if all fifty threads
+//! are in the middle of a request at once, however few processors there are.
 //!
 //! ```sh
 //! cargo run --release --example fetch

@@ -1,7 +1,7 @@
-//! Generators: the example of the seed on coroutines (004), and what else they are good for.
+//! Generators: counting, walking a tree, and coroutines that block.
 //!
-//! 1. `count` yields the numbers from `begin` to `end`, prints what it is sent meanwhile, and returns a
-//!    text, as its model in Python does.
+//! 1. `count` yields the numbers from `begin` to `end`, prints the values that it is sent meanwhile, and
+//!    returns a text. It is written after a generator in Python.
 //! 2. A generator without input is an iterator: here one that walks a tree, recursively, as a plain
 //!    function would.
 //! 3. A coroutine is a thread: it may block, and may be resumed from other threads.
@@ -43,7 +43,7 @@ impl Tree {
     }
 }
 
-/// Prints what comes out. True: it was the end.
+/// Prints the result of a resumption, and returns whether it was the last one.
 fn show(result: CoroutineResult<u32, String>) -> bool {
     match &result {
         CoroutineResult::Yield(index) => println!("{index}"),

@@ -1,5 +1,5 @@
-//! Dining philosophers, a thousand of them at one table. A fork is a mutex; everybody takes the fork
-//! with the lower number first, so no circle of waiters can close.
+//! A thousand dining philosophers at one table. A fork is a mutex; every philosopher takes the fork
+//! with the lower number first, so the waiting philosophers never form a circle.
 //!
 //! ```sh
 //! cargo run --release --example philosophers

@@ -1,7 +1,7 @@
-//! A TCP proxy: everything that comes in goes to another address, and the answers back.
+//! A TCP proxy: it sends all that it receives to another address, and returns the answers.
 //!
-//! Two green threads a connection, each copying one way. The end of one direction is passed on
-//! while the other goes on, as TCP itself has it.
+//! Each connection has two green threads, one for each direction. The proxy passes the end of one
+//! direction on while the other one goes on, as TCP does.
 //!
 //! ```sh
 //! cargo run --release --example proxy -- --listen 127.0.0.1:7008 --to 127.0.0.1:7007
@@ -19,7 +19,8 @@ use support::{Client, Server, timed_out};
 
 const ABOUT: &str = "proxy: passes connections on to another address.";
 
-/// When something last moved on a connection, either way, in milliseconds from its beginning.
+/// The time when bytes last moved on a connection, in either direction, in milliseconds from its
+/// beginning.
 struct Pulse {
     begun: Instant,
     last: AtomicU64,

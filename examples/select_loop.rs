@@ -1,5 +1,5 @@
-//! The loop at the heart of many a server: requests, a regular tick, and a stop signal, whichever
-//! comes first; and a client that does not wait longer than it wants to.
+//! A loop that many servers have: it waits for a request, a regular tick or a stop signal, and serves
+//! the one that comes first. The client gives up when an answer takes too long.
 //!
 //! ```sh
 //! cargo run --example select_loop
@@ -15,7 +15,7 @@ struct Request {
     reply: Sender<u64>,
 }
 
-/// Serves until it is told to stop. The number of requests served.
+/// Serves until it is told to stop, and returns the number of requests served.
 fn serve(requests: Receiver<Request>, stop: Receiver<()>) -> u64 {
     let report = tick(Duration::from_millis(20));
     let mut served = 0;
@@ -26,7 +26,7 @@ fn serve(requests: Receiver<Request>, stop: Receiver<()>) -> u64 {
                     if number % 100 == 0 {
                         greenthread::sleep(Duration::from_millis(5)); // a slow one
                     }
-                    // Nobody may want the reply any more: that is the client's business.
+                    // The client may have given up and dropped the receiver.
                     let _ = reply.send(number * number);
                     served += 1;
                 }

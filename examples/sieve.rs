@@ -1,5 +1,5 @@
-//! Prime numbers by a chain of threads, one for each prime found: each passes on what its prime does
-//! not divide. Hoare's and McIlroy's sieve, known from Go's tour.
+//! Prime numbers by a chain of threads, one for each prime found: each passes on the numbers that its
+//! prime does not divide. It is Hoare's and McIlroy's sieve, known from the tour of Go.
 //!
 //! ```sh
 //! cargo run --release --example sieve -- 2000
@@ -7,7 +7,7 @@
 
 use greenthread::channel::{Receiver, Sender, bounded};
 
-/// Passes on the numbers that `prime` does not divide, until nobody wants them any more.
+/// Passes on the numbers that `prime` does not divide, until the receiver is dropped.
 fn filter(prime: u32, input: Receiver<u32>, output: Sender<u32>) {
     for number in input {
         if number % prime != 0 && output.send(number).is_err() {

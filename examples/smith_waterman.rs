@@ -2,8 +2,8 @@
 //!
 //! Each cell of the matrix depends on its neighbours above, on the left and between. So does each
 //! block of cells, and a block is a node: its inputs are the borders of the blocks above it and on
-//! its left. Nobody says in which order the blocks run, or which in parallel; the wave of blocks
-//! that crosses the matrix follows from what depends on what.
+//! its left. The program names neither the order of the blocks nor those that run in parallel; both
+//! follow from the inputs of each block, and a wave of blocks crosses the matrix.
 //!
 //! ```sh
 //! cargo run --release --example smith_waterman -- 20000 500
@@ -18,7 +18,7 @@ const MATCH: i32 = 2;
 const MISMATCH: i32 = -1;
 const GAP: i32 = -1;
 
-/// What other blocks need to know of a block.
+/// The part of a block that other blocks need.
 struct Block {
     /// The last row, and before it the last cell of the column on the left.
     bottom: Vec<i32>,
@@ -27,7 +27,7 @@ struct Block {
     best: i32,
 }
 
-/// Beyond the edge of the matrix all is zero.
+/// The borders at the edge of the matrix: all zero.
 fn edge(height: usize, width: usize) -> Block {
     Block {
         bottom: vec![0; width + 1],
@@ -60,7 +60,7 @@ fn align(a: &[u8], b: &[u8], above: &Block, left: &Block) -> Block {
     }
 }
 
-/// The same in blocks; all calls return at once, the last one's value is waited for.
+/// The same in blocks. All calls return at once, and the value of the last one is waited for.
 fn align_in_blocks(a: &Arc<Vec<u8>>, b: &Arc<Vec<u8>>, size: usize) -> i32 {
     let ranges = |length| {
         (0..length)

@@ -2,12 +2,12 @@
 //!
 //! 1. Count the words of every file below a folder. Each file gets a green thread of its own that
 //!    reads it with plain blocking calls; counter threads take the texts, an aggregator adds up.
-//!    All the while CPU hogs that never yield run on every processor, and other threads sit in
-//!    blocking system calls that the runtime knows nothing of. Neither may hold the counting up.
+//!    Meanwhile a CPU hog that never yields runs for each processor, and other threads are blocked in
+//!    system calls that the runtime is not told of. Neither may hold the counting up.
 //! 2. Park 100,000 green threads, look at the memory they take, wake them all.
 //! 3. Check the words against a plain sequential count, and print a table.
 //!
-//! `main` tells the story; `Mailbox` shows what blocking primitives are made of.
+//! `main` starts the tour; `Mailbox` shows how a blocking primitive is made from `park` and `unpark`.
 
 use greenthread::Thread;
 use greenthread::runtime::{Mode, Runtime};
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all came out right.
+/// Takes the tour, and returns whether all results are right.
 fn tour(folder: &str, files: &[PathBuf], runtime: &Runtime) -> bool {
     let start = Instant::now();
     let mut crowd = 100_000;
@@ -145,7 +145,7 @@ fn count_beside_nuisances(files: &[PathBuf], runtime: &Runtime) -> usize {
             s.spawn(move || (0..share).for_each(|_| sums.put(count(&texts.take()))));
         }
         let mut started = 0;
-        // Not all texts in memory at once: two thousand files, then the next.
+        // Two thousand files at a time, so that not all texts are in memory at once.
         for batch in files.chunks(2_000) {
             for path in batch {
                 let texts = &texts[started % counters];
@@ -161,7 +161,7 @@ fn count_beside_nuisances(files: &[PathBuf], runtime: &Runtime) -> usize {
     })
 }
 
-/// Returns what one parked thread takes of resident memory, and how many threads woke.
+/// Returns the resident memory of one parked thread, and how many threads woke.
 fn park_and_wake(crowd: usize, runtime: &Runtime) -> (usize, usize) {
     let (parked, wake) = (AtomicUsize::new(0), AtomicBool::new(false));
     greenthread::scope(|s| {
@@ -183,8 +183,8 @@ fn park_and_wake(crowd: usize, runtime: &Runtime) -> (usize, usize) {
     })
 }
 
-/// Hands things over to one thread. Made of first primitives: a lock, held to put or take and
-/// never while waiting, and park and unpark to wait.
+/// Hands items over to one thread. It is made of a lock, held to put or take an item and never while
+/// waiting, and of park and unpark.
 struct Mailbox<T>(Mutex<Mail<T>>);
 
 struct Mail<T> {

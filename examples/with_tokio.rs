@@ -39,7 +39,7 @@ fn run() -> io::Result<u64> {
     let address = listener.local_addr()?;
     tokio.spawn(echo(listener));
 
-    // Each client is a green thread: plain, blocking code, but for one line.
+    // Each client is a green thread: plain blocking code except for one line.
     let clients: Vec<_> = (1..=CLIENTS)
         .map(|number| {
             let handle = tokio.handle().clone();
@@ -59,7 +59,7 @@ fn run() -> io::Result<u64> {
 
 /// Sends `number` to the server, and returns what comes back. Parks only this green thread.
 fn client(tokio: &Handle, address: SocketAddr, number: u64) -> io::Result<u64> {
-    let _entered = tokio.enter(); // where tokio's sockets and timers find their runtime
+    let _entered = tokio.enter(); // so that tokio's sockets and timers find their runtime
     block_on(async {
         let mut stream = TcpStream::connect(address).await?;
         tokio::time::sleep(Duration::from_millis(1)).await;

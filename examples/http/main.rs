@@ -26,7 +26,7 @@ use site::{Page, Site};
 use support::{Client, Refusal, Server};
 
 const ABOUT: &str = "http: serves the files of a directory, and /json.";
-/// As much of a file is read at once.
+/// The number of bytes of a file that are read at once.
 const CHUNK: u64 = 32 << 10;
 
 fn answer(site: &Site, client: &mut Client, request: &Request) -> io::Result<()> {
@@ -154,7 +154,7 @@ fn serve(client: &mut Client, site: &Site) -> io::Result<()> {
             Err(Refusal::CutShort) => (400, "the request ends early"),
             Err(Refusal::Failed(error)) => return Err(error),
         };
-        // Where the next request would begin is not known.
+        // The start of the next request is not known.
         let unknown = Request {
             method: String::new(),
             path: String::new(),

@@ -1,5 +1,5 @@
-//! Finds a request at the start of some bytes. `httparse` knows HTTP's grammar; here is what the
-//! fields mean for where a request ends, and what is refused.
+//! Finds a request at the start of some bytes. `httparse` knows HTTP's grammar. This file finds the
+//! end of a request by its fields, and refuses the requests that the server does not support.
 
 const MAX_HEAD: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
@@ -7,7 +7,7 @@ const MAX_BODY: usize = 64 << 10;
 /// Head and body.
 pub(crate) const MAX: usize = MAX_HEAD + MAX_BODY;
 
-/// An answer that is not the page: its status, and what to say about it.
+/// An answer that is not the page: its status and a text.
 pub(crate) type Problem = (u16, &'static str);
 
 pub(crate) struct Request {

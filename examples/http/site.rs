@@ -1,4 +1,4 @@
-//! What is served: the files of a directory, and a JSON route.
+//! The site: the files of a directory, and a JSON route.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -16,7 +16,7 @@ pub(crate) struct Site {
     pub(crate) requests: AtomicU64,
 }
 
-/// What is served.
+/// The answer to a request.
 pub(crate) enum Page {
     Json(String),
     File {

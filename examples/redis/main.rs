@@ -5,8 +5,8 @@
 //! redis-cli set greeting hello
 //! ```
 //!
-//! With `--append FILE` each command that writes is in that file before it is done. If it cannot be
-//! (the disk is full) it is refused, as Redis does. `redis-cli --pipe <FILE` does it all again.
+//! With `--append FILE` each command that writes is in that file before it is done. If that fails, as on
+//! a full disk, the command is refused, as by Redis. `redis-cli --pipe <FILE` repeats all commands.
 
 use std::io;
 use std::process::ExitCode;

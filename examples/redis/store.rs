@@ -1,8 +1,8 @@
-//! What the keys hold, and what the commands do to it.
+//! The values of the keys, and the commands that change them.
 //!
 //! Keys are spread over shards, each a map behind a lock. A command on one key is atomic; one on
 //! several (MGET, MSET, DEL, EXISTS, FLUSHALL) takes them one after the other. A key that has
-//! expired is removed when somebody comes across it.
+//! expired is removed when a command comes across it.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -36,7 +36,7 @@ pub(crate) struct Store {
     log: Option<Mutex<Log>>,
 }
 
-/// Whole commands only: what a full disk took of one is cut off again.
+/// Whole commands only: if the disk is full, the part of a command that was written is cut off again.
 pub(crate) struct Log {
     file: File,
     size: u64,
@@ -54,7 +54,7 @@ fn syntax() -> Reply {
     Reply::error("ERR syntax error")
 }
 
-/// When something expires that lives for so long.
+/// The time when a key with this lifetime expires.
 fn expiry(command: &str, amount: &[u8], milliseconds: bool) -> Result<Instant> {
     let invalid = || Reply::Error(format!("ERR invalid expire time in '{command}' command"));
     let amount: u64 = number::<i64>(amount)
@@ -152,7 +152,7 @@ impl Store {
                 let keys = self.shards.iter().map(|shard| shard.lock().unwrap().len());
                 Ok(Reply::Integer(keys.sum::<usize>() as i64))
             }
-            // What clients ask for at their start.
+            // Clients ask for these at their start.
             ("select", [index]) if **index == *b"0" => Ok(Reply::Simple("OK")),
             ("select", [_]) => Err(Reply::error("ERR DB index is out of range")),
             ("config", [get, names @ ..]) if get.eq_ignore_ascii_case(b"get") => {

@@ -1,13 +1,14 @@
 //! Command lines: `--name VALUE` or `--name=VALUE`, each with a default; `--help`.
 //!
-//! What cannot be understood ends the program with status 2 and says what was wrong with what.
+//! An argument that is not understood ends the program with status 2, and a message names it and what
+//! is wrong with it.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Name, what its value is, default, and what it is for.
+/// Name, kind of value, default, and purpose.
 pub(crate) type Opt = (&'static str, &'static str, &'static str, &'static str);
 
 pub(crate) struct Args {
@@ -85,7 +86,7 @@ impl Args {
             text += &format!("  {left:24} {help} [{default}]\n");
         }
         text += &format!("  {:24} this\n", "--help");
-        let _ = io::stdout().write_all(text.as_bytes()); // `print!` panics if nobody reads on
+        let _ = io::stdout().write_all(text.as_bytes()); // `print!` panics if the pipe is closed
         std::process::exit(0)
     }
 }

@@ -4,13 +4,14 @@
 //! reads until that function is content, and sends the replies when it has to wait for more.
 //! Pipelining then costs nothing: all requests that came together are answered together.
 //!
-//! 1. What a client can make the server hold is bounded: one request (`max`) plus what was read
-//!    with it, and [`ENOUGH`] bytes of replies. Who does not take his replies is not read from.
+//! 1. The memory that a client can make the server hold is bounded: one request (`max`) with the bytes
+//!    that were read with it, and [`ENOUGH`] bytes of replies. The server reads no more from a client
+//!    that does not take its replies.
 //! 2. A request is complete within the time for requests, counted from its first byte, however
 //!    slowly its bytes drip (a time-out for each read would not do).
 //! 3. A connection without a request is idle; it ends after the idle time, or when the server stops.
 //! 4. The last reply arrives: closing a socket with unread bytes would reset the connection and
-//!    destroy what is under way, so [`Client::part`] ends the writing side first and then reads on
+//!    destroy the bytes under way, so [`Client::part`] ends the writing side first and then reads on
 //!    for a moment.
 
 use greenthread::net::SocketAddr;
@@ -24,9 +25,9 @@ use greenthread::net::{Shutdown, TcpStream};
 use super::Server;
 use super::server::Guest;
 
-/// Replies are sent at the latest when they are so many bytes.
+/// Replies are sent at the latest when they are this many bytes.
 const ENOUGH: usize = 64 << 10;
-/// What an idle connection keeps for reading.
+/// The size of the buffer that an idle connection keeps for reading.
 const CHUNK: usize = 4 << 10;
 /// How long, and how much, to read after the last reply.
 const PARTING: (Duration, usize) = (Duration::from_secs(1), 1 << 20);
@@ -86,7 +87,7 @@ impl Connection {
             })
     }
 
-    /// Ends the connection in both directions, for whoever reads or writes it.
+    /// Ends the connection in both directions, for all threads that read or write it.
     pub(crate) fn cut(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
@@ -97,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Reads what comes next. 0 if that is the end: of the connection, of patience, of the server.
+    /// Reads the next bytes. 0 at the end: of the connection, of patience, or of the server.
     fn wait(&self, server: &Server, buffer: &mut [u8]) -> io::Result<usize> {
         self.idle.store(true, SeqCst);
         let read = match server.is_stopping() {
@@ -129,7 +130,7 @@ impl Client {
         &self.guest.server
     }
 
-    /// Reads what the client sends next, for protocols without requests. 0 at the end.
+    /// Reads the client's next bytes, for protocols without requests. 0 at the end.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.guest.connection.wait(&self.guest.server, buffer);
         self.ended |= !matches!(read, Ok(1..));
@@ -182,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Appends what comes next to `input`; how much it was.
+    /// Appends the next bytes to `input`, and returns how many they were.
     fn read_more(&mut self, patience: Duration, max: usize) -> io::Result<usize> {
         let connection = self.guest.connection.clone();
         if self.timeout != patience {
@@ -256,7 +257,7 @@ fn too_slow(what: &str) -> io::Error {
 }
 
 impl<E> Refusal<E> {
-    /// The refusal as an error; `bad` says what the protocol's own means.
+    /// The refusal as an error; `bad` translates the protocol's own refusals.
     pub(crate) fn into_error(self, bad: impl FnOnce(E) -> String) -> io::Error {
         match self {
             Refusal::Bad(error) => io::Error::new(ErrorKind::InvalidData, bad(error)),

@@ -1,4 +1,4 @@
-//! What the example servers share. Each is then only its protocol.
+//! The code that the example servers share, so that each of them consists of its protocol only.
 //!
 //! | file | idea |
 //! |---|---|

@@ -1,17 +1,17 @@
-//! A server: one green thread a connection, within limits, until Ctrl-C (or SIGTERM).
+//! A server with one green thread for each connection, within limits, until Ctrl-C (or SIGTERM).
 //!
 //! | state | accepting | connections |
 //! |---|---|---|
 //! | serving | waits for a client, then for room | as many as allowed; the others wait in the kernel |
 //! | pausing | tries again shortly (short of descriptors, memory, threads) | go on |
 //! | stopping | has ended | idle ones end at once, others after their request |
-//! | cut off | | what is left after the time of grace is closed |
+//! | cut off | | connections left after the time of grace are closed |
 //!
 //! 1. Each connection has one permit of `room`, and is in `guests`, until its thread ends.
 //! 2. No idle connection sleeps through a stop: it says that it is idle, then looks whether the
-//!    server stops; `stop` says so first, then looks who is idle. Both are sequentially
-//!    consistent, so that one of them sees the other.
-//! 3. Whatever goes wrong on a connection ends its thread only.
+//!    server stops; `stop` says that it stops, then looks for idle connections. Both are
+//!    sequentially consistent, so that one of them sees the other.
+//! 3. A failure on a connection ends the thread of that connection only.
 
 use greenthread::net::{IpAddr, SocketAddr};
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ use super::{Args, Client, Connection, say};
 /// How long accepting pauses when the system has run out of something.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What one client, and all together, may use.
+/// The limits of one client, and of all clients together.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub(crate) connections: usize,
@@ -128,7 +128,7 @@ impl Server {
         let bound = TcpListener::bind(address).and_then(|l| Ok((l.local_addr()?, l)));
         let (local, listener) =
             bound.unwrap_or_else(|error| wrong(format!("--listen '{address}': {error}")));
-        // First: whoever knows the address may stop the server.
+        // Before the address is printed: a program that knows it may stop the server.
         let signals = Signals::new([SIGINT, SIGTERM])
             .unwrap_or_else(|error| wrong(format!("cannot wait for Ctrl-C: {error}")));
         let first = format!("listening on {local}\n"); // not println!, which panics on a full disk
@@ -277,7 +277,7 @@ impl Server {
         Some(guests.last)
     }
 
-    /// Everybody hears of it; nobody new comes in.
+    /// All connections are told to stop, and no new one is accepted.
     fn stop(&self) {
         self.stopping.store(true, SeqCst);
         self.serving.lock().unwrap().take();
