@@ -1,4 +1,5 @@
-//! [`RwLock`]: std's, on a [`RawRwLock`](super::raw_rwlock::RawRwLock); sixteen bytes beside the data.
+//! [`RwLock`]: std's, on a [`RawRwLock`](super::raw_rwlock::RawRwLock); sixteen bytes beside the
+//! data.
 //!
 //! Only writers poison: a reader that panics has changed nothing.
 
