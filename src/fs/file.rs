@@ -1,23 +1,20 @@
-//! An open file: std's, whose calls block the green thread only.
+//! [`File`]: std's open file, whose calls block only the green thread.
 //!
 //! A call that uses the file's position is std's own, one system call that may block
-//! (`thread::may_block`): all handles to the same open file share its position, and only the kernel
-//! keeps it right. Calls that are known to wait for a disk go through `driver::file`.
+//! (`may_block`): all handles to the same open file share its position, and only the kernel
+//! keeps it right. Calls that are known to wait for a disk go through `driver::file`. `traits` has
+//! what a file can do by std's traits.
 
-use std::fs::{FileTimes, Metadata, Permissions, TryLockError};
-use std::io::{self, IoSlice, IoSliceMut, IsTerminal, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
+mod traits;
+
+use std::fs::{self, FileTimes, Metadata, Permissions, TryLockError};
+use std::io::{self, IsTerminal};
 use std::path::Path;
-use std::process::Stdio;
 use std::time::SystemTime;
-use std::{fmt, fs};
 
 use super::OpenOptions;
-use crate::engine::door::calls::from_raw_fd;
 use crate::engine::door::file::{self, Nature};
 use crate::engine::door::may_block;
-use crate::io::macros::{read_by_reference, write_by_reference};
 
 /// An open file, like [`std::fs::File`], whose calls block only the green thread.
 ///
@@ -27,8 +24,9 @@ use crate::io::macros::{read_by_reference, write_by_reference};
 /// Each call is std's and costs the same. If it blocks, the processor goes to other threads.
 ///
 /// Two things differ from std's file. `Read`, `Write` and `Seek` are not implemented for
-/// `Arc<File>`, which only std could do: use `&*file`. And [`is_terminal`](File::is_terminal) is a
-/// method, since `IsTerminal` is a trait that only std can implement.
+/// `Arc<File>`, since only std can implement them: use `&*file`. And
+/// [`is_terminal`](File::is_terminal) is a method, since `IsTerminal` is a trait that only std can
+/// implement.
 ///
 /// # Examples
 ///
@@ -55,7 +53,7 @@ pub struct File {
     nature: Nature,
 }
 
-/// Methods that std's file has too.
+/// Defines methods that call the method of std's file with the same name.
 macro_rules! methods {
     ($($(#[$doc:meta])* fn $name:ident(&self $(, $argument:ident: $Type:ty)?) -> $Result:ty;)*) => {
         $($(#[$doc])* pub fn $name(&self $(, $argument: $Type)?) -> $Result {
@@ -69,7 +67,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`, among them `NotFound`.
+    /// Returns an error if `open(2)` fails, for example with `NotFound`.
     ///
     /// # Examples
     ///
@@ -84,11 +82,13 @@ impl File {
         OpenOptions::new().read(true).open(path)
     }
 
-    /// Opens a file for writing. It is created, or emptied if it exists.
+    /// Opens a file for writing.
+    ///
+    /// The file is created if it does not exist, and emptied if it does.
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`.
+    /// Returns an error if `open(2)` fails.
     ///
     /// # Examples
     ///
@@ -113,7 +113,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if the path exists, and others of `open(2)`.
+    /// Returns `AlreadyExists` if the path exists, and another error if `open(2)` fails otherwise.
     ///
     /// # Examples
     ///
@@ -134,7 +134,7 @@ impl File {
         options.read(true).write(true).create_new(true).open(path)
     }
 
-    /// Makes options for opening a file; the same as [`OpenOptions::new`].
+    /// Makes options for opening a file, as [`OpenOptions::new`] does.
     ///
     /// # Examples
     ///
@@ -154,11 +154,11 @@ impl File {
         OpenOptions::new()
     }
 
-    /// Waits until all that was written is on the disk, metadata included.
+    /// Waits until all data and metadata of the file are on the disk.
     ///
     /// # Errors
     ///
-    /// Those of `fsync(2)`, for example if something could not be written.
+    /// Returns an error if `fsync(2)` fails, for example because some data could not be written.
     ///
     /// # Examples
     ///
@@ -178,14 +178,14 @@ impl File {
         file::sync(&self.std, false)
     }
 
-    /// Waits until all data that was written is on the disk.
+    /// Waits until all data of the file is on the disk.
     ///
-    /// Unlike [`sync_all`](File::sync_all) it does not wait for metadata that is not needed to read
-    /// the data.
+    /// Unlike [`sync_all`](File::sync_all), this method does not wait for metadata that is not
+    /// needed to read the data.
     ///
     /// # Errors
     ///
-    /// Those of `fdatasync(2)`.
+    /// Returns an error if `fdatasync(2)` fails.
     ///
     /// # Examples
     ///
@@ -206,11 +206,14 @@ impl File {
     }
 
     methods! {
-        /// Cuts the file off at `size` bytes, or extends it with zeroes. The position stays.
+        /// Cuts the file off at `size` bytes, or extends it with zeroes.
+        ///
+        /// The file's position stays as it is.
         ///
         /// # Errors
         ///
-        /// Those of `ftruncate(2)`; the file must be open for writing.
+        /// Returns an error if `ftruncate(2)` fails, for example because the file is not open for
+        /// writing.
         ///
         /// # Examples
         ///
@@ -231,7 +234,7 @@ impl File {
         ///
         /// # Errors
         ///
-        /// Those of `statx(2)`.
+        /// Returns an error if `statx(2)` fails.
         ///
         /// # Examples
         ///
@@ -248,7 +251,8 @@ impl File {
         ///
         /// # Errors
         ///
-        /// Those of `fchmod(2)`; for example, the user must own the file.
+        /// Returns an error if `fchmod(2)` fails, for example because the user does not own the
+        /// file.
         ///
         /// # Examples
         ///
@@ -271,7 +275,7 @@ impl File {
         ///
         /// # Errors
         ///
-        /// Those of `futimens(2)`.
+        /// Returns an error if `futimens(2)` fails.
         ///
         /// # Examples
         ///
@@ -294,7 +298,7 @@ impl File {
         ///
         /// # Errors
         ///
-        /// Those of `futimens(2)`.
+        /// Returns an error if `futimens(2)` fails.
         ///
         /// # Examples
         ///
@@ -312,14 +316,14 @@ impl File {
         /// ```
         fn set_modified(&self, time: SystemTime) -> io::Result<()>;
 
-        /// Locks the file, and waits first while another handle has it locked.
+        /// Acquires an exclusive lock on the file, waiting while another handle holds a lock.
         ///
         /// The lock is advisory. It belongs to this handle and its clones; dropping the last of
         /// them unlocks the file.
         ///
         /// # Errors
         ///
-        /// Those of `flock(2)`.
+        /// Returns an error if `flock(2)` fails.
         ///
         /// # Examples
         ///
@@ -339,11 +343,11 @@ impl File {
         /// ```
         fn lock(&self) -> io::Result<()>;
 
-        /// Locks the file shared, and waits first while another handle has it locked exclusively.
+        /// Acquires a shared lock on the file, waiting while another handle holds an exclusive one.
         ///
         /// # Errors
         ///
-        /// Those of `flock(2)`.
+        /// Returns an error if `flock(2)` fails.
         ///
         /// # Examples
         ///
@@ -357,11 +361,12 @@ impl File {
         /// ```
         fn lock_shared(&self) -> io::Result<()>;
 
-        /// Locks the file if no other handle has it locked.
+        /// Acquires an exclusive lock on the file if no other handle holds a lock.
         ///
         /// # Errors
         ///
-        /// `WouldBlock` if another handle has; otherwise those of `flock(2)`.
+        /// Returns [`TryLockError::WouldBlock`] if another handle holds such a lock, and
+        /// [`TryLockError::Error`] if `flock(2)` fails.
         ///
         /// # Examples
         ///
@@ -379,11 +384,12 @@ impl File {
         /// ```
         fn try_lock(&self) -> Result<(), TryLockError>;
 
-        /// Locks the file shared if no other handle has it locked exclusively.
+        /// Acquires a shared lock on the file if no other handle holds an exclusive one.
         ///
         /// # Errors
         ///
-        /// `WouldBlock` if another handle has; otherwise those of `flock(2)`.
+        /// Returns [`TryLockError::WouldBlock`] if another handle holds such a lock, and
+        /// [`TryLockError::Error`] if `flock(2)` fails.
         ///
         /// # Examples
         ///
@@ -407,7 +413,7 @@ impl File {
         ///
         /// # Errors
         ///
-        /// Those of `flock(2)`.
+        /// Returns an error if `flock(2)` fails.
         ///
         /// # Examples
         ///
@@ -444,11 +450,13 @@ impl File {
         self.std.is_terminal()
     }
 
-    /// Makes another handle to the same open file. Both share the position.
+    /// Makes another handle to the same open file.
+    ///
+    /// Both handles share the position.
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process can have no more descriptors.
     ///
     /// # Examples
     ///
@@ -468,118 +476,3 @@ impl File {
         self.std.try_clone().map(File::from)
     }
 }
-
-impl Read for &File {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        may_block(|| (&self.std).read(buffer))
-    }
-
-    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        may_block(|| (&self.std).read_vectored(buffers))
-    }
-
-    fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        may_block(|| (&self.std).read_to_end(buffer))
-    }
-
-    fn read_to_string(&mut self, buffer: &mut String) -> io::Result<usize> {
-        may_block(|| (&self.std).read_to_string(buffer))
-    }
-}
-
-impl Write for &File {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        may_block(|| (&self.std).write(buffer))
-    }
-
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        may_block(|| (&self.std).write_vectored(buffers))
-    }
-
-    /// Does nothing, since nothing is buffered.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Seek for &File {
-    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        may_block(|| (&self.std).seek(position))
-    }
-}
-
-read_by_reference!(File);
-write_by_reference!(File);
-
-impl Seek for File {
-    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        (&*self).seek(position)
-    }
-}
-
-impl FileExt for File {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        file::read_at(&self.std, buffer, offset, &self.nature)
-    }
-
-    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
-        file::write_at(&self.std, buffer, offset, &self.nature)
-    }
-}
-
-impl fmt::Debug for File {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.std.fmt(f)
-    }
-}
-
-impl From<fs::File> for File {
-    fn from(std: fs::File) -> File {
-        let nature = Nature::new();
-        File { std, nature }
-    }
-}
-
-impl From<File> for fs::File {
-    fn from(file: File) -> fs::File {
-        file.std
-    }
-}
-
-impl From<OwnedFd> for File {
-    fn from(fd: OwnedFd) -> File {
-        fs::File::from(fd).into()
-    }
-}
-
-impl From<File> for OwnedFd {
-    fn from(file: File) -> OwnedFd {
-        file.std.into()
-    }
-}
-
-impl From<File> for Stdio {
-    fn from(file: File) -> Stdio {
-        file.std.into()
-    }
-}
-
-impl AsFd for File {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.std.as_fd()
-    }
-}
-
-impl AsRawFd for File {
-    fn as_raw_fd(&self) -> RawFd {
-        self.std.as_raw_fd()
-    }
-}
-
-impl IntoRawFd for File {
-    fn into_raw_fd(self) -> RawFd {
-        self.std.into_raw_fd()
-    }
-}
-
-from_raw_fd!(File);

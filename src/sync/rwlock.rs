@@ -1,13 +1,16 @@
-//! [`RwLock`]: std's, on a [`RawRwLock`](super::raw_rwlock::RawRwLock); sixteen bytes beside the data.
+//! [`RwLock`]: std's, on a [`RawRwLock`](super::raw_rwlock::RawRwLock); sixteen bytes beside the
+//! data.
 //!
 //! Only writers poison: a reader that panics has changed nothing.
 
+mod guard;
+
 use core::fmt;
-use core::ops::{Deref, DerefMut};
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::time::Duration;
 use std::time::Instant;
 
+pub use self::guard::{RwLockReadGuard, RwLockWriteGuard};
 use super::cell::{Reading, RwCell, Writing};
 use super::poison::{self, LockResult, TryLockError, TryLockResult};
 use crate::engine::door::clock;
@@ -56,52 +59,6 @@ pub struct RwLock<T: ?Sized> {
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 
-/// A guard that gives shared access to the data of an [`RwLock`], and unlocks it when dropped.
-///
-/// It is made by [`RwLock::read`] and its variants, and dereferences to the data. It cannot be sent
-/// to another thread.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::sync::RwLock;
-///
-/// let lock = RwLock::new(vec![1, 2, 3]);
-/// let first = lock.read().unwrap();
-/// let second = lock.read().unwrap();
-/// assert_eq!(first.len() + second[0], 4);
-/// assert!(lock.try_write().is_err());
-/// drop((first, second));
-/// assert!(lock.try_write().is_ok());
-/// ```
-#[must_use = "if unused the RwLock will immediately unlock"]
-pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
-    /// A pointer and not a reference: the data may change already while the guard is dropped.
-    reading: Reading<'a, T>,
-}
-
-/// A guard that gives exclusive access to the data of an [`RwLock`], and unlocks it when dropped.
-///
-/// It is made by [`RwLock::write`] and its variants, and dereferences to the data. It cannot be
-/// sent to another thread.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::sync::RwLock;
-///
-/// let lock = RwLock::new(vec![1, 2, 3]);
-/// let mut writer = lock.write().unwrap();
-/// writer.push(4);
-/// assert!(lock.try_read().is_err());
-/// drop(writer);
-/// assert_eq!(lock.read().unwrap().len(), 4);
-/// ```
-#[must_use = "if unused the RwLock will immediately unlock"]
-pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
-    writing: Writing<'a, T>,
-}
-
 impl<T> RwLock<T> {
     /// Creates an unlocked reader-writer lock that contains `t`.
     ///
@@ -143,8 +100,8 @@ impl<T> RwLock<T> {
 impl<T: ?Sized> RwLock<T> {
     /// Locks for reading, blocking the current thread while another thread writes.
     ///
-    /// Other threads may hold the lock for reading at the same time. The call also blocks behind a
-    /// writer that has waited for long.
+    /// Other threads may hold the lock for reading at the same time. The call also blocks if a
+    /// writer has waited for a long time.
     ///
     /// # Errors
     ///
@@ -407,7 +364,7 @@ impl<T: ?Sized> RwLock<T> {
         self.cell.is_poisoned()
     }
 
-    /// Clears the poison, so that later locks succeed without an error.
+    /// Clears the poison, so that later calls return the guard without an error.
     ///
     /// # Examples
     ///
@@ -437,7 +394,7 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Returns a mutable reference to the data, without locking.
     ///
-    /// No locking is needed: while the lock is borrowed exclusively, no thread can take it.
+    /// No locking is needed: while the lock is borrowed exclusively, no other thread can take it.
     ///
     /// # Errors
     ///
@@ -454,32 +411,6 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         poison::checked(self.cell.is_poisoned(), self.cell.get_mut())
-    }
-}
-
-impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
-    /// Turns a write guard into a read guard, without letting another writer in between.
-    ///
-    /// Waiting readers that no writer precedes in the queue enter as well.
-    ///
-    /// This is an associated function: write `RwLockWriteGuard::downgrade(guard)`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::sync::{RwLock, RwLockWriteGuard};
-    ///
-    /// let lock = RwLock::new(1);
-    /// let mut writer = lock.write().unwrap();
-    /// *writer = 2;
-    /// let reader = RwLockWriteGuard::downgrade(writer);
-    /// assert_eq!(*reader, 2);
-    /// assert_eq!(*lock.read().unwrap(), 2);
-    /// ```
-    pub fn downgrade(s: Self) -> RwLockReadGuard<'a, T> {
-        RwLockReadGuard {
-            reading: s.writing.downgrade(),
-        }
     }
 }
 
@@ -505,54 +436,5 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
         };
         d.field("poisoned", &self.is_poisoned());
         d.finish_non_exhaustive()
-    }
-}
-
-impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.reading
-    }
-}
-
-impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.writing
-    }
-}
-
-impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.writing
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for RwLockWriteGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
     }
 }

@@ -1,52 +1,24 @@
-//! [`Semaphore`]: a count of permits, and a queue of threads for which too few are there.
+//! [`Semaphore`]: the ways to take permits, on a [`Count`].
 //!
-//! The state is one word, `permits × 2 + QUEUED`. `QUEUED` means that a thread may be in the queue.
-//!
-//! | thread | finds | does |
-//! |---|---|---|
-//! | taker of n | n permits, not `QUEUED` | takes them |
-//! | taker | else | sets `QUEUED` in one step with seeing that, queues |
-//! | giver of n | not `QUEUED` | adds n, done |
-//! | giver of n | `QUEUED` | adds n, then `pass_on` |
-//! | taker that timed out | | `pass_on`: the threads behind it may want fewer permits |
-//! | `pass_on` | permits enough for the first in the queue | takes them for it, wakes it; again |
-//! | `pass_on` | else | sets or clears `QUEUED` as the queue is |
-//!
-//! Strictly first come, first served: else many small requests would starve a big one.
-//!
-//! Invariants:
-//! 1. While no thread holds the list: if a thread is in the queue, `QUEUED` is set. The thread that
-//!    queues sets it and `pass_on` clears it, both with the list in hand.
-//! 2. While `QUEUED` is set only `pass_on` takes permits. So it can take the permits that it saw.
-//! 3. No wake-up is lost: a giver sees `QUEUED` in the step that adds the permits, or comes before
-//!    the step that set it, which then saw the permits. And `pass_on` leaves only in a step in
-//!    which the permits are still too few for the first.
-//!
-//! Orderings: giving is Release, taking Acquire; permits handed over are published by the wake-up.
+//! `count` has the protocol, `permit` the guards.
+
+mod count;
+mod permit;
 
 use core::fmt;
-use core::mem;
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::engine::door::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use self::count::Count;
+pub use self::permit::{OwnedSemaphorePermit, SemaphorePermit};
 use crate::engine::door::clock;
-use crate::engine::door::list::Chain;
-use crate::engine::door::perturb;
-use crate::engine::door::queue::{Position, WaitQueue, Waited};
-
-const QUEUED: usize = 1;
-const PERMIT: usize = 2;
 
 /// A counter of permits, which limits how many threads do something at a time.
 ///
 /// A thread takes permits before it begins and gives them back when it has finished. If too few
-/// permits are there, it waits, which blocks only the green thread. Taken permits are held as a
-/// guard and given back when the guard is dropped.
+/// permits are there, it waits, which blocks only the green thread. A guard holds the permits that
+/// the thread has taken, and gives them back when it is dropped.
 ///
 /// Threads are served strictly in the order in which they ask, however many permits they ask for.
 /// std has no semaphore; the names are tokio's.
@@ -73,56 +45,7 @@ const PERMIT: usize = 2;
 /// assert_eq!(CONNECTIONS.available_permits(), 3);
 /// ```
 pub struct Semaphore {
-    state: AtomicUsize,
-    queue: WaitQueue,
-}
-
-/// Permits taken from a [`Semaphore`], given back when this guard is dropped.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::sync::Semaphore;
-///
-/// let semaphore = Semaphore::new(2);
-/// let permit = semaphore.acquire();
-/// assert_eq!(semaphore.available_permits(), 1);
-/// drop(permit);
-/// assert_eq!(semaphore.available_permits(), 2);
-/// ```
-#[must_use = "if unused the permits are given back at once"]
-#[derive(Debug)]
-pub struct SemaphorePermit<'a> {
-    semaphore: &'a Semaphore,
-    permits: usize,
-}
-
-/// Permits taken from a [`Semaphore`] in an [`Arc`], given back when this guard is dropped.
-///
-/// The guard borrows nothing, so it can be moved into a thread.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::sync::{Arc, Semaphore};
-///
-/// let semaphore = Arc::new(Semaphore::new(2));
-/// let threads: Vec<_> = (0..10)
-///     .map(|_| {
-///         let permit = semaphore.clone().acquire_owned();
-///         greenthread::spawn(move || drop(permit))
-///     })
-///     .collect();
-/// for thread in threads {
-///     thread.join().unwrap();
-/// }
-/// assert_eq!(semaphore.available_permits(), 2);
-/// ```
-#[must_use = "if unused the permits are given back at once"]
-#[derive(Debug)]
-pub struct OwnedSemaphorePermit {
-    semaphore: Arc<Semaphore>,
-    permits: usize,
+    count: Count,
 }
 
 impl Semaphore {
@@ -136,7 +59,7 @@ impl Semaphore {
     /// let semaphore = Semaphore::new(Semaphore::MAX_PERMITS);
     /// assert_eq!(semaphore.available_permits(), Semaphore::MAX_PERMITS);
     /// ```
-    pub const MAX_PERMITS: usize = usize::MAX / PERMIT;
+    pub const MAX_PERMITS: usize = Count::MAX;
 
     /// Creates a semaphore with `permits` permits.
     ///
@@ -154,13 +77,8 @@ impl Semaphore {
     /// ```
     #[must_use]
     pub const fn new(permits: usize) -> Semaphore {
-        assert!(
-            permits <= Semaphore::MAX_PERMITS,
-            "a Semaphore cannot have more than usize::MAX / 2 permits"
-        );
         Semaphore {
-            state: AtomicUsize::new(permits * PERMIT),
-            queue: WaitQueue::new(0),
+            count: Count::new(permits),
         }
     }
 
@@ -178,7 +96,7 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 2);
     /// ```
     pub fn available_permits(&self) -> usize {
-        self.state.load(Relaxed) / PERMIT
+        self.count.permits()
     }
 
     /// Adds `n` new permits to the semaphore.
@@ -186,8 +104,8 @@ impl Semaphore {
     /// # Panics
     ///
     /// Panics if more than [`MAX_PERMITS`](Semaphore::MAX_PERMITS) permits would be there. The
-    /// semaphore does not count the permits that are taken, so dropping a guard can panic for the
-    /// same reason after too many permits were added.
+    /// semaphore does not count the permits that threads have taken, so dropping a guard can panic
+    /// for the same reason after too many permits were added.
     ///
     /// # Examples
     ///
@@ -202,27 +120,7 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 0);
     /// ```
     pub fn add_permits(&self, n: usize) {
-        let mut state = self.state.load(Relaxed);
-        loop {
-            let permits = state / PERMIT;
-            let most = Semaphore::MAX_PERMITS;
-            assert!(
-                n <= most - permits,
-                "a Semaphore with {permits} permits cannot get {n} more: {most} are the most"
-            );
-            // Release: pairs with the Acquire in `try_take` and `pass_on`.
-            let more = state + n * PERMIT;
-            match self
-                .state
-                .compare_exchange_weak(state, more, Release, Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => state = now,
-            }
-        }
-        if state & QUEUED != 0 {
-            self.pass_on();
-        }
+        self.count.give(n);
     }
 
     /// Takes one permit, blocking the current thread until there is one.
@@ -255,8 +153,8 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 1);
     /// ```
     pub fn acquire_many(&self, n: usize) -> SemaphorePermit<'_> {
-        self.take(n, None);
-        self.permit(n)
+        self.count.take(n, None);
+        SemaphorePermit::new(self, n)
     }
 
     /// Takes one permit if there is one and no other thread waits; never blocks.
@@ -288,7 +186,9 @@ impl Semaphore {
     /// assert!(semaphore.try_acquire_many(2).is_none());
     /// ```
     pub fn try_acquire_many(&self, n: usize) -> Option<SemaphorePermit<'_>> {
-        self.try_take(n).then(|| self.permit(n))
+        self.count
+            .try_take(n)
+            .then(|| SemaphorePermit::new(self, n))
     }
 
     /// Takes one permit, blocking the current thread for no longer than `timeout`.
@@ -345,8 +245,8 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 2);
     /// ```
     pub fn acquire_many_timeout(&self, n: usize, timeout: Duration) -> Option<SemaphorePermit<'_>> {
-        let taken = self.try_take(n) || self.take(n, Some(clock::after(timeout)));
-        taken.then(|| self.permit(n))
+        let taken = self.count.try_take(n) || self.count.take(n, Some(clock::after(timeout)));
+        taken.then(|| SemaphorePermit::new(self, n))
     }
 
     /// Takes `n` permits at once, blocking the current thread until `deadline` at the latest.
@@ -369,8 +269,8 @@ impl Semaphore {
         n: usize,
         deadline: Instant,
     ) -> Option<SemaphorePermit<'_>> {
-        let taken = self.try_take(n) || self.take(n, Some(clock::at(deadline)));
-        taken.then(|| self.permit(n))
+        let taken = self.count.try_take(n) || self.count.take(n, Some(clock::at(deadline)));
+        taken.then(|| SemaphorePermit::new(self, n))
     }
 
     /// Takes one permit as [`acquire`](Semaphore::acquire) does, without borrowing the semaphore.
@@ -403,11 +303,8 @@ impl Semaphore {
     /// assert_eq!(semaphore.available_permits(), 3);
     /// ```
     pub fn acquire_many_owned(self: Arc<Self>, n: usize) -> OwnedSemaphorePermit {
-        self.take(n, None);
-        OwnedSemaphorePermit {
-            semaphore: self,
-            permits: n,
-        }
+        self.count.take(n, None);
+        OwnedSemaphorePermit::new(self, n)
     }
 
     /// Takes `n` permits as [`try_acquire_many`](Semaphore::try_acquire_many) does, without
@@ -424,105 +321,10 @@ impl Semaphore {
     /// assert!(semaphore.clone().try_acquire_many_owned(2).is_none());
     /// ```
     pub fn try_acquire_many_owned(self: Arc<Self>, n: usize) -> Option<OwnedSemaphorePermit> {
-        self.try_take(n).then(|| OwnedSemaphorePermit {
-            semaphore: self,
-            permits: n,
-        })
+        self.count
+            .try_take(n)
+            .then(|| OwnedSemaphorePermit::new(self, n))
     }
-
-    /// A guard for permits that the caller has just taken.
-    fn permit(&self, permits: usize) -> SemaphorePermit<'_> {
-        SemaphorePermit {
-            semaphore: self,
-            permits,
-        }
-    }
-
-    fn try_take(&self, n: usize) -> bool {
-        let mut state = self.state.load(Relaxed);
-        while suffices(state, n) {
-            // Acquire: pairs with the Release in `add_permits`.
-            let less = state - n * PERMIT;
-            match self
-                .state
-                .compare_exchange_weak(state, less, Acquire, Relaxed)
-            {
-                Ok(_) => return true,
-                Err(now) => state = now,
-            }
-        }
-        false
-    }
-
-    fn take(&self, n: usize, deadline: Option<u64>) -> bool {
-        while !self.try_take(n) {
-            let waited = self.queue.wait(Position::Back, n, deadline, |flags| {
-                let mut state = self.state.load(Relaxed);
-                while !suffices(state, n) {
-                    perturb::point("semaphore: queueing");
-                    let queued = state | QUEUED;
-                    match self
-                        .state
-                        .compare_exchange_weak(state, queued, Relaxed, Relaxed)
-                    {
-                        Ok(_) => return Some(flags),
-                        Err(now) => state = now,
-                    }
-                }
-                None
-            });
-            match waited {
-                Waited::Woken(_) => return true,
-                Waited::Refused => {}
-                Waited::TimedOut => {
-                    self.pass_on();
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    /// Serves the queue as far as the permits suffice. See the header.
-    #[cold]
-    fn pass_on(&self) {
-        let mut served = Chain::new();
-        let mut locked = self.queue.lock();
-        loop {
-            let state = self.state.load(Relaxed);
-            perturb::point("semaphore: passing on");
-            if let Some(first) = locked.pop_if(0, |n| n <= state / PERMIT) {
-                // Acquire: as in `try_take`, in the other's name.
-                let taken = first.node().tag.get() * PERMIT;
-                self.state.fetch_sub(taken, Acquire);
-                served.push(first);
-                if served.is_long() {
-                    drop(locked);
-                    served.wake();
-                    served = Chain::new();
-                    locked = self.queue.lock();
-                }
-                continue;
-            }
-            let to = match locked.first_tag() {
-                Some(_) => state | QUEUED,
-                None => state & !QUEUED,
-            };
-            if self
-                .state
-                .compare_exchange_weak(state, to, Relaxed, Relaxed)
-                .is_ok()
-            {
-                break;
-            }
-        }
-        drop(locked);
-        served.wake();
-    }
-}
-
-fn suffices(state: usize, n: usize) -> bool {
-    state & QUEUED == 0 && n <= state / PERMIT
 }
 
 impl fmt::Debug for Semaphore {
@@ -530,100 +332,5 @@ impl fmt::Debug for Semaphore {
         f.debug_struct("Semaphore")
             .field("permits", &self.available_permits())
             .finish_non_exhaustive()
-    }
-}
-
-impl SemaphorePermit<'_> {
-    /// Returns the number of permits that this guard holds.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::sync::Semaphore;
-    ///
-    /// let semaphore = Semaphore::new(5);
-    /// assert_eq!(semaphore.acquire_many(3).num_permits(), 3);
-    /// ```
-    pub fn num_permits(&self) -> usize {
-        self.permits
-    }
-
-    /// Drops the guard without giving its permits back.
-    ///
-    /// The semaphore has that many permits fewer from then on. [`Semaphore::add_permits`] adds new
-    /// ones.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::sync::Semaphore;
-    ///
-    /// let semaphore = Semaphore::new(2);
-    /// semaphore.acquire().forget();
-    /// assert_eq!(semaphore.available_permits(), 1);
-    /// ```
-    pub fn forget(self) {
-        mem::forget(self);
-    }
-}
-
-impl OwnedSemaphorePermit {
-    /// Returns the number of permits that this guard holds.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::sync::{Arc, Semaphore};
-    ///
-    /// let semaphore = Arc::new(Semaphore::new(5));
-    /// assert_eq!(semaphore.acquire_many_owned(3).num_permits(), 3);
-    /// ```
-    pub fn num_permits(&self) -> usize {
-        self.permits
-    }
-
-    /// Returns the semaphore from which the permits were taken.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::sync::{Arc, Semaphore};
-    ///
-    /// let semaphore = Arc::new(Semaphore::new(1));
-    /// let permit = semaphore.clone().acquire_owned();
-    /// assert!(Arc::ptr_eq(permit.semaphore(), &semaphore));
-    /// ```
-    pub fn semaphore(&self) -> &Arc<Semaphore> {
-        &self.semaphore
-    }
-
-    /// Drops the guard without giving its permits back.
-    ///
-    /// The semaphore has that many permits fewer from then on. [`Semaphore::add_permits`] adds new
-    /// ones.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::sync::{Arc, Semaphore};
-    ///
-    /// let semaphore = Arc::new(Semaphore::new(2));
-    /// semaphore.clone().acquire_owned().forget();
-    /// assert_eq!(semaphore.available_permits(), 1);
-    /// ```
-    pub fn forget(mut self) {
-        self.permits = 0;
-    }
-}
-
-impl Drop for SemaphorePermit<'_> {
-    fn drop(&mut self) {
-        self.semaphore.add_permits(self.permits);
-    }
-}
-
-impl Drop for OwnedSemaphorePermit {
-    fn drop(&mut self) {
-        self.semaphore.add_permits(self.permits);
     }
 }
