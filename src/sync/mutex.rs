@@ -1,4 +1,5 @@
-//! [`Mutex`]: std's, on a [`RawMutex`](super::raw_mutex::RawMutex); eight bytes beside the data.
+//! [`Mutex`], as in std, on a [`RawMutex`](super::raw_mutex::RawMutex): eight bytes beside the
+//! data.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -336,7 +337,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         poison::checked(held.is_poisoned(), MutexGuard { held })
     }
 
-    /// Does something by which the mutex is unlocked, and locks it again.
+    /// Calls `wait`, which unlocks the mutex, and then locks the mutex again.
     pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(Unlock<'_>) -> R) -> R {
         self.held.unlocked(wait)
     }
