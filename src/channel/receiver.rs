@@ -66,7 +66,7 @@ impl Receiver<Instant> {
 }
 
 impl<T> Receiver<T> {
-    /// The one that has this reference.
+    /// Makes the receiver that owns this reference.
     pub(super) fn new(shared: Half<T, false>) -> Receiver<T> {
         Receiver {
             flavor: Flavor::Shared(shared),

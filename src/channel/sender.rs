@@ -39,7 +39,7 @@ impl<T> UnwindSafe for Sender<T> {}
 impl<T> RefUnwindSafe for Sender<T> {}
 
 impl<T> Sender<T> {
-    /// The one that has this reference.
+    /// Makes the sender that owns this reference.
     pub(super) fn new(shared: Half<T, true>) -> Sender<T> {
         Sender { shared }
     }
