@@ -25,7 +25,7 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// Sets whether acknowledgements are sent at once, instead of together with the next data
     /// (`TCP_QUICKACK`).
     ///
-    /// The kernel changes the option too as a connection goes on.
+    /// The kernel itself also changes the option while the connection is in use.
     ///
     /// # Errors
     ///

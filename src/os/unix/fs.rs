@@ -50,7 +50,7 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
     may_block(|| fs::symlink(original, link))
 }
 
-/// Changes the owner and the group of a file or directory; links are followed.
+/// Changes the owner and the group of a file or directory, following symbolic links.
 ///
 /// `None` leaves the owner, or the group, as it is.
 ///
@@ -92,8 +92,7 @@ pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Re
     may_block(|| fs::fchown(file, user, group))
 }
 
-/// Changes the owner and the group of a file or directory; for a symbolic link, those of the link
-/// itself.
+/// Changes the owner and the group of a file or directory, without following symbolic links.
 ///
 /// `None` leaves the owner, or the group, as it is.
 ///
@@ -114,9 +113,9 @@ pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) ->
     may_block(|| fs::lchown(path, user, group))
 }
 
-/// Makes `directory` the root of all paths, for the whole process.
+/// Changes the root directory of the process to `directory`.
 ///
-/// The working directory stays; change it too, with [`std::env::set_current_dir`].
+/// The working directory does not change; change it too, with [`std::env::set_current_dir`].
 ///
 /// # Errors
 ///

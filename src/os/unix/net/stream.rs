@@ -1,4 +1,4 @@
-//! [`UnixStream`]: std's type, on a [`Socket`].
+//! [`UnixStream`], like std's type, built on a [`Socket`].
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -84,7 +84,7 @@ impl UnixStream {
         Ok(UnixStream(Socket::fresh(stream.into())))
     }
 
-    /// Makes two streams that are connected to each other.
+    /// Creates a pair of streams that are connected to each other.
     ///
     /// # Errors
     ///
