@@ -6,8 +6,8 @@
 //! arrives as a message, the code that reacts to it is ordinary code: it may lock, allocate and
 //! print.
 //!
-//! A signal that is watched loses its default effect, which is mostly to end the program. It does
-//! not get it back when the receiver is dropped.
+//! A signal that is watched loses its default effect, which is usually to end the program. It does
+//! not get that effect back when the receiver is dropped.
 //!
 //! # Examples
 //!
@@ -230,7 +230,7 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// The mask bit of `signal`, if it can be watched.
+/// Returns the mask bit of `signal`, if it can be watched.
 fn checked(signal: i32) -> io::Result<Mask> {
     let why = FORBIDDEN.iter().find(|(number, _)| *number == signal);
     let why = match why {
@@ -303,11 +303,10 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 /// The signals that have our handler.
 static CAUGHT: AtomicU64 = AtomicU64::new(0);
-/// How soon to look again whether handlers are at work (invariant 4).
-/// The time after which the forwarder looks at `HANDLING` again.
+/// The time after which the forwarder looks again whether handlers are at work (invariant 4).
 const NEARLY_DONE: std::time::Duration = std::time::Duration::from_micros(20);
 
-/// The signals in `mask`.
+/// Returns the signals in `mask`.
 fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
     NUMBERS.filter(move |signal| mask & bit(*signal) != 0)
 }
@@ -340,7 +339,7 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     Ok(())
 }
 
-/// The forwarder.
+/// Forwards the signals that come to their channels, for ever.
 fn forward() {
     loop {
         let sequence = handler::sequence();

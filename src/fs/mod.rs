@@ -66,7 +66,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Returns the absolute path, with all links resolved and without dots.
+    /// Returns the absolute path, with all symbolic links resolved and without `.` and `..`.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ functions! {
     fn canonicalize(path: P) -> PathBuf;
 
     /// Copies the contents and the permissions of one file to another, and returns the number of
-    /// bytes.
+    /// bytes copied.
     ///
     /// The other file is created, or emptied first if it exists.
     ///
@@ -127,7 +127,7 @@ functions! {
     /// ```
     fn create_dir(path: P) -> ();
 
-    /// Creates a directory, and those of its parents that are missing.
+    /// Creates a directory, and all of its parents that are missing.
     ///
     /// # Errors
     ///
@@ -147,11 +147,12 @@ functions! {
     /// ```
     fn create_dir_all(path: P) -> ();
 
-    /// Returns whether the path exists; links are followed.
+    /// Returns whether the path exists, following symbolic links.
     ///
     /// # Errors
     ///
-    /// If the system cannot tell, for example because a directory on the way may not be searched.
+    /// Returns an error if the system cannot tell, for example because a directory on the way may
+    /// not be searched.
     ///
     /// # Examples
     ///
@@ -187,7 +188,7 @@ functions! {
     /// ```
     fn hard_link(original: P, link: Q) -> ();
 
-    /// Reads a whole file.
+    /// Reads the entire contents of a file into a vector of bytes.
     ///
     /// # Errors
     ///
@@ -203,7 +204,7 @@ functions! {
     /// ```
     fn read(path: P) -> Vec<u8>;
 
-    /// Returns the target of a symbolic link, as it is written there.
+    /// Returns the target of a symbolic link, exactly as the link contains it.
     ///
     /// # Errors
     ///
@@ -224,11 +225,11 @@ functions! {
     /// ```
     fn read_link(path: P) -> PathBuf;
 
-    /// Returns the metadata of a file or directory; links are followed.
+    /// Returns the metadata of a file or directory, following symbolic links.
     ///
     /// # Errors
     ///
-    /// Those of `statx(2)`; the path must exist.
+    /// Returns the errors of `statx(2)`, for example if the path does not exist.
     ///
     /// # Examples
     ///
@@ -241,7 +242,7 @@ functions! {
     /// ```
     fn metadata(path: P) -> Metadata;
 
-    /// Reads a whole file of UTF-8 text.
+    /// Reads the entire contents of a file into a string.
     ///
     /// # Errors
     ///
@@ -283,7 +284,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `unlinkat(2)`. Part of the directory may be removed by then.
+    /// Returns the errors of `unlinkat(2)`. A part of the directory may have been removed by then.
     ///
     /// # Examples
     ///
@@ -320,7 +321,7 @@ functions! {
     /// ```
     fn remove_file(path: P) -> ();
 
-    /// Gives a file or directory another name. A file that has that name is replaced.
+    /// Renames a file or directory. A file that already has the new name is replaced.
     ///
     /// # Errors
     ///
@@ -346,7 +347,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `chmod(2)`; for example, the user must own the file.
+    /// Returns the errors of `chmod(2)`, for example if the user does not own the file.
     ///
     /// # Examples
     ///
@@ -375,11 +376,11 @@ functions! {
     #[allow(deprecated)]
     fn soft_link(original: P, link: Q) -> ();
 
-    /// Returns the metadata of a file or directory; for a symbolic link, those of the link itself.
+    /// Returns the metadata of a file or directory, without following symbolic links.
     ///
     /// # Errors
     ///
-    /// Those of `statx(2)`; the path must exist.
+    /// Returns the errors of `statx(2)`, for example if the path does not exist.
     ///
     /// # Examples
     ///
@@ -398,7 +399,8 @@ functions! {
     fn symlink_metadata(path: P) -> Metadata;
 }
 
-/// Writes a whole file. It is created, or emptied first if it exists.
+/// Writes a slice as the entire contents of a file. The file is created, or emptied first if it
+/// exists.
 ///
 /// # Errors
 ///
