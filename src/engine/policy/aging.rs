@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `NOT_YET` | no | `now` |
 //! | less than `AGING` before `now` | no | the same |
-//! | longer ago | yes, to one of those who ask at once | `NOT_YET` |
+//! | longer ago | yes, to one of the callers that ask at once | `NOT_YET` |
 //!
 //! The time counts from the next fresh thread that is taken, not from the preempted thread's turn.
 //! That turn may have taken a whole time slice, after which the next one would be due at once, and

@@ -34,15 +34,15 @@ use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The size of a batch in the seed's example.
 const BATCH: usize = 8;
-/// One pick in so many takes from another queue: as often as Go's scheduler looks at its global
-/// queue.
+/// The interval, in picks, at which a processor takes from another queue: that at which Go's
+/// scheduler looks at its global queue.
 const INTERVAL: usize = 61;
 
 /// Gives each thread to the processor with the fewest threads, among a batch of processors that
 /// changes each time.
 ///
-/// Each processor has a queue. Work is spread when it comes, rather than when somebody looks for
-/// it; it moves later only if a processor has nothing at all. The design is that of the coroutine
+/// Each processor has a queue. Work is spread when it arrives, not when a processor looks for it;
+/// it moves later only if a processor has nothing at all. The design is that of the coroutine
 /// runtime Nio.
 ///
 /// # Examples
@@ -91,7 +91,7 @@ impl Worker {
     }
 }
 
-/// The indices of the `round`th batch among so many workers.
+/// Returns the indices of the `round`th batch of `batch` workers.
 fn range(round: usize, workers: usize, batch: usize) -> Range<usize> {
     if workers <= batch {
         return 0..workers;
@@ -120,7 +120,7 @@ impl LeastLoaded {
         }
     }
 
-    /// Sets the number of processors in a batch, of which the least loaded one gets a thread.
+    /// Sets the number of processors in a batch; the least loaded of them gets a thread.
     ///
     /// A larger batch spreads threads more evenly, and takes longer to look at.
     ///

@@ -125,8 +125,8 @@ impl<T> Readers<T> {
         }
     }
 
-    /// Changes the value; from then on there are at least so many seats. It allocates before the
-    /// change; for `change` see invariant 3.
+    /// Changes the value; from then on there are at least `seats` seats. It allocates before the
+    /// change. For `change` see invariant 3.
     pub(crate) fn write<R>(&self, seats: usize, change: impl FnOnce(&mut T) -> R) -> R {
         self.seats.grow_to(seats, |_| Flag(AtomicBool::new(false)));
         let barrier = kernel_thread::register_barrier();
@@ -162,11 +162,12 @@ impl<F: Fn()> Drop for Reading<F> {
     }
 }
 
-/// The entry of the seat's processor.
+/// Returns the entry of the seat's processor.
 ///
 /// # Panics
 ///
-/// If there are fewer entries: somebody else has called `resize`.
+/// Panics if there are fewer entries, because somebody other than the scheduler has called
+/// `resize`.
 #[inline(always)]
 pub(crate) fn entry_of<'a, Q>(seat: &Seat, entries: &'a [Q]) -> &'a Q {
     match entries.get(seat.index()) {

@@ -1,5 +1,5 @@
-//! Relaxed first-in-first-out: an array of strict queues. Push takes any queue; pop takes the one
-//! of two whose first thread has waited longer.
+//! Relaxed first-in-first-out: an array of strict queues. A push goes to any queue; a pop takes
+//! from that one of two queues whose first thread has waited longer.
 //!
 //! The design is the one proposed for Cforall's runtime (Delisle, in the seeds), on a queue by
 //! Alistarh and others ("Relaxed schedulers can efficiently parallelize iterative algorithms",
@@ -16,10 +16,10 @@
 //!   lanes that are in use. So where few threads wait, the order is nearly strict.
 //! - *Classes.* There are two arrays of lanes: preempted threads stand behind all others (`aging`).
 //!
-//! Fairness, as the proposal defines it: let X wait. The odds that Y runs N times before X fall
-//! exponentially in N, if X and Y are of one class. For each time, X's lane is one of the two
-//! chosen with a probability p that depends on the number of lanes only, and once X is among the
-//! oldest, its lane wins. The test at the end counts it.
+//! Fairness, as the proposal defines it: let a thread X wait. The odds that a thread Y runs N times
+//! before X fall exponentially in N, if X and Y are of one class. For each time, X's lane is one of
+//! the two chosen with a probability p that depends on the number of lanes only, and once X is
+//! among the oldest, its lane wins. The test at the end counts it.
 //!
 //! Invariants:
 //! 1. A lane's bit is set, and its stamp is not [`EMPTY`], if and only if a thread is in it. Both
@@ -91,7 +91,7 @@ struct Lanes {
 #[repr(align(128))]
 struct Lane {
     list: Lock<Fifo>,
-    /// Since when the first thread has waited.
+    /// The time since which the first thread has waited.
     oldest: AtomicU64,
     len: AtomicUsize,
 }
@@ -123,14 +123,14 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// A number below `bound`, evenly distributed.
+/// Returns a number below `bound`, evenly distributed.
 #[inline(always)]
 fn below(bound: usize, random: u32) -> usize {
     ((random as u64 * bound as u64) >> 32) as usize
 }
 
 impl Classes {
-    /// Makes both classes, with so many lanes each.
+    /// Makes both classes, with `count` lanes each.
     fn new(count: usize) -> Classes {
         Classes {
             fresh: Lanes::new(count),
@@ -222,8 +222,8 @@ impl Lanes {
         found
     }
 
-    /// The lane whose first thread has waited longest, of up to [`FEW`] lanes whose bits are set.
-    /// The search starts at a random bit of a random word.
+    /// Returns the lane whose first thread has waited longest, of up to [`FEW`] lanes whose bits
+    /// are set. The search starts at a random bit of a random word.
     fn oldest_used(&self, random: u64) -> Option<usize> {
         let words = self.used.len();
         let first = below(words, random as u32);
