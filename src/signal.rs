@@ -249,7 +249,7 @@ fn checked(signal: i32) -> io::Result<Mask> {
 trait Watch: Send {
     /// Sends `signal` if it is one of its own. Returns `false` if all receivers are gone.
     fn offer(&mut self, signal: i32) -> bool;
-    /// Whether all receivers are gone.
+    /// Returns whether all receivers are gone.
     fn is_over(&self) -> bool;
 }
 

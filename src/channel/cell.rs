@@ -119,12 +119,12 @@ pub(super) struct Queue<T> {
     messages: PhantomData<Cell<T>>,
 }
 
-/// Whether a node in a queue waits to take part, and not only to observe.
+/// Returns whether a node in a queue waits to take part, and not only to observe.
 fn is_taker(node: &Node) -> bool {
     Kind::of(node) != Kind::Observer
 }
 
-/// Whether a node is a taker's and does not belong to the wait `own`.
+/// Returns whether a node is a taker's and does not belong to the wait `own`.
 fn is_peer(node: &Node, own: *const Wait) -> bool {
     is_taker(node) && !ptr::eq(node.wait(), own)
 }
@@ -155,7 +155,7 @@ impl<T> Queue<T> {
         self.list.pop_where(is_taker).map(Peer::new)
     }
 
-    /// Whether the queue has a waiting thread that is neither the caller nor an observer.
+    /// Returns whether the queue has a waiting thread that is neither the caller nor an observer.
     pub(super) fn has_peer(&self, own: Option<&Entry<'_, '_>>) -> bool {
         let own = own.map_or(ptr::null(), Entry::wait);
         self.list.first_where(|node| is_peer(node, own)).is_some()

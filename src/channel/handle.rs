@@ -20,7 +20,7 @@ pub(super) trait Handle {
     /// waits.
     fn leaves_no_trace(&self, right: &Right) -> bool;
 
-    /// Whether the operation would not block.
+    /// Returns whether the operation would not block.
     fn is_ready(&self) -> bool;
 
     /// Returns the instant at which the operation becomes ready by itself, if it does.

@@ -61,14 +61,15 @@ impl<T> From<Peer<T>> for Right {
 }
 
 impl<T> State<T> {
-    /// Whether sending would not block. A node of the wait `own` does not count as a peer.
+    /// Returns whether sending would not block. A node of the wait `own` does not count as a peer.
     pub(super) fn can_send(&self, own: Option<&Entry<'_, '_>>) -> bool {
         self.receivers_gone
             || self.has_place()
             || self.capacity == 0 && self.receivers.has_peer(own)
     }
 
-    /// Whether receiving would not block. A node of the wait `own` does not count as a peer.
+    /// Returns whether receiving would not block. A node of the wait `own` does not count as a
+    /// peer.
     pub(super) fn can_receive(&self, own: Option<&Entry<'_, '_>>) -> bool {
         self.has_message() || self.senders_gone || self.capacity == 0 && self.senders.has_peer(own)
     }

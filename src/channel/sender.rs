@@ -227,7 +227,7 @@ impl<T> Sender<T> {
         self.shared.is_of_same(&other.shared)
     }
 
-    /// Whether all receivers are gone.
+    /// Returns whether all receivers are gone.
     #[cfg(not(greenthread_model))]
     pub(crate) fn is_disconnected(&self) -> bool {
         self.shared.look(|state| state.receivers_gone)

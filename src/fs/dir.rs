@@ -72,7 +72,7 @@ impl DirEntry {
     ///
     /// # Errors
     ///
-    /// Those of `statx(2)`.
+    /// Returns the errors of `statx(2)`.
     ///
     /// # Examples
     ///
@@ -96,7 +96,7 @@ impl DirEntry {
     ///
     /// # Errors
     ///
-    /// Those of `statx(2)`.
+    /// Returns the errors of `statx(2)`.
     ///
     /// # Examples
     ///
@@ -212,7 +212,7 @@ impl DirBuilder {
     ///
     /// # Errors
     ///
-    /// Those of `mkdir(2)`.
+    /// Returns the errors of `mkdir(2)`.
     ///
     /// # Examples
     ///

@@ -70,7 +70,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `realpath(3)`; the path must exist.
+    /// Returns the errors of `realpath(3)`; the path must exist.
     ///
     /// # Examples
     ///
@@ -89,7 +89,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// If `from` is not a file or cannot be read, or if `to` cannot be written.
+    /// Returns an error if `from` is not a file or cannot be read, or if `to` cannot be written.
     ///
     /// # Examples
     ///
@@ -110,7 +110,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `mkdir(2)`, for example if the path exists or its parent does not.
+    /// Returns the errors of `mkdir(2)`, for example if the path exists or its parent does not.
     ///
     /// # Examples
     ///
@@ -131,7 +131,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `mkdir(2)`. It is no error if the directory exists.
+    /// Returns the errors of `mkdir(2)`. It is no error if the directory exists.
     ///
     /// # Examples
     ///
@@ -169,7 +169,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `link(2)`; both names must be on the same file system.
+    /// Returns the errors of `link(2)`; both names must be on the same file system.
     ///
     /// # Examples
     ///
@@ -192,7 +192,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of [`File::open`] and of reading.
+    /// Returns the errors of [`File::open`] and of reading.
     ///
     /// # Examples
     ///
@@ -208,7 +208,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `readlink(2)`; the path must be a symbolic link.
+    /// Returns the errors of `readlink(2)`; the path must be a symbolic link.
     ///
     /// # Examples
     ///
@@ -246,7 +246,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of [`read`], and `InvalidData` if the file is not UTF-8.
+    /// Returns the errors of [`read`], and `InvalidData` if the file is not UTF-8.
     ///
     /// # Examples
     ///
@@ -263,7 +263,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `rmdir(2)`, for example if the directory is not empty.
+    /// Returns the errors of `rmdir(2)`, for example if the directory is not empty.
     ///
     /// # Examples
     ///
@@ -304,7 +304,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `unlink(2)`, for example if the path is a directory or does not exist.
+    /// Returns the errors of `unlink(2)`, for example if the path is a directory or does not exist.
     ///
     /// # Examples
     ///
@@ -325,7 +325,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `rename(2)`; both names must be on the same file system.
+    /// Returns the errors of `rename(2)`; both names must be on the same file system.
     ///
     /// # Examples
     ///
@@ -371,7 +371,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `symlink(2)`.
+    /// Returns the errors of `symlink(2)`.
     #[deprecated(note = "as in std: use `os::unix::fs::symlink`")]
     #[allow(deprecated)]
     fn soft_link(original: P, link: Q) -> ();
@@ -404,7 +404,7 @@ functions! {
 ///
 /// # Errors
 ///
-/// Those of [`File::create`] and of writing.
+/// Returns the errors of [`File::create`] and of writing.
 ///
 /// # Examples
 ///
@@ -429,7 +429,7 @@ pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result
 ///
 /// # Errors
 ///
-/// Those of `opendir(3)`; the path must be a directory.
+/// Returns the errors of `opendir(3)`; the path must be a directory.
 ///
 /// # Examples
 ///

@@ -172,8 +172,8 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`, and `InvalidInput` if the options contradict each other or the path
-    /// contains a NUL byte.
+    /// Returns the errors of `open(2)`, and `InvalidInput` if the options contradict each other or
+    /// the path contains a NUL byte.
     ///
     /// # Examples
     ///

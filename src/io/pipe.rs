@@ -147,7 +147,7 @@ impl End {
     }
 }
 
-/// Whether the kernel does not know the call or the flag, or not for this kind of file.
+/// Returns whether the kernel does not know the call or the flag, or not for this kind of file.
 fn says_unknown(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -309,7 +309,7 @@ impl PipeReader {
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -338,7 +338,7 @@ impl PipeWriter {
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -369,7 +369,7 @@ impl PipeWriter {
 ///
 /// # Errors
 ///
-/// If there are no more descriptors.
+/// Returns an error if the process has no more descriptors.
 ///
 /// # Examples
 ///

@@ -79,7 +79,7 @@ impl Stdin {
     ///
     /// # Errors
     ///
-    /// Those of `read(2)`, and `InvalidData` if the line is not UTF-8.
+    /// Returns the errors of `read(2)`, and `InvalidData` if the line is not UTF-8.
     ///
     /// # Examples
     ///

@@ -95,7 +95,7 @@ impl Listener {
         Ok((socket, address))
     }
 
-    /// Whether a call of accept would return at once, with a connection or an error.
+    /// Returns whether a call of accept would return at once, with a connection or an error.
     fn has_connection(&self) -> bool {
         let question = || calls::poll(self.as_fd(), libc::POLLIN);
         !matches!(uninterrupted(question), Ok(false))

@@ -21,7 +21,7 @@ macro_rules! socket_type {
             ///
             /// # Errors
             ///
-            /// If there are no more descriptors.
+            /// Returns an error if the process has no more descriptors.
             ///
             /// # Examples
             ///
@@ -39,7 +39,7 @@ macro_rules! socket_type {
             ///
             /// # Errors
             ///
-            /// Those of `getsockname(2)`.
+            /// Returns the errors of `getsockname(2)`.
             ///
             /// # Examples
             ///
@@ -56,7 +56,7 @@ macro_rules! socket_type {
             ///
             /// # Errors
             ///
-            /// Those of `getsockopt(2)`.
+            /// Returns the errors of `getsockopt(2)`.
             ///
             /// # Examples
             ///
@@ -76,7 +76,7 @@ macro_rules! socket_type {
             ///
             /// # Errors
             ///
-            /// Those of `fcntl(2)`.
+            /// Returns the errors of `fcntl(2)`.
             ///
             /// # Examples
             ///
@@ -186,7 +186,7 @@ macro_rules! timeouts {
             ///
             /// # Errors
             ///
-            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+            /// Returns [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             ///
             /// # Examples
             ///
@@ -209,7 +209,7 @@ macro_rules! timeouts {
             ///
             /// # Errors
             ///
-            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+            /// Returns [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             ///
             /// # Examples
             ///
@@ -231,7 +231,7 @@ macro_rules! timeouts {
             ///
             /// # Errors
             ///
-            /// Those of `getsockopt(2)`.
+            /// Returns the errors of `getsockopt(2)`.
             ///
             /// # Examples
             ///
@@ -251,7 +251,7 @@ macro_rules! timeouts {
             ///
             /// # Errors
             ///
-            /// Those of `getsockopt(2)`.
+            /// Returns the errors of `getsockopt(2)`.
             ///
             /// # Examples
             ///
@@ -279,7 +279,7 @@ macro_rules! options {
                 ///
                 /// # Errors
                 ///
-                /// Those of `setsockopt(2)`.
+                /// Returns the errors of `setsockopt(2)`.
                 ///
                 /// # Examples
                 ///
@@ -299,7 +299,7 @@ macro_rules! options {
                 ///
                 /// # Errors
                 ///
-                /// Those of `getsockopt(2)`.
+                /// Returns the errors of `getsockopt(2)`.
                 ///
                 /// # Examples
                 ///
@@ -329,7 +329,8 @@ macro_rules! shutdown {
             ///
             /// # Errors
             ///
-            /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
+            /// Returns [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not
+            /// connected.
             ///
             /// # Examples
             ///

@@ -276,7 +276,8 @@ impl Socket {
         answer
     }
 
-    /// Whether a call that finds no data has come to the end, because reading was shut down.
+    /// Returns whether a call that finds no data has come to the end, because reading was shut
+    /// down.
     pub(crate) fn is_ended(&self) -> bool {
         self.settings.ended.load(Relaxed) && !self.is_nonblocking()
     }

@@ -51,7 +51,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// The error of the last address, or of resolving the name;
+    /// Returns the error of the last address, or of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -118,7 +118,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     #[deprecated(note = "this option can only be set before the socket is bound")]
     #[allow(deprecated)]
     pub fn set_only_v6(&self, only_v6: bool) -> io::Result<()> {
@@ -129,7 +129,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Returns the errors of `getsockopt(2)`.
     #[deprecated(note = "this option can only be set before the socket is bound")]
     #[allow(deprecated)]
     pub fn only_v6(&self) -> io::Result<bool> {

@@ -41,7 +41,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The error of the last address, or of resolving the name;
+    /// Returns the error of the last address, or of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -122,7 +122,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of reading.
+    /// Returns the errors of reading.
     ///
     /// # Examples
     ///

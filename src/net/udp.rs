@@ -35,7 +35,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The error of the last address, or of resolving the name;
+    /// Returns the error of the last address, or of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -81,7 +81,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of [`recv_from`](UdpSocket::recv_from).
+    /// Returns the errors of [`recv_from`](UdpSocket::recv_from).
     ///
     /// # Examples
     ///
@@ -102,7 +102,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `sendto(2)` and of resolving the name;
+    /// Returns the errors of `sendto(2)` and of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -131,7 +131,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The error of the last address, or of resolving the name;
+    /// Returns the error of the last address, or of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -153,7 +153,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
+    /// Returns [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
     ///
     /// # Examples
     ///
@@ -173,7 +173,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `send(2)`; one of them says that an earlier datagram was refused.
+    /// Returns the errors of `send(2)`; one of them says that an earlier datagram was refused.
     ///
     /// # Examples
     ///
@@ -194,7 +194,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `recv(2)`; one of them says that an earlier datagram was refused.
+    /// Returns the errors of `recv(2)`; one of them says that an earlier datagram was refused.
     ///
     /// # Examples
     ///
@@ -215,7 +215,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of [`recv`](UdpSocket::recv).
+    /// Returns the errors of [`recv`](UdpSocket::recv).
     ///
     /// # Examples
     ///
@@ -236,7 +236,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///
@@ -256,7 +256,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///
@@ -275,7 +275,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///
@@ -296,7 +296,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///

@@ -139,7 +139,7 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// Those of `kill(2)`.
+    /// Returns the errors of `kill(2)`.
     ///
     /// # Examples
     ///
@@ -195,7 +195,7 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// Those of `waitid(2)`.
+    /// Returns the errors of `waitid(2)`.
     ///
     /// # Examples
     ///

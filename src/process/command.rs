@@ -244,8 +244,8 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// `NotFound` or `PermissionDenied` if the program cannot be executed; other errors if there is
-    /// no room for another process or for its pipes.
+    /// Returns `NotFound` or `PermissionDenied` if the program cannot be executed; other errors if
+    /// there is no room for another process or for its pipes.
     ///
     /// # Examples
     ///
@@ -269,7 +269,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// Those of [`spawn`](Command::spawn), and those of reading from pipes.
+    /// Returns the errors of [`spawn`](Command::spawn), and those of reading from pipes.
     ///
     /// # Examples
     ///
@@ -306,7 +306,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// Those of [`spawn`](Command::spawn).
+    /// Returns the errors of [`spawn`](Command::spawn).
     ///
     /// # Examples
     ///

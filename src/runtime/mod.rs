@@ -72,7 +72,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// The same as for [`Builder::build`].
+    /// Returns the same errors as [`Builder::build`].
     ///
     /// # Examples
     ///
@@ -106,8 +106,8 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If the runtime cannot be started, because a `GREENTHREAD_*` variable has a bad value or
-    /// because no kernel thread can be made. The message says why.
+    /// Panics if the runtime cannot be started, because a `GREENTHREAD_*` variable has a bad value
+    /// or because no kernel thread can be made. The message says why.
     ///
     /// # Examples
     ///
@@ -130,7 +130,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If the thread cannot be started. The message says why.
+    /// Panics if the thread cannot be started. The message says why.
     ///
     /// # Examples
     ///
@@ -201,8 +201,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if the number is not accepted; the message names it and what is accepted. Any
-    /// other error means that the policy has panicked in
+    /// Returns `InvalidInput` if the number is not accepted; the message names it and what is
+    /// accepted. Any other error means that the policy has panicked in
     /// [`Policy::resize`](crate::policy::Policy::resize); the number is then as before.
     ///
     /// # Examples
@@ -269,7 +269,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If it is called on a thread of this runtime, which would wait for itself.
+    /// Panics if it is called on a thread of this runtime, which would wait for itself.
     ///
     /// # Examples
     ///

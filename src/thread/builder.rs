@@ -135,7 +135,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// If the name contains a NUL byte.
+    /// Panics if the name contains a NUL byte.
     ///
     /// # Examples
     ///
@@ -165,11 +165,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The same as for [`Builder::spawn`].
+    /// Returns the same errors as [`Builder::spawn`].
     ///
     /// # Panics
     ///
-    /// The same as for [`Builder::spawn`].
+    /// Panics in the same cases as [`Builder::spawn`].
     ///
     /// # Examples
     ///
@@ -207,11 +207,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The same as for [`Builder::spawn`].
+    /// Returns the same errors as [`Builder::spawn`].
     ///
     /// # Panics
     ///
-    /// The same as for [`Builder::spawn`].
+    /// Panics in the same cases as [`Builder::spawn`].
     ///
     /// # Examples
     ///
@@ -264,8 +264,8 @@ impl Builder {
 ///
 /// # Panics
 ///
-/// If the thread cannot be started; the message says why. [`Builder::spawn`] returns an error
-/// instead.
+/// Panics if the thread cannot be started; the message says why. [`Builder::spawn`] returns an
+/// error instead.
 ///
 /// # Examples
 ///
@@ -327,7 +327,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     ///
-    /// If a thread joins itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///
@@ -353,7 +353,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     ///
-    /// If a thread joins itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///
@@ -381,7 +381,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     ///
-    /// If a thread joins itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///

@@ -38,8 +38,8 @@ pub struct ScopedJoinHandle<'scope, T> {
 ///
 /// # Panics
 ///
-/// If a thread that was not joined by hand has panicked. If `f` panics, its panic goes on after all
-/// threads of the scope have ended.
+/// Panics if a thread that was not joined by hand has panicked. If `f` panics, its panic goes on
+/// after all threads of the scope have ended.
 ///
 /// # Examples
 ///
@@ -71,7 +71,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// # Panics
     ///
-    /// If the thread cannot be started; [`Builder::spawn_scoped`] returns an error instead.
+    /// Panics if the thread cannot be started; [`Builder::spawn_scoped`] returns an error instead.
     ///
     /// # Examples
     ///
@@ -133,7 +133,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     ///
     /// # Panics
     ///
-    /// If a thread joins itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///
@@ -157,7 +157,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     ///
     /// # Panics
     ///
-    /// If a thread joins itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///
@@ -183,7 +183,7 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     ///
     /// # Panics
     ///
-    /// If a thread joins itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///

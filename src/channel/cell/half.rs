@@ -57,7 +57,7 @@ impl<T, const SENDS: bool> Half<T, SENDS> {
         }
     }
 
-    /// Whether both halves are of one channel.
+    /// Returns whether both halves are of one channel.
     pub(in crate::channel) fn is_of_same(&self, other: &Self) -> bool {
         self.0 == other.0
     }

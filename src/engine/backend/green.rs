@@ -120,7 +120,7 @@ pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
     })
 }
 
-/// Whether `signal` can preempt.
+/// Returns whether `signal` can preempt.
 pub(super) fn check_signal(signal: i32) -> io::Result<()> {
     let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
     if !(first..=last).contains(&signal) {

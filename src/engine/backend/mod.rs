@@ -195,7 +195,7 @@ impl Backend {
         }
     }
 
-    /// Whether the current thread is one of the backend's threads.
+    /// Returns whether the current thread is one of the backend's threads.
     pub(crate) fn runs_this_thread(self) -> bool {
         match self {
             Backend::Green(cluster) => {

@@ -123,7 +123,7 @@ impl<T> Joiner<T> {
         }
     }
 
-    /// Whether the thread has ended; if not, `waker` is called when it has. After `true`,
+    /// Returns whether the thread has ended; if not, `waker` is called when it has. After `true`,
     /// [`Joiner::after_end`] does not wait.
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
         self.end().poll(waker)

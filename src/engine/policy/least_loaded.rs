@@ -126,7 +126,7 @@ impl LeastLoaded {
     ///
     /// # Panics
     ///
-    /// If the number is 0.
+    /// Panics if the number is 0.
     ///
     /// # Examples
     ///

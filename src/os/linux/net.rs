@@ -29,7 +29,7 @@ pub trait TcpStreamExt: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///
@@ -50,7 +50,7 @@ pub trait TcpStreamExt: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Returns the errors of `getsockopt(2)`.
     ///
     /// # Examples
     ///

@@ -32,7 +32,7 @@ use crate::engine::door::may_block;
 ///
 /// # Errors
 ///
-/// Those of `symlink(2)`.
+/// Returns the errors of `symlink(2)`.
 ///
 /// # Examples
 ///
@@ -56,7 +56,7 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
 ///
 /// # Errors
 ///
-/// Those of `chown(2)`.
+/// Returns the errors of `chown(2)`.
 ///
 /// # Examples
 ///
@@ -77,7 +77,7 @@ pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> 
 ///
 /// # Errors
 ///
-/// Those of `fchown(2)`.
+/// Returns the errors of `fchown(2)`.
 ///
 /// # Examples
 ///
@@ -98,7 +98,7 @@ pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Re
 ///
 /// # Errors
 ///
-/// Those of `lchown(2)`.
+/// Returns the errors of `lchown(2)`.
 ///
 /// # Examples
 ///
@@ -119,7 +119,7 @@ pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) ->
 ///
 /// # Errors
 ///
-/// Those of `chroot(2)`.
+/// Returns the errors of `chroot(2)`.
 ///
 /// # Examples
 ///

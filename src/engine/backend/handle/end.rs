@@ -89,8 +89,8 @@ impl End {
         self.token.wait(deadline) == Outcome::Notified
     }
 
-    /// Whether the end has come. If not, `waker` is called when it comes, instead of any given
-    /// before.
+    /// Returns whether the end has come. If not, `waker` is called when it comes, instead of any
+    /// given before.
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
         self.waker.get_or_init(Box::default).register(waker);
         perturb::point("end: registered");

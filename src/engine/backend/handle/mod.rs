@@ -306,7 +306,7 @@ unsafe fn another(shared: *const Shared) -> Thread {
     }
 }
 
-/// Whether the current thread is the one behind `shared`.
+/// Returns whether the current thread is the one behind `shared`.
 pub(crate) fn is_current(shared: &Shared) -> bool {
     let own = match me::green() {
         Some(green) => shared_of(green),

@@ -47,7 +47,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `bind(2)`, for example if the path exists.
+    /// Returns the errors of `bind(2)`, for example if the path exists.
     ///
     /// # Examples
     ///
@@ -68,7 +68,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `bind(2)`.
+    /// Returns the errors of `bind(2)`.
     ///
     /// # Examples
     ///
@@ -89,7 +89,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -107,7 +107,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -131,7 +131,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Returns the errors of `connect(2)`.
     ///
     /// # Examples
     ///
@@ -155,7 +155,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Returns the errors of `connect(2)`.
     ///
     /// # Examples
     ///
@@ -179,7 +179,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
+    /// Returns [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
     ///
     /// # Examples
     ///
@@ -201,7 +201,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `recvfrom(2)`.
+    /// Returns the errors of `recvfrom(2)`.
     ///
     /// # Examples
     ///
@@ -225,7 +225,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `recv(2)`.
+    /// Returns the errors of `recv(2)`.
     ///
     /// # Examples
     ///
@@ -244,7 +244,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `sendto(2)`.
+    /// Returns the errors of `sendto(2)`.
     ///
     /// # Examples
     ///
@@ -264,7 +264,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `sendto(2)`.
+    /// Returns the errors of `sendto(2)`.
     ///
     /// # Examples
     ///
@@ -292,7 +292,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `send(2)`.
+    /// Returns the errors of `send(2)`.
     ///
     /// # Examples
     ///

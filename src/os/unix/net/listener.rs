@@ -42,7 +42,7 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// Those of `bind(2)`, for example if the path exists.
+    /// Returns the errors of `bind(2)`, for example if the path exists.
     ///
     /// # Examples
     ///
@@ -63,7 +63,7 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// Those of `bind(2)`.
+    /// Returns the errors of `bind(2)`.
     ///
     /// # Examples
     ///

@@ -40,7 +40,7 @@ pub use self::stream::UnixStream;
 ///
 /// # Errors
 ///
-/// If there are no more descriptors.
+/// Returns an error if the process has no more descriptors.
 ///
 /// # Examples
 ///

@@ -35,7 +35,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Returns the errors of `connect(2)`.
     ///
     /// # Examples
     ///
@@ -57,7 +57,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Returns the errors of `connect(2)`.
     ///
     /// # Examples
     ///
@@ -88,7 +88,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -109,7 +109,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// Those of `getpeername(2)`.
+    /// Returns the errors of `getpeername(2)`.
     ///
     /// # Examples
     ///
