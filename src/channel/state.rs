@@ -1,7 +1,7 @@
 //! The state of a channel under its lock, and the rules by which messages change hands.
 //!
 //! As in Go, one lock guards one buffer and two queues, of senders and of receivers that wait. A
-//! thread that comes by serves those that wait: no thread is woken only to look again, and none
+//! thread that comes by serves the waiting threads: no thread is woken only to look again, and none
 //! overtakes.
 //!
 //! | arrives | meets a waiting | with a buffer | at capacity 0 |

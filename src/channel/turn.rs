@@ -57,8 +57,8 @@ impl<'o, 'a> Iterator for InTurn<'o, 'a> {
 
 impl ExactSizeIterator for InTurn<'_, '_> {}
 
-/// Returns a number below `limit`, from one sequence a thread. (fastrand's own thread-local generator
-/// allocates at its first use.)
+/// Returns a number below `limit`, from one sequence for each thread. (fastrand's own thread-local
+/// generator allocates at its first use.)
 fn random(limit: usize) -> usize {
     thread_local! {
         static STATE: Cell<u64> = const { Cell::new(0) };

@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! 1. The descriptor's mode is never changed: others may share its open file description, such as a
-//!    clone, or a child whose standard output it is. If somebody puts it into non-blocking mode,
-//!    calls fail with `WouldBlock`, as std's do.
+//!    clone, or a child whose standard output it is. If a program puts it into non-blocking
+//!    mode, calls fail with `WouldBlock`, as std's do.
 //! 2. A write writes all, as the system call in blocking mode does, unless an error comes after a
 //!    part of it: then it returns the length of that part, and the next write fails. A write of
 //!    [`ATOMIC`] bytes or less is a single call, and so is not mixed with the writes of others.

@@ -19,7 +19,7 @@
 //!    descriptor; if they are changed behind our back later, through `AsFd`, we do not notice.
 //! 2. A description is blocking unless the user has set another mode, since others may share it:
 //!    our calls say `MSG_DONTWAIT`, or ask first ([`Listener`](super::listener::Listener)). While
-//!    it connects it is not blocking, and nobody shares it yet.
+//!    it connects it is not blocking, and no other handle or process shares it yet.
 //! 3. Closing concerns all handles. `closed` is set first: a call that ended because the
 //!    description was shut down finds it set, and the error says what happened. Then each handle's
 //!    source ends its waits, since a shutdown ends none at a datagram socket. `handles` has them

@@ -46,8 +46,8 @@ impl TcpListener {
     ///
     /// With port 0 the system chooses a port.
     ///
-    /// The number of connections that may wait to be accepted is the system's limit
-    /// (`net.core.somaxconn`, usually 4096). With std's listener it is 128.
+    /// The limit of connections that wait to be accepted is the system's (`net.core.somaxconn`,
+    /// usually 4096). With std's listener it is 128.
     ///
     /// # Errors
     ///

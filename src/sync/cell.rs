@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`MutexCell`] | [`Held`] | `&T`, and `&mut T` for `&mut Held` |
 //! | [`RwCell`] | [`Reading`]; [`Writing`] | `&T`; as `Held` |
-//! | [`OnceCell`] | the closure that runs; then nobody | `&mut` to the closure; then `&T` to all |
+//! | [`OnceCell`] | the closure that runs; then no thread | `&mut` to the closure; then `&T` to all |
 //!
 //! Invariants:
 //! 1. Only this file reaches a cell's protocol. So it is locked as often as there are tokens, and

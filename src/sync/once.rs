@@ -20,9 +20,9 @@
 //! Invariants:
 //! 1. The thread that set `RUNNING` clears it, and no other does. So closures do not overlap.
 //! 2. `COMPLETE` stays. So no closure runs after one that has returned.
-//! 3. A thread that queues has replaced a word in which the state that it waits out still held; and
-//!    every change of the flags that ends such a state takes the whole queue. So no thread is left
-//!    behind.
+//! 3. A thread queues only by replacing a word that still shows the state whose end it waits for,
+//!    and every change of the flags that ends such a state takes the whole queue. So no thread is
+//!    left behind.
 //!
 //! Orderings: finishing is a Release. Seeing `COMPLETE` is an Acquire, and so is setting `RUNNING`:
 //! a closure sees what an earlier one did before it panicked.

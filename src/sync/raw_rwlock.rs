@@ -44,7 +44,7 @@
 //!    begins only with a hold given back (its owner sees the two flags in the very step), and ends
 //!    only with the last step of `pass_on`, a compare-and-swap that fails if it began again. A
 //!    thread that queues in the meantime holds the list, so that `pass_on` finds it later.
-//! 3. `WOKEN` has one owner, who clears it: by taking the lock, or in one step with seeing that it
+//! 3. `WOKEN` has one owner, which clears it: by taking the lock, or in one step with seeing that it
 //!    is held.
 //!
 //! So no wake-up is lost. A thread that queues has seen a holder, or the case of invariant 2. If it

@@ -28,7 +28,7 @@ use crate::engine::door::{Joiner, Scope, clock, in_scope};
 pub struct ScopedJoinHandle<'scope, T> {
     joiner: Joiner<T>,
     scope: PhantomData<&'scope ()>,
-    /// As std's: `Send` and `Sync` if the result is `Send`.
+    /// `Send` and `Sync` if the result is `Send`, as in std.
     result: PhantomData<std::sync::Mutex<T>>,
 }
 

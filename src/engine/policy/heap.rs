@@ -62,7 +62,7 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Makes an empty heap.
+    /// Creates an empty heap.
     ///
     /// # Examples
     ///

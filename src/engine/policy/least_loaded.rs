@@ -1,10 +1,10 @@
 //! Least loaded: a new thread goes to the processor with the fewest threads in a rotating batch.
 //!
-//! The design is that of the coroutine runtime in the seeds, which took it from Nio. If the
-//! shortest of all queues were wanted, all processors would read each other's queues all the time;
-//! so only a batch of them is looked at, and the next batch the next time. With 22 processors and
-//! batches of 8 these are 0–8, 8–16, 16–22, and then the first again ([`range`]). If there are no
-//! more processors than fit in a batch, the batch is always all of them.
+//! The design is that of the coroutine runtime in the seeds, which took it from Nio. To find the
+//! shortest of all queues, all processors would have to read each other's queues all the time; so a
+//! processor looks at one batch of them, and the next time at the next batch. With 22 processors
+//! and batches of 8 these are 0–8, 8–16, 16–22, and then the first again ([`range`]). If there are
+//! no more processors than fit in a batch, the batch is always all of them.
 //!
 //! - A thread that is spawned or woken goes to the least loaded processor of the batch; among
 //!   equals, to the first. The load of a processor is the number of threads in its queue, plus the
@@ -101,7 +101,7 @@ fn range(round: usize, workers: usize, batch: usize) -> Range<usize> {
 }
 
 impl LeastLoaded {
-    /// Makes a policy with empty queues, and with batches of 8 processors.
+    /// Creates a policy with empty queues, and with batches of 8 processors.
     ///
     /// # Examples
     ///

@@ -49,7 +49,7 @@ pub struct Guard<'a, T> {
 }
 
 impl<T> Lock<T> {
-    /// Makes an unlocked lock around `value`.
+    /// Creates an unlocked lock around `value`.
     ///
     /// # Examples
     ///

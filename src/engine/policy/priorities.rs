@@ -194,7 +194,7 @@ impl Worker {
 }
 
 impl Priorities {
-    /// Makes a policy with empty queues.
+    /// Creates a policy with empty queues.
     ///
     /// # Examples
     ///

@@ -16,9 +16,9 @@
 //! Invariants:
 //! 1. Either the writer sees a reader's flag, or the reader sees that there is a writer (Dekker's
 //!    pattern; the barrier makes the reader's compiler fence a full one at the only moment that
-//!    matters). So nobody reads during a change. Where there is no barrier, there are no green
-//!    threads and no seats; but anybody may call a policy without a seat, so these readers fence
-//!    for themselves.
+//!    matters). So no reader reads during a change. Where there is no barrier, there are no
+//!    green threads and no seats; but a policy may be called without a seat, so these readers
+//!    fence for themselves.
 //! 2. Readers are not preempted, and read for moments: the writer waits only for threads that run.
 //! 3. Readers that wait for the writer keep their processors. So the writer must not wait for a
 //!    green thread while it writes: it takes no lock that a green thread can hold, malloc's

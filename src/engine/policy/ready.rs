@@ -192,7 +192,7 @@ pub fn set_priority(priority: Priority) {
 pub struct Queue(Fifo);
 
 impl Queue {
-    /// Makes an empty queue.
+    /// Creates an empty queue.
     ///
     /// # Examples
     ///

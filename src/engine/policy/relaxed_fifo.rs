@@ -1,5 +1,5 @@
-//! Relaxed first-in-first-out: an array of strict queues. A push goes to any queue; a pop takes
-//! from that one of two queues whose first thread has waited longer.
+//! Relaxed first-in-first-out: an array of strict queues. A push goes to any queue. A pop looks at
+//! two queues, and takes from the queue whose first thread has waited longer.
 //!
 //! The design is the one proposed for Cforall's runtime (Delisle, in the seeds), on a queue by
 //! Alistarh and others ("Relaxed schedulers can efficiently parallelize iterative algorithms",
@@ -7,13 +7,13 @@
 //! in the queue of a busy processor starve.
 //!
 //! - *Lanes.* There are [`LANES`] queues for each processor, so that two processors seldom meet at
-//!   one. A processor alone has one lane: more would relax the order for nobody's good.
+//!   one. A processor alone has one lane: more would relax the order without any gain.
 //! - *Stamps.* A thread gets a time stamp when it comes into its lane. Taking the older of two
 //!   lanes evens out what random pushes make uneven; without it, lanes would drift apart for ever.
-//! - *Hints.* A bit for each lane says whether it holds a thread. In a loaded system nobody looks
-//!   at the bits and they hardly ever change: two lanes at random will do. Only a processor that
-//!   finds one of its two lanes empty looks at the bits, and takes the oldest of up to [`FEW`]
-//!   lanes that are in use. So where few threads wait, the order is nearly strict.
+//! - *Hints.* A bit for each lane says whether it holds a thread. In a loaded system no
+//!   processor looks at the bits, and they hardly ever change: two random lanes suffice. Only a
+//!   processor that finds one of its two lanes empty looks at the bits, and takes the oldest of up
+//!   to [`FEW`] lanes that are in use. So where few threads wait, the order is nearly strict.
 //! - *Classes.* There are two arrays of lanes: preempted threads stand behind all others (`aging`).
 //!
 //! Fairness, as the proposal defines it: let a thread X wait. The odds that a thread Y runs N times
@@ -289,7 +289,7 @@ impl Lanes {
 }
 
 impl RelaxedFifo {
-    /// Makes a policy without threads.
+    /// Creates a policy without threads.
     ///
     /// # Examples
     ///

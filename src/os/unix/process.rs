@@ -57,8 +57,8 @@ pub trait CommandExt: sealed::Sealed {
     ///
     /// # Safety
     ///
-    /// The same as for std's method: `f` runs in a forked child, where hardly anything is safe. It
-    /// must not use this crate.
+    /// The conditions are those of std's method: `f` runs in a forked child, where hardly anything
+    /// is safe. It must not use this crate.
     ///
     /// # Examples
     ///
@@ -88,7 +88,7 @@ pub trait CommandExt: sealed::Sealed {
     /// [`CommandExt::pre_exec`] instead.
     ///
     /// # Safety
-    /// The same as for [`CommandExt::pre_exec`].
+    /// The conditions are those of [`CommandExt::pre_exec`].
     #[deprecated(note = "as in std: use `pre_exec`")]
     #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn before_exec<F>(&mut self, f: F) -> &mut Command

@@ -1,7 +1,7 @@
-//! What work stealing keeps for one processor: its local queue, next slot and round.
+//! The data that work stealing keeps for one processor: its local queue, next slot and round.
 //!
-//! What only the holder of the processor's seat may do is a method of [`Held<Local>`](Held). Anybody steals,
-//! takes the next slot, and asks how many threads wait.
+//! The methods of [`Held<Local>`](Held) are for the holder of the processor's seat only. Any thread
+//! may steal, take the next slot, and ask how many threads wait.
 
 use core::cell::{Cell, UnsafeCell};
 
