@@ -65,7 +65,7 @@ impl<T> Timer<T> {
             .flatten()
     }
 
-    /// The instant at which the next message is due.
+    /// Returns the instant at which the next message is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due(self.next.load(Relaxed))
     }

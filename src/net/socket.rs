@@ -282,7 +282,7 @@ impl Socket {
         self.settings.ended.load(Relaxed) && !self.is_nonblocking()
     }
 
-    /// Reads, with `flags` of `recv(2)`.
+    /// Receives data, with `flags` of `recv(2)`.
     pub(crate) fn recv(&self, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.read_timeout);
         let count = self.unless_closed(|| self.source.recv_bytes(buffer, flags, limit))?;

@@ -114,7 +114,7 @@ impl TcpListener {
         Incoming { listener: self }
     }
 
-    /// Fails, as in std: the option can only be set before the socket is bound.
+    /// Returns an error, as in std: the option can only be set before the socket is bound.
     ///
     /// # Errors
     ///

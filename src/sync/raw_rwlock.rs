@@ -138,7 +138,7 @@ impl State {
         self.is_free() && self.may_overtake()
     }
 
-    /// The state with `QUEUED`, where the first in the queue has waited since `since`.
+    /// Returns the state with `QUEUED`, where the first in the queue has waited since `since`.
     fn queued(self, since: u32) -> State {
         State(self.0 & (SINCE - 1) | (u64::from(since) * SINCE) | QUEUED)
     }

@@ -116,7 +116,8 @@ impl Dice {
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The `n`th number is `mix(n * STEP)` (SplitMix64; Steele, Lea and Flood 2014).
+/// Mixes the bits of `n`: the `n`th random number is `mix(n * STEP)` (SplitMix64; Steele, Lea and
+/// Flood 2014).
 fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -435,8 +436,9 @@ mod tests {
         Some(histogram)
     }
 
-    /// The proposal's guarantee: each further overtaking is at most half as likely. Measured are
-    /// 0.1 for a loaded system, 0.01 for an underloaded one, and 0.2 to 0.35 between them.
+    /// Checks the proposal's guarantee: each further overtaking is at most half as likely. The
+    /// measured factors are 0.1 for a loaded system, 0.01 for an underloaded one, and 0.2 to 0.35
+    /// between them.
     #[test]
     fn the_more_overtakings_the_less_likely() {
         // Loaded: many threads for each lane. Underloaded: most lanes are empty. And between.

@@ -158,7 +158,7 @@ mod tests {
         LeastLoaded, Others, Policy, Priorities, RelaxedFifo, Victims, WorkStealing,
     };
 
-    /// The message with which `call` panics.
+    /// Returns the message with which `call` panics.
     fn panic_of(call: impl FnOnce()) -> String {
         let payload = catch_unwind(AssertUnwindSafe(call)).expect_err("no panic");
         *payload.downcast::<String>().unwrap()

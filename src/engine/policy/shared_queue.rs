@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((others.len(), queue.len()), (0, 1));
     }
 
-    /// Preempted threads have their turns beside fresh threads without end.
+    /// Checks that preempted threads have their turns beside fresh threads without end.
     #[test]
     fn those_preempted_have_turns_when_they_are_due() {
         let Some(queue) = queue(2, 4) else { return };

@@ -55,8 +55,8 @@ const ROUND_TURNS: u32 = 4;
 /// Gives each processor a queue; a processor whose queue is empty takes half of another one.
 ///
 /// This is the default policy. A thread that the running one spawns or wakes runs next on the same
-/// processor. Threads from outside and preempted threads wait in a global queue. Each method below
-/// switches one idea off, to measure what it is worth.
+/// processor. Threads from outside and preempted threads wait in a global queue. The methods
+/// switch single ideas on or off, to measure what each is worth.
 ///
 /// # Examples
 ///

@@ -75,8 +75,8 @@ impl Shared {
         ThreadId(self.identity.id())
     }
 
-    /// The `pthread_t` that libc has for the green thread. It exists from the thread's first run
-    /// on; this waits for it.
+    /// Returns the `pthread_t` that libc has for the green thread. It exists from the thread's
+    /// first run on; this waits for it.
     #[cfg(green)]
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         let alarm = Waiter::new();
@@ -219,7 +219,8 @@ fn unknown_kernel_thread() -> Thread {
     Thread(Shared::new(std::thread::current().name().map(Into::into)))
 }
 
-/// The key whose destructor drops a kernel thread's count; `None` if the system has no key left.
+/// Makes the key whose destructor drops a kernel thread's count; `None` if the system has no key
+/// left.
 #[cfg(green)]
 fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {

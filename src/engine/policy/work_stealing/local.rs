@@ -68,7 +68,7 @@ impl Local {
         self.next.swap(new, Ordering::AcqRel).map(Ready::new)
     }
 
-    /// The number of threads in the round.
+    /// Returns the number of threads in the round.
     #[inline(always)]
     pub(super) fn round_len(&self) -> usize {
         self.round_len.load(Ordering::Relaxed)
@@ -89,7 +89,7 @@ impl Held<'_, Local> {
         unsafe { self.queue.pop() }
     }
 
-    /// How many threads fit into the queue.
+    /// Returns the number of threads that fit into the queue.
     #[inline]
     pub(super) fn space(self) -> usize {
         self.queue.space()
