@@ -101,8 +101,8 @@ const FORBIDDEN: &[(i32, &str)] = &[
 /// Creates a receiver that gets a message when Ctrl-C is pressed (`SIGINT` arrives).
 ///
 /// From this call on, Ctrl-C no longer ends the program, not even after the receiver has been
-/// dropped. The channel holds one message at most: further presses are not counted until that one
-/// has been received. It is never disconnected.
+/// dropped. The channel holds one message at most: further presses are not counted until the
+/// message has been received. The channel is never disconnected.
 ///
 /// # Errors
 ///
@@ -169,8 +169,9 @@ impl Signals {
     /// # Errors
     ///
     /// - [`InvalidInput`](io::ErrorKind::InvalidInput) if `signals` is empty, or contains a number
-    ///   that is not a signal's or a signal that cannot be watched: `SIGKILL`, `SIGSTOP`, the
-    ///   signals that faults raise, and those that the C library or this crate uses itself.
+    ///   that is not the number of a signal, or a signal that cannot be watched: `SIGKILL`,
+    ///   `SIGSTOP`, the signals that faults raise, and the signals that the C library or this crate
+    ///   uses itself.
     /// - [`Unsupported`](io::ErrorKind::Unsupported) in a process that was forked from a process
     ///   with green threads.
     /// - The error of the system if the first call cannot start a kernel thread.

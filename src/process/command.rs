@@ -265,7 +265,7 @@ impl Command {
         blocking(|| self.std.spawn()).map(Child::from)
     }
 
-    /// Runs the process to its end, and collects what it writes to its standard output and error.
+    /// Runs the process to its end, and collects its standard output and standard error.
     ///
     /// # Errors
     ///

@@ -52,8 +52,8 @@ impl Builder {
     /// Sets the number of threads that run at once: 1 to 4096.
     ///
     /// Default: the number of CPUs that this process may use, by affinity and cgroup quota. When
-    /// these change while the runtime is at work, the number follows within about a second.
-    /// [`Runtime::set_processors`] changes it later.
+    /// affinity or quota change while the runtime is at work, the number follows within about a
+    /// second. [`Runtime::set_processors`] changes it later.
     ///
     /// # Examples
     ///

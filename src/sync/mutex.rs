@@ -231,7 +231,6 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// Makes a guard for a caller that has just locked the mutex.
     /// Returns `true` if a thread has panicked while it held the mutex.
     ///
     /// Another thread may poison the mutex at any time, so do not rely on `false` for long.
@@ -332,6 +331,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    /// Makes a guard for a caller that has just locked the mutex.
     #[inline]
     fn new(held: Held<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         poison::checked(held.is_poisoned(), MutexGuard { held })

@@ -200,7 +200,7 @@ impl Once {
 
     /// Blocks the current thread until a closure has returned.
     ///
-    /// The call also waits for a closure that does not run yet.
+    /// The call also waits for a closure that has not begun yet.
     ///
     /// # Panics
     ///

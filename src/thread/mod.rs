@@ -237,7 +237,7 @@ pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
     door::blocking(f)
 }
 
-/// Keeps a green thread on its kernel thread until it is dropped; [`lock_kernel_thread`] makes it.
+/// Keeps a green thread on its kernel thread until it is dropped, created by [`lock_kernel_thread`].
 ///
 /// # Examples
 ///

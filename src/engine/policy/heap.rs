@@ -20,7 +20,7 @@ use crate::engine::green::Green;
 ///
 /// # Examples
 ///
-/// A policy that takes priorities for deadlines, and runs the thread with the earliest one:
+/// A policy that uses priorities as deadlines, and runs the thread with the earliest one:
 ///
 /// ```
 /// use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Priority, Readied, Ready, Seat};

@@ -55,7 +55,7 @@ const EMPTY: u64 = u64::MAX;
 /// Runs threads in nearly the order in which they became ready: the longer a thread has waited, the
 /// less likely it is that another one still overtakes it.
 ///
-/// Threads wait at no processor, but in an array of queues that all processors share. So each
+/// Threads do not wait at a processor, but in an array of queues that all processors share. So each
 /// thread gets its turn, wherever it became ready and however busy that processor is. The design is
 /// that of the scheduler proposed for Cforall: the odds that one thread runs N times while another
 /// one waits fall exponentially in N.
