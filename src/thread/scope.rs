@@ -38,7 +38,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 ///
 /// # Panics
 ///
-/// Panics if a thread that was not joined by hand has panicked. If `f` panics, its panic goes on
+/// Panics if a thread that was not joined explicitly has panicked. If `f` panics, its panic goes on
 /// after all threads of the scope have ended.
 ///
 /// # Examples
