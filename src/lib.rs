@@ -2,12 +2,12 @@
 //!
 //! # For readers of the source
 //!
-//! `HACKING.md` has the map: two storeys, the modules on this page in front and `src/engine` behind one door,
-//! with a picture that is drawn from the imports. `src/engine/door.rs` is where the two meet, and
-//! `src/engine/sched/mod.rs`, the run loop, is what to read first behind it.
+//! `HACKING.md` has the map: two storeys, the modules on this page in front and `src/engine` behind
+//! one door, with a picture that is drawn from the imports. The two meet in `src/engine/door.rs`;
+//! behind it, start with the run loop, `src/engine/sched/mod.rs`.
 //!
-//! Unsafe code is denied but in the modules below and in `src/engine/mod.rs` that allow it and say what for. Each
-//! block argues.
+//! Unsafe code is denied, except in the modules that allow it and say why. Each unsafe block says
+//! why it is sound.
 
 #![warn(unreachable_pub)]
 #![deny(unsafe_code)]
@@ -61,7 +61,8 @@ pub use crate::thread::{
 #[doc(inline)]
 pub use crate::thread::{park_timeout_ms, sleep_ms};
 
-/// For tests: whether the code that asks runs with preemption off, where it must not allocate.
+/// Returns whether the calling code runs with preemption off, where it must not allocate; for
+/// tests.
 #[doc(hidden)]
 pub fn __preemption_is_off() -> bool {
     crate::engine::door::is_preemption_off()

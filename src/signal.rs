@@ -6,8 +6,8 @@
 //! arrives as a message, the code that reacts to it is ordinary code: it may lock, allocate and
 //! print.
 //!
-//! A signal that is watched loses its default effect, which is mostly to end the program. It does
-//! not get it back when the receiver is dropped.
+//! A signal that is watched loses its default effect, which is usually to end the program. It does
+//! not get that effect back when the receiver is dropped.
 //!
 //! # Examples
 //!
@@ -101,8 +101,8 @@ const FORBIDDEN: &[(i32, &str)] = &[
 /// Creates a receiver that gets a message when Ctrl-C is pressed (`SIGINT` arrives).
 ///
 /// From this call on, Ctrl-C no longer ends the program, not even after the receiver has been
-/// dropped. The channel holds one message at most: further presses are not counted until that one
-/// has been received. It is never disconnected.
+/// dropped. The channel holds one message at most: further presses are not counted until the
+/// message has been received. The channel is never disconnected.
 ///
 /// # Errors
 ///
@@ -169,8 +169,9 @@ impl Signals {
     /// # Errors
     ///
     /// - [`InvalidInput`](io::ErrorKind::InvalidInput) if `signals` is empty, or contains a number
-    ///   that is not a signal's or a signal that cannot be watched: `SIGKILL`, `SIGSTOP`, the
-    ///   signals that faults raise, and those that the C library or this crate uses itself.
+    ///   that is not the number of a signal, or a signal that cannot be watched: `SIGKILL`,
+    ///   `SIGSTOP`, the signals that faults raise, and the signals that the C library or this crate
+    ///   uses itself.
     /// - [`Unsupported`](io::ErrorKind::Unsupported) in a process that was forked from a process
     ///   with green threads.
     /// - The error of the system if the first call cannot start a kernel thread.
@@ -230,7 +231,7 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// The mask bit of `signal`, if it can be watched.
+/// Returns the mask bit of `signal`, if it can be watched.
 fn checked(signal: i32) -> io::Result<Mask> {
     let why = FORBIDDEN.iter().find(|(number, _)| *number == signal);
     let why = match why {
@@ -249,7 +250,7 @@ fn checked(signal: i32) -> io::Result<Mask> {
 trait Watch: Send {
     /// Sends `signal` if it is one of its own. Returns `false` if all receivers are gone.
     fn offer(&mut self, signal: i32) -> bool;
-    /// Whether all receivers are gone.
+    /// Returns whether all receivers are gone.
     fn is_over(&self) -> bool;
 }
 
@@ -303,11 +304,10 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 /// The signals that have our handler.
 static CAUGHT: AtomicU64 = AtomicU64::new(0);
-/// How soon to look again whether handlers are at work (invariant 4).
-/// The time after which the forwarder looks at `HANDLING` again.
+/// The time after which the forwarder looks again whether handlers are at work (invariant 4).
 const NEARLY_DONE: std::time::Duration = std::time::Duration::from_micros(20);
 
-/// The signals in `mask`.
+/// Returns the signals in `mask`.
 fn numbers(mask: Mask) -> impl Iterator<Item = i32> {
     NUMBERS.filter(move |signal| mask & bit(*signal) != 0)
 }
@@ -340,7 +340,7 @@ fn watch(signals: Mask, watcher: Box<dyn Watch>) -> io::Result<()> {
     Ok(())
 }
 
-/// The forwarder.
+/// Forwards the signals that come to their channels, for ever.
 fn forward() {
     loop {
         let sequence = handler::sequence();

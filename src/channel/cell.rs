@@ -1,8 +1,8 @@
 //! The ways of a message from one thread to another: through the [`buffer`], or straight into a
 //! place on the stack of the thread that waits for it.
 //!
-//! Of the channel's files only this one, the `buffer`, the references to the channel (`half`) and a `select`'s waits
-//! have `unsafe`. This file gives safe types to the others:
+//! Of the channel's files only this one, the `buffer`, the references to the channel (`half`) and a
+//! `select`'s waits contain `unsafe`. This file gives safe types to the others:
 //!
 //! | type | is | so it can |
 //! |---|---|---|
@@ -119,12 +119,12 @@ pub(super) struct Queue<T> {
     messages: PhantomData<Cell<T>>,
 }
 
-/// Whether a node in a queue waits to take part, and not only to observe.
+/// Returns whether a node in a queue waits to take part, and not only to observe.
 fn is_taker(node: &Node) -> bool {
     Kind::of(node) != Kind::Observer
 }
 
-/// Whether a node is a taker's and does not belong to the wait `own`.
+/// Returns whether a node is a taker's and does not belong to the wait `own`.
 fn is_peer(node: &Node, own: *const Wait) -> bool {
     is_taker(node) && !ptr::eq(node.wait(), own)
 }
@@ -142,7 +142,7 @@ impl<T> Queue<T> {
         self.list.is_empty()
     }
 
-    /// The first thread that is no observer.
+    /// Returns the first thread that is no observer.
     #[inline(always)]
     pub(super) fn first_taker(&mut self) -> Option<Found<'_, T>> {
         let node: *const Node = self.list.first_where(is_taker)?;
@@ -155,13 +155,13 @@ impl<T> Queue<T> {
         self.list.pop_where(is_taker).map(Peer::new)
     }
 
-    /// Whether the queue has a waiting thread that is neither the caller nor an observer.
+    /// Returns whether the queue has a waiting thread that is neither the caller nor an observer.
     pub(super) fn has_peer(&self, own: Option<&Entry<'_, '_>>) -> bool {
         let own = own.map_or(ptr::null(), Entry::wait);
         self.list.first_where(|node| is_peer(node, own)).is_some()
     }
 
-    /// Claims the first thread for which [`Queue::has_peer`] looks.
+    /// Claims the first thread that [`Queue::has_peer`] looks for.
     pub(super) fn pop_peer(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Peer<T>> {
         let own = own.map_or(ptr::null(), Entry::wait);
         self.list
@@ -210,7 +210,7 @@ impl<T> Found<'_, T> {
         Kind::of(unsafe { &*self.node })
     }
 
-    /// Claims the thread. `None`: its wait is over already, and it is out of the queue.
+    /// Claims the thread. Returns `None` if its wait is over already; it is then out of the queue.
     #[inline(always)]
     pub(super) fn take(self) -> Option<Peer<T>> {
         // SAFETY: the node was found in this queue.
@@ -285,7 +285,7 @@ impl<T> Plain<T> {
     }
 }
 
-/// A [`Plain`] of a channel that its wait names.
+/// A [`Plain`] without its type. Its wait names the channel, which has the type.
 pub(super) struct AnyPlain(Claimed);
 
 impl AnyPlain {
@@ -314,7 +314,7 @@ impl AnyPlain {
 pub(super) struct Chooser(Claimed);
 
 impl Chooser {
-    /// Gives the right that goes with this ticket.
+    /// Ends the wait with the right that this ticket stands for.
     #[inline(always)]
     pub(super) fn grant(self, ticket: usize) -> Claimed {
         let node = self.0.node();

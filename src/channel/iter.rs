@@ -54,7 +54,8 @@ pub struct IntoIter<T> {
     receiver: Receiver<T>,
 }
 
-/// What `Iter`, `TryIter` and `IntoIter` of a `Receiver` do: of this one, and of `sync::mpsc`'s.
+/// Implements `Iter`, `TryIter` and `IntoIter` for a `Receiver`: this module's, and that of
+/// `sync::mpsc`.
 macro_rules! iterate {
     () => {
         impl<T> Iterator for Iter<'_, T> {

@@ -35,7 +35,7 @@
 //!
 //! A select first chooses an operation and then completes it. On a channel of capacity 0 it chooses
 //! another thread along with the operation. That thread waits until the operation is completed or
-//! dropped, if need be for longer than its own time-out.
+//! dropped, even if that takes longer than its own time-out.
 //!
 //! [crossbeam-channel]: https://docs.rs/crossbeam-channel
 //!

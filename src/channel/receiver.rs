@@ -6,7 +6,7 @@
 //! | `Timer` | `after`, `at`, `tick` | instants: there `T` is [`Instant`], as the timer knows |
 //! | `Never` | `never` | none |
 //!
-//! Invariant: a [`Receiver`] of flavour `Shared` is one of those that its channel counts.
+//! Invariant: a [`Receiver`] of flavour `Shared` is one of the receivers that its channel counts.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -66,7 +66,7 @@ impl Receiver<Instant> {
 }
 
 impl<T> Receiver<T> {
-    /// The one that has this reference.
+    /// Makes the receiver that owns this reference.
     pub(super) fn new(shared: Half<T, false>) -> Receiver<T> {
         Receiver {
             flavor: Flavor::Shared(shared),

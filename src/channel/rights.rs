@@ -27,15 +27,15 @@ use crate::engine::door::list::Chain;
 
 /// The right to complete one operation, which a select has selected.
 pub(super) enum Right {
-    /// To find the channel disconnected.
+    /// The right to find the channel disconnected.
     Disconnected,
-    /// To the promised message with this ticket, or to one of the `reserved` places; then the
-    /// number means nothing.
+    /// The right to the promised message with this ticket, or to one of the `reserved` places; in
+    /// the second case the number means nothing.
     Counted(usize),
-    /// To the peer.
+    /// The right to the peer.
     Plain(AnyPlain),
     Chooser(Chooser),
-    /// To a message that was made for it: see `timer`.
+    /// The right to a message that was made for it: see `timer`.
     Made(Instant),
 }
 
@@ -43,11 +43,11 @@ pub(super) enum Right {
 pub(super) enum Attempt {
     /// The select has the right to the operation. For an observer the operation is ready.
     Selected(Option<Right>),
-    /// It would block. If it had an entry, that is queued now.
+    /// The operation would block. If it came with an entry, the entry is queued now.
     Blocked,
-    /// Another thread has ended its wait.
+    /// Another thread has ended the select's wait.
     Taken,
-    /// It has ended its wait for a peer that was gone.
+    /// The select has ended its own wait, but the peer was gone.
     Missed,
 }
 
@@ -61,20 +61,21 @@ impl<T> From<Peer<T>> for Right {
 }
 
 impl<T> State<T> {
-    /// Whether sending would not block. A node of the wait `own` does not count as a peer.
+    /// Returns whether sending would not block. A node of the wait `own` does not count as a peer.
     pub(super) fn can_send(&self, own: Option<&Entry<'_, '_>>) -> bool {
         self.receivers_gone
             || self.has_place()
             || self.capacity == 0 && self.receivers.has_peer(own)
     }
 
-    /// Whether receiving would not block. A node of the wait `own` does not count as a peer.
+    /// Returns whether receiving would not block. A node of the wait `own` does not count as a
+    /// peer.
     pub(super) fn can_receive(&self, own: Option<&Entry<'_, '_>>) -> bool {
         self.has_message() || self.senders_gone || self.capacity == 0 && self.senders.has_peer(own)
     }
 
     /// Grants the right to send to a select that has not queued or has given up its wait `own`.
-    /// `None` if `can_send` saw only a peer that is going already.
+    /// Returns `None` if `can_send` saw only a peer whose wait is over already.
     pub(super) fn grant_send(&mut self, own: Option<&Entry<'_, '_>>) -> Option<Right> {
         if self.receivers_gone {
             Some(Right::Disconnected)
@@ -101,8 +102,8 @@ impl<T> State<T> {
         self.senders_gone.then_some(Right::Disconnected)
     }
 
-    /// Uses a reserved place, a [`Right::Counted`] to send. It is there again if the answer is
-    /// `NeedsBlock`, and gone if it is anything else, which never is `Full`.
+    /// Uses a reserved place, a [`Right::Counted`] to send. After the answer `NeedsBlock` the place
+    /// is still reserved, and after any other it is used up. The answer is never `Full`.
     fn send_reserved(
         &mut self,
         message: T,
@@ -152,7 +153,7 @@ impl<T> State<T> {
 }
 
 impl<T> Shared<T> {
-    /// Selects sending if it would not block; else queues the entry if there is one.
+    /// Selects sending if it would not block; otherwise queues the entry, if there is one.
     pub(super) fn attempt_send(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
         let mut woken = Chain::new();
         let mut state = self.lock();
@@ -170,7 +171,7 @@ impl<T> Shared<T> {
         attempt
     }
 
-    /// Selects receiving if it would not block; else queues the entry if there is one.
+    /// Selects receiving if it would not block; otherwise queues the entry, if there is one.
     pub(super) fn attempt_receive(&self, entry: Option<&Entry<'_, '_>>) -> Attempt {
         let mut woken = Chain::new();
         let mut state = self.lock();
@@ -188,7 +189,7 @@ impl<T> Shared<T> {
         attempt
     }
 
-    /// Completes a selected send. The message comes back if the channel is disconnected.
+    /// Completes a selected send. Returns the message if the channel is disconnected.
     pub(super) fn complete_send(&self, right: Right, mut message: T) -> Result<(), T> {
         let mut spare: Spare<T> = None;
         match right {
@@ -270,7 +271,7 @@ fn granted(right: Option<Right>) -> Attempt {
     right.map_or(Attempt::Missed, |right| Attempt::Selected(Some(right)))
 }
 
-/// The operation of `entry`, whose wait is queued elsewhere perhaps, is ready: ends the wait.
+/// Ends the wait of `entry`, whose operation is ready here. It may be queued at other channels too.
 pub(super) fn end(entry: &Entry<'_, '_>, grant: impl FnOnce() -> Option<Right>) -> Attempt {
     if !entry.give_up() {
         Attempt::Taken

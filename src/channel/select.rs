@@ -12,7 +12,7 @@ use super::{
 };
 use crate::channel::shared::Until;
 
-/// A list of channel operations, of which a thread waits for the first that does not block.
+/// A list of channel operations. A thread waits for the first of them that does not block.
 ///
 /// Unlike the arms of [`select!`](crate::select), the operations need not be known when the program
 /// is written. [`Select::send`] and [`Select::recv`] add an operation and return its index. After
@@ -50,7 +50,7 @@ use crate::channel::shared::Until;
 /// assert_eq!(recv_any(&[r1, r2]), Ok(7));
 /// ```
 pub struct Select<'a> {
-    /// Used by who has the select for himself, and cloned.
+    /// Only cloning locks this; all other methods have the select to themselves.
     operations: Mutex<Vec<Operation<'a>>>,
     next_index: usize,
     biased: bool,

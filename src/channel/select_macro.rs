@@ -159,7 +159,7 @@ macro_rules! select {
 /// Waits as [`select!`] does, but prefers the operation that is written first.
 ///
 /// If several operations can go on, it performs the first of them and not a random one. The syntax
-/// and everything else is as with [`select!`].
+/// and everything else are as with [`select!`].
 ///
 /// [`select!`]: crate::select
 ///

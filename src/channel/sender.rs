@@ -39,7 +39,7 @@ impl<T> UnwindSafe for Sender<T> {}
 impl<T> RefUnwindSafe for Sender<T> {}
 
 impl<T> Sender<T> {
-    /// The one that has this reference.
+    /// Makes the sender that owns this reference.
     pub(super) fn new(shared: Half<T, true>) -> Sender<T> {
         Sender { shared }
     }
@@ -227,7 +227,7 @@ impl<T> Sender<T> {
         self.shared.is_of_same(&other.shared)
     }
 
-    /// Whether all receivers are gone.
+    /// Returns whether all receivers are gone.
     #[cfg(not(greenthread_model))]
     pub(crate) fn is_disconnected(&self) -> bool {
         self.shared.look(|state| state.receivers_gone)

@@ -33,7 +33,7 @@ pub(super) enum Until {
 }
 
 impl Until {
-    /// The instant at which the wait ends, or `None` if it never does.
+    /// Returns the instant at which the wait ends, or `None` if it never does.
     pub(super) fn instant(self) -> Option<Instant> {
         match self {
             Until::Now => Some(Instant::now()),
@@ -43,7 +43,7 @@ impl Until {
         }
     }
 
-    /// The end of the wait in monotonic nanoseconds.
+    /// Returns the end of the wait in monotonic nanoseconds.
     fn deadline(self) -> u64 {
         match self {
             Until::Now => 0,
@@ -54,7 +54,7 @@ impl Until {
     }
 }
 
-/// An [`Until`] that is reckoned once, when it is first needed.
+/// An [`Until`] that is converted once, when it is first needed.
 pub(super) struct Deadline {
     until: Until,
     known: Option<u64>,
@@ -65,13 +65,13 @@ impl Deadline {
         Deadline { until, known: None }
     }
 
-    /// In monotonic nanoseconds.
+    /// Returns the end of the wait in monotonic nanoseconds.
     pub(super) fn get(&mut self) -> u64 {
         *self.known.get_or_insert_with(|| self.until.deadline())
     }
 }
 
-/// Why an operation failed.
+/// The reason why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failed {
     TimedOut,
@@ -100,7 +100,7 @@ impl<T> DerefMut for Locked<'_, T> {
 }
 
 impl<T> Shared<T> {
-    /// `usize::MAX`: without a bound.
+    /// Makes a channel for `capacity` messages; `usize::MAX` means no bound.
     pub(super) fn new(capacity: usize) -> Shared<T> {
         Shared {
             state: Lock::new(State::new(capacity)),
@@ -116,12 +116,12 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Looks at the state. `look` runs under the lock.
+    /// Calls `look` on the state, under the lock.
     pub(super) fn look<R>(&self, look: impl FnOnce(&State<T>) -> R) -> R {
         look(&self.lock())
     }
 
-    /// Sends, waiting until `until` if the channel is full.
+    /// Sends a message, waiting until `until` while the channel is full.
     #[inline]
     pub(super) fn send(&self, message: T, until: Until) -> Result<(), (T, Failed)> {
         let (mut spare, mut woken) = (None, Chain::new());
@@ -180,7 +180,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Receives, waiting until `until` if the channel is empty.
+    /// Receives a message, waiting until `until` while the channel is empty.
     #[inline]
     pub(super) fn receive(&self, until: Until) -> Result<T, Failed> {
         let (mut spare, mut woken) = (None, Chain::new());
@@ -244,12 +244,12 @@ impl<T> Shared<T> {
         }
     }
 
-    /// The last sender is gone.
+    /// Disconnects the channel, because the last sender is gone.
     pub(super) fn disconnect_senders(&self) {
         wake_all(self, State::disconnect_senders);
     }
 
-    /// The last receiver is gone: the messages are to be dropped.
+    /// Disconnects the channel, because the last receiver is gone. The messages are to be dropped.
     pub(super) fn disconnect_receivers(&self, messages: &mut Buffer<T>) {
         wake_all(self, |state| state.disconnect_receivers(messages));
     }

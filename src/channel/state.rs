@@ -1,7 +1,7 @@
 //! The state of a channel under its lock, and the rules by which messages change hands.
 //!
 //! As in Go, one lock guards one buffer and two queues, of senders and of receivers that wait. A
-//! thread that comes by serves those that wait: no thread is woken only to look again, and none
+//! thread that comes by serves the waiting threads: no thread is woken only to look again, and none
 //! overtakes.
 //!
 //! | arrives | meets a waiting | with a buffer | at capacity 0 |
@@ -61,7 +61,7 @@ pub(super) struct State<T> {
     pub(super) senders: Queue<T>,
     pub(super) receivers: Queue<T>,
     buffer: Buffer<T>,
-    /// `usize::MAX`: unbounded.
+    /// The greatest number of messages, or `usize::MAX` if there is no bound.
     pub(super) capacity: usize,
     pub(super) promised: usize,
     pub(super) reserved: usize,
@@ -71,19 +71,19 @@ pub(super) struct State<T> {
     pub(super) receivers_gone: bool,
 }
 
-/// Where a message goes that is sent now.
+/// The place for a message that is sent now.
 pub(super) enum Room<'a, T> {
     Buffer(&'a mut Buffer<T>),
     Plain(Plain<T>, &'a mut Chain),
     Select(Chooser, &'a mut State<T>, &'a mut Chain),
 }
 
-/// Why there is no room for a message.
+/// The reason why there is no room for a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     Full,
     Disconnected,
-    /// Nothing was done: the buffer needs a block first.
+    /// Nothing was done, because the buffer needs a block first.
     NeedsBlock,
 }
 
@@ -144,7 +144,7 @@ impl<T> State<T> {
         (self.capacity != usize::MAX).then_some(self.capacity)
     }
 
-    /// The number of messages that are there for receivers that come now.
+    /// Returns the number of messages that are there for receivers that come now.
     pub(super) fn len(&self) -> usize {
         (self.buffer.len() - self.promised).min(self.capacity)
     }
@@ -153,7 +153,7 @@ impl<T> State<T> {
         !self.has_place()
     }
 
-    /// Room for a message that is sent now. It is to be filled.
+    /// Returns the room for a message that is sent now, which the caller must fill.
     #[inline(always)]
     pub(super) fn room<'a>(
         &'a mut self,
@@ -182,7 +182,8 @@ impl<T> State<T> {
         Ok(Room::Buffer(&mut self.buffer))
     }
 
-    /// Claims a receiver, for whose message there is room if it goes by way of the buffer.
+    /// Claims a receiver. If its message must go by way of the buffer, there is room for the
+    /// message.
     #[inline]
     fn find_receiver(&mut self, spare: &mut Spare<T>) -> Result<Option<Peer<T>>, Refused> {
         let has_place = self.capacity == 0 || self.has_place();
@@ -203,8 +204,8 @@ impl<T> State<T> {
         Ok(None)
     }
 
-    /// Makes room for a message to a receiver in a select, which is claimed. False if that takes a
-    /// block.
+    /// Makes room for a message to a receiver in a select, which is claimed. Returns false if that
+    /// takes a block.
     pub(super) fn make_room(&mut self, spare: &mut Spare<T>) -> bool {
         self.buffer.make_room(spare)
     }
@@ -216,7 +217,7 @@ impl<T> State<T> {
     }
 
     /// Promises the first message that is not promised yet, and returns its ticket. There must be
-    /// one.
+    /// such a message.
     pub(super) fn promise(&mut self) -> usize {
         self.tickets += 1;
         self.buffer.set_ticket(self.promised, self.tickets);
@@ -224,7 +225,7 @@ impl<T> State<T> {
         self.tickets
     }
 
-    /// Moves the first message out that is not promised, which there is.
+    /// Moves out the first message that is not promised. There must be one.
     #[inline(always)]
     fn pop(&mut self, spare: &mut Spare<T>) -> T {
         if self.promised != 0 {
@@ -255,7 +256,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Receives a message, which [`State::has_message`].
+    /// Receives a message. There must be one: [`State::has_message`].
     #[inline(always)]
     pub(super) fn take(&mut self, spare: &mut Spare<T>, woken: &mut Chain) -> T {
         let message = self.pop(spare);
@@ -287,7 +288,7 @@ impl<T> State<T> {
         Take::Empty
     }
 
-    /// Gives places that are free to senders that wait, and messages to receivers, until invariant
+    /// Gives free places to senders that wait, and messages to receivers that wait, until invariant
     /// 2 holds.
     #[inline(never)]
     pub(super) fn settle(&mut self, spare: &mut Spare<T>, woken: &mut Chain) {
@@ -331,7 +332,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Queues a select, or one that observes, for which there was nothing.
+    /// Queues a select, or an observer, that has found nothing.
     pub(super) fn queue_select(&mut self, side: Side, entry: &Entry<'_, '_>, woken: &mut Chain) {
         self.queue(side).push(entry);
         if entry.kind() != Kind::Observer {
@@ -339,7 +340,8 @@ impl<T> State<T> {
         }
     }
 
-    /// At capacity 0, who waits on one side makes the other ready.
+    /// Wakes the other side's observers at capacity 0, where a thread that waits on one side makes
+    /// the other side ready.
     pub(super) fn tell_observers(&mut self, side: Side, woken: &mut Chain) {
         if self.capacity == 0 {
             let other_side = match side {
@@ -350,15 +352,15 @@ impl<T> State<T> {
         }
     }
 
-    /// The last sender is gone: receivers, who are to be woken, have what is there, and then nothing
-    /// to wait for.
+    /// Notes that the last sender is gone. The caller must wake the receivers that are returned:
+    /// they get the messages that are left, and then have nothing to wait for.
     pub(super) fn disconnect_senders(&mut self) -> &mut Queue<T> {
         self.senders_gone = true;
         &mut self.receivers
     }
 
-    /// The last receiver is gone: the messages are to be dropped, and senders, who are to be woken,
-    /// have nothing to wait for.
+    /// Notes that the last receiver is gone. The caller must drop the messages, and wake the
+    /// senders that are returned: they have nothing to wait for.
     pub(super) fn disconnect_receivers(&mut self, messages: &mut Buffer<T>) -> &mut Queue<T> {
         self.receivers_gone = true;
         self.promised = 0;

@@ -5,7 +5,7 @@
 //!
 //! | `next` (nanoseconds after `start`) | means |
 //! |---|---|
-//! | `NEVER` | there will be no message any more |
+//! | `NEVER` | no message will come any more |
 //! | else | the next message is there from then on |
 //!
 //! Invariants:
@@ -25,7 +25,7 @@ use crate::engine::door::clock;
 
 const NEVER: u64 = u64::MAX;
 
-/// Its messages are instants; `T` is that type, as `message` knows.
+/// A timer. Its messages are instants: `T` is that type, as `message` knows.
 pub(super) struct Timer<T> {
     message: fn(Instant) -> T,
     start: Instant,
@@ -65,7 +65,7 @@ impl<T> Timer<T> {
             .flatten()
     }
 
-    /// The instant at which the next message is due.
+    /// Returns the instant at which the next message is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due(self.next.load(Relaxed))
     }

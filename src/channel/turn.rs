@@ -1,6 +1,6 @@
-//! The order in which a select looks at its operations: shuffled, so that none is preferred however
-//! often several are ready; as they stand if it is biased. The order lies in the operations
-//! themselves.
+//! The order in which a select looks at its operations. It is shuffled, so that no operation is
+//! preferred however often several are ready, unless the select is biased. The order lies in the
+//! operations themselves.
 
 use core::cell::Cell;
 use core::ptr;
@@ -17,7 +17,8 @@ pub(super) struct InTurn<'o, 'a> {
     next: usize,
 }
 
-/// Puts the operations in order: as they stand if biased, else shuffled (Fisher and Yates).
+/// Puts the operations in order: as they were added if biased, otherwise shuffled (Fisher and
+/// Yates).
 pub(super) fn in_turn<'o, 'a>(operations: &'o mut [Operation<'a>], biased: bool) -> InTurn<'o, 'a> {
     let operations: &'o [Operation<'a>] = operations;
     for (position, operation) in operations.iter().enumerate() {
@@ -56,8 +57,8 @@ impl<'o, 'a> Iterator for InTurn<'o, 'a> {
 
 impl ExactSizeIterator for InTurn<'_, '_> {}
 
-/// Returns a number below `limit`, from one sequence a thread. (fastrand's own thread-local generator
-/// allocates at its first use.)
+/// Returns a number below `limit`, from one sequence for each thread. (fastrand's own thread-local
+/// generator allocates at its first use.)
 fn random(limit: usize) -> usize {
     thread_local! {
         static STATE: Cell<u64> = const { Cell::new(0) };

@@ -27,10 +27,10 @@
 //! # A coroutine is a thread
 //!
 //! A coroutine has a stack, thread-locals and an [identity](crate::current) of its own, and it may
-//! do all that a thread may: block, wait for sockets, spawn, lock, resume other coroutines. But it
-//! runs only while another thread waits for it in `resume`. The switch between the two is direct:
-//! there is no queue and no other thread in between, and the coroutine runs in the caller's time
-//! slice.
+//! do everything that a thread may do: block, wait for sockets, spawn, lock, resume other
+//! coroutines. But it runs only while another thread waits for it in `resume`. The switch between
+//! the two is direct: there is no queue and no other thread in between, and the coroutine runs in
+//! the caller's time slice.
 //!
 //! A coroutine may be moved to other threads, and any thread may resume or drop it, kernel threads
 //! included. It belongs to the runtime of the thread that resumed it first. A thread of another
@@ -38,7 +38,7 @@
 //! kernel-thread mode each coroutine is a kernel thread.
 //!
 //! Creating a coroutine allocates a small record. It gets its stack when it is first resumed. A
-//! coroutine that has begun and not ended counts as a thread of its runtime:
+//! coroutine that has started and has not ended counts as a thread of its runtime:
 //! [`Runtime::shutdown`](crate::runtime::Runtime::shutdown) waits for it.
 //!
 //! # How a coroutine ends
@@ -167,7 +167,8 @@ pub struct Coroutine<Input, Yield, Return> {
 type Body<Input, Yield, Return> = Box<dyn FnOnce(&Yielder<Input, Yield>, Input) -> Return + Send>;
 
 enum Stage<Input, Yield, Return> {
-    /// Never locked: it makes a shared coroutine `Sync`, which the closure need not be.
+    /// The mutex is never locked. It makes a shared coroutine `Sync` although the closure need not
+    /// be.
     New(Mutex<Body<Input, Yield, Return>>),
     Begun {
         caller: Caller<Input, Yield>,
@@ -364,7 +365,7 @@ impl<Input, Yield, Return> fmt::Debug for Coroutine<Input, Yield, Return> {
 /// The handle with which a coroutine suspends itself.
 ///
 /// The closure gets it as its first argument and may pass it on to the functions that it calls. It
-/// does not leave the coroutine.
+/// cannot leave the coroutine.
 ///
 /// # Examples
 ///

@@ -11,8 +11,8 @@ use crate::sync::{Mutex, PoisonError};
 
 /// The reason why a [`Value`](super::Value) has no value: a function panicked.
 ///
-/// That is the function of the node itself or of one that it depends on. All nodes that depend on
-/// the node that panicked share one failure.
+/// The function is that of the node itself or of a node that it depends on. All nodes that depend
+/// on the node that panicked share one failure.
 ///
 /// # Examples
 ///
@@ -44,7 +44,7 @@ impl Failure {
         }))
     }
 
-    /// Returns the text of the panic, or `"Box<dyn Any>"` if its payload is not a text.
+    /// Returns the message of the panic, or `"Box<dyn Any>"` if its payload is not a string.
     ///
     /// # Examples
     ///

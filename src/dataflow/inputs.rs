@@ -1,7 +1,7 @@
 //! [`Inputs`]: the values that a node depends on, and the shape in which its function sees them.
 //!
 //! A caller passes handles or references to handles, alone or in tuples, arrays and vectors; a node
-//! keeps [`Held`]: handles. Both are closed under composition, so each case stands once.
+//! keeps [`Held`]: handles. Both can be nested, so each case is written once.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Dataflow: calls that return at once, and run when their inputs are there.
 //!
-//! [`call`]`(inputs, f)` returns a [`Value`]: a handle of the value that `f` will return. The
+//! [`call`]`(inputs, f)` returns a [`Value`]: a handle to the value that `f` will return. The
 //! inputs are values too, so the results of some calls can be the inputs of others. In this way a
 //! program builds a graph of calls, whose *nodes* run in parallel on all processors unless one
 //! depends on another.
@@ -40,8 +40,8 @@
 //! - **Nodes are small.** A node that waits for one input, with a value of one word, takes about
 //!   150 bytes, and 40 more for each further input. A resolved node takes 64 bytes while it has a
 //!   handle. (A parked green thread takes two pages.) Neither deep nor wide graphs need stack.
-//! - **In kernel-thread mode** as many kernel threads run nodes as there are processors, and more
-//!   only while those are blocked.
+//! - **In kernel-thread mode** the number of kernel threads that run nodes is the number of
+//!   processors. More of them run nodes only while those are blocked.
 //!
 //! The design and the words *waiting*, *ready* and *resolved* are those of "Architecting
 //! Asynchronous Schedulers", which describes the runtime of the language Passerine.
@@ -77,7 +77,7 @@ pub use self::inputs::{Inputs, Values};
 pub use self::value::Value;
 use self::value::{Outcome, Slot};
 
-/// Calls `f` with the values of `inputs` once they are all there, and returns a handle of the
+/// Calls `f` with the values of `inputs` once they are all there, and returns a handle to the
 /// result.
 ///
 /// This function itself returns at once. `f` runs on a green thread of the runtime in which its
@@ -128,7 +128,7 @@ where
     value
 }
 
-/// Creates a value that is there already, to be used as an input.
+/// Creates a value that is resolved already, to be used as an input.
 ///
 /// # Examples
 ///

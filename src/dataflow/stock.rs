@@ -1,6 +1,6 @@
 //! The threads that run ready nodes: each has a stock of them, and followers take from it.
 //!
-//! A node that becomes ready goes to the stock of the thread that made it so. A thread that runs
+//! A node that becomes ready goes to the stock of the thread that made it ready. A thread that runs
 //! nodes goes on with a node that the last one made ready (the *next slot* of the schedulers), then
 //! with the newest in its stock, until that is empty. The scheduler spreads the rest, by threads:
 //!
@@ -9,9 +9,9 @@
 //! when the thread before it blocks, ends or is preempted. It takes the older half, leaves a new
 //! follower for the other half, and runs the nodes that it took as its own stock, followed in turn.
 //!
-//! So as long as all goes well one thread a processor runs nodes, without a switch between them; a
-//! node that blocks costs one thread, no more; and there is no limit at which all threads wait for
-//! nodes that no thread runs.
+//! So usually one thread per processor runs nodes, without a switch between them. A node that
+//! blocks costs one thread, no more. And the number of threads has no limit at which all of them
+//! would wait for nodes that no thread runs.
 //!
 //! # Invariants
 //! 1. While a node's function or any other user code runs, all ready nodes are in a stock.
@@ -35,16 +35,16 @@ const FEW: usize = 64;
 
 struct Stock {
     content: Mutex<Content>,
-    /// Whether it was made in a forked process, where followers of its own exist but not the
+    /// Whether the stock was made in a forked process, which has followers of its own but not the
     /// parent's.
     in_child: bool,
 }
 
 #[derive(Default)]
 struct Content {
-    /// The newest is the last.
+    /// The nodes that are ready; the newest is the last.
     ready: VecDeque<Ready>,
-    /// A follower is on the way and will look.
+    /// Whether a follower is on the way and will look.
     followed: bool,
 }
 
@@ -52,7 +52,7 @@ thread_local! {
     static OWN: RefCell<Arc<Stock>> = RefCell::new(Stock::new());
 }
 
-/// The stock of this thread. A thread that is about to end gets a new one each time.
+/// Returns the stock of this thread. A thread that is about to end gets a new one each time.
 fn own() -> Arc<Stock> {
     let found = OWN.try_with(|own| {
         if own.borrow().in_child != is_forked_child() {
@@ -74,7 +74,7 @@ pub(super) fn add(ready: Ready) {
     }
 }
 
-/// The life of a follower.
+/// Runs a follower from its beginning to its end.
 fn follow(leader: &Arc<Stock>) {
     let own = own();
     let turn = Turn::take();
@@ -102,7 +102,7 @@ impl Stock {
         self.leave(content)
     }
 
-    /// Unlocks it, and spawns a follower if it needs one.
+    /// Unlocks the stock, and spawns a follower if it needs one.
     fn leave(self: &Arc<Self>, mut content: MutexGuard<'_, Content>) -> io::Result<()> {
         if content.followed || content.ready.is_empty() {
             return Ok(());
@@ -120,7 +120,8 @@ impl Stock {
     }
 
     /// Moves the older half of `leader`'s stock here and returns the oldest node, which is to run.
-    /// `begins`: the taker is the follower of `leader`, which is no longer on the way.
+    /// `begins` says that the taker is the follower of `leader`, which is then no longer on the
+    /// way.
     fn take_half(self: &Arc<Self>, leader: &Arc<Stock>, begins: bool) -> Option<Ready> {
         let mut content = leader.lock();
         content.followed &= !begins;

@@ -1,9 +1,9 @@
 //! A task waits for inputs: work to do, and the handles of the inputs.
 //!
 //! The number of references to the task counts the inputs that are missing: each unresolved input
-//! holds one, and so does the thread that makes the task until it has registered everywhere. All
-//! give them up by `Arc::into_inner`, which hands the task to exactly one of them, the last: there
-//! it is ready, and in no other place, so it runs once, and sees all its inputs.
+//! holds one, and so does the thread that makes the task until it has registered everywhere. Each
+//! gives its reference up by `Arc::into_inner`, which returns the task to the last of them only.
+//! There it is ready, and in no other place, so it runs once, and sees all its inputs.
 //!
 //! A task is in its inputs and holds its inputs; the circle is broken when they are resolved. So it
 //! is not dropped before it has run, even if no handle is left, and a long chain of nodes is never
@@ -24,12 +24,13 @@ pub trait Dependent: Send + Sync {
 /// Work whose inputs are all resolved. It returns the dependents of the value that it resolves.
 pub(crate) type Ready = Box<dyn FnOnce() -> Told + Send>;
 
-/// Dependents that are to be told.
+/// Dependents that must be told that their input is resolved.
 pub(crate) type Told = Taken<Arc<dyn Dependent>>;
 
 struct Task<H, W> {
     inputs: H,
-    /// Never locked: whoever owns the task has it, and a shared one is `Sync` all the same.
+    /// The mutex is never locked: the owner of the task has the work, and a shared task is `Sync`
+    /// all the same.
     work: Mutex<W>,
 }
 

@@ -1,11 +1,11 @@
 //! Kernel-thread mode: no more kernel threads run nodes than there are processors, unless those are
 //! blocked.
 //!
-//! A follower that is a green thread begins when a processor is free. One that is a kernel thread
-//! begins at once, and leaves another, and so on: a thread a node, in the end. So it waits for one
-//! of a fixed number of turns. If no node has ended anywhere for a while, it goes on without a
-//! turn: then the threads that have a turn are blocked, perhaps waiting for a node that it is about
-//! to run.
+//! A follower that is a green thread begins when a processor is free. A follower that is a kernel
+//! thread begins at once, and leaves another, and so on: in the end there would be a thread for
+//! each node. So it waits for one of a fixed number of turns. If no node has ended anywhere for a
+//! while, it goes on without a turn: then the threads that have a turn are blocked, perhaps waiting
+//! for a node that it is about to run.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::engine::door::is_green;
 use crate::sync::{LazyLock, Semaphore, SemaphorePermit};
 use crate::thread::available_parallelism;
 
-/// A time slice.
+/// The time without an ended node after which a follower goes on without a turn: a time slice.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 static TURNS: LazyLock<Semaphore> =

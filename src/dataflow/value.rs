@@ -1,4 +1,4 @@
-//! [`Value`]: the handle of a node, and the slot for the node's outcome.
+//! [`Value`]: the handle to a node, and the slot for the node's outcome.
 //!
 //! | `outcome` | `dependents` | the node |
 //! |---|---|---|
@@ -18,9 +18,10 @@ use super::task::{Dependent, Told, when};
 use crate::engine::door::dependents::Dependents;
 use crate::sync::OnceLock;
 
-/// A handle of a value that is there or will be, returned by [`call`](super::call).
+/// A handle to a value that is there already or will be computed, returned by
+/// [`call`](super::call).
 ///
-/// A clone is another handle of the same value. The value lives as long as one of its handles or a
+/// A clone is another handle to the same value. The value lives as long as it has a handle or a
 /// node that depends on it. A node runs even if all its handles are dropped, as a thread goes on
 /// when its [`JoinHandle`](crate::JoinHandle) is dropped.
 ///
@@ -60,7 +61,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Sets the outcome, once. Returns the dependents that are to be told of it.
+    /// Sets the outcome, once. Returns the dependents that must be told of it.
     pub(super) fn resolve(&self, outcome: Outcome<T>) -> Told {
         let first = self.outcome.set(outcome);
         debug_assert!(first.is_ok(), "a node is resolved once");
@@ -139,10 +140,10 @@ impl<T> Value<T> {
 }
 
 impl<T: Send + Sync + 'static> Value<Value<T>> {
-    /// Returns a handle of the inner value, without waiting for the outer one.
+    /// Returns a handle to the inner value, without waiting for the outer one.
     ///
-    /// A value of a value is the result of a function that makes further nodes and returns a handle
-    /// of one of them. No thread blocks while the outer or the inner value is missing.
+    /// This is for a function that makes further nodes and returns a handle to one of them. No
+    /// thread blocks while the outer or the inner value is missing.
     ///
     /// # Examples
     ///

@@ -10,7 +10,7 @@ use crate::engine::door::may_block;
 
 /// An iterator over the entries of a directory, like [`std::fs::ReadDir`].
 ///
-/// [`read_dir`](super::read_dir) makes it. Each item is a [`DirEntry`], or an error of
+/// It is created by [`read_dir`](super::read_dir). Each item is a [`DirEntry`], or an error of
 /// `readdir(3)`.
 ///
 /// # Examples
@@ -68,11 +68,11 @@ impl DirEntry {
         self.0.path()
     }
 
-    /// Returns the metadata of the entry; for a symbolic link, those of the link itself.
+    /// Returns the metadata of the entry, without following a symbolic link.
     ///
     /// # Errors
     ///
-    /// Those of `statx(2)`.
+    /// Returns the errors of `statx(2)`.
     ///
     /// # Examples
     ///
@@ -90,13 +90,13 @@ impl DirEntry {
         may_block(|| self.0.metadata())
     }
 
-    /// Returns the type of the entry; for a symbolic link, that it is one.
+    /// Returns the type of the entry, without following a symbolic link.
     ///
     /// On most file systems this needs no further system call.
     ///
     /// # Errors
     ///
-    /// Those of `statx(2)`.
+    /// Returns the errors of `statx(2)`.
     ///
     /// # Examples
     ///
@@ -167,7 +167,8 @@ impl fmt::Debug for DirEntry {
 pub struct DirBuilder(fs::DirBuilder);
 
 impl DirBuilder {
-    /// Makes a builder that is not recursive, and that allows what the process's mask leaves.
+    /// Creates a builder that is not recursive and gives directories the permissions that the
+    /// `umask` allows.
     ///
     /// # Examples
     ///
@@ -211,7 +212,7 @@ impl DirBuilder {
     ///
     /// # Errors
     ///
-    /// Those of `mkdir(2)`.
+    /// Returns the errors of `mkdir(2)`.
     ///
     /// # Examples
     ///

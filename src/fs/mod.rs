@@ -66,11 +66,11 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Returns the absolute path, with all links resolved and without dots.
+    /// Returns the absolute path, with all symbolic links resolved and without `.` and `..`.
     ///
     /// # Errors
     ///
-    /// Those of `realpath(3)`; the path must exist.
+    /// Returns the errors of `realpath(3)`; the path must exist.
     ///
     /// # Examples
     ///
@@ -83,13 +83,13 @@ functions! {
     fn canonicalize(path: P) -> PathBuf;
 
     /// Copies the contents and the permissions of one file to another, and returns the number of
-    /// bytes.
+    /// bytes copied.
     ///
     /// The other file is created, or emptied first if it exists.
     ///
     /// # Errors
     ///
-    /// If `from` is not a file or cannot be read, or if `to` cannot be written.
+    /// Returns an error if `from` is not a file or cannot be read, or if `to` cannot be written.
     ///
     /// # Examples
     ///
@@ -110,7 +110,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `mkdir(2)`, for example if the path exists or its parent does not.
+    /// Returns the errors of `mkdir(2)`, for example if the path exists or its parent does not.
     ///
     /// # Examples
     ///
@@ -127,11 +127,11 @@ functions! {
     /// ```
     fn create_dir(path: P) -> ();
 
-    /// Creates a directory, and those of its parents that are missing.
+    /// Creates a directory, and all of its parents that are missing.
     ///
     /// # Errors
     ///
-    /// Those of `mkdir(2)`. It is no error if the directory exists.
+    /// Returns the errors of `mkdir(2)`. It is no error if the directory exists.
     ///
     /// # Examples
     ///
@@ -147,11 +147,12 @@ functions! {
     /// ```
     fn create_dir_all(path: P) -> ();
 
-    /// Returns whether the path exists; links are followed.
+    /// Returns whether the path exists, following symbolic links.
     ///
     /// # Errors
     ///
-    /// If the system cannot tell, for example because a directory on the way may not be searched.
+    /// Returns an error if the system cannot tell, for example because a directory on the way may
+    /// not be searched.
     ///
     /// # Examples
     ///
@@ -168,7 +169,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `link(2)`; both names must be on the same file system.
+    /// Returns the errors of `link(2)`; both names must be on the same file system.
     ///
     /// # Examples
     ///
@@ -187,11 +188,11 @@ functions! {
     /// ```
     fn hard_link(original: P, link: Q) -> ();
 
-    /// Reads a whole file.
+    /// Reads the entire contents of a file into a vector of bytes.
     ///
     /// # Errors
     ///
-    /// Those of [`File::open`] and of reading.
+    /// Returns the errors of [`File::open`] and of reading.
     ///
     /// # Examples
     ///
@@ -203,11 +204,11 @@ functions! {
     /// ```
     fn read(path: P) -> Vec<u8>;
 
-    /// Returns the target of a symbolic link, as it is written there.
+    /// Returns the target of a symbolic link, exactly as the link contains it.
     ///
     /// # Errors
     ///
-    /// Those of `readlink(2)`; the path must be a symbolic link.
+    /// Returns the errors of `readlink(2)`; the path must be a symbolic link.
     ///
     /// # Examples
     ///
@@ -224,11 +225,11 @@ functions! {
     /// ```
     fn read_link(path: P) -> PathBuf;
 
-    /// Returns the metadata of a file or directory; links are followed.
+    /// Returns the metadata of a file or directory, following symbolic links.
     ///
     /// # Errors
     ///
-    /// Those of `statx(2)`; the path must exist.
+    /// Returns the errors of `statx(2)`, for example if the path does not exist.
     ///
     /// # Examples
     ///
@@ -241,11 +242,11 @@ functions! {
     /// ```
     fn metadata(path: P) -> Metadata;
 
-    /// Reads a whole file of UTF-8 text.
+    /// Reads the entire contents of a file into a string.
     ///
     /// # Errors
     ///
-    /// Those of [`read`], and `InvalidData` if the file is not UTF-8.
+    /// Returns the errors of [`read`], and `InvalidData` if the file is not UTF-8.
     ///
     /// # Examples
     ///
@@ -262,7 +263,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `rmdir(2)`, for example if the directory is not empty.
+    /// Returns the errors of `rmdir(2)`, for example if the directory is not empty.
     ///
     /// # Examples
     ///
@@ -283,7 +284,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `unlinkat(2)`. Part of the directory may be removed by then.
+    /// Returns the errors of `unlinkat(2)`. A part of the directory may have been removed by then.
     ///
     /// # Examples
     ///
@@ -303,7 +304,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `unlink(2)`, for example if the path is a directory or does not exist.
+    /// Returns the errors of `unlink(2)`, for example if the path is a directory or does not exist.
     ///
     /// # Examples
     ///
@@ -320,11 +321,11 @@ functions! {
     /// ```
     fn remove_file(path: P) -> ();
 
-    /// Gives a file or directory another name. A file that has that name is replaced.
+    /// Renames a file or directory. A file that already has the new name is replaced.
     ///
     /// # Errors
     ///
-    /// Those of `rename(2)`; both names must be on the same file system.
+    /// Returns the errors of `rename(2)`; both names must be on the same file system.
     ///
     /// # Examples
     ///
@@ -346,7 +347,7 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `chmod(2)`; for example, the user must own the file.
+    /// Returns the errors of `chmod(2)`, for example if the user does not own the file.
     ///
     /// # Examples
     ///
@@ -370,16 +371,16 @@ functions! {
     ///
     /// # Errors
     ///
-    /// Those of `symlink(2)`.
+    /// Returns the errors of `symlink(2)`.
     #[deprecated(note = "as in std: use `os::unix::fs::symlink`")]
     #[allow(deprecated)]
     fn soft_link(original: P, link: Q) -> ();
 
-    /// Returns the metadata of a file or directory; for a symbolic link, those of the link itself.
+    /// Returns the metadata of a file or directory, without following symbolic links.
     ///
     /// # Errors
     ///
-    /// Those of `statx(2)`; the path must exist.
+    /// Returns the errors of `statx(2)`, for example if the path does not exist.
     ///
     /// # Examples
     ///
@@ -398,11 +399,12 @@ functions! {
     fn symlink_metadata(path: P) -> Metadata;
 }
 
-/// Writes a whole file. It is created, or emptied first if it exists.
+/// Writes a slice as the entire contents of a file. The file is created, or emptied first if it
+/// exists.
 ///
 /// # Errors
 ///
-/// Those of [`File::create`] and of writing.
+/// Returns the errors of [`File::create`] and of writing.
 ///
 /// # Examples
 ///
@@ -427,7 +429,7 @@ pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result
 ///
 /// # Errors
 ///
-/// Those of `opendir(3)`; the path must be a directory.
+/// Returns the errors of `opendir(3)`; the path must be a directory.
 ///
 /// # Examples
 ///

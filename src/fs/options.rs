@@ -40,8 +40,8 @@ macro_rules! option {
 }
 
 impl OpenOptions {
-    /// Makes options that allow nothing yet: at least one of `read`, `write` and `append` is
-    /// needed.
+    /// Creates options that are all off. Opening needs at least one of `read`, `write` and
+    /// `append`.
     ///
     /// # Examples
     ///
@@ -91,7 +91,7 @@ impl OpenOptions {
         /// # Ok::<(), std::io::Error>(())
         /// ```
         write
-        /// Sets whether the file may be written at its end.
+        /// Sets whether writes go to the end of the file.
         ///
         /// Each write goes to the place where the end is at that moment, even if others append too.
         ///
@@ -144,8 +144,8 @@ impl OpenOptions {
         /// # Ok::<(), std::io::Error>(())
         /// ```
         create
-        /// Sets whether the file is created and must not exist before, not even as a link that
-        /// leads nowhere.
+        /// Sets whether opening creates the file, and fails if the path exists already, even as a
+        /// symbolic link without a target.
         ///
         /// This needs `write` or `append`; `create` and `truncate` are then ignored.
         ///
@@ -172,8 +172,8 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`, and `InvalidInput` if the options contradict each other or the path
-    /// contains a NUL byte.
+    /// Returns the errors of `open(2)`, and `InvalidInput` if the options contradict each other or
+    /// the path contains a NUL byte.
     ///
     /// # Examples
     ///

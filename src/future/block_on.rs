@@ -1,8 +1,8 @@
 //! [`block_on`]: the waker is a count of a [`Waiter`], on which the thread waits between polls.
 //!
 //! Invariants:
-//! 1. One thread waits on it: each call makes its own. So calls nest, and a wake-up meant for an
-//!    outer call stays there until that waits.
+//! 1. One thread waits on it, since each call makes its own. So calls nest, and a wake-up meant for
+//!    an outer call stays there until that call waits.
 //! 2. A wake-up that comes while the future is being polled ends the next wait at once (`wait`).
 //! 3. The waiter lives as long as its last waker, which may be longer than the call; waking it then
 //!    does nothing.

@@ -16,8 +16,8 @@ const LARGE: usize = 64 << 10;
 ///
 /// # Errors
 ///
-/// The first error of reading or writing, except for `Interrupted`. Bytes that were read and could
-/// not be written are lost.
+/// Returns the first error of reading or writing, except for `Interrupted`. Bytes that were read
+/// and could not be written are lost.
 ///
 /// # Examples
 ///

@@ -1,6 +1,6 @@
-//! `Read` and `Write` of a type, by those of a reference to it.
+//! Implementations of `Read` and `Write` that use those of a reference.
 
-/// `Read` for `$Type`, by that of `&$Type`.
+/// Implements `Read` for `$Type` by that of `&$Type`.
 macro_rules! read_by_reference {
     ($($Type:ty),*) => {$(
         impl std::io::Read for $Type {
@@ -26,7 +26,7 @@ macro_rules! read_by_reference {
     )*};
 }
 
-/// `Write` for `$Type`, by that of `&$Type`.
+/// Implements `Write` for `$Type` by that of `&$Type`.
 macro_rules! write_by_reference {
     ($($Type:ty),*) => {$(
         impl std::io::Write for $Type {

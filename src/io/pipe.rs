@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! 1. The descriptor's mode is never changed: others may share its open file description, such as a
-//!    clone, or a child whose standard output it is. If somebody puts it into non-blocking mode,
-//!    calls fail with `WouldBlock`, as std's do.
+//!    clone, or a child whose standard output it is. If a program puts it into non-blocking
+//!    mode, calls fail with `WouldBlock`, as std's do.
 //! 2. A write writes all, as the system call in blocking mode does, unless an error comes after a
 //!    part of it: then it returns the length of that part, and the next write fails. A write of
 //!    [`ATOMIC`] bytes or less is a single call, and so is not mixed with the writes of others.
@@ -31,10 +31,11 @@ use crate::engine::door::may_block;
 use crate::engine::door::says_would_block;
 use crate::engine::door::{Direction, Limit, Source};
 
-/// The most bytes that are written at once; a pipe that is ready for writing has room for them.
+/// The greatest number of bytes that are written at once; a pipe that is ready for writing has room
+/// for them.
 const ATOMIC: usize = libc::PIPE_BUF;
 
-/// As many buffers as the kernel takes at once.
+/// The greatest number of buffers that the kernel takes at once.
 const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 
 /// One end of a pipe.
@@ -146,7 +147,7 @@ impl End {
     }
 }
 
-/// Whether the kernel does not know the call or the flag, or not for this kind of file.
+/// Returns whether the kernel does not know the call or the flag, or not for this kind of file.
 fn says_unknown(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -154,7 +155,8 @@ fn says_unknown(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a call would not block at this moment. An error is for the call to tell.
+/// Returns whether a call would not block at this moment. After an error this is true, and the call
+/// itself reports the error.
 fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> bool {
     let events = match direction {
         Direction::Read => libc::POLLIN,
@@ -265,9 +267,9 @@ macro_rules! pipe_end {
 }
 pub(crate) use pipe_end;
 
-/// The reading end of a pipe, like [`std::io::PipeReader`]; [`pipe`] makes it.
+/// The reading end of a pipe, like [`std::io::PipeReader`], created by [`pipe`].
 ///
-/// A read returns 0 bytes when all writing ends are dropped and all data has been read.
+/// A read returns 0 bytes when all writing ends have been dropped and all data has been read.
 ///
 /// # Examples
 ///
@@ -282,9 +284,9 @@ pub(crate) use pipe_end;
 #[derive(Debug)]
 pub struct PipeReader(End);
 
-/// The writing end of a pipe, like [`std::io::PipeWriter`]; [`pipe`] makes it.
+/// The writing end of a pipe, like [`std::io::PipeWriter`], created by [`pipe`].
 ///
-/// A write fails with `BrokenPipe` when all reading ends are dropped.
+/// A write fails with `BrokenPipe` when all reading ends have been dropped.
 ///
 /// # Examples
 ///
@@ -303,11 +305,11 @@ pipe_end!(PipeReader, like io::PipeReader, reads);
 pipe_end!(PipeWriter, like io::PipeWriter, writes);
 
 impl PipeReader {
-    /// Makes another handle to the same end: both read from one stream.
+    /// Creates another handle to the same end: both handles read from one stream.
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -330,13 +332,13 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// Makes another handle to the same end.
+    /// Creates another handle to the same end.
     ///
-    /// The reader sees the end of the stream when all handles are dropped.
+    /// The reader sees the end of the stream when all handles have been dropped.
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -360,14 +362,14 @@ impl PipeWriter {
     }
 }
 
-/// Makes a pipe: data that is written to one end is read from the other.
+/// Creates a pipe: data that is written to one end is read from the other.
 ///
 /// A reader waits while the pipe is empty, and a writer while it is full; only the green thread
 /// waits.
 ///
 /// # Errors
 ///
-/// If there are no more descriptors.
+/// Returns an error if the process has no more descriptors.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Standard input: std's, whose calls block the green thread only (`thread::may_block`).
+//! Standard input, like std's, but its calls block only the green thread (`thread::may_block`).
 //!
 //! The descriptor is shared with other processes (the shell, and other programs on the terminal),
 //! so it is never put into non-blocking mode. The buffer and its lock are std's: `std::io::stdin`
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use crate::engine::door::may_block;
 
-/// A handle to the standard input of the process, like [`std::io::Stdin`]; [`stdin`] makes it.
+/// A handle to the standard input of the process, like [`std::io::Stdin`], created by [`stdin`].
 ///
 /// # Examples
 ///
@@ -23,7 +23,7 @@ use crate::engine::door::may_block;
 #[derive(Debug)]
 pub struct Stdin(io::Stdin);
 
-/// A locked handle to standard input, like [`std::io::StdinLock`]; [`Stdin::lock`] makes it.
+/// A locked handle to standard input, like [`std::io::StdinLock`], created by [`Stdin::lock`].
 ///
 /// # Examples
 ///
@@ -37,7 +37,7 @@ pub struct Stdin(io::Stdin);
 #[derive(Debug)]
 pub struct StdinLock<'a>(io::StdinLock<'a>);
 
-/// Makes a handle to the standard input of the process.
+/// Creates a handle to the standard input of the process.
 ///
 /// Standard input is buffered, and all handles share the buffer.
 ///
@@ -55,9 +55,9 @@ pub fn stdin() -> Stdin {
 }
 
 impl Stdin {
-    /// Locks standard input, and waits first while another thread has it locked.
+    /// Locks standard input, waiting until no other thread has it locked.
     ///
-    /// It is unlocked when the handle is dropped.
+    /// Standard input is unlocked when the returned handle is dropped.
     ///
     /// # Examples
     ///
@@ -79,7 +79,7 @@ impl Stdin {
     ///
     /// # Errors
     ///
-    /// Those of `read(2)`, and `InvalidData` if the line is not UTF-8.
+    /// Returns the errors of `read(2)`, and `InvalidData` if the line is not UTF-8.
     ///
     /// # Examples
     ///

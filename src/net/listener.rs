@@ -1,7 +1,7 @@
 //! A listening socket.
 //!
-//! `accept4(2)` has no flag for a single call that does not block, and the descriptor's mode
-//! belongs to all who share the open file description: a child process that inherited it, or a
+//! `accept4(2)` has no flag for a single call that does not block. The descriptor's mode belongs to
+//! the open file description, which others may share: a child process that inherited it, or a
 //! duplicate. So the mode is left to the user, and a thread asks whether there is a connection
 //! (`poll(2)`) before it takes one.
 //!
@@ -66,8 +66,8 @@ impl Listener {
         self.socket.close();
     }
 
-    /// The next item of the iterator over connections: `None` once the listener is closed, instead
-    /// of an error each time.
+    /// Returns the next item of the iterator over connections: `None` once the listener is closed,
+    /// instead of an error each time.
     pub(crate) fn unless_ended<T>(&self, answer: io::Result<T>) -> Option<io::Result<T>> {
         (answer.is_ok() || !self.socket.is_closed()).then_some(answer)
     }
@@ -95,7 +95,7 @@ impl Listener {
         Ok((socket, address))
     }
 
-    /// Whether a call of accept would return at once, with a connection or an error.
+    /// Returns whether a call of accept would return at once, with a connection or an error.
     fn has_connection(&self) -> bool {
         let question = || calls::poll(self.as_fd(), libc::POLLIN);
         !matches!(uninterrupted(question), Ok(false))

@@ -1,4 +1,5 @@
-//! The common parts of the six public types: conversions, handles, closing; time-outs; streams.
+//! The parts that the six public types have in common: conversions, handles, closing; time-outs;
+//! streams.
 //!
 //! Each type is `struct Type(Inner)`, where the inner type is a [`Socket`](super::socket::Socket)
 //! or a [`Listener`](super::listener::Listener). `$setup` is the code in the examples that makes a
@@ -8,19 +9,19 @@
 macro_rules! socket_type {
     ($Type:ident($Inner:ident), like $Std:ty, example $setup:expr) => {
         impl $Type {
-            /// std's type with the same descriptor, for its methods that do not block.
+            /// Returns std's type with the same descriptor, for its methods that do not block.
             fn std(&self) -> $crate::engine::door::calls::AsStd<'_, $Std> {
                 self.0.as_std()
             }
 
-            /// Makes another handle to the same socket.
+            /// Creates another handle to the same socket.
             ///
-            /// It has a descriptor of its own, but the same time-outs and the same non-blocking
-            /// mode.
+            /// The new handle has a descriptor of its own, but shares the time-outs and the
+            /// non-blocking mode.
             ///
             /// # Errors
             ///
-            /// If there are no more descriptors.
+            /// Returns an error if the process has no more descriptors.
             ///
             /// # Examples
             ///
@@ -38,7 +39,7 @@ macro_rules! socket_type {
             ///
             /// # Errors
             ///
-            /// Those of `getsockname(2)`.
+            /// Returns the errors of `getsockname(2)`.
             ///
             /// # Examples
             ///
@@ -55,7 +56,7 @@ macro_rules! socket_type {
             ///
             /// # Errors
             ///
-            /// Those of `getsockopt(2)`.
+            /// Returns the errors of `getsockopt(2)`.
             ///
             /// # Examples
             ///
@@ -75,7 +76,7 @@ macro_rules! socket_type {
             ///
             /// # Errors
             ///
-            /// Those of `fcntl(2)`.
+            /// Returns the errors of `fcntl(2)`.
             ///
             /// # Examples
             ///
@@ -91,8 +92,8 @@ macro_rules! socket_type {
             /// Closes the socket: all calls that wait for it, and all later ones, fail with
             /// [`NotConnected`](io::ErrorKind::NotConnected).
             ///
-            /// This applies to the calls of all threads and through all handles. The connection
-            /// ends at once; the descriptor is closed when the handle is dropped.
+            /// This applies to the calls of all threads and to all handles. The connection ends at
+            /// once; the descriptor is closed when the handle is dropped.
             ///
             /// std has no such method: there a thread that is blocked on a socket cannot be told
             /// to stop.
@@ -185,7 +186,7 @@ macro_rules! timeouts {
             ///
             /// # Errors
             ///
-            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+            /// Returns [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             ///
             /// # Examples
             ///
@@ -208,7 +209,7 @@ macro_rules! timeouts {
             ///
             /// # Errors
             ///
-            /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+            /// Returns [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
             ///
             /// # Examples
             ///
@@ -230,7 +231,7 @@ macro_rules! timeouts {
             ///
             /// # Errors
             ///
-            /// Those of `getsockopt(2)`.
+            /// Returns the errors of `getsockopt(2)`.
             ///
             /// # Examples
             ///
@@ -250,7 +251,7 @@ macro_rules! timeouts {
             ///
             /// # Errors
             ///
-            /// Those of `getsockopt(2)`.
+            /// Returns the errors of `getsockopt(2)`.
             ///
             /// # Examples
             ///
@@ -278,7 +279,7 @@ macro_rules! options {
                 ///
                 /// # Errors
                 ///
-                /// Those of `setsockopt(2)`.
+                /// Returns the errors of `setsockopt(2)`.
                 ///
                 /// # Examples
                 ///
@@ -298,7 +299,7 @@ macro_rules! options {
                 ///
                 /// # Errors
                 ///
-                /// Those of `getsockopt(2)`.
+                /// Returns the errors of `getsockopt(2)`.
                 ///
                 /// # Examples
                 ///
@@ -322,12 +323,14 @@ macro_rules! shutdown {
         impl $Type {
             /// Shuts down reading, writing or both.
             ///
-            /// This applies to all handles to the socket, and ends calls that wait: reads as at the
-            /// end of the stream, writes with [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+            /// This applies to all handles to the socket, and ends calls that wait: a read returns
+            /// 0 bytes, as at the end of the stream, and a write fails with
+            /// [`BrokenPipe`](io::ErrorKind::BrokenPipe).
             ///
             /// # Errors
             ///
-            /// [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not connected.
+            /// Returns [`NotConnected`](io::ErrorKind::NotConnected) if the socket is not
+            /// connected.
             ///
             /// # Examples
             ///
@@ -344,7 +347,7 @@ macro_rules! shutdown {
     };
 }
 
-/// `Read` and `Write`, through `&Type` too.
+/// Implements `Read` and `Write`, also for `&Type`.
 macro_rules! stream {
     ($Type:ident) => {
         impl Read for &$Type {

@@ -4,7 +4,7 @@
 //! each connection, however many connections there are.
 //!
 //! Addresses, [`Shutdown`] and [`ToSocketAddrs`] are std's own. The C library resolves names, in a
-//! call that blocks its kernel thread and says so ([`blocking`](crate::blocking)).
+//! call of [`blocking`](crate::blocking), so that other threads run meanwhile.
 //!
 //! Beyond std, each socket has a method `close`, which ends the calls of all threads that wait for
 //! it.
@@ -52,7 +52,7 @@ pub use self::tcp_listener::{Incoming, TcpListener};
 pub use self::tcp_stream::TcpStream;
 pub use self::udp::UdpSocket;
 
-/// The address of a peer, as std's type.
+/// Returns the address of a peer as std's type.
 fn internet_address(address: &socket2::SockAddr) -> io::Result<SocketAddr> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "not an internet address");
     address.as_socket().ok_or_else(wrong)

@@ -19,7 +19,7 @@
 //!    descriptor; if they are changed behind our back later, through `AsFd`, we do not notice.
 //! 2. A description is blocking unless the user has set another mode, since others may share it:
 //!    our calls say `MSG_DONTWAIT`, or ask first ([`Listener`](super::listener::Listener)). While
-//!    it connects it is not blocking, and nobody shares it yet.
+//!    it connects it is not blocking, and no other handle or process shares it yet.
 //! 3. Closing concerns all handles. `closed` is set first: a call that ended because the
 //!    description was shut down finds it set, and the error says what happened. Then each handle's
 //!    source ends its waits, since a shutdown ends none at a datagram socket. `handles` has them
@@ -48,7 +48,7 @@ use crate::engine::door::clock;
 use crate::engine::door::{Direction, Limit, Source, closed};
 use crate::sync::{Mutex, MutexGuard};
 
-/// The state of an open file description that calls depend on.
+/// The state of an open file description on which calls depend.
 #[derive(Debug)]
 struct Settings {
     read_timeout: Timeout,
@@ -57,7 +57,7 @@ struct Settings {
     /// Whether reading was shut down.
     ended: AtomicBool,
     closed: AtomicBool,
-    /// The number of an error that the next call is to return, or 0.
+    /// The number of the error that the next call returns, or 0.
     late: AtomicI32,
     handles: Mutex<Vec<Weak<Source>>>,
 }
@@ -90,7 +90,7 @@ impl Settings {
         }
     }
 
-    /// How long a call that starts now may wait.
+    /// Returns how long a call that starts now may wait.
     fn limit(&self, timeout: &Timeout) -> Limit {
         match self.nonblocking.load(Relaxed) {
             true => Limit::DontWait,
@@ -123,7 +123,7 @@ impl Timeout {
     }
 }
 
-/// A socket of any kind, a listening one excepted.
+/// A socket of any kind except a listening one.
 #[derive(Debug)]
 pub(crate) struct Socket {
     source: Arc<Source>,
@@ -145,8 +145,8 @@ impl Socket {
         Socket::new(source, Settings::new(false, None, None))
     }
 
-    /// Makes a socket of any descriptor, and asks the kernel for its settings. If that fails (since
-    /// it is not a socket), later calls report it.
+    /// Makes a socket of any descriptor, and asks the kernel for its settings. If that fails
+    /// (because the descriptor is not a socket), later calls report it.
     pub(crate) fn adopt(fd: OwnedFd) -> Socket {
         let socket = SockRef::from(&fd);
         let settings = Settings::new(
@@ -189,7 +189,7 @@ impl Socket {
         })
     }
 
-    /// std's socket with the same descriptor, for its methods that do not block.
+    /// Returns std's socket with the same descriptor, for its methods that do not block.
     pub(crate) fn as_std<T: Std>(&self) -> AsStd<'_, T> {
         AsStd::new(&*self.source)
     }
@@ -251,13 +251,13 @@ impl Socket {
         answer
     }
 
-    /// Makes `call`, which reads and does not block, until it succeeds or the time is up.
+    /// Repeats `call`, which reads and does not block, until it succeeds or the time is up.
     pub(crate) fn read_with<T>(&self, call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let limit = self.settings.limit(&self.settings.read_timeout);
         self.unless_closed(|| self.source.run(Direction::Read, limit, call))
     }
 
-    /// Makes `call`, which writes and does not block, until it succeeds or the time is up.
+    /// Repeats `call`, which writes and does not block, until it succeeds or the time is up.
     pub(crate) fn write_with<T>(&self, call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let limit = self.settings.limit(&self.settings.write_timeout);
         self.unless_closed(|| self.source.run(Direction::Write, limit, call))
@@ -276,12 +276,13 @@ impl Socket {
         answer
     }
 
-    /// Whether a call that finds no data has come to the end, because reading was shut down.
+    /// Returns whether a call that finds no data has come to the end, because reading was shut
+    /// down.
     pub(crate) fn is_ended(&self) -> bool {
         self.settings.ended.load(Relaxed) && !self.is_nonblocking()
     }
 
-    /// Reads, with `flags` of `recv(2)`.
+    /// Receives data, with `flags` of `recv(2)`.
     pub(crate) fn recv(&self, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
         let limit = self.settings.limit(&self.settings.read_timeout);
         let count = self.unless_closed(|| self.source.recv_bytes(buffer, flags, limit))?;
@@ -322,7 +323,7 @@ impl Socket {
         })
     }
 
-    /// The same with the bytes in `buffers`, of which the kernel takes a limited number at once.
+    /// Writes to a stream from several buffers, of which the kernel takes a limited number at once.
     pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let buffers = &buffers[..buffers.len().min(libc::UIO_MAXIOV as usize)];
         let length = buffers.iter().map(|buffer| buffer.len()).sum();

@@ -1,4 +1,4 @@
-//! [`TcpListener`]: std's type, on a [`Listener`].
+//! [`TcpListener`], like std's type, built on a [`Listener`].
 
 use std::fmt;
 use std::io;
@@ -42,16 +42,16 @@ const AS_MANY_AS_ALLOWED: i32 = i32::MAX;
 pub struct TcpListener(Listener);
 
 impl TcpListener {
-    /// Makes a listener at the first of the addresses that is available.
+    /// Creates a listener bound to the first of the addresses that is available.
     ///
     /// With port 0 the system chooses a port.
     ///
-    /// As many connections may wait to be accepted as the system allows (`net.core.somaxconn`,
-    /// usually 4096). With std's listener the limit is 128.
+    /// The limit of connections that wait to be accepted is the system's (`net.core.somaxconn`,
+    /// usually 4096). With std's listener it is 128.
     ///
     /// # Errors
     ///
-    /// The error of the last address, or of resolving the name;
+    /// Returns the error of the last address, or of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -69,13 +69,13 @@ impl TcpListener {
         Ok(listener.into())
     }
 
-    /// Waits for the next connection, and returns it with the peer's address.
+    /// Accepts the next connection, and returns it with the peer's address.
     ///
     /// # Errors
     ///
-    /// Those of `accept(2)`. Some of them do not mean that the listener is broken: that the process
-    /// has no more descriptors, for example, or that the peer has given up the connection
-    /// meanwhile.
+    /// Returns the errors of `accept(2)`. Some of them do not mean that the listener is broken: the
+    /// process may have no more descriptors, for example, or the peer may have given up the
+    /// connection meanwhile.
     ///
     /// # Examples
     ///
@@ -114,11 +114,11 @@ impl TcpListener {
         Incoming { listener: self }
     }
 
-    /// Fails, as in std: the option can only be set before the socket is bound.
+    /// Returns an error, as in std: the option can only be set before the socket is bound.
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     #[deprecated(note = "this option can only be set before the socket is bound")]
     #[allow(deprecated)]
     pub fn set_only_v6(&self, only_v6: bool) -> io::Result<()> {
@@ -129,7 +129,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Returns the errors of `getsockopt(2)`.
     #[deprecated(note = "this option can only be set before the socket is bound")]
     #[allow(deprecated)]
     pub fn only_v6(&self) -> io::Result<bool> {
@@ -152,7 +152,7 @@ options! {
 
 /// An iterator over the connections of a [`TcpListener`], like [`std::net::Incoming`].
 ///
-/// [`TcpListener::incoming`] makes it. It ends only when the listener is
+/// It is created by [`TcpListener::incoming`], and ends only when the listener is
 /// [closed](TcpListener::close).
 ///
 /// # Examples

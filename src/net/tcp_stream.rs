@@ -1,4 +1,4 @@
-//! [`TcpStream`]: std's type, on a [`Socket`].
+//! [`TcpStream`], like std's type, built on a [`Socket`].
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -37,11 +37,11 @@ use crate::engine::door::clock;
 pub struct TcpStream(pub(super) Socket);
 
 impl TcpStream {
-    /// Connects to the first of the addresses that answers.
+    /// Opens a connection to the first of the addresses that answers.
     ///
     /// # Errors
     ///
-    /// The error of the last address, or of resolving the name;
+    /// Returns the error of the last address, or of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -66,12 +66,12 @@ impl TcpStream {
         answer.map(TcpStream)
     }
 
-    /// Connects to an address, and waits for `timeout` at most.
+    /// Opens a connection to an address, waiting for `timeout` at most.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](io::ErrorKind::TimedOut) when the time is up;
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the time is zero.
+    /// Returns [`TimedOut`](io::ErrorKind::TimedOut) if the time is up, and
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if `timeout` is zero.
     ///
     /// # Examples
     ///
@@ -102,7 +102,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if the connection is over.
+    /// Returns [`NotConnected`](io::ErrorKind::NotConnected) if the connection has ended.
     ///
     /// # Examples
     ///
@@ -122,7 +122,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of reading.
+    /// Returns the errors of reading.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! [`UdpSocket`]: std's type, on a [`Socket`].
+//! [`UdpSocket`], like std's type, built on a [`Socket`].
 
 use std::fmt;
 use std::io;
@@ -29,13 +29,13 @@ use super::socket::Socket;
 pub struct UdpSocket(Socket);
 
 impl UdpSocket {
-    /// Makes a socket at the first of the addresses that is available.
+    /// Creates a socket bound to the first of the addresses that is available.
     ///
     /// With port 0 the system chooses a port.
     ///
     /// # Errors
     ///
-    /// The error of the last address, or of resolving the name;
+    /// Returns the error of the last address, or of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -52,13 +52,13 @@ impl UdpSocket {
         Ok(UdpSocket(Socket::fresh(socket.into())))
     }
 
-    /// Waits for a datagram, and returns its length and the sender's address.
+    /// Receives a datagram, and returns its length and the sender's address.
     ///
-    /// The part that does not fit into the buffer is lost.
+    /// If the datagram does not fit into the buffer, the rest of it is lost.
     ///
     /// # Errors
     ///
-    /// Those of `recvfrom(2)`; some of them are about a datagram that was sent earlier.
+    /// Returns the errors of `recvfrom(2)`; some of them concern a datagram that was sent earlier.
     ///
     /// # Examples
     ///
@@ -76,12 +76,12 @@ impl UdpSocket {
         Ok((count, internet_address(&address)?))
     }
 
-    /// Waits for a datagram like [`recv_from`](UdpSocket::recv_from), but leaves it in the queue:
+    /// Receives a datagram like [`recv_from`](UdpSocket::recv_from), but leaves it in the queue:
     /// the next call returns it again.
     ///
     /// # Errors
     ///
-    /// Those of [`recv_from`](UdpSocket::recv_from).
+    /// Returns the errors of [`recv_from`](UdpSocket::recv_from).
     ///
     /// # Examples
     ///
@@ -102,7 +102,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `sendto(2)` and of resolving the name;
+    /// Returns the errors of `sendto(2)` and of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -124,13 +124,14 @@ impl UdpSocket {
         }
     }
 
-    /// Connects the socket to the first of the addresses that works, its peer.
+    /// Connects the socket to its peer: the first of the addresses that works.
     ///
-    /// [`send`](UdpSocket::send) sends to the peer, and the socket receives from no one else.
+    /// [`send`](UdpSocket::send) then sends to the peer, and the socket receives from no other
+    /// address.
     ///
     /// # Errors
     ///
-    /// The error of the last address, or of resolving the name;
+    /// Returns the error of the last address, or of resolving the name; returns
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if there is no address.
     ///
     /// # Examples
@@ -148,11 +149,11 @@ impl UdpSocket {
         crate::thread::blocking(|| self.std().connect(addr))
     }
 
-    /// Returns the peer's address, which [`connect`](UdpSocket::connect) has set.
+    /// Returns the address of the peer that [`connect`](UdpSocket::connect) has set.
     ///
     /// # Errors
     ///
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
+    /// Returns [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
     ///
     /// # Examples
     ///
@@ -172,7 +173,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `send(2)`; one of them says that an earlier datagram was refused.
+    /// Returns the errors of `send(2)`; one of them says that an earlier datagram was refused.
     ///
     /// # Examples
     ///
@@ -187,13 +188,13 @@ impl UdpSocket {
         self.0.send(buf)
     }
 
-    /// Waits for a datagram, from the peer if there is one, and returns its length.
+    /// Receives a datagram and returns its length; a connected socket receives only from its peer.
     ///
-    /// The part that does not fit into the buffer is lost.
+    /// If the datagram does not fit into the buffer, the rest of it is lost.
     ///
     /// # Errors
     ///
-    /// Those of `recv(2)`; one of them says that an earlier datagram was refused.
+    /// Returns the errors of `recv(2)`; one of them says that an earlier datagram was refused.
     ///
     /// # Examples
     ///
@@ -209,12 +210,12 @@ impl UdpSocket {
         self.0.recv(buf, 0)
     }
 
-    /// Waits for a datagram like [`recv`](UdpSocket::recv), but leaves it in the queue: the next
+    /// Receives a datagram like [`recv`](UdpSocket::recv), but leaves it in the queue: the next
     /// call returns it again.
     ///
     /// # Errors
     ///
-    /// Those of [`recv`](UdpSocket::recv).
+    /// Returns the errors of [`recv`](UdpSocket::recv).
     ///
     /// # Examples
     ///
@@ -230,12 +231,12 @@ impl UdpSocket {
         self.0.recv(buf, libc::MSG_PEEK)
     }
 
-    /// Joins a multicast group on the interface with the address `interface`, or on any interface
-    /// if that is unspecified.
+    /// Joins a multicast group on the interface with the address `interface`, or on an interface
+    /// that the system chooses if the address is unspecified.
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///
@@ -250,12 +251,12 @@ impl UdpSocket {
         self.std().join_multicast_v4(multiaddr, interface)
     }
 
-    /// Joins a multicast group on the interface with the index `interface`, or on any interface if
-    /// that is 0.
+    /// Joins a multicast group on the interface with the index `interface`, or on an interface that
+    /// the system chooses if the index is 0.
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///
@@ -274,7 +275,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///
@@ -295,7 +296,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///

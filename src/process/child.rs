@@ -1,9 +1,9 @@
 //! A running process, and the pipes to it.
 //!
-//! The thread that waits sleeps until the process's descriptor (a pidfd) becomes readable, when the
-//! process has ended. Then it fetches the status by way of std's child, which remembers it. Until
-//! then nobody has fetched the status, so the process id still belongs to this child when the pidfd
-//! is opened.
+//! The waiting thread sleeps until the process's descriptor (a pidfd) becomes readable, which means
+//! that the process has ended. Then it fetches the status by way of std's child, which remembers
+//! it. The status has not been fetched before, so the process id still belongs to this child when
+//! the pidfd is opened.
 
 use std::io::{self, Read};
 use std::process;
@@ -16,7 +16,7 @@ use crate::thread::{Builder, blocking, scope};
 
 /// The writing end of a pipe to a child's standard input, like [`std::process::ChildStdin`].
 ///
-/// Dropping it closes the pipe, and the child reads the end of its input.
+/// Dropping it closes the pipe; the child then reads the end of its input.
 ///
 /// # Examples
 ///
@@ -133,13 +133,13 @@ impl Child {
         self.std.id()
     }
 
-    /// Ends the process by force, with the signal `SIGKILL`.
+    /// Forces the process to end, by the signal `SIGKILL`.
     ///
-    /// Nothing happens if the process has ended and was waited for.
+    /// Does nothing if the process has ended and its exit status was fetched.
     ///
     /// # Errors
     ///
-    /// Those of `kill(2)`.
+    /// Returns the errors of `kill(2)`.
     ///
     /// # Examples
     ///
@@ -163,7 +163,7 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// Those of `waitid(2)`, if another part of the program has waited for the process.
+    /// Returns an error of `waitid(2)` if another part of the program has waited for the process.
     ///
     /// # Examples
     ///
@@ -195,7 +195,7 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// Those of `waitid(2)`.
+    /// Returns the errors of `waitid(2)`.
     ///
     /// # Examples
     ///
@@ -218,8 +218,8 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// Those of reading from pipes and of [`wait`](Child::wait). If both outputs are pipes, a
-    /// thread is started that reads one of them, which can fail too.
+    /// Returns the errors of reading from pipes and of [`wait`](Child::wait). If both outputs are
+    /// pipes, this starts a thread that reads one of them, which can fail too.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! [`Command`]: std's command, which also remembers which of its streams were set.
+//! [`Command`]: std's command, and a record of the streams that were set.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -62,7 +62,7 @@ macro_rules! stream {
 }
 
 impl Command {
-    /// Makes a command that runs `program`.
+    /// Creates a command that runs `program`.
     ///
     /// By default the process gets no arguments, and inherits the environment, the working
     /// directory and the streams of this process.
@@ -244,8 +244,8 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// `NotFound` or `PermissionDenied` if the program cannot be executed; other errors if there is
-    /// no room for another process or for its pipes.
+    /// Returns `NotFound` or `PermissionDenied` if the program cannot be executed; other errors if
+    /// there is no room for another process or for its pipes.
     ///
     /// # Examples
     ///
@@ -265,11 +265,11 @@ impl Command {
         blocking(|| self.std.spawn()).map(Child::from)
     }
 
-    /// Runs the process to its end, and collects what it writes to its standard output and error.
+    /// Runs the process to its end, and collects its standard output and standard error.
     ///
     /// # Errors
     ///
-    /// Those of [`spawn`](Command::spawn), and those of reading from pipes.
+    /// Returns the errors of [`spawn`](Command::spawn), and those of reading from pipes.
     ///
     /// # Examples
     ///
@@ -289,7 +289,7 @@ impl Command {
         child?.wait_with_output()
     }
 
-    /// Sets the streams that are not in `set`.
+    /// Sets the streams that the user has not set.
     fn others(&mut self, set: Streams, stdin: fn() -> Stdio, output: fn() -> Stdio) {
         if !set.stdin {
             self.std.stdin(stdin());
@@ -306,7 +306,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// Those of [`spawn`](Command::spawn).
+    /// Returns the errors of [`spawn`](Command::spawn).
     ///
     /// # Examples
     ///
@@ -388,7 +388,7 @@ impl Command {
 }
 
 impl Command {
-    /// std's command, for the methods that exist only on Unix.
+    /// Returns std's command, for the methods that exist only on Unix.
     pub(crate) fn std_mut(&mut self) -> &mut process::Command {
         &mut self.std
     }

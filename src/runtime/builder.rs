@@ -34,7 +34,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Makes a builder with nothing set.
+    /// Creates a builder with nothing set.
     ///
     /// # Examples
     ///
@@ -52,8 +52,8 @@ impl Builder {
     /// Sets the number of threads that run at once: 1 to 4096.
     ///
     /// Default: the number of CPUs that this process may use, by affinity and cgroup quota. When
-    /// these change while the runtime is at work, the number follows within about a second.
-    /// [`Runtime::set_processors`] changes it later.
+    /// affinity or quota change while the runtime is at work, the number follows within about a
+    /// second. [`Runtime::set_processors`] changes it later.
     ///
     /// # Examples
     ///
@@ -71,11 +71,11 @@ impl Builder {
 
     /// Sets the stack size of threads that do not ask for another one, in bytes.
     ///
-    /// At most 64 GiB are accepted, and less than 16 KiB counts as 16 KiB. Default: the same as
+    /// The greatest size is 64 GiB, and a size below 16 KiB counts as 16 KiB. Default: the same as
     /// std's, which is 2 MiB or the value of `RUST_MIN_STACK`.
     ///
-    /// A stack takes memory only as far as it is used. A thread that has run also takes 4 KiB of
-    /// page tables if stacks have 2 MiB or more, and less if they are smaller.
+    /// A stack takes memory only as far as it is used. A thread that has run also takes page
+    /// tables: 4 KiB if stacks have 2 MiB or more, and less if they are smaller.
     ///
     /// # Examples
     ///
@@ -93,8 +93,8 @@ impl Builder {
 
     /// Sets how long a thread runs before it must give way to others: 20 µs to an hour.
     ///
-    /// Default: 10 ms. A thread has only a twentieth of this if other threads, which gave way to
-    /// it, wait at its processor and no other processor can take them.
+    /// Default: 10 ms. A thread's slice is only a twentieth of this while threads that have yielded
+    /// wait at its processor, where no other processor can take them.
     ///
     /// # Examples
     ///
@@ -117,7 +117,7 @@ impl Builder {
     /// Sets the signal that ends a time slice: the number of a real-time signal that the program
     /// does not use.
     ///
-    /// Default: one that is free. In [`Mode::Kernel`] no signal is sent.
+    /// Default: a real-time signal that is free. In [`Mode::Kernel`] no signal is sent.
     ///
     /// # Examples
     ///
@@ -133,11 +133,11 @@ impl Builder {
         self
     }
 
-    /// Sets the greatest number of kernel threads, blocked ones included: at least one more than
-    /// there are processors.
+    /// Sets the greatest number of kernel threads, blocked ones included. It must be greater than
+    /// the number of processors.
     ///
     /// Default: 10,000. Kernel threads that wait for a thread that is locked to them
-    /// ([`lock_kernel_thread`](crate::lock_kernel_thread)) come on top.
+    /// ([`lock_kernel_thread`](crate::lock_kernel_thread)) are not counted.
     ///
     /// # Examples
     ///
@@ -197,9 +197,9 @@ impl Builder {
     /// Sets the policy, which decides which ready thread runs next, and where; see
     /// [`policy`](crate::policy).
     ///
-    /// Default: [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime:
-    /// if several runtimes are built from clones of this builder, the first one gets it. In
-    /// [`Mode::Kernel`] the system schedules, and no policy is asked.
+    /// Default: [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime: of
+    /// several runtimes built from clones of this builder, only the first one gets it, and building
+    /// the others is an error. In [`Mode::Kernel`] the system schedules, and no policy is asked.
     ///
     /// # Examples
     ///
@@ -223,13 +223,13 @@ impl Builder {
     /// Sets the policy by its name and options, in the form of the variable `GREENTHREAD_POLICY`.
     ///
     /// The names are `work-stealing`, `relaxed-fifo`, `least-loaded`, `priority` and
-    /// `global-queue`. Options follow, each behind a comma: `no-spinning`, `no-hand-off` and
-    /// `no-preemption`; with `work-stealing` also `no-stealing`, `no-next-slot`, `lifo` and
+    /// `global-queue`. Options follow the name, each after a comma: `no-spinning`, `no-hand-off`
+    /// and `no-preemption`; with `work-stealing` also `no-stealing`, `no-next-slot`, `lifo` and
     /// `global-interval=NUMBER`; with `least-loaded` also `batch=NUMBER`.
     ///
     /// The methods [`policy`](Builder::policy), [`spinning`](Builder::spinning),
     /// [`hand_off`](Builder::hand_off) and [`preemption`](Builder::preemption) take precedence over
-    /// it.
+    /// the text.
     ///
     /// # Examples
     ///
@@ -252,7 +252,7 @@ impl Builder {
     /// Sets whether a processor that finds nothing to do looks around a little longer before it
     /// sleeps.
     ///
-    /// Default: yes. This knob and the next two are there to measure what each idea is worth.
+    /// Default: yes. This knob and the next two exist to measure what each mechanism is worth.
     ///
     /// # Examples
     ///
@@ -268,10 +268,10 @@ impl Builder {
         self
     }
 
-    /// Sets whether a processor whose kernel thread blocks in the system is handed to another
+    /// Sets whether a processor whose kernel thread blocks in the kernel is handed to another
     /// kernel thread.
     ///
-    /// Default: yes. Without hand-off a thread that is blocked in the system keeps its processor;
+    /// Default: yes. Without hand-off a thread that is blocked in the kernel keeps its processor;
     /// if it waits for a thread that waits for that processor, both wait for ever.
     ///
     /// # Examples
@@ -310,11 +310,12 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// - `InvalidInput` if the value of a knob or of a variable is not accepted; the message names
-    ///   the value and what is accepted. Also if another runtime has the policy already.
+    /// - `InvalidInput` if a value that was set here or in a variable is not accepted; the message
+    ///   names the value and what is accepted. It is also returned if another runtime already uses
+    ///   the policy.
     /// - `Unsupported` if green threads were asked for and are not possible here.
-    /// - Otherwise the system's error when it refuses a kernel thread, or the message of a policy
-    ///   that has panicked in [`Policy::resize`].
+    /// - Otherwise the system's error if it refuses a kernel thread, or an error with the message
+    ///   of a policy that has panicked in [`Policy::resize`].
     ///
     /// # Examples
     ///

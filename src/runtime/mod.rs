@@ -40,8 +40,8 @@ use crate::thread::{self, JoinHandle};
 /// spawn. [`Runtime::global`] is the default runtime, which [`spawn`](crate::spawn) uses; others
 /// are made with [`Runtime::builder`].
 ///
-/// Dropping a `Runtime` does not stop its threads: they run on, and the runtime's kernel threads
-/// idle when they have ended. [`Runtime::shutdown`] waits for all threads.
+/// Dropping a `Runtime` does not stop its threads: they run on. After the last one has ended, the
+/// runtime's kernel threads stay, and sleep. [`Runtime::shutdown`] waits for all threads.
 ///
 /// # Examples
 ///
@@ -72,7 +72,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// The same as for [`Builder::build`].
+    /// Returns the same errors as [`Builder::build`].
     ///
     /// # Examples
     ///
@@ -102,12 +102,12 @@ impl Runtime {
         Builder::new()
     }
 
-    /// Returns the default runtime, and starts it if nothing has needed it yet.
+    /// Returns the default runtime, and starts it on its first use.
     ///
     /// # Panics
     ///
-    /// If the runtime cannot be started, because a `GREENTHREAD_*` variable has a bad value or
-    /// because no kernel thread can be made. The message says why.
+    /// Panics if the runtime cannot be started, because a `GREENTHREAD_*` variable has a bad value
+    /// or because no kernel thread can be made. The message says why.
     ///
     /// # Examples
     ///
@@ -130,7 +130,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If the thread cannot be started. The message says why.
+    /// Panics if the thread cannot be started. The message says why.
     ///
     /// # Examples
     ///
@@ -171,9 +171,9 @@ impl Runtime {
         self.backend.mode()
     }
 
-    /// Returns the number of threads that run at once.
+    /// Returns the number of threads that can run at once.
     ///
-    /// In [`Mode::Kernel`] the system decides that, and this is only the number that was set.
+    /// In [`Mode::Kernel`] the system decides that, and this returns the number that was set.
     ///
     /// # Examples
     ///
@@ -188,21 +188,21 @@ impl Runtime {
         self.backend.processors()
     }
 
-    /// Sets the number of threads that run at once, while threads run.
+    /// Changes the number of threads that can run at once, also while threads run.
     ///
     /// The number is 1 to 4096, and less than the runtime's limit of kernel threads
     /// ([`Builder::max_kernel_threads`]). From then on it no longer follows the CPUs that the
     /// process may use.
     ///
-    /// When this returns after an increase, as many threads run as are ready, up to the new number.
-    /// After a decrease, threads on the processors that leave go on until they block, give way or
+    /// When this returns after an increase, all ready threads run, up to the new number. After a
+    /// decrease, threads on the processors that are taken away go on until they block, give way or
     /// use up their time slices; this method does not wait for them. [`Metrics::processors`] shows
-    /// the processors that are left. In [`Mode::Kernel`] the number is only remembered.
+    /// how many processors are left. In [`Mode::Kernel`] the number is only remembered.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if the number is not accepted; the message names it and what is accepted. Any
-    /// other error means that the policy has panicked in
+    /// Returns `InvalidInput` if the number is not accepted; the message names it and what is
+    /// accepted. Any other error means that the policy has panicked in
     /// [`Policy::resize`](crate::policy::Policy::resize); the number is then as before.
     ///
     /// # Examples
@@ -269,7 +269,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If it is called on a thread of this runtime, which would wait for itself.
+    /// Panics if it is called on a thread of this runtime, which would wait for itself.
     ///
     /// # Examples
     ///

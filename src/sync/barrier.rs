@@ -34,7 +34,8 @@ use crate::engine::door::queue::{Position, WaitQueue};
 /// ```
 pub struct Barrier {
     queue: WaitQueue,
-    /// Threads that have arrived in this round. It changes only with the queue's list in hand.
+    /// The number of threads that have arrived in this round. It changes only with the queue's list
+    /// in hand.
     arrived: AtomicUsize,
     size: usize,
 }

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`MutexCell`] | [`Held`] | `&T`, and `&mut T` for `&mut Held` |
 //! | [`RwCell`] | [`Reading`]; [`Writing`] | `&T`; as `Held` |
-//! | [`OnceCell`] | the closure that runs; then nobody | `&mut` to the closure; then `&T` to all |
+//! | [`OnceCell`] | the closure that runs; then no thread | `&mut` to the closure; then `&T` to all |
 //!
 //! Invariants:
 //! 1. Only this file reaches a cell's protocol. So it is locked as often as there are tokens, and
@@ -31,7 +31,7 @@ use super::raw_mutex::RawMutex;
 use super::raw_rwlock::RawRwLock;
 use crate::engine::door::atomic::const_fn;
 
-/// Data that one thread at a time has.
+/// Data that one thread at a time may use.
 pub(super) struct MutexCell<T: ?Sized> {
     raw: RawMutex,
     data: UnsafeCell<T>,
@@ -94,7 +94,7 @@ impl<T: ?Sized> MutexCell<T> {
         self.raw.try_lock().then(|| self.held())
     }
 
-    /// Locks until `deadline`, in monotonic nanoseconds.
+    /// Locks the mutex, waiting until `deadline` (monotonic nanoseconds) at the latest.
     pub(super) fn lock_until(&self, deadline: u64) -> Option<Held<'_, T>> {
         self.raw.lock(Some(deadline)).then(|| self.held())
     }
@@ -133,7 +133,7 @@ impl<T: ?Sized> Held<'_, T> {
     }
 }
 
-/// The right to unlock the mutex, once; a caller that does not use it locks itself out.
+/// The right to unlock the mutex, once; a caller that does not use it then waits for itself.
 pub(super) struct Unlock<'a>(&'a RawMutex);
 
 impl Unlock<'_> {
@@ -170,7 +170,7 @@ impl<T: ?Sized> Drop for Held<'_, T> {
     }
 }
 
-/// Data that many threads read or one thread has.
+/// Data that many threads may read, or one thread may change.
 pub(super) struct RwCell<T: ?Sized> {
     raw: RawRwLock,
     data: UnsafeCell<T>,
@@ -254,7 +254,7 @@ impl<T: ?Sized> RwCell<T> {
         self.raw.try_read().then(|| self.reading())
     }
 
-    /// Locks for reading until `deadline`, in monotonic nanoseconds.
+    /// Locks for reading, waiting until `deadline` (monotonic nanoseconds) at the latest.
     pub(super) fn read_until(&self, deadline: u64) -> Option<Reading<'_, T>> {
         self.raw.read(Some(deadline)).then(|| self.reading())
     }
@@ -271,7 +271,7 @@ impl<T: ?Sized> RwCell<T> {
         self.raw.try_write().then(|| self.writing())
     }
 
-    /// Locks for writing until `deadline`, in monotonic nanoseconds.
+    /// Locks for writing, waiting until `deadline` (monotonic nanoseconds) at the latest.
     pub(super) fn write_until(&self, deadline: u64) -> Option<Writing<'_, T>> {
         self.raw.write(Some(deadline)).then(|| self.writing())
     }
@@ -348,8 +348,9 @@ impl<T: ?Sized> Drop for Writing<'_, T> {
 
 /// Data that is made once, by a closure `F` if there is one.
 ///
-/// The content is an enum and not a `MaybeUninit`: it drops itself, so that there is no `Drop` to
-/// write, and a cell may hold a reference to something that is dropped before it, as std's.
+/// The content is an enum and not a `MaybeUninit`: it drops itself, so that no `Drop` has to be
+/// written, and a cell may hold a reference to a value that is dropped before it, as std's cell
+/// may.
 pub(super) struct OnceCell<T, F> {
     once: Once,
     stage: UnsafeCell<Stage<T, F>>,
@@ -377,7 +378,7 @@ impl<T, F> OnceCell<T, F> {
         }
     }
 
-    /// The value, if it is made.
+    /// Returns the value, if it has been made.
     #[inline]
     pub(super) fn get(&self) -> Option<&T> {
         if !self.once.is_completed() {
@@ -395,7 +396,8 @@ impl<T, F> OnceCell<T, F> {
         self.once.wait_force();
     }
 
-    /// Calls `make` to make the value, unless that is done. If it panics, the next caller may try.
+    /// Calls `make` to make the value, unless there is one. If `make` panics, the next caller may
+    /// try.
     #[track_caller]
     pub(super) fn make(&self, make: impl FnOnce(&mut Stage<T, F>)) {
         self.once.call_once_force(|_| {

@@ -152,10 +152,11 @@ impl Condvar {
         poison::checked(guard.is_poisoned(), guard)
     }
 
-    /// Waits as [`wait`](Condvar::wait) does, again and again, for as long as `condition` is true.
+    /// Blocks the current thread until `condition` is false, waiting as [`wait`](Condvar::wait)
+    /// does.
     ///
-    /// The condition is checked with the mutex locked, first of all before the first wait. The call
-    /// returns at once if the condition is false then.
+    /// The condition is checked with the mutex locked, for the first time before the first wait:
+    /// the call returns at once if the condition is false then.
     ///
     /// # Errors
     ///
@@ -196,7 +197,7 @@ impl Condvar {
 
     /// Waits as [`wait`](Condvar::wait) does, but for no longer than `dur`.
     ///
-    /// The time that it takes to lock the mutex again comes on top.
+    /// The time that it takes to lock the mutex again is not counted.
     ///
     /// # Errors
     ///
@@ -222,7 +223,8 @@ impl Condvar {
         self.wait_until(guard, clock::after(dur))
     }
 
-    /// Waits as [`wait_while`](Condvar::wait_while) does, but for no longer than `dur` in all.
+    /// Blocks until `condition` is false, as [`wait_while`](Condvar::wait_while) does, but for no
+    /// longer than `dur` in all.
     ///
     /// The result says that the wait timed out if the condition is still true after that time.
     ///

@@ -5,7 +5,7 @@
 //! | no thread has asked yet | `Closure` |
 //! | the closure runs | belongs to the thread that runs it |
 //! | completed | `Value`, and shared by all |
-//! | poisoned | `Nothing`: the closure is gone, for good |
+//! | poisoned | `Nothing`: the closure has been used up |
 
 use core::fmt;
 use core::mem;

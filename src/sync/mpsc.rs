@@ -1,8 +1,8 @@
 //! Channels from many senders to one receiver, as in [`std::sync::mpsc`].
 //!
-//! A channel is made by [`channel()`], without a bound, or by [`sync_channel`], with one. The types
-//! have the names and the methods of `std::sync::mpsc`, but a wait blocks only the green thread.
-//! The error types are std's own, so that `?` and `From` go on working.
+//! [`channel()`] creates a channel without a bound, and [`sync_channel`] creates one with a bound.
+//! The types have the names and the methods of `std::sync::mpsc`, but a wait blocks only the green
+//! thread. The error types are std's own, so that `?` and `From` still work.
 //!
 //! A channel is *disconnected* when all its senders or its receiver have been dropped. Sending is
 //! an error once the receiver is gone; receiving is an error once the senders are gone and no

@@ -1,4 +1,5 @@
-//! [`Mutex`]: std's, on a [`RawMutex`](super::raw_mutex::RawMutex); eight bytes beside the data.
+//! [`Mutex`], as in std, on a [`RawMutex`](super::raw_mutex::RawMutex): eight bytes beside the
+//! data.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -230,7 +231,6 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// Makes a guard for a caller that has just locked the mutex.
     /// Returns `true` if a thread has panicked while it held the mutex.
     ///
     /// Another thread may poison the mutex at any time, so do not rely on `false` for long.
@@ -331,12 +331,13 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    /// Makes a guard for a caller that has just locked the mutex.
     #[inline]
     fn new(held: Held<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         poison::checked(held.is_poisoned(), MutexGuard { held })
     }
 
-    /// Does something by which the mutex is unlocked, and locks it again.
+    /// Calls `wait`, which unlocks the mutex, and then locks the mutex again.
     pub(super) fn unlocked<R>(&mut self, wait: impl FnOnce(Unlock<'_>) -> R) -> R {
         self.held.unlocked(wait)
     }

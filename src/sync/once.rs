@@ -14,15 +14,15 @@
 //! | finisher | | sets `COMPLETE` or `POISONED` instead and takes all waiters, in one step; wakes them |
 //! | mere waiter | neither `COMPLETE` nor `POISONED` | queues as above |
 //!
-//! The closure is user code: it runs with preemption on, may park, may panic. A guard finishes for
-//! it.
+//! The closure is user code: it runs with preemption on, may park, may panic. A guard does the
+//! finishing, also after a panic.
 //!
 //! Invariants:
 //! 1. The thread that set `RUNNING` clears it, and no other does. So closures do not overlap.
 //! 2. `COMPLETE` stays. So no closure runs after one that has returned.
-//! 3. A thread that queues has replaced a word in which the state that it waits out still held; and
-//!    every change of the flags that ends such a state takes the whole queue. So no thread is left
-//!    behind.
+//! 3. A thread queues only by replacing a word that still shows the state whose end it waits for,
+//!    and every change of the flags that ends such a state takes the whole queue. So no thread is
+//!    left behind.
 //!
 //! Orderings: finishing is a Release. Seeing `COMPLETE` is an Acquire, and so is setting `RUNNING`:
 //! a closure sees what an earlier one did before it panicked.
@@ -84,7 +84,7 @@ impl RefUnwindSafe for Once {}
 /// ```
 pub struct OnceState {
     poisoned: bool,
-    /// Like std's, the state cannot be shared between threads.
+    /// Makes the state `!Sync`, as std's is.
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -112,8 +112,8 @@ impl Once {
 
     /// Runs `f` if no closure has run yet; otherwise waits until the running one has returned.
     ///
-    /// When the call returns, one closure has returned, and everything that it did is visible here.
-    /// A closure that calls `call_once` on the same `Once` waits for ever.
+    /// When the call returns, one closure has returned, and everything that it did is visible to
+    /// the caller. A closure that calls `call_once` on the same `Once` waits for ever.
     ///
     /// # Panics
     ///
@@ -180,7 +180,7 @@ impl Once {
 
     /// Returns `true` if a closure has returned.
     ///
-    /// Everything that the closure did is then visible here.
+    /// Everything that the closure did is then visible to the caller.
     ///
     /// # Examples
     ///
@@ -200,7 +200,7 @@ impl Once {
 
     /// Blocks the current thread until a closure has returned.
     ///
-    /// The call also waits for a closure that does not run yet.
+    /// The call also waits for a closure that has not begun yet.
     ///
     /// # Panics
     ///
@@ -285,7 +285,7 @@ impl Once {
     }
 }
 
-/// The right to run a closure. When it ends, by a panic too, all waiting threads are woken.
+/// The right to run a closure. When it is dropped, also by a panic, all waiting threads are woken.
 struct Running<'a> {
     once: &'a Once,
     leaves: usize,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a closure runs | belongs to the thread that runs it |
 //! | completed | `Value`, and shared by all |
-//! | else | `Nothing`, and no thread's: a closure that panics leaves nothing |
+//! | else | `Nothing`, and owned by no thread: a closure that panics leaves nothing |
 
 use core::convert::Infallible;
 use core::fmt;
@@ -132,7 +132,7 @@ impl<T> OnceLock<T> {
         value.map_or(Ok(()), Err)
     }
 
-    /// Returns a reference to the value, which `f` makes if the cell is empty.
+    /// Returns a reference to the value, after initializing the cell with `f` if it is empty.
     ///
     /// If several threads call this at once, one closure runs and the other threads block until it
     /// has returned. If `f` asks for the value of the same cell, it waits for ever.
@@ -169,7 +169,7 @@ impl<T> OnceLock<T> {
         });
     }
 
-    /// The value, for a caller that knows that there is one.
+    /// Returns the value, for a caller that knows that there is one.
     fn completed(&self) -> &T {
         self.get().expect("a value once completed")
     }

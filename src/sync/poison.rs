@@ -18,7 +18,7 @@ impl Witness {
         }
     }
 
-    /// Whether a panic has begun since this was made.
+    /// Returns whether a panic has begun since this was made.
     #[inline]
     pub(super) fn has_seen_a_panic(&self) -> bool {
         !self.panicking && std::thread::panicking()

@@ -46,7 +46,8 @@ const POISONED: usize = WaitQueue::flag(3);
 
 /// Nanoseconds after which a waiter is handed the mutex: Go's figure.
 const PATIENCE: u64 = 1_000_000;
-/// Looks at a held mutex before queueing: about the time that a short critical section takes.
+/// How often a thread looks at a held mutex before it queues: for about the time that a short
+/// critical section takes.
 const SPINS: u32 = if cfg!(greenthread_model) { 0 } else { 40 };
 
 /// A waiter's wait ended because it should try again.
@@ -80,7 +81,8 @@ impl RawMutex {
         false
     }
 
-    /// Blocks until the mutex is the caller's, or until `deadline` (monotonic nanoseconds): false.
+    /// Blocks until the caller has the mutex. Returns false if `deadline` (monotonic nanoseconds)
+    /// passes first.
     #[inline]
     pub(crate) fn lock(&self, deadline: Option<u64>) -> bool {
         self.try_lock() || self.lock_contended(deadline)
@@ -133,9 +135,9 @@ impl RawMutex {
         }
     }
 
-    /// Gives the mutex back.
+    /// Unlocks the mutex.
     ///
-    /// The caller holds it.
+    /// The caller must hold it.
     #[inline]
     pub(crate) fn unlock(&self) {
         // Release: pairs with the Acquire in `try_lock` and `lock_contended`.
@@ -171,7 +173,7 @@ impl RawMutex {
         }
     }
 
-    /// No thread holds it, waits or is about to.
+    /// Returns whether no thread holds the mutex, waits for it or is about to wait.
     #[cfg(greenthread_model)]
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queue.is_at_rest(0)
@@ -181,7 +183,8 @@ impl RawMutex {
         self.queue.state(Relaxed).has(POISONED)
     }
 
-    /// The holder panicked. Published by its `unlock`.
+    /// Poisons the mutex, because its holder has panicked. The holder's `unlock` publishes the
+    /// flag.
     pub(crate) fn poison(&self) {
         self.queue.set(POISONED, Relaxed);
     }

@@ -44,14 +44,16 @@
 //!    begins only with a hold given back (its owner sees the two flags in the very step), and ends
 //!    only with the last step of `pass_on`, a compare-and-swap that fails if it began again. A
 //!    thread that queues in the meantime holds the list, so that `pass_on` finds it later.
-//! 3. `WOKEN` has one owner, who clears it: by taking the lock, or in one step with seeing that it
+//! 3. `WOKEN` has one owner, which clears it: by taking the lock, or in one step with seeing that it
 //!    is held.
 //!
-//! So no wake-up is lost: a thread that queues has seen a holder, or the case of invariant 2. If a
-//! holder, it has set `QUEUED` in the word that the last holder leaves: that one sees it, and goes
-//! to `pass_on`, unless there is `WOKEN`; then the woken writer takes the lock, and sees `QUEUED`
-//! when it leaves, or clears `WOKEN` under the eyes of the next holder. A thread that cannot be let
-//! in because of another in front of it is let in when that one leaves: the lock, or the queue.
+//! So no wake-up is lost. A thread that queues has seen a holder, or the case of invariant 2. If it
+//! has seen a holder, it has set `QUEUED` in the word that the last holder replaces when it leaves:
+//! the last holder sees `QUEUED` and goes to `pass_on`, unless `WOKEN` is set. In that case the
+//! woken writer takes the lock, and sees `QUEUED` when it leaves; or it clears `WOKEN` in a word
+//! that shows the next holder, which then sees `QUEUED` alone when it leaves. A thread that cannot
+//! be let in because another one is in front of it is let in when that thread leaves the lock or
+//! the queue.
 //!
 //! Orderings: a hold is taken with Acquire and given back with Release. All changes of the state
 //! are read-modify-writes, so a writer sees what every reader before it did. A hold that is handed
@@ -82,10 +84,10 @@ const MAX_READERS: u64 = (1 << 30) - 2;
 const PATIENCE: u32 = 16;
 const TICK_SHIFT: u32 = 16;
 const TICKS: u32 = (u64::MAX / SINCE) as u32;
-/// Looks at a held lock before queueing, as in `raw_mutex`.
+/// How often a thread looks at a held lock before it queues, as in `raw_mutex`.
 const SPINS: u32 = if cfg!(greenthread_model) { 0 } else { 40 };
 
-/// A flag of the queue's: a writer panicked. The protocol ignores it.
+/// A flag of the queue: a writer has panicked. The protocol ignores it.
 const POISONED: usize = WaitQueue::flag(0);
 
 /// A waiter's wait ended because it should try again.
@@ -136,7 +138,7 @@ impl State {
         self.is_free() && self.may_overtake()
     }
 
-    /// The state with `QUEUED`, where the first in the queue has waited since `since`.
+    /// Returns the state with `QUEUED`, where the first in the queue has waited since `since`.
     fn queued(self, since: u32) -> State {
         State(self.0 & (SINCE - 1) | (u64::from(since) * SINCE) | QUEUED)
     }
@@ -167,7 +169,7 @@ impl Wish {
     }
 }
 
-/// The time in ticks, as far as there is room: it wraps after some hours.
+/// Returns the time in ticks, cut to the width of its field: it wraps after some hours.
 fn now() -> u32 {
     (clock::now() >> TICK_SHIFT) as u32 & TICKS
 }
@@ -225,16 +227,18 @@ impl RawRwLock {
         false
     }
 
-    /// Blocks until the caller may read, or until `deadline` (monotonic nanoseconds): false.
+    /// Blocks until the caller may read. Returns false if `deadline` (monotonic nanoseconds) passes
+    /// first.
     ///
     /// # Panics
-    /// If too many read already.
+    /// Panics if too many threads read already.
     #[inline]
     pub(crate) fn read(&self, deadline: Option<u64>) -> bool {
         self.try_read() || self.read_contended(deadline)
     }
 
-    /// Blocks until the caller may write, or until `deadline` (monotonic nanoseconds): false.
+    /// Blocks until the caller may write. Returns false if `deadline` (monotonic nanoseconds)
+    /// passes first.
     #[inline]
     pub(crate) fn write(&self, deadline: Option<u64>) -> bool {
         self.try_write() || self.write_contended(deadline)
@@ -342,7 +346,7 @@ impl RawRwLock {
 
     /// Gives a reader's hold back.
     ///
-    /// The caller has one.
+    /// The caller must have one.
     #[inline]
     pub(crate) fn unlock_read(&self) {
         // Release: pairs with the Acquire of the next writer.
@@ -354,7 +358,7 @@ impl RawRwLock {
 
     /// Gives the writer's hold back.
     ///
-    /// The caller has it.
+    /// The caller must have it.
     #[inline]
     pub(crate) fn unlock_write(&self) {
         // Release: pairs with the Acquire of the thread that takes the lock next.
@@ -364,9 +368,9 @@ impl RawRwLock {
         }
     }
 
-    /// Makes a reader of the writer, and lets in those that wait to read.
+    /// Makes a reader of the writer, and lets in the threads that wait to read.
     ///
-    /// The caller holds the lock as the writer.
+    /// The caller must hold the lock as the writer.
     pub(crate) fn downgrade(&self) {
         // Release: pairs with the Acquire of the readers that come now.
         let before = State(self.state.fetch_add(READER - WRITER, Release));
@@ -428,7 +432,7 @@ impl RawRwLock {
         entering.wake();
     }
 
-    /// No thread holds it, waits or is about to.
+    /// Returns whether no thread holds the lock, waits for it or is about to wait.
     #[cfg(greenthread_model)]
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();
@@ -439,7 +443,8 @@ impl RawRwLock {
         self.queue.state(Relaxed).has(POISONED)
     }
 
-    /// The writer panicked. Published by its `unlock_write`.
+    /// Poisons the lock, because the writer has panicked. The writer's `unlock_write` publishes the
+    /// flag.
     pub(crate) fn poison(&self) {
         self.queue.set(POISONED, Relaxed);
     }

@@ -1,7 +1,7 @@
-//! [`WaitGroup`]: crossbeam's; a count of handles, and a wait queue.
+//! [`WaitGroup`], as in crossbeam: a count of handles, and a wait queue.
 //!
 //! Invariants:
-//! 1. The count never rises from zero: a clone is made from a handle, which counts.
+//! 1. The count never rises from zero: a clone is made from a handle, which is counted itself.
 //! 2. No wake-up is lost: a waiter looks at the count with the queue's list in hand, and the thread
 //!    that brings the count to zero then takes the list. One of the two is first; either the waiter
 //!    is found, or it sees zero.
@@ -55,7 +55,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Waits until the count is zero. False if the time is up before that.
+    /// Waits until the count is zero. Returns false if the time is up before that.
     fn wait(&self, deadline: Option<u64>) -> bool {
         let waited = self.queue.wait(Position::Back, 0, deadline, |state| {
             // Acquire: pairs with the Release in `drop`.

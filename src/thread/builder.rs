@@ -35,7 +35,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Makes a builder for a thread without a name and with the runtime's stack size.
+    /// Creates a builder for a thread without a name, with the runtime's stack size.
     ///
     /// # Examples
     ///
@@ -96,7 +96,7 @@ impl Builder {
         self
     }
 
-    /// Sets the thread's priority, which counts if the runtime's policy looks at it.
+    /// Sets the thread's priority, which some policies take into account.
     ///
     /// Default: [`Priority::NORMAL`]. A running thread changes its own with
     /// [`policy::set_priority`](crate::policy::set_priority).
@@ -120,20 +120,22 @@ impl Builder {
         self
     }
 
-    /// Spawns the thread on the runtime of the current thread, or else on the default one.
+    /// Spawns the thread on the runtime of the current thread, or on the default one if there is
+    /// none.
     ///
-    /// A thread gets its stack when it first runs, unless it asked for another size than its
-    /// runtime's. If memory has run out by then, it waits until another thread has ended.
+    /// A thread gets its stack when it first runs, unless its size differs from the runtime's
+    /// default. If there is no memory for the stack by then, the thread waits until another one has
+    /// ended.
     ///
     /// # Errors
     ///
     /// - `InvalidInput` if the stack size is not accepted.
     /// - `OutOfMemory` if there is no memory for a stack now.
-    /// - The error of starting the default runtime, if this is its first use.
+    /// - The error of starting the default runtime, if this call is the first to use it.
     ///
     /// # Panics
     ///
-    /// If the name contains a NUL byte.
+    /// Panics if the name contains a NUL byte.
     ///
     /// # Examples
     ///
@@ -152,22 +154,22 @@ impl Builder {
         self.spawn_on(Backend::here()?, f)
     }
 
-    /// Spawns a thread that may borrow, without anything that makes it end in time.
+    /// Spawns the thread without lifetime restrictions on the values that it borrows.
     ///
-    /// Apart from that it is the same as [`Builder::spawn`].
+    /// Apart from that, this does the same as [`Builder::spawn`].
     ///
     /// # Safety
     ///
-    /// What `f` and its result borrow must outlive the thread: either the thread is joined in time,
-    /// or they borrow only what is `'static`.
+    /// All values that `f` and its result borrow must outlive the thread: either the thread is
+    /// joined before they are dropped, or `f` and its result are `'static`.
     ///
     /// # Errors
     ///
-    /// The same as for [`Builder::spawn`].
+    /// Returns the same errors as [`Builder::spawn`].
     ///
     /// # Panics
     ///
-    /// The same as for [`Builder::spawn`].
+    /// Panics in the same cases as [`Builder::spawn`].
     ///
     /// # Examples
     ///
@@ -200,15 +202,16 @@ impl Builder {
         door::spawn(backend, wishes, f).map(JoinHandle)
     }
 
-    /// Spawns a thread that may borrow what outlives `scope`; see [`scope`](crate::scope).
+    /// Spawns a scoped thread, which may borrow anything that outlives `scope`; see
+    /// [`scope`](crate::scope).
     ///
     /// # Errors
     ///
-    /// The same as for [`Builder::spawn`].
+    /// Returns the same errors as [`Builder::spawn`].
     ///
     /// # Panics
     ///
-    /// The same as for [`Builder::spawn`].
+    /// Panics in the same cases as [`Builder::spawn`].
     ///
     /// # Examples
     ///
@@ -256,13 +259,13 @@ impl Builder {
 
 /// Spawns a green thread and returns a handle to join it, like [`std::thread::spawn`].
 ///
-/// There is one difference. `cargo test` captures what a test and the threads of std print. It
-/// cannot capture what a green thread prints, since std lets nobody else pass the capture on.
+/// There is one difference: `cargo test` captures the output of a test and of its std threads, but
+/// not the output of green threads, because std does not let other crates pass the capture on.
 ///
 /// # Panics
 ///
-/// If the thread cannot be started. The message says why; [`Builder::spawn`] returns an error
-/// instead.
+/// Panics if the thread cannot be started; the message says why. [`Builder::spawn`] returns an
+/// error instead.
 ///
 /// # Examples
 ///
@@ -285,7 +288,7 @@ where
 
 /// A handle to wait for a thread and to get its result, like [`std::thread::JoinHandle`].
 ///
-/// Dropping it detaches the thread. It can also be awaited: it implements
+/// Dropping the handle detaches the thread. The handle can also be awaited: it implements
 /// [`IntoFuture`](core::future::IntoFuture).
 ///
 /// # Examples
@@ -320,11 +323,11 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The payload of the panic, if the thread panicked.
+    /// Returns the payload of the panic, if the thread panicked.
     ///
     /// # Panics
     ///
-    /// If a thread waits for itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///
@@ -346,11 +349,11 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The handle itself, if the time is up first: the thread goes on and can still be joined.
+    /// Returns the handle, if the time is up first: the thread goes on and can still be joined.
     ///
     /// # Panics
     ///
-    /// If a thread waits for itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///
@@ -373,11 +376,12 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The handle itself, if the deadline passes first: the thread goes on and can still be joined.
+    /// Returns the handle, if the deadline passes first: the thread goes on and can still be
+    /// joined.
     ///
     /// # Panics
     ///
-    /// If a thread waits for itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///
@@ -403,7 +407,8 @@ impl<T> JoinHandle<T> {
         self.0.poll(waker)
     }
 
-    /// Returns what [`JoinHandle::join`] returns, for a future. `poll_end` has returned true.
+    /// Returns the result of [`JoinHandle::join`], for a future, after `poll_end` has returned
+    /// true.
     pub(crate) fn after_end(self) -> Result<T> {
         self.0.after_end()
     }
@@ -413,13 +418,13 @@ impl<T> JoinHandle<T> {
         self.0.forget_waker();
     }
 
-    /// The thread's `pthread_t`: see [`os::unix::thread`](crate::os::unix::thread).
+    /// Returns the thread's `pthread_t`: see [`os::unix::thread`](crate::os::unix::thread).
     #[cfg(green)]
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         self.0.pthread()
     }
 
-    /// The same, and gives up the right to wait for the thread.
+    /// Returns the thread's `pthread_t`, and gives up the right to wait for the thread.
     #[cfg(green)]
     pub(crate) fn into_pthread(self) -> libc::pthread_t {
         self.0.into_pthread()

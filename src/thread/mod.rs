@@ -42,7 +42,7 @@ pub use crate::engine::door::handle::{Thread, ThreadId, current};
 use crate::engine::door::clock;
 use crate::engine::door::{self, Backend, handle};
 
-/// The result of a thread: what its closure returned, or what it panicked with.
+/// The result of a thread: the value that its closure returned, or the payload of its panic.
 pub type Result<T> = std::thread::Result<T>;
 
 /// Gives way to other threads: the current thread goes to the back of the queue.
@@ -67,7 +67,7 @@ pub fn yield_now() {
 
 /// Blocks the current thread until its token is available, and takes the token.
 ///
-/// [`Thread::unpark`] makes the token available. As in std, this may also return for no reason, so
+/// [`Thread::unpark`] makes the token available. As in std, this may also return spuriously, so
 /// callers check in a loop whether they may go on.
 ///
 /// # Examples
@@ -198,12 +198,12 @@ pub fn panicking() -> bool {
 /// Returns the number of threads that can run at once: the number of processors of the current
 /// thread's runtime, or of the default one.
 ///
-/// Unless another number was set, there are as many as CPUs that this process may use, by affinity
+/// Unless another number was set, this is the number of CPUs that the process may use, by affinity
 /// and cgroup quota.
 ///
 /// # Errors
 ///
-/// If the value of `GREENTHREAD_PROCS` is not a number of processors.
+/// Returns an error if the value of `GREENTHREAD_PROCS` is not a number of processors.
 ///
 /// # Examples
 ///
@@ -221,8 +221,8 @@ pub fn available_parallelism() -> io::Result<NonZeroUsize> {
 
 /// Runs `f`, which blocks the kernel thread, and gives the processor to other threads meanwhile.
 ///
-/// Programs are correct without it: the processor is taken from a thread that blocks the kernel
-/// thread without saying so, only later.
+/// Programs are correct without it: a thread that blocks its kernel thread without this call loses
+/// its processor too, only later.
 ///
 /// # Examples
 ///
@@ -237,7 +237,7 @@ pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
     door::blocking(f)
 }
 
-/// Keeps a green thread on its kernel thread until it is dropped; [`lock_kernel_thread`] makes it.
+/// Keeps a green thread on its kernel thread until it is dropped, created by [`lock_kernel_thread`].
 ///
 /// # Examples
 ///
@@ -264,10 +264,9 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 /// GUI toolkits. A switch to or from a locked thread costs a switch of kernel threads. On a kernel
 /// thread this does nothing.
 ///
-/// When a thread has unlocked its kernel thread, other threads run there and find what it has
-/// changed about it. A thread that cannot undo its changes should stay locked: one that ends while
-/// it is locked (because it has [forgotten](core::mem::forget) the lock) takes its kernel thread
-/// with it.
+/// After a thread has unlocked its kernel thread, other threads run there and see the changes that
+/// it has made. A thread that cannot undo its changes should stay locked: if it ends while it is
+/// locked (because it has [forgotten](core::mem::forget) the lock), its kernel thread ends with it.
 ///
 /// Mutexes that inherit priorities (`PTHREAD_PRIO_INHERIT`) are not supported in green threads,
 /// locked ones included: the kernel finds the owner of a mutex by the id that libc has for the

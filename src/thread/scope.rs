@@ -1,4 +1,5 @@
-//! Scoped threads: they may borrow from the thread that makes the scope, which ends after them.
+//! Scoped threads, which may borrow from the thread that creates the scope: the scope ends after
+//! all of them.
 
 use core::marker::PhantomData;
 use std::fmt;
@@ -27,18 +28,18 @@ use crate::engine::door::{Joiner, Scope, clock, in_scope};
 pub struct ScopedJoinHandle<'scope, T> {
     joiner: Joiner<T>,
     scope: PhantomData<&'scope ()>,
-    /// As std's: `Send` and `Sync` if the result is `Send`.
+    /// `Send` and `Sync` if the result is `Send`, as in std.
     result: PhantomData<std::sync::Mutex<T>>,
 }
 
-/// Makes a scope for threads that borrow, like [`std::thread::scope`].
+/// Creates a scope for threads that may borrow, like [`std::thread::scope`].
 ///
-/// It returns when all threads of the scope have ended.
+/// This function returns when all threads of the scope have ended.
 ///
 /// # Panics
 ///
-/// If a thread that was not joined by hand has panicked. If `f` panics, with the payload of that
-/// panic.
+/// Panics if a thread that was not joined explicitly has panicked. If `f` panics, its panic goes on
+/// after all threads of the scope have ended.
 ///
 /// # Examples
 ///
@@ -70,7 +71,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// # Panics
     ///
-    /// If the thread cannot be started; [`Builder::spawn_scoped`] returns an error instead.
+    /// Panics if the thread cannot be started; [`Builder::spawn_scoped`] returns an error instead.
     ///
     /// # Examples
     ///
@@ -127,12 +128,12 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     ///
     /// # Errors
     ///
-    /// The payload of the panic, if the thread panicked. [`scope`] then does not panic because of
-    /// it.
+    /// Returns the payload of the panic, if the thread panicked. [`scope`] then does not panic
+    /// because of it.
     ///
     /// # Panics
     ///
-    /// If a thread waits for itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///
@@ -152,11 +153,11 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     ///
     /// # Errors
     ///
-    /// The handle itself, if the time is up first.
+    /// Returns the handle, if the time is up first.
     ///
     /// # Panics
     ///
-    /// If a thread waits for itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///
@@ -178,11 +179,11 @@ impl<'scope, T> ScopedJoinHandle<'scope, T> {
     ///
     /// # Errors
     ///
-    /// The handle itself, if the deadline passes first.
+    /// Returns the handle, if the deadline passes first.
     ///
     /// # Panics
     ///
-    /// If a thread waits for itself.
+    /// Panics if a thread joins itself.
     ///
     /// # Examples
     ///

@@ -128,7 +128,7 @@ impl<T> Buffer<T> {
     }
 
     /// Makes sure that there is a slot for one more message. Returns false if that takes a block
-    /// and `block` is none. A ring that is not full always has a slot.
+    /// and `block` is `None`. A ring that is not full always has a slot.
     #[inline(always)]
     pub(in crate::channel) fn make_room(&mut self, block: &mut Option<Box<Block<T>>>) -> bool {
         match &mut self.store {
@@ -144,7 +144,7 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// Moves a message in; there is space for it.
+    /// Moves a message in. There must be a slot for it.
     #[inline(always)]
     pub(in crate::channel) fn push(&mut self, message: T) {
         let slot = match &mut self.store {
@@ -161,7 +161,7 @@ impl<T> Buffer<T> {
         self.len += 1;
     }
 
-    /// Moves the first message out; there is one. The caller frees `block` after the lock.
+    /// Moves the first message out. There must be one. The caller frees `block` after the lock.
     #[inline(always)]
     pub(in crate::channel) fn pop(&mut self, block: &mut Option<Box<Block<T>>>) -> T {
         if self.len == 0 {
@@ -194,8 +194,8 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// The ticket of the message that has `before` others in front of it, if there is such a
-    /// message.
+    /// Returns the ticket of the message that has `before` others in front of it, if there is such
+    /// a message.
     fn ticket(&mut self, before: usize) -> Option<&mut usize> {
         let is_there = before < self.len;
         // SAFETY: the slot belongs to a message (invariant 4).
@@ -224,8 +224,8 @@ impl<T> Buffer<T> {
         *self.slot(before) = later;
     }
 
-    /// Makes a message the first; the messages that were before it are then behind it, in their
-    /// order.
+    /// Makes a message the first. The messages that were in front of it are then behind it, in
+    /// their order.
     pub(in crate::channel) fn bring_to_front(&mut self, before: usize) {
         (0..before).rev().for_each(|i| self.swap(i));
     }
@@ -285,7 +285,7 @@ impl<T> Blocks<T> {
         !self.tail.is_null() && self.last < SLOTS
     }
 
-    /// The slot behind the last message.
+    /// Returns the slot behind the last message.
     #[inline(always)]
     fn push(&mut self) -> &mut Slot<T> {
         if !self.has_slot() {
@@ -383,7 +383,7 @@ mod tests {
         (buffer.len() > 0).then(|| buffer.pop(&mut None))
     }
 
-    /// The messages come out in order, each once, whatever the backlog.
+    /// Checks that the messages come out in order, each once, whatever the backlog.
     fn is_fifo(mut buffer: Buffer<Arc<usize>>, most: usize) {
         let (mut sent, mut received) = (0, 0);
         for backlog in (0..=most).chain((0..most).rev()) {

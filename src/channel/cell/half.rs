@@ -32,7 +32,7 @@ unsafe impl<T: Send, const SENDS: bool> Send for Half<T, SENDS> {}
 // SAFETY: as above.
 unsafe impl<T: Send, const SENDS: bool> Sync for Half<T, SENDS> {}
 
-/// The halves of a channel.
+/// Makes the first two halves of a channel.
 pub(in crate::channel) fn halves<T>(shared: Shared<T>) -> (Half<T, true>, Half<T, false>) {
     let counted = NonNull::from(Box::leak(Box::new(Counted {
         shared,
@@ -57,7 +57,7 @@ impl<T, const SENDS: bool> Half<T, SENDS> {
         }
     }
 
-    /// Whether both halves are of one channel.
+    /// Returns whether both halves are of one channel.
     pub(in crate::channel) fn is_of_same(&self, other: &Self) -> bool {
         self.0 == other.0
     }

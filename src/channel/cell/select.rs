@@ -31,7 +31,7 @@ impl Spot {
     }
 }
 
-/// One wait, in the queues where its spots stand. They live for `'o`, longer than it.
+/// One wait, in the queues where its spots stand. The spots live for `'o`, longer than the wait.
 pub(in crate::channel) struct Waiting<'o> {
     wait: Wait,
     kind: Kind,
@@ -93,14 +93,15 @@ impl<'o> Waiting<'o> {
         }
     }
 
-    /// Ends the wait. False: another thread has ended it, and [`Waiting::wait`] tells which.
+    /// Ends the wait. Returns false if another thread has ended it; [`Waiting::wait`] then tells
+    /// which.
     pub(in crate::channel) fn give_up(&self) -> bool {
         let given_up = self.wait.give_up();
         self.is_over.set(self.is_over.get() || given_up);
         given_up
     }
 
-    /// Waits until `deadline`. `None`: the time is up.
+    /// Waits until `deadline`. Returns `None` if the time is up.
     pub(in crate::channel) fn wait(&self, deadline: Option<u64>) -> Option<Taken> {
         let ended = self.wait.wait(deadline);
         self.is_over.set(true);
@@ -141,7 +142,7 @@ impl Entry<'_, '_> {
         self.waiting.kind
     }
 
-    /// [`Waiting::give_up`].
+    /// See [`Waiting::give_up`].
     pub(in crate::channel) fn give_up(&self) -> bool {
         self.waiting.give_up()
     }
@@ -158,7 +159,7 @@ impl Entry<'_, '_> {
         self.waiting.queued.update(|queued| queued + 1);
     }
 
-    /// Whether the spot was in `queue`; it counts as taken out now.
+    /// Returns whether the spot was in `queue`; from now on it counts as taken out.
     pub(super) fn come_out(&self, queue: *const ()) -> bool {
         let was_in =
             ptr::eq(self.spot.queue.get(), queue) && ptr::eq(self.spot.node.wait(), self.wait());

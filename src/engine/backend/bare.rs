@@ -2,10 +2,10 @@
 //!
 //! Every thread of std takes, at its start and at its end, a lock of the whole process: under it
 //! std notes where the thread's guard page lies. (`std::process::exit` takes it too.) If a kernel
-//! thread of the parent holds the lock at the fork, it stays locked in the child, where nobody will
-//! ever release it. That is not as rare as the lock is short: memory is allocated under it, and
-//! while a `fork` is under way malloc makes everybody wait. A plain std program has the same
-//! problem; this is why POSIX allows a child so little.
+//! thread of the parent holds the lock at the fork, it stays locked in the child for ever. The lock
+//! is short, but this is not rare: memory is allocated under it, and while a `fork` is under way
+//! malloc makes all threads wait. A plain std program has the same problem; this is why POSIX
+//! allows a child so little.
 //!
 //! libc puts its own locks right in the child, so a pthread is possible there. Such a thread lacks
 //! the part that std does under the lock: the message when its stack overflows.

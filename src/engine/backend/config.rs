@@ -8,8 +8,8 @@ use super::{Driver, Mode, choice};
 use crate::engine::sched::resize::MAX as MAX_PROCESSORS;
 use crate::engine::stack;
 
-/// The value of `variable`, converted by `read`. An error names the variable, the value, and the
-/// `accepted` values.
+/// Returns the value of `variable`, converted by `read`. An error names the variable, the value,
+/// and the `accepted` values.
 pub(super) fn read<T>(
     variable: &str,
     accepted: &str,
@@ -48,7 +48,7 @@ pub(super) fn stack_size() -> io::Result<Option<usize>> {
     })
 }
 
-/// The stack size if neither the program nor a variable of ours asks for one: std's.
+/// Returns the stack size if neither the program nor a variable of ours asks for one: std's.
 pub(super) fn std_stack_size() -> io::Result<usize> {
     let size = default_stack_size();
     check_stack_size(size)
@@ -92,8 +92,8 @@ pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// The stack size where the program asks for none: std's, with std's variable. The variable is read
-/// as std reads it: once, and a value that is not a number is ignored.
+/// Returns the stack size where the program asks for none: std's, with std's variable. The variable
+/// is read as std reads it: once, and a value that is not a number is ignored.
 pub(crate) fn default_stack_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {

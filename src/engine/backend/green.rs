@@ -69,7 +69,7 @@ impl Driver {
     }
 }
 
-/// How the threads of a cluster wait for descriptors.
+/// Returns how the threads of a cluster wait for descriptors.
 pub(super) fn driver_of(cluster: &Cluster) -> Driver {
     match cluster.config.driver {
         Kind::Uring => Driver::IoUring,
@@ -77,7 +77,7 @@ pub(super) fn driver_of(cluster: &Cluster) -> Driver {
     }
 }
 
-/// The figures of a cluster; see [`Metrics`].
+/// Returns the figures of a cluster; see [`Metrics`].
 pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
     let sum = |count: fn(&Processor) -> &Counter| {
         cluster.processors().map(|p| count(p).get()).sum::<u64>()
@@ -120,7 +120,7 @@ pub(super) fn preempt_signal() -> io::Result<Option<i32>> {
     })
 }
 
-/// Whether `signal` can preempt.
+/// Returns whether `signal` can preempt.
 pub(super) fn check_signal(signal: i32) -> io::Result<()> {
     let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
     if !(first..=last).contains(&signal) {

@@ -43,7 +43,7 @@ impl KernelBackend {
         CHILD.get_or_init(|| KernelBackend::start(stack_size, processors));
     }
 
-    /// The backend on which a forked child spawns.
+    /// Returns the backend on which a forked child spawns.
     pub(crate) fn of_forked_child() -> &'static KernelBackend {
         match CHILD.get() {
             Some(backend) => backend,

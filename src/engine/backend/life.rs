@@ -79,8 +79,8 @@ fn inherit_floats(new: &'static Green) {
     }
 }
 
-/// A record for a new thread. A thread with the common stack size gets its room when it first runs;
-/// a room was free a moment ago. Any other thread has its room from now on.
+/// Makes a record for a new thread. A thread with the common stack size gets its room when it first
+/// runs; a room was free a moment ago. Any other thread has its room from now on.
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
     let (free, is_stocked) = match sched::enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
@@ -103,7 +103,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
     Ok(green)
 }
 
-/// The whole life of a green thread, on its own stack. Starts and ends with preemption off.
+/// Runs the whole life of a green thread, on its own stack. Starts and ends with preemption off.
 ///
 /// # Safety
 /// `job` is the [`Job::into_raw`] of this thread's job.
@@ -125,7 +125,7 @@ unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
     leave(green);
 }
 
-/// The end of a green thread, from after its closure to its stack's last frame.
+/// Ends a green thread: all that comes after its closure, up to its stack's last frame.
 fn leave(green: &'static Green) {
     // SAFETY: the block is the thread's own, at the end of its life.
     unsafe { tls::exit() };

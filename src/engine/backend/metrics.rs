@@ -5,7 +5,7 @@ use crate::engine::atomic::Ordering;
 
 /// Figures about a runtime: counts since its start, and its present state.
 ///
-/// [`Runtime::metrics`](crate::runtime::Runtime::metrics) returns them. In
+/// They are returned by [`Runtime::metrics`](crate::runtime::Runtime::metrics). In
 /// [`Mode::Kernel`](super::Mode::Kernel) most of them are 0.
 ///
 /// # Examples
@@ -38,10 +38,10 @@ pub struct Metrics {
     pub kernel_threads: usize,
     /// The number of those kernel threads that are idle.
     pub parked_kernel_threads: usize,
-    /// The number of ready threads that wait at no processor: in the global queue.
+    /// The number of ready threads that wait in the global queue and not at a processor.
     pub global_queue_len: usize,
-    /// The figures of each processor. Processors that are to leave ([`Runtime::set_processors`]),
-    /// but still run a thread, are the last.
+    /// The figures of each processor. Processors that are being taken away
+    /// ([`Runtime::set_processors`]) but still run a thread come last.
     ///
     /// [`Runtime::set_processors`]: crate::runtime::Runtime::set_processors
     pub processors: Vec<ProcessorMetrics>,
@@ -64,9 +64,9 @@ pub struct Metrics {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProcessorMetrics {
-    /// The number of ready threads that wait in its queue.
+    /// The number of ready threads that wait in the processor's queue.
     pub queue_len: usize,
-    /// The number of times that it left a green thread.
+    /// The number of times that the processor left a green thread.
     pub switches: u64,
 }
 

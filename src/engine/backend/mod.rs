@@ -58,8 +58,8 @@ pub enum Mode {
     /// Green threads: many of them share a kernel thread.
     Green,
     /// Kernel threads: one for each thread. The API and the results are the same, and each thread
-    /// costs more. This is the only mode where thread-locals cannot be isolated (on other
-    /// architectures, systems and C libraries). `GREENTHREAD_MODE=kernel` asks for it.
+    /// costs more. This is the only mode on systems where thread-locals cannot be isolated (other
+    /// architectures, operating systems and C libraries). `GREENTHREAD_MODE=kernel` asks for it.
     Kernel,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Backend {
 static GLOBAL: OnceLock<Backend> = OnceLock::new();
 
 impl Backend {
-    /// The default runtime's backend; it is started now if nothing has needed it yet.
+    /// Returns the default runtime's backend, and starts it on its first use.
     pub(crate) fn global() -> io::Result<Backend> {
         static STARTING: Mutex<()> = Mutex::new(());
         if let Some(backend) = GLOBAL.get() {
@@ -118,7 +118,8 @@ impl Backend {
         Ok(*GLOBAL.get_or_init(|| backend))
     }
 
-    /// The backend of a thread that is spawned here: its spawner's, or the default runtime's.
+    /// Returns the backend of a thread that is spawned here: its spawner's, or the default
+    /// runtime's.
     pub(crate) fn here() -> io::Result<Backend> {
         if sched::fork::is_child() {
             return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
@@ -129,7 +130,7 @@ impl Backend {
         }
     }
 
-    /// This backend; in a forked child, the one that replaces it.
+    /// Returns this backend, or in a forked child the one that replaces it.
     pub(crate) fn or_child(self) -> Backend {
         match sched::fork::is_child() {
             true => Backend::Kernel(KernelBackend::of_forked_child()),
@@ -144,7 +145,7 @@ impl Backend {
         }
     }
 
-    /// The number of threads that run at once.
+    /// Returns the number of threads that can run at once.
     pub(crate) fn processors(self) -> usize {
         match self.or_child() {
             Backend::Green(cluster) => cluster.active(),
@@ -152,7 +153,7 @@ impl Backend {
         }
     }
 
-    /// Changes the number of threads that run at once. One thread at a time may call it.
+    /// Changes the number of threads that can run at once. One thread at a time may call it.
     pub(crate) fn set_processors(self, count: usize) -> io::Result<()> {
         match self.or_child() {
             Backend::Green(cluster) => {
@@ -167,8 +168,8 @@ impl Backend {
         }
     }
 
-    /// The number of threads that run at once on the caller's runtime, or else on the default one,
-    /// which need not have been started.
+    /// Returns the number of threads that can run at once on the caller's runtime, or else on the
+    /// default one, which need not have been started.
     pub(crate) fn parallelism_here() -> io::Result<usize> {
         if let Some(green) = current::green() {
             return Ok(green.cluster().active());
@@ -179,7 +180,7 @@ impl Backend {
         }
     }
 
-    /// How the backend's green threads wait for descriptors.
+    /// Returns how the backend's green threads wait for descriptors.
     pub(crate) fn driver(self) -> Option<Driver> {
         match self {
             Backend::Green(cluster) => Some(green::driver_of(cluster)),
@@ -194,7 +195,7 @@ impl Backend {
         }
     }
 
-    /// Whether the current thread is one of the backend's threads.
+    /// Returns whether the current thread is one of the backend's threads.
     pub(crate) fn runs_this_thread(self) -> bool {
         match self {
             Backend::Green(cluster) => {

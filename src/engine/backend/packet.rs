@@ -106,7 +106,7 @@ impl<T> Joiner<T> {
         }
     }
 
-    /// The `pthread_t` that libc has for the thread.
+    /// Returns the `pthread_t` that libc has for the thread.
     #[cfg(green)]
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         match &self.kernel {
@@ -123,7 +123,7 @@ impl<T> Joiner<T> {
         }
     }
 
-    /// Whether the thread has ended; if not, `waker` is called when it has. After `true`,
+    /// Returns whether the thread has ended; if not, `waker` is called when it has. After `true`,
     /// [`Joiner::after_end`] does not wait.
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
         self.end().poll(waker)
@@ -226,7 +226,7 @@ struct Work<F, T>(Arc<Packet<T, Stow<F>>>);
 unsafe impl<F, T> Send for Work<F, T> {}
 
 impl<F, T> Work<F, T> {
-    /// The packet, for the joiner.
+    /// Returns the packet, for the joiner.
     fn packet(&self) -> Arc<Packet<T>> {
         let packet: Arc<Packet<T, dyn Stowed + '_>> = self.0.clone();
         // SAFETY: only the lifetime changes. Nothing of a closure is reached by way of a `Stowed`,

@@ -1,8 +1,7 @@
 //! A scope, which ends after its threads.
 //!
 //! Invariant: only [`in_scope`] makes a [`Scope`], and it does not return before all threads that
-//! were started with the scope have given up closure and result. So `'scope` is longer than they
-//! live.
+//! were started with the scope have given up closure and result. So `'scope` outlives them.
 //!
 //! Ordering: a thread leaves with a Release after its packet has given up closure and result, and
 //! the scope's last look at the count is an Acquire: no access of the threads to borrowed data
@@ -31,8 +30,8 @@ impl Members {
         }
     }
 
-    /// Notes that a thread has given up all that it borrowed. `unhandled`: it panicked and nobody
-    /// joined it.
+    /// Notes that a thread has given up all that it borrowed. `unhandled` says that it panicked and
+    /// was not joined.
     pub(super) fn leave(&self, unhandled: bool) {
         if unhandled {
             self.panicked.store(true, Ordering::Relaxed);
@@ -45,7 +44,7 @@ impl Members {
     }
 }
 
-/// A scope to spawn threads in; [`scope`](crate::scope()) makes it.
+/// A scope to spawn scoped threads in, created by [`scope`](crate::scope()).
 ///
 /// # Examples
 ///
@@ -76,8 +75,8 @@ impl Scope<'_, '_> {
     }
 }
 
-/// Calls `f` and waits for the threads that it starts in the scope. Also says whether one panicked
-/// and was not joined.
+/// Calls `f` and waits for the threads that it starts in the scope. Also returns whether one
+/// panicked and was not joined.
 pub(crate) fn in_scope<'env, F, T>(f: F) -> (std::thread::Result<T>, bool)
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,

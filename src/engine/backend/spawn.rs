@@ -23,7 +23,7 @@ pub(crate) unsafe trait Job: Send + Sized {
     /// Runs the job. Memory is freed now, on the thread itself and with preemption on.
     fn run(self);
 
-    /// Turns the job into one word, for the time in which nobody knows its type.
+    /// Turns the job into one word, for the time in which its type is not known.
     fn into_raw(self) -> *const ();
 
     /// # Safety

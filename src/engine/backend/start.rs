@@ -124,7 +124,7 @@ impl Knobs {
         }
     }
 
-    /// The mode that was asked for; or green threads, where they can be had.
+    /// Returns the mode that was asked for, or otherwise green threads where they are possible.
     fn mode(&self, stack_size: usize) -> io::Result<Mode> {
         let asked = match self.mode {
             Some(mode) => Some(mode),

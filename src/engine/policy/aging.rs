@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `NOT_YET` | no | `now` |
 //! | less than `AGING` before `now` | no | the same |
-//! | longer ago | yes, to one of those who ask at once | `NOT_YET` |
+//! | longer ago | yes, to one of the callers that ask at once | `NOT_YET` |
 //!
 //! The time counts from the next fresh thread that is taken, not from the preempted thread's turn.
 //! That turn may have taken a whole time slice, after which the next one would be due at once, and
@@ -32,7 +32,7 @@ pub(super) const AGING: u64 = 10_000_000;
 
 const NOT_YET: u64 = u64::MAX;
 
-/// Whether a thread that became ready in this way stands behind the fresh ones.
+/// Returns whether a thread that became ready in this way stands behind the fresh ones.
 #[inline(always)]
 pub(super) fn is_preempted(how: Readied) -> bool {
     how == Readied::Preempted
@@ -46,7 +46,8 @@ impl Aging {
         Aging(AtomicU64::new(NOT_YET))
     }
 
-    /// Whether it is a preempted thread's turn, now that both fresh and preempted threads wait.
+    /// Returns whether it is a preempted thread's turn, now that both fresh and preempted threads
+    /// wait.
     #[inline]
     pub(super) fn is_due(&self, now: u64) -> bool {
         let since = self.0.load(Relaxed);

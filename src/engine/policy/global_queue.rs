@@ -7,8 +7,8 @@ use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 /// Keeps all ready threads in one first-in-first-out queue, which all processors share under a
 /// lock.
 ///
-/// Preempted threads stand behind all others, but while others keep coming one of them goes first
-/// every 10 ms. Apart from that the queue is perfectly fair.
+/// Preempted threads stand behind all others, but while others keep coming one preempted thread
+/// goes first every 10 ms. Apart from that the queue is perfectly fair.
 ///
 /// It becomes slower with each processor, because every switch takes the one lock. It is here for
 /// comparison.
@@ -26,7 +26,7 @@ use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 pub struct GlobalQueue(SharedQueue);
 
 impl GlobalQueue {
-    /// Makes a policy with an empty queue.
+    /// Creates a policy with an empty queue.
     ///
     /// # Examples
     ///

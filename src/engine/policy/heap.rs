@@ -1,7 +1,7 @@
 //! A queue by key, made of the threads' own records: a pairing heap.
 //!
 //! The heap is a tree in which no record comes before its parent. A record holds a link to its
-//! first child and a link to its next sibling. When the root is taken off, its children are left, a
+//! first child and a link to its next sibling. When the root is removed, its children remain as a
 //! list of heaps: they are melded in pairs from the left, and then the pairs from the right.
 //! (Fredman, Sedgewick, Sleator and Tarjan, "The pairing heap", 1986: pushing takes constant time;
 //! popping takes logarithmic time, averaged over a sequence.) Both passes are loops: a heap of a
@@ -20,7 +20,7 @@ use crate::engine::green::Green;
 ///
 /// # Examples
 ///
-/// A policy that takes priorities for deadlines, and runs the thread with the earliest one:
+/// A policy that uses priorities as deadlines, and runs the thread with the earliest one:
 ///
 /// ```
 /// use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Priority, Readied, Ready, Seat};
@@ -62,7 +62,7 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Makes an empty heap.
+    /// Creates an empty heap.
     ///
     /// # Examples
     ///

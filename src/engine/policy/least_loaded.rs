@@ -1,10 +1,10 @@
 //! Least loaded: a new thread goes to the processor with the fewest threads in a rotating batch.
 //!
-//! The design is that of the coroutine runtime in the seeds, which took it from Nio. If the
-//! shortest of all queues were wanted, all processors would read each other's queues all the time;
-//! so only a batch of them is looked at, and the next batch the next time. With 22 processors and
-//! batches of 8 these are 0–8, 8–16, 16–22, and then the first again ([`range`]). If there are no
-//! more processors than fit in a batch, the batch is always all of them.
+//! The design is that of the coroutine runtime in the seeds, which took it from Nio. To find the
+//! shortest of all queues, all processors would have to read each other's queues all the time; so a
+//! processor looks at one batch of them, and the next time at the next batch. With 22 processors
+//! and batches of 8 these are 0–8, 8–16, 16–22, and then the first again ([`range`]). If there are
+//! no more processors than fit in a batch, the batch is always all of them.
 //!
 //! - A thread that is spawned or woken goes to the least loaded processor of the batch; among
 //!   equals, to the first. The load of a processor is the number of threads in its queue, plus the
@@ -34,15 +34,15 @@ use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The size of a batch in the seed's example.
 const BATCH: usize = 8;
-/// One pick in so many takes from another queue: as often as Go's scheduler looks at its global
-/// queue.
+/// The interval, in picks, at which a processor takes from another queue: that at which Go's
+/// scheduler looks at its global queue.
 const INTERVAL: usize = 61;
 
 /// Gives each thread to the processor with the fewest threads, among a batch of processors that
 /// changes each time.
 ///
-/// Each processor has a queue. Work is spread when it comes, rather than when somebody looks for
-/// it; it moves later only if a processor has nothing at all. The design is that of the coroutine
+/// Each processor has a queue. Work is spread when it arrives, not when a processor looks for it;
+/// it moves later only if a processor has nothing at all. The design is that of the coroutine
 /// runtime Nio.
 ///
 /// # Examples
@@ -91,7 +91,7 @@ impl Worker {
     }
 }
 
-/// The indices of the `round`th batch among so many workers.
+/// Returns the indices of the `round`th batch of `batch` workers.
 fn range(round: usize, workers: usize, batch: usize) -> Range<usize> {
     if workers <= batch {
         return 0..workers;
@@ -101,7 +101,7 @@ fn range(round: usize, workers: usize, batch: usize) -> Range<usize> {
 }
 
 impl LeastLoaded {
-    /// Makes a policy with empty queues, and with batches of 8 processors.
+    /// Creates a policy with empty queues, and with batches of 8 processors.
     ///
     /// # Examples
     ///
@@ -120,13 +120,13 @@ impl LeastLoaded {
         }
     }
 
-    /// Sets the number of processors in a batch, of which the least loaded one gets a thread.
+    /// Sets the number of processors in a batch; the least loaded of them gets a thread.
     ///
     /// A larger batch spreads threads more evenly, and takes longer to look at.
     ///
     /// # Panics
     ///
-    /// If the number is 0.
+    /// Panics if the number is 0.
     ///
     /// # Examples
     ///

@@ -11,7 +11,7 @@ use crate::engine::green::Green;
 /// The number of threads that fit before the deque allocates. One slot is left over, since a thief
 /// moves at most half of the threads at once.
 pub(crate) const CAPACITY: usize = 63;
-/// The most threads that a thief takes at once.
+/// The greatest number of threads that a thief takes at once.
 pub(crate) const BATCH: usize = 32;
 
 /// A run queue. The holder of the processor's seat, one at a time, pushes and pops; others steal
@@ -57,7 +57,7 @@ impl LocalQueue {
         self.worker.pop().map(ready)
     }
 
-    /// The number of threads that may still be pushed. For the owner.
+    /// Returns the number of threads that may still be pushed; only the owner may ask.
     #[inline]
     pub(crate) fn space(&self) -> usize {
         CAPACITY.saturating_sub(self.worker.len())
@@ -81,7 +81,7 @@ impl LocalQueue {
         }
     }
 
-    /// The number of threads. For anybody.
+    /// Returns the number of threads; any thread may ask.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.stealer.len()

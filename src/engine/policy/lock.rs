@@ -8,7 +8,7 @@ use crate::engine::sys::lock;
 
 /// A mutual exclusion lock for data that the processors of a policy share.
 ///
-/// The holder is not preempted, so others wait only as long as it takes to use the data; hold the
+/// The holder is not preempted, so others wait only as long as it takes to use the data. Hold the
 /// lock for moments only, and neither allocate nor free memory meanwhile. A panic does not poison
 /// the lock.
 ///
@@ -24,11 +24,11 @@ use crate::engine::sys::lock;
 #[derive(Default)]
 pub struct Lock<T>(lock::Lock<T>);
 
-/// Access to the data of a [`Lock`], which is unlocked when the guard is dropped.
+/// A guard that gives access to the data of a [`Lock`] and unlocks it when it is dropped.
 ///
-/// The guard stays on the thread that has locked. If it is forgotten, the lock is held for ever,
-/// and the thread, until it ends, is not preempted and keeps its processor even while it is blocked
-/// in the kernel.
+/// The guard stays on the thread that has locked. If the guard is forgotten, the lock is held for
+/// ever. The thread is then not preempted until it ends, and keeps its processor even while it is
+/// blocked in the kernel.
 ///
 /// # Examples
 ///
@@ -49,7 +49,7 @@ pub struct Guard<'a, T> {
 }
 
 impl<T> Lock<T> {
-    /// Makes an unlocked lock around `value`.
+    /// Creates an unlocked lock around `value`.
     ///
     /// # Examples
     ///
@@ -63,9 +63,9 @@ impl<T> Lock<T> {
         Lock(lock::Lock::new(value))
     }
 
-    /// Acquires the lock, and waits first while another caller holds it.
+    /// Acquires the lock, waiting while another caller holds it.
     ///
-    /// A caller that already holds the lock waits for itself, for ever.
+    /// A caller that already holds the lock waits for ever.
     ///
     /// # Examples
     ///

@@ -30,7 +30,7 @@
 //! 2. The array changes only under the lock in `readers`, so no thread is given to a processor that
 //!    has left.
 //! 3. A level's threads stand in the order of their stamps: the first one has waited longest.
-//! 4. Nobody holds the locks of two workers, except for the writer, who is alone.
+//! 4. No thread holds the locks of two workers, except for the writer, which runs alone.
 
 use super::aging::is_preempted;
 use super::readers::{Readers, entry_of};
@@ -43,22 +43,22 @@ use crate::engine::sys::lock::{Guard, Lock};
 
 /// Two levels for each priority: see [`level`].
 const LEVELS: usize = 8;
-/// In a rank, the level stands above these bits, and the stamp in them.
+/// The number of bits of a rank that hold the stamp; the level is in the bits above them.
 const SHIFT: u32 = 61;
 /// The rank of a processor without threads.
 const NONE: u64 = u64::MAX;
 /// About a tenth of a millisecond, in ticks: for a smaller difference it does not pay to move a
 /// thread.
 const SLACK: u64 = 1 << 18;
-/// One pick in so many takes the oldest thread.
+/// The interval, in picks, at which a processor takes its oldest thread.
 const AGING: u32 = 16;
 
 /// Runs threads of a higher priority first; [`Builder::priority`](crate::Builder::priority) and
 /// [`set_priority`](super::set_priority) set a thread's priority.
 ///
 /// There are four levels, [`HIGHEST`](super::Priority::HIGHEST) to [`LOW`](super::Priority::LOW);
-/// larger values count as `LOW`. A processor takes the threads that wait at it in this order, and
-/// now and then looks whether another processor has a better one.
+/// larger values count as `LOW`. A processor runs the threads that wait at it in this order, and
+/// now and then checks whether another processor has a better one.
 ///
 /// No thread starves: every 16th pick of a processor takes the thread that has waited longest.
 /// Where n threads wait for a processor, each of them runs at least once in 16 × n picks, even if
@@ -98,7 +98,7 @@ struct Queues {
     random: u32,
 }
 
-/// The level of a thread that became ready in this way.
+/// Returns the level of a thread that became ready in this way.
 fn level(green: &Green, how: Readied) -> usize {
     let priority = green.priority.load(Ordering::Relaxed);
     let lowest = LEVELS / 2 - 1;
@@ -107,12 +107,13 @@ fn level(green: &Green, how: Readied) -> usize {
 }
 
 impl Queues {
-    /// The best level that holds a thread, and since when its first thread has waited.
+    /// Returns the best level that holds a thread, and the time since which its first thread has
+    /// waited.
     fn best(&self) -> Option<(usize, u64)> {
         (0..LEVELS).find_map(|level| self.first(level))
     }
 
-    /// The level whose first thread has waited longest.
+    /// Returns the level whose first thread has waited longest.
     fn oldest(&self) -> Option<usize> {
         let firsts = (0..LEVELS).filter_map(|level| self.first(level));
         Some(firsts.min_by_key(|first| first.1)?.0)
@@ -127,13 +128,13 @@ impl Queues {
         self.best().map_or(NONE, rank)
     }
 
-    /// Counts a pick, and says whether it takes the oldest thread.
+    /// Counts a pick, and returns whether it takes the oldest thread.
     fn is_for_the_oldest(&mut self) -> bool {
         self.picks = self.picks.wrapping_add(1);
         self.picks.is_multiple_of(AGING)
     }
 
-    /// A random number below `bound` (xorshift; Marsaglia 2003).
+    /// Returns a random number below `bound` (xorshift; Marsaglia 2003).
     fn random(&mut self, bound: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
@@ -193,7 +194,7 @@ impl Worker {
 }
 
 impl Priorities {
-    /// Makes a policy with empty queues.
+    /// Creates a policy with empty queues.
     ///
     /// # Examples
     ///
@@ -210,7 +211,7 @@ impl Priorities {
         }
     }
 
-    /// The worker with the shorter queue of two, which change each time.
+    /// Returns the worker with the shorter queue of two, which change each time.
     fn shorter<'a>(&self, workers: &'a [Worker]) -> &'a Worker {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let [one, other] = [turn, turn.wrapping_add(1)].map(|turn| &workers[turn % workers.len()]);
@@ -308,7 +309,8 @@ mod tests {
     use super::*;
     use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
 
-    /// The picks of one processor among threads of these priorities, which give way for ever.
+    /// Returns the picks of one processor among threads of these priorities, which give way for
+    /// ever.
     fn picks(priorities: &[u64], picks: usize) -> Option<Vec<usize>> {
         let policy = Priorities::new();
         policy.resize(1);

@@ -16,9 +16,9 @@
 //! Invariants:
 //! 1. Either the writer sees a reader's flag, or the reader sees that there is a writer (Dekker's
 //!    pattern; the barrier makes the reader's compiler fence a full one at the only moment that
-//!    matters). So nobody reads during a change. Where there is no barrier, there are no green
-//!    threads and no seats; but anybody may call a policy without a seat, so these readers fence
-//!    for themselves.
+//!    matters). So no reader reads during a change. Where there is no barrier, there are no
+//!    green threads and no seats; but a policy may be called without a seat, so these readers
+//!    fence for themselves.
 //! 2. Readers are not preempted, and read for moments: the writer waits only for threads that run.
 //! 3. Readers that wait for the writer keep their processors. So the writer must not wait for a
 //!    green thread while it writes: it takes no lock that a green thread can hold, malloc's
@@ -125,8 +125,8 @@ impl<T> Readers<T> {
         }
     }
 
-    /// Changes the value; from then on there are at least so many seats. It allocates before the
-    /// change; for `change` see invariant 3.
+    /// Changes the value; from then on there are at least `seats` seats. It allocates before the
+    /// change. For `change` see invariant 3.
     pub(crate) fn write<R>(&self, seats: usize, change: impl FnOnce(&mut T) -> R) -> R {
         self.seats.grow_to(seats, |_| Flag(AtomicBool::new(false)));
         let barrier = kernel_thread::register_barrier();
@@ -162,11 +162,12 @@ impl<F: Fn()> Drop for Reading<F> {
     }
 }
 
-/// The entry of the seat's processor.
+/// Returns the entry of the seat's processor.
 ///
 /// # Panics
 ///
-/// If there are fewer entries: somebody else has called `resize`.
+/// Panics if there are fewer entries, because somebody other than the scheduler has called
+/// `resize`.
 #[inline(always)]
 pub(crate) fn entry_of<'a, Q>(seat: &Seat, entries: &'a [Q]) -> &'a Q {
     match entries.get(seat.index()) {

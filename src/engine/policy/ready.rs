@@ -10,7 +10,7 @@ use crate::engine::green::fifo::Fifo;
 ///
 /// Each ready thread has one `Ready`, and the thread runs only when a policy returns it from
 /// [`next`](super::Policy::next) or [`steal`](super::Policy::steal). It must not be dropped: that
-/// aborts the process, for the thread would never run.
+/// aborts the process, because the thread would never run.
 ///
 /// # Examples
 ///
@@ -52,7 +52,7 @@ impl Ready {
     ///
     /// # Examples
     ///
-    /// A policy that takes priorities for deadlines, and runs the thread with the earliest one:
+    /// A policy that uses priorities as deadlines, and runs the thread with the earliest one:
     ///
     /// ```
     /// # use greenthread::policy::{ForOthers, Heap, Lock, Next, Others, Policy, Readied, Ready, Seat};
@@ -92,9 +92,9 @@ impl fmt::Debug for Ready {
 
 /// The rank of a thread among others: smaller values come first.
 ///
-/// The policy decides what to make of it. Most policies do not look at it;
-/// [`Priorities`](super::Priorities) runs threads of a higher priority first. A policy of your own
-/// may take it for anything, a deadline for example.
+/// The policy decides what it means. Most policies do not look at it;
+/// [`Priorities`](super::Priorities) runs threads of a higher priority first. Your own policy may
+/// use it for any purpose, as a deadline for example.
 ///
 /// # Examples
 ///
@@ -118,7 +118,7 @@ impl Priority {
     /// A priority that comes after [`NORMAL`](Priority::NORMAL); its value is 3.
     pub const LOW: Priority = Priority(3);
 
-    /// Makes a priority of a value, where 0 is the highest.
+    /// Creates a priority from a value, where 0 is the highest.
     ///
     /// # Examples
     ///
@@ -156,8 +156,8 @@ impl Default for Priority {
 
 /// Sets the priority of the current thread.
 ///
-/// It counts from the next time that the thread becomes ready. On a kernel thread, which the system
-/// schedules, nothing happens.
+/// The new priority takes effect when the thread becomes ready the next time. On a kernel thread,
+/// which the system schedules, this does nothing.
 ///
 /// # Examples
 ///
@@ -192,7 +192,7 @@ pub fn set_priority(priority: Priority) {
 pub struct Queue(Fifo);
 
 impl Queue {
-    /// Makes an empty queue.
+    /// Creates an empty queue.
     ///
     /// # Examples
     ///

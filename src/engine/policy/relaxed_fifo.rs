@@ -1,5 +1,5 @@
-//! Relaxed first-in-first-out: an array of strict queues. Push takes any queue; pop takes the one
-//! of two whose first thread has waited longer.
+//! Relaxed first-in-first-out: an array of strict queues. A push goes to any queue. A pop looks at
+//! two queues, and takes from the queue whose first thread has waited longer.
 //!
 //! The design is the one proposed for Cforall's runtime (Delisle, in the seeds), on a queue by
 //! Alistarh and others ("Relaxed schedulers can efficiently parallelize iterative algorithms",
@@ -7,19 +7,19 @@
 //! in the queue of a busy processor starve.
 //!
 //! - *Lanes.* There are [`LANES`] queues for each processor, so that two processors seldom meet at
-//!   one. A processor alone has one lane: more would relax the order for nobody's good.
+//!   one. A processor alone has one lane: more would relax the order without any gain.
 //! - *Stamps.* A thread gets a time stamp when it comes into its lane. Taking the older of two
 //!   lanes evens out what random pushes make uneven; without it, lanes would drift apart for ever.
-//! - *Hints.* A bit for each lane says whether it holds a thread. In a loaded system nobody looks
-//!   at the bits and they hardly ever change: two lanes at random will do. Only a processor that
-//!   finds one of its two lanes empty looks at the bits, and takes the oldest of up to [`FEW`]
-//!   lanes that are in use. So where few threads wait, the order is nearly strict.
+//! - *Hints.* A bit for each lane says whether it holds a thread. In a loaded system no
+//!   processor looks at the bits, and they hardly ever change: two random lanes suffice. Only a
+//!   processor that finds one of its two lanes empty looks at the bits, and takes the oldest of up
+//!   to [`FEW`] lanes that are in use. So where few threads wait, the order is nearly strict.
 //! - *Classes.* There are two arrays of lanes: preempted threads stand behind all others (`aging`).
 //!
-//! Fairness, as the proposal defines it: let X wait. The odds that Y runs N times before X fall
-//! exponentially in N, if X and Y are of one class. For each time, X's lane is one of the two
-//! chosen with a probability p that depends on the number of lanes only, and once X is among the
-//! oldest, its lane wins. The test at the end counts it.
+//! Fairness, as the proposal defines it: let a thread X wait. The odds that a thread Y runs N times
+//! before X fall exponentially in N, if X and Y are of one class. For each time, X's lane is one of
+//! the two chosen with a probability p that depends on the number of lanes only, and once X is
+//! among the oldest, its lane wins. The test at the end counts it.
 //!
 //! Invariants:
 //! 1. A lane's bit is set, and its stamp is not [`EMPTY`], if and only if a thread is in it. Both
@@ -55,7 +55,7 @@ const EMPTY: u64 = u64::MAX;
 /// Runs threads in nearly the order in which they became ready: the longer a thread has waited, the
 /// less likely it is that another one still overtakes it.
 ///
-/// Threads wait at no processor, but in an array of queues that all processors share. So each
+/// Threads do not wait at a processor, but in an array of queues that all processors share. So each
 /// thread gets its turn, wherever it became ready and however busy that processor is. The design is
 /// that of the scheduler proposed for Cforall: the odds that one thread runs N times while another
 /// one waits fall exponentially in N.
@@ -91,7 +91,7 @@ struct Lanes {
 #[repr(align(128))]
 struct Lane {
     list: Lock<Fifo>,
-    /// Since when the first thread has waited.
+    /// The time since which the first thread has waited.
     oldest: AtomicU64,
     len: AtomicUsize,
 }
@@ -116,21 +116,22 @@ impl Dice {
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The `n`th number is `mix(n * STEP)` (SplitMix64; Steele, Lea and Flood 2014).
+/// Mixes the bits of `n`: the `n`th random number is `mix(n * STEP)` (SplitMix64; Steele, Lea and
+/// Flood 2014).
 fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ (n >> 31)
 }
 
-/// A number below `bound`, evenly distributed.
+/// Returns a number below `bound`, evenly distributed.
 #[inline(always)]
 fn below(bound: usize, random: u32) -> usize {
     ((random as u64 * bound as u64) >> 32) as usize
 }
 
 impl Classes {
-    /// Makes both classes, with so many lanes each.
+    /// Makes both classes, with `count` lanes each.
     fn new(count: usize) -> Classes {
         Classes {
             fresh: Lanes::new(count),
@@ -222,8 +223,8 @@ impl Lanes {
         found
     }
 
-    /// The lane whose first thread has waited longest, of up to [`FEW`] lanes whose bits are set.
-    /// The search starts at a random bit of a random word.
+    /// Returns the lane whose first thread has waited longest, of up to [`FEW`] lanes whose bits
+    /// are set. The search starts at a random bit of a random word.
     fn oldest_used(&self, random: u64) -> Option<usize> {
         let words = self.used.len();
         let first = below(words, random as u32);
@@ -289,7 +290,7 @@ impl Lanes {
 }
 
 impl RelaxedFifo {
-    /// Makes a policy without threads.
+    /// Creates a policy without threads.
     ///
     /// # Examples
     ///
@@ -435,8 +436,9 @@ mod tests {
         Some(histogram)
     }
 
-    /// The proposal's guarantee: each further overtaking is at most half as likely. Measured are
-    /// 0.1 for a loaded system, 0.01 for an underloaded one, and 0.2 to 0.35 between them.
+    /// Checks the proposal's guarantee: each further overtaking is at most half as likely. The
+    /// measured factors are 0.1 for a loaded system, 0.01 for an underloaded one, and 0.2 to 0.35
+    /// between them.
     #[test]
     fn the_more_overtakings_the_less_likely() {
         // Loaded: many threads for each lane. Underloaded: most lanes are empty. And between.

@@ -29,7 +29,8 @@ struct Entry<T> {
     value: T,
 }
 
-/// An entry and the right to be its one user: that of the seat's holder, for as long as it lends the seat.
+/// An entry and the right to be its one user: that of the seat's holder, for as long as it lends
+/// the seat.
 pub(crate) struct Held<'a, T> {
     entry: &'a T,
     by: PhantomData<&'a Seat>,
@@ -58,7 +59,7 @@ impl<T> Seats<T> {
         Seats(Table::new())
     }
 
-    /// Makes entries until there are as many as processors. Anybody may call it, at any time; it
+    /// Makes entries until there are as many as processors. Any thread may call it, at any time; it
     /// allocates.
     pub(crate) fn grow_to(&self, processors: usize, mut make: impl FnMut(usize) -> T) {
         self.0.grow_to(processors, |index| Entry {
@@ -71,11 +72,11 @@ impl<T> Seats<T> {
         self.0.len()
     }
 
-    /// The entry of the caller, who holds the seat.
+    /// Returns the entry of the caller, which holds the seat.
     ///
     /// # Panics
     ///
-    /// If there is none, or if the entry belongs to another runtime.
+    /// Panics if there is none, or if the entry belongs to another runtime.
     #[inline(always)]
     pub(crate) fn of(&self, seat: &Seat) -> &T {
         match self.known(seat) {
@@ -84,11 +85,11 @@ impl<T> Seats<T> {
         }
     }
 
-    /// The entry of the caller, as its one user.
+    /// Returns the entry of the caller, as its one user.
     ///
     /// # Panics
     ///
-    /// As [`of`](Seats::of).
+    /// Panics as [`of`](Seats::of) does.
     #[inline(always)]
     pub(crate) fn hold<'a>(&'a self, seat: &'a Seat) -> Held<'a, T> {
         Held {
@@ -97,8 +98,8 @@ impl<T> Seats<T> {
         }
     }
 
-    /// The same, if the seat has come before. (A caller that handles the other case last need not
-    /// save its registers for a call that is hardly ever made.)
+    /// Does the same as [`hold`](Seats::hold), if the seat has come before. (A caller that handles
+    /// the other case last need not save its registers for a call that is hardly ever made.)
     #[inline(always)]
     pub(crate) fn hold_known<'a>(&'a self, seat: &'a Seat) -> Option<Held<'a, T>> {
         let entry = self.known(seat)?;
@@ -136,12 +137,12 @@ impl<T> Seats<T> {
         &entry.value
     }
 
-    /// The entry of a processor, if there is one. For anybody.
+    /// Returns the entry of a processor, if there is one. Any thread may call it.
     pub(crate) fn find(&self, processor: usize) -> Option<&T> {
         self.0.find(processor).map(|entry| &entry.value)
     }
 
-    /// All entries. For anybody.
+    /// Returns an iterator over all entries. Any thread may call it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|entry| &entry.value)
     }
@@ -157,7 +158,7 @@ mod tests {
         LeastLoaded, Others, Policy, Priorities, RelaxedFifo, Victims, WorkStealing,
     };
 
-    /// The message with which `call` panics.
+    /// Returns the message with which `call` panics.
     fn panic_of(call: impl FnOnce()) -> String {
         let payload = catch_unwind(AssertUnwindSafe(call)).expect_err("no panic");
         *payload.downcast::<String>().unwrap()

@@ -45,14 +45,14 @@ impl SharedQueue {
         self.publish(&lists);
     }
 
-    /// Adds fresh threads behind those that are here.
+    /// Adds fresh threads behind those in the queue.
     pub(crate) fn append(&self, batch: Fifo) {
         let mut lists = self.lists.lock();
         lists.fresh.append(batch);
         self.publish(&lists);
     }
 
-    /// Moves all threads of `other` behind those that are here.
+    /// Moves all threads of `other` behind those in this queue.
     pub(crate) fn append_all_of(&self, other: &SharedQueue) {
         let theirs = {
             let mut lists = other.lists.lock();
@@ -117,8 +117,8 @@ impl SharedQueue {
         self.preempted.store(lists.preempted.len(), Relaxed);
     }
 
-    /// Whether no thread waits. A hint, unless the caller has ordered itself after the pushes (as
-    /// the fences of the idle handshake do).
+    /// Returns whether no thread waits. The answer is a hint, unless the caller has ordered itself
+    /// after the pushes (as the fences of the idle handshake do).
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((others.len(), queue.len()), (0, 1));
     }
 
-    /// Preempted threads have their turns beside fresh threads without end.
+    /// Checks that preempted threads have their turns beside fresh threads without end.
     #[test]
     fn those_preempted_have_turns_when_they_are_due() {
         let Some(queue) = queue(2, 4) else { return };

@@ -5,7 +5,7 @@ use crate::engine::atomic::Ordering;
 use crate::engine::green::records;
 use crate::runtime::{Mode, Runtime};
 
-/// Makes so many threads, whose priorities are their indices; none where there are no green
+/// Makes `count` threads, whose priorities are their indices. Makes none where there are no green
 /// threads.
 pub(super) fn stand_ins(count: u64) -> Vec<Ready> {
     // Building a runtime prepares the process.
@@ -34,13 +34,13 @@ pub(super) fn seats_of(runtime: usize, count: usize) -> Vec<Seat> {
         .collect()
 }
 
-/// The thread that the processor of `seat` runs next, and its index.
+/// Returns the thread that the processor of `seat` runs next, and its index.
 pub(super) fn next(policy: &impl Policy, seat: &Seat) -> Option<(u64, Ready)> {
     let next = policy.next(seat, Others::Busy)?;
     Some((next.thread.priority().get(), next.thread))
 }
 
-/// Gives threads up that are not going to run.
+/// Gives up threads that will not run.
 pub(super) fn dismiss(threads: impl IntoIterator<Item = Ready>) {
     threads
         .into_iter()

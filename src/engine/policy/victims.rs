@@ -30,13 +30,14 @@ pub struct Victims<'a> {
     count: usize,
     looked: usize,
     last_pass: bool,
-    /// The ring about the thief in which another processor is. `None`: all are in the first ring.
+    /// Tells in which ring around the thief another processor is. `None`: all are in the first
+    /// ring.
     distance: Option<&'a dyn Fn(usize) -> usize>,
     ring: usize,
 }
 
 impl<'a> Victims<'a> {
-    /// The order that begins at a processor chosen by `random`.
+    /// Makes the order that begins at a processor chosen by `random`.
     pub(crate) fn new(thief: usize, count: usize, random: u32, last_pass: bool) -> Self {
         Victims {
             thief,
@@ -49,8 +50,8 @@ impl<'a> Victims<'a> {
         }
     }
 
-    /// The same with the nearest first; `distance` says in which of the [`RINGS`] another processor
-    /// is.
+    /// Changes the order to the nearest first; `distance` says in which of the [`RINGS`] another
+    /// processor is.
     pub(crate) fn nearest_first(self, distance: &'a dyn Fn(usize) -> usize) -> Self {
         Victims {
             distance: Some(distance),

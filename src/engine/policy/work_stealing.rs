@@ -46,8 +46,8 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::perturb;
 
 const GLOBAL_INTERVAL: u32 = 61;
-/// One yield in so many, times the number of processors, changes queues: all processors together
-/// come to the global queue as often as one alone would.
+/// The interval, in yields and multiplied by the number of processors, at which a yielding thread
+/// changes queues. So all processors together come to the global queue as often as one alone would.
 const MIXING_INTERVAL: u32 = 64;
 const NEXT_IN_A_ROW: u32 = 3;
 const ROUND_TURNS: u32 = 4;
@@ -55,8 +55,8 @@ const ROUND_TURNS: u32 = 4;
 /// Gives each processor a queue; a processor whose queue is empty takes half of another one.
 ///
 /// This is the default policy. A thread that the running one spawns or wakes runs next on the same
-/// processor; threads from outside and preempted threads wait in a global queue. The methods switch
-/// the ideas off one by one, to measure what each is worth.
+/// processor. Threads from outside and preempted threads wait in a global queue. The methods
+/// switch single ideas on or off, to measure what each is worth.
 ///
 /// # Examples
 ///
@@ -75,7 +75,7 @@ pub struct WorkStealing {
     locals: Seats<Local>,
 }
 
-/// Which ideas are switched on.
+/// The ideas that are switched on.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     stealing: bool,
@@ -97,7 +97,7 @@ impl core::fmt::Debug for WorkStealing {
 }
 
 impl WorkStealing {
-    /// Makes a policy with all ideas on and with empty queues.
+    /// Creates a policy with all ideas switched on and with empty queues.
     ///
     /// # Examples
     ///
@@ -197,7 +197,7 @@ impl WorkStealing {
         self
     }
 
-    /// [`Policy::ready`] for a seat that has not come before.
+    /// Does [`Policy::ready`] for a seat that has not come before.
     #[cold]
     #[inline(never)]
     fn ready_at_first(&self, thread: Ready, how: Readied, seat: &Seat) -> ForOthers {
@@ -205,7 +205,7 @@ impl WorkStealing {
         self.ready(thread, how, Some(seat))
     }
 
-    /// [`Policy::next`] for a seat that has not come before.
+    /// Does [`Policy::next`] for a seat that has not come before.
     #[cold]
     #[inline(never)]
     fn next_at_first(&self, seat: &Seat, others: Others) -> Option<Next> {

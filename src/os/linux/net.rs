@@ -25,11 +25,11 @@ pub trait TcpStreamExt: sealed::Sealed {
     /// Sets whether acknowledgements are sent at once, instead of together with the next data
     /// (`TCP_QUICKACK`).
     ///
-    /// The kernel changes the option too as a connection goes on.
+    /// The kernel itself also changes the option while the connection is in use.
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// Returns the errors of `setsockopt(2)`.
     ///
     /// # Examples
     ///
@@ -50,7 +50,7 @@ pub trait TcpStreamExt: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// Returns the errors of `getsockopt(2)`.
     ///
     /// # Examples
     ///

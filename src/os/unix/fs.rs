@@ -32,7 +32,7 @@ use crate::engine::door::may_block;
 ///
 /// # Errors
 ///
-/// Those of `symlink(2)`.
+/// Returns the errors of `symlink(2)`.
 ///
 /// # Examples
 ///
@@ -50,13 +50,13 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
     may_block(|| fs::symlink(original, link))
 }
 
-/// Changes the owner and the group of a file or directory; links are followed.
+/// Changes the owner and the group of a file or directory, following symbolic links.
 ///
 /// `None` leaves the owner, or the group, as it is.
 ///
 /// # Errors
 ///
-/// Those of `chown(2)`.
+/// Returns the errors of `chown(2)`.
 ///
 /// # Examples
 ///
@@ -77,7 +77,7 @@ pub fn chown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) -> 
 ///
 /// # Errors
 ///
-/// Those of `fchown(2)`.
+/// Returns the errors of `fchown(2)`.
 ///
 /// # Examples
 ///
@@ -92,14 +92,13 @@ pub fn fchown<F: AsFd>(file: F, user: Option<u32>, group: Option<u32>) -> io::Re
     may_block(|| fs::fchown(file, user, group))
 }
 
-/// Changes the owner and the group of a file or directory; for a symbolic link, those of the link
-/// itself.
+/// Changes the owner and the group of a file or directory, without following symbolic links.
 ///
 /// `None` leaves the owner, or the group, as it is.
 ///
 /// # Errors
 ///
-/// Those of `lchown(2)`.
+/// Returns the errors of `lchown(2)`.
 ///
 /// # Examples
 ///
@@ -114,13 +113,13 @@ pub fn lchown<P: AsRef<Path>>(path: P, user: Option<u32>, group: Option<u32>) ->
     may_block(|| fs::lchown(path, user, group))
 }
 
-/// Makes `directory` the root of all paths, for the whole process.
+/// Changes the root directory of the process to `directory`.
 ///
-/// The working directory stays; change it too, with [`std::env::set_current_dir`].
+/// The working directory does not change; change it too, with [`std::env::set_current_dir`].
 ///
 /// # Errors
 ///
-/// Those of `chroot(2)`.
+/// Returns the errors of `chroot(2)`.
 ///
 /// # Examples
 ///

@@ -51,14 +51,14 @@ pub trait CommandExt: sealed::Sealed {
     /// ```
     fn gid(&mut self, id: u32) -> &mut Command;
 
-    /// Has the new process call `f` before it executes the program.
+    /// Adds a closure that the new process calls before it executes the program.
     ///
-    /// If `f` fails, starting the process fails with its error.
+    /// If `f` fails, starting the process fails with the error of `f`.
     ///
     /// # Safety
     ///
-    /// The same as for std's method: `f` runs in a forked child, where next to nothing is safe. It
-    /// must not use this crate.
+    /// The conditions are those of std's method: `f` runs in a forked child, where hardly anything
+    /// is safe. It must not use this crate.
     ///
     /// # Examples
     ///
@@ -84,11 +84,11 @@ pub trait CommandExt: sealed::Sealed {
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static;
 
-    /// Has the new process call `f` before it executes the program; use [`CommandExt::pre_exec`]
-    /// instead.
+    /// Adds a closure that the new process calls before it executes the program; use
+    /// [`CommandExt::pre_exec`] instead.
     ///
     /// # Safety
-    /// The same as for [`CommandExt::pre_exec`].
+    /// The conditions are those of [`CommandExt::pre_exec`].
     #[deprecated(note = "as in std: use `pre_exec`")]
     #[allow(unsafe_code, reason = "the promise of std's trait, handed on to std")]
     unsafe fn before_exec<F>(&mut self, f: F) -> &mut Command
@@ -99,7 +99,7 @@ pub trait CommandExt: sealed::Sealed {
         unsafe { self.pre_exec(f) }
     }
 
-    /// Replaces this process, with all its threads, by the program. It returns only if that fails.
+    /// Replaces this process, with all its threads, by the program. Returns only if that fails.
     ///
     /// # Examples
     ///

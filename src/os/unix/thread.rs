@@ -1,13 +1,13 @@
 //! The `pthread_t` of threads, like [`std::os::unix::thread`].
 //!
-//! std's trait [`JoinHandleExt`] applies to [`JoinHandle`]. A green thread has its `pthread_t` from
-//! the moment when it first runs; a caller that asks earlier waits.
+//! std's trait [`JoinHandleExt`] applies to [`JoinHandle`]. A green thread gets its `pthread_t`
+//! when it first runs; a caller that asks earlier waits until then.
 //!
 //! A green thread's `pthread_t` equals the result of `pthread_self()` in that thread, and can be
-//! compared (`pthread_equal`) until the thread has ended. It is good for nothing else: neither libc
-//! nor the kernel made the thread, so nobody can use it to join, detach, cancel or signal the
-//! thread, nor to ask for its attributes, affinity or CPU clock. Such calls fail, or do harm. The
-//! `pthread_t` of a kernel thread, in kernel-thread mode, is good for everything.
+//! compared (`pthread_equal`) until the thread has ended. It must not be used for anything else:
+//! neither libc nor the kernel made the thread, so calls that join, detach, cancel or signal it, or
+//! ask for its attributes, affinity or CPU clock, fail or do harm. In kernel-thread mode, the
+//! `pthread_t` of a kernel thread has no such limits.
 //!
 //! # Examples
 //!

@@ -10,20 +10,20 @@
 //! So the ending thread calls it while it is still a whole thread, with preemption on and its
 //! handle in place. But it calls the waker after it has said that it ended; otherwise the future
 //! could look too early and never be woken again. So its thread-locals have been destroyed by then.
-//! Those that the waker uses are made anew or, where Rust remembers the destruction, are not
-//! available (`try_with` fails, as in any destructor of a thread-local; executors are ready for
-//! that, since wakers are called there too). The next thread on this block must not find
+//! The thread-locals that the waker uses are made anew or, where Rust remembers the destruction,
+//! are not available (`try_with` fails, as in any destructor of a thread-local; executors are ready
+//! for that, since wakers are called there too). The next thread on this block must not find
 //! thread-locals that the waker has made anew: so the ending thread runs its destructors again.
 //!
-//! The other order, the waker first and then the destructors, would have the future either look
-//! too early or block its executor until somebody else's destructors are done.
+//! The other order, the waker first and then the destructors, would have the future either look too
+//! early or block its executor until another thread's destructors are done.
 //!
 //! # Invariants
 //!
 //! 1. One thread at a time waits or polls: the owner of the handle. The token, once there, stays
 //!    until it is waited for.
 //! 2. A registered waker is called, or taken back, or its future sees the end.
-//! 3. A thread that nobody awaits pays a plain load for all this.
+//! 3. A thread that is not awaited pays a plain load for all this.
 //!
 //! # Memory orderings
 //!
@@ -89,8 +89,8 @@ impl End {
         self.token.wait(deadline) == Outcome::Notified
     }
 
-    /// Whether the end has come. If not, `waker` is called when it comes, instead of any given
-    /// before.
+    /// Returns whether the end has come. If not, `waker` is called when it comes, instead of any
+    /// given before.
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
         self.waker.get_or_init(Box::default).register(waker);
         perturb::point("end: registered");

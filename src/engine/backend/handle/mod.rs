@@ -29,7 +29,7 @@ use crate::engine::sys::clock;
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
 ///
-/// As in std, an identifier is not used again, and is not the one that the operating system uses.
+/// As in std, an identifier is not used again, and it is not the operating system's.
 ///
 /// # Examples
 ///
@@ -75,8 +75,8 @@ impl Shared {
         ThreadId(self.identity.id())
     }
 
-    /// The `pthread_t` that libc has for the green thread. It exists from the thread's first run
-    /// on; this waits for it.
+    /// Returns the `pthread_t` that libc has for the green thread. It exists from the thread's
+    /// first run on; this waits for it.
     #[cfg(green)]
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         let alarm = Waiter::new();
@@ -90,14 +90,14 @@ impl Shared {
     }
 }
 
-/// The data that the handles of `green`, the calling thread, share.
+/// Returns the data that the handles of `green`, the calling thread, share.
 pub(crate) fn own_shared(green: &Green) -> &Shared {
     // SAFETY: the thread owns one count of the data from before its first instruction until after
     // its last, and this call is between the two.
     unsafe { &*shared_of(green) }
 }
 
-/// The data that the handles of `green` share; the thread is alive.
+/// Returns the data that the handles of `green` share. The thread must be alive.
 pub(crate) fn shared_of(green: &Green) -> *const Shared {
     // Relaxed: the spawner wrote it before the thread was in a queue.
     green.identity.load(Ordering::Relaxed).cast_const().cast()
@@ -124,10 +124,10 @@ impl Thread {
         Thread(shared)
     }
 
-    /// Makes the thread's token available: its call of [`park`](crate::park) returns, or the next
-    /// one does.
+    /// Makes the thread's token available: the thread's current call of [`park`](crate::park)
+    /// returns, or else its next one.
     ///
-    /// All that happens before this call is visible to the thread after that `park`.
+    /// Everything that happens before this call is visible to the thread after that `park`.
     ///
     /// # Examples
     ///
@@ -160,7 +160,7 @@ impl Thread {
         self.0.id()
     }
 
-    /// Returns the thread's name, or `None` if it has none. The main thread's is `"main"`.
+    /// Returns the thread's name, or `None` if it has none. The main thread's name is `"main"`.
     ///
     /// # Examples
     ///
@@ -219,7 +219,8 @@ fn unknown_kernel_thread() -> Thread {
     Thread(Shared::new(std::thread::current().name().map(Into::into)))
 }
 
-/// The key whose destructor drops a kernel thread's count; `None` if the system has no key left.
+/// Makes the key whose destructor drops a kernel thread's count; `None` if the system has no key
+/// left.
 #[cfg(green)]
 fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
@@ -306,7 +307,7 @@ unsafe fn another(shared: *const Shared) -> Thread {
     }
 }
 
-/// Whether the current thread is the one behind `shared`.
+/// Returns whether the current thread is the one behind `shared`.
 pub(crate) fn is_current(shared: &Shared) -> bool {
     let own = match me::green() {
         Some(green) => shared_of(green),

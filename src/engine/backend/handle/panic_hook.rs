@@ -67,7 +67,7 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The text that std's hook prints below the message, as `RUST_BACKTRACE` asks for it.
+/// Returns the text that std's hook prints below the message, as `RUST_BACKTRACE` asks for it.
 fn trace() -> String {
     static HAS_HINTED: AtomicBool = AtomicBool::new(false);
     static ASKED: OnceLock<Option<OsString>> = OnceLock::new();
@@ -119,7 +119,7 @@ fn short(trace: &str) -> String {
     shown
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub(crate) fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
     match (
         payload.downcast_ref::<&'static str>(),

@@ -1,7 +1,7 @@
-//! What work stealing keeps for one processor: its local queue, next slot and round.
+//! The data that work stealing keeps for one processor: its local queue, next slot and round.
 //!
-//! What only the holder of the processor's seat may do is a method of [`Held<Local>`](Held). Anybody steals,
-//! takes the next slot, and asks how many threads wait.
+//! The methods of [`Held<Local>`](Held) are for the holder of the processor's seat only. Any thread
+//! may steal, take the next slot, and ask how many threads wait.
 
 use core::cell::{Cell, UnsafeCell};
 
@@ -68,7 +68,7 @@ impl Local {
         self.next.swap(new, Ordering::AcqRel).map(Ready::new)
     }
 
-    /// The number of threads in the round.
+    /// Returns the number of threads in the round.
     #[inline(always)]
     pub(super) fn round_len(&self) -> usize {
         self.round_len.load(Ordering::Relaxed)
@@ -89,7 +89,7 @@ impl Held<'_, Local> {
         unsafe { self.queue.pop() }
     }
 
-    /// How many threads fit into the queue.
+    /// Returns the number of threads that fit into the queue.
     #[inline]
     pub(super) fn space(self) -> usize {
         self.queue.space()

@@ -1,4 +1,4 @@
-//! [`UnixDatagram`]: std's type, on a [`Socket`].
+//! [`UnixDatagram`], like std's type, built on a [`Socket`].
 
 use std::fmt;
 use std::io;
@@ -41,13 +41,13 @@ impl UnixDatagram {
         UnixDatagram(Socket::fresh(socket.into()))
     }
 
-    /// Makes a socket at a path, where a socket file appears.
+    /// Creates a socket bound to a path, and a socket file there.
     ///
-    /// The file stays when the socket is dropped.
+    /// Dropping the socket does not remove the file.
     ///
     /// # Errors
     ///
-    /// Those of `bind(2)`, for example if the path exists.
+    /// Returns the errors of `bind(2)`, for example if the path exists.
     ///
     /// # Examples
     ///
@@ -64,11 +64,11 @@ impl UnixDatagram {
         unix::UnixDatagram::bind(path).map(Self::fresh)
     }
 
-    /// Makes a socket at an address.
+    /// Creates a socket bound to an address.
     ///
     /// # Errors
     ///
-    /// Those of `bind(2)`.
+    /// Returns the errors of `bind(2)`.
     ///
     /// # Examples
     ///
@@ -85,11 +85,11 @@ impl UnixDatagram {
         unix::UnixDatagram::bind_addr(socket_addr).map(Self::fresh)
     }
 
-    /// Makes a socket without an address, which can send.
+    /// Creates a socket that is not bound to an address. It can send, and be connected.
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -103,11 +103,11 @@ impl UnixDatagram {
         unix::UnixDatagram::unbound().map(Self::fresh)
     }
 
-    /// Makes two sockets that are connected to each other.
+    /// Creates a pair of sockets that are connected to each other.
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -124,13 +124,14 @@ impl UnixDatagram {
         Ok((Self::fresh(one), Self::fresh(other)))
     }
 
-    /// Connects the socket to the one at a path, its peer.
+    /// Connects the socket to its peer: the socket at a path.
     ///
-    /// [`send`](UnixDatagram::send) sends to the peer, and the socket receives from no one else.
+    /// [`send`](UnixDatagram::send) then sends to the peer, and the socket receives from no other
+    /// socket.
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Returns the errors of `connect(2)`.
     ///
     /// # Examples
     ///
@@ -150,11 +151,11 @@ impl UnixDatagram {
         self.std().connect(path)
     }
 
-    /// Connects the socket to the one at an address; see [`connect`](UnixDatagram::connect).
+    /// Connects the socket to the socket at an address; see [`connect`](UnixDatagram::connect).
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Returns the errors of `connect(2)`.
     ///
     /// # Examples
     ///
@@ -178,7 +179,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
+    /// Returns [`NotConnected`](io::ErrorKind::NotConnected) if there is no peer.
     ///
     /// # Examples
     ///
@@ -194,13 +195,13 @@ impl UnixDatagram {
         self.std().peer_addr()
     }
 
-    /// Waits for a datagram, and returns its length and the sender's address.
+    /// Receives a datagram, and returns its length and the sender's address.
     ///
-    /// The part that does not fit into the buffer is lost.
+    /// If the datagram does not fit into the buffer, the rest of it is lost.
     ///
     /// # Errors
     ///
-    /// Those of `recvfrom(2)`.
+    /// Returns the errors of `recvfrom(2)`.
     ///
     /// # Examples
     ///
@@ -218,13 +219,13 @@ impl UnixDatagram {
         Ok((count, unix_address(&address)?))
     }
 
-    /// Waits for a datagram, and returns its length.
+    /// Receives a datagram, and returns its length.
     ///
-    /// The part that does not fit into the buffer is lost.
+    /// If the datagram does not fit into the buffer, the rest of it is lost.
     ///
     /// # Errors
     ///
-    /// Those of `recv(2)`.
+    /// Returns the errors of `recv(2)`.
     ///
     /// # Examples
     ///
@@ -243,7 +244,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `sendto(2)`.
+    /// Returns the errors of `sendto(2)`.
     ///
     /// # Examples
     ///
@@ -263,7 +264,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `sendto(2)`.
+    /// Returns the errors of `sendto(2)`.
     ///
     /// # Examples
     ///
@@ -282,7 +283,7 @@ impl UnixDatagram {
     }
 
     /// Makes a call that may block its kernel thread. There is no other way to wait for room in the
-    /// queue of a socket that is not the peer; the call obeys the time-out and the mode.
+    /// queue of a socket that is not the peer. The call obeys the time-out and the mode.
     fn send_blocking(&self, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         self.0.unless_closed(|| crate::thread::blocking(send))
     }
@@ -291,7 +292,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// Those of `send(2)`.
+    /// Returns the errors of `send(2)`.
     ///
     /// # Examples
     ///
@@ -307,10 +308,10 @@ impl UnixDatagram {
             .write_with(|| SockRef::from(&self.0).send_with_flags(buf, flags))
     }
 
-    /// Receives by a system call each time, since the ring does not do what this needs. When all
-    /// data of a socket that was shut down has been read, a call that does not block returns
-    /// `WouldBlock` instead of the end. And Linux 6 sends an empty datagram if it had to wait for
-    /// room in the peer's queue.
+    /// Receives by a system call each time, because the ring cannot do two things that are needed.
+    /// When all data of a socket that was shut down has been read, a call that does not block
+    /// returns `WouldBlock` instead of the end. And Linux 6 sends an empty datagram if it had to
+    /// wait for room in the peer's queue.
     fn receive(&self, buf: &mut [u8]) -> io::Result<(usize, SockAddr)> {
         self.0.read_with(
             || match calls::recv_from(self.as_fd(), buf, libc::MSG_DONTWAIT) {

@@ -1,4 +1,4 @@
-//! [`UnixListener`]: std's type, on a [`Listener`].
+//! [`UnixListener`], like std's type, built on a [`Listener`].
 
 use std::fmt;
 use std::io;
@@ -36,13 +36,13 @@ use crate::net::macros::socket_type;
 pub struct UnixListener(Listener);
 
 impl UnixListener {
-    /// Makes a listener at a path, where a socket file appears.
+    /// Creates a listener bound to a path, and a socket file there.
     ///
-    /// The file stays when the listener is dropped.
+    /// Dropping the listener does not remove the file.
     ///
     /// # Errors
     ///
-    /// Those of `bind(2)`, for example if the path exists.
+    /// Returns the errors of `bind(2)`, for example if the path exists.
     ///
     /// # Examples
     ///
@@ -59,11 +59,11 @@ impl UnixListener {
         unix::UnixListener::bind(path).map(UnixListener::from)
     }
 
-    /// Makes a listener at an address.
+    /// Creates a listener bound to an address.
     ///
     /// # Errors
     ///
-    /// Those of `bind(2)`.
+    /// Returns the errors of `bind(2)`.
     ///
     /// # Examples
     ///
@@ -80,12 +80,12 @@ impl UnixListener {
         unix::UnixListener::bind_addr(socket_addr).map(UnixListener::from)
     }
 
-    /// Waits for the next connection, and returns it with the peer's address.
+    /// Accepts the next connection, and returns it with the peer's address.
     ///
     /// # Errors
     ///
-    /// Those of `accept(2)`. Some of them do not mean that the listener is broken: that the process
-    /// has no more descriptors, for example.
+    /// Returns the errors of `accept(2)`. Some of them do not mean that the listener is broken: the
+    /// process may have no more descriptors, for example.
     ///
     /// # Examples
     ///
@@ -149,7 +149,7 @@ impl<'a> IntoIterator for &'a UnixListener {
 
 /// An iterator over the connections of a [`UnixListener`], like [`std::os::unix::net::Incoming`].
 ///
-/// [`UnixListener::incoming`] makes it. It ends only when the listener is
+/// It is created by [`UnixListener::incoming`], and ends only when the listener is
 /// [closed](UnixListener::close).
 ///
 /// # Examples

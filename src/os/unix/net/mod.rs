@@ -36,11 +36,11 @@ pub use self::datagram::UnixDatagram;
 pub use self::listener::{Incoming, UnixListener};
 pub use self::stream::UnixStream;
 
-/// Makes two streams that are connected to each other; the same as [`UnixStream::pair`].
+/// Creates a pair of streams that are connected to each other, like [`UnixStream::pair`].
 ///
 /// # Errors
 ///
-/// If there are no more descriptors.
+/// Returns an error if the process has no more descriptors.
 ///
 /// # Examples
 ///
@@ -58,7 +58,7 @@ pub fn socketpair() -> io::Result<(UnixStream, UnixStream)> {
     UnixStream::pair()
 }
 
-/// The address of a peer, as std's type.
+/// Returns the address of a peer as std's type.
 fn unix_address(address: &SockAddr) -> io::Result<SocketAddr> {
     if let Some(name) = address.as_abstract_namespace() {
         return SocketAddr::from_abstract_name(name);

@@ -1,4 +1,4 @@
-//! [`UnixStream`]: std's type, on a [`Socket`].
+//! [`UnixStream`], like std's type, built on a [`Socket`].
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -35,7 +35,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Returns the errors of `connect(2)`.
     ///
     /// # Examples
     ///
@@ -57,7 +57,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Returns the errors of `connect(2)`.
     ///
     /// # Examples
     ///
@@ -84,11 +84,11 @@ impl UnixStream {
         Ok(UnixStream(Socket::fresh(stream.into())))
     }
 
-    /// Makes two streams that are connected to each other.
+    /// Creates a pair of streams that are connected to each other.
     ///
     /// # Errors
     ///
-    /// If there are no more descriptors.
+    /// Returns an error if the process has no more descriptors.
     ///
     /// # Examples
     ///
@@ -109,7 +109,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// Those of `getpeername(2)`.
+    /// Returns the errors of `getpeername(2)`.
     ///
     /// # Examples
     ///
