@@ -199,7 +199,9 @@ impl Builder {
     ///
     /// Default: [`WorkStealing`](crate::policy::WorkStealing). A policy serves one runtime: of
     /// several runtimes built from clones of this builder, only the first one gets it, and building
-    /// the others is an error. In [`Mode::Kernel`] the system schedules, and no policy is asked.
+    /// the others is an error. A policy of this crate stands for a new one with the same options:
+    /// threads that were put into it before do not come along. In [`Mode::Kernel`] the system
+    /// schedules, and no policy is asked.
     ///
     /// # Examples
     ///

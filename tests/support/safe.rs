@@ -1,7 +1,7 @@
 //! What the tests of safe code need, without unsafe code themselves: a watchdog, randomness, and
 //! children for what ends the process.
 
-#![allow(dead_code)] // every test file uses its own part of this
+#![allow(dead_code, unused_imports)] // every test file uses its own part of this
 
 #[path = "../common/rng.rs"]
 mod rng;

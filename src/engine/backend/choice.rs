@@ -1,6 +1,10 @@
 //! The policy that a runtime is built with, by value or by name.
+//!
+//! The scheduler trusts the policies of this crate, and checks what a guest hands out. A policy of
+//! this crate may have served a guest of another runtime before it is given to a builder, and hold
+//! that runtime's threads. So the builder makes a new one with the same options.
 
-use std::any::TypeId;
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,16 +37,12 @@ pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-
 
 impl Choice {
     pub(crate) fn new<P: Policy>(policy: P) -> Choice {
-        let ours = [
-            TypeId::of::<WorkStealing>(),
-            TypeId::of::<RelaxedFifo>(),
-            TypeId::of::<LeastLoaded>(),
-            TypeId::of::<Priorities>(),
-            TypeId::of::<GlobalQueue>(),
-        ];
+        let ours = anew_if_ours(&policy);
+        let is_guest = ours.is_none();
+        let policy = ours.unwrap_or_else(|| Box::new(policy));
         Choice {
-            policy: Arc::new(Mutex::new(Some(Box::new(policy)))),
-            is_guest: !ours.contains(&TypeId::of::<P>()),
+            policy: Arc::new(Mutex::new(Some(policy))),
+            is_guest,
         }
     }
 
@@ -56,6 +56,18 @@ impl Choice {
             )),
         }
     }
+}
+
+/// Makes a policy like this one, without its threads, if it is one of this crate's.
+fn anew_if_ours(policy: &dyn Any) -> Option<Box<dyn Policy>> {
+    fn like<P: Policy>(policy: &dyn Any, anew: fn(&P) -> P) -> Option<Box<dyn Policy>> {
+        Some(Box::new(anew(policy.downcast_ref()?)))
+    }
+    like(policy, WorkStealing::anew)
+        .or_else(|| like(policy, LeastLoaded::anew))
+        .or_else(|| like(policy, |_: &RelaxedFifo| RelaxedFifo::new()))
+        .or_else(|| like(policy, |_: &Priorities| Priorities::new()))
+        .or_else(|| like(policy, |_: &GlobalQueue| GlobalQueue::new()))
 }
 
 impl fmt::Debug for Choice {

@@ -45,7 +45,7 @@ pub(super) unsafe fn start<J: Job>(
     match sched::enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
-            sched::ready_from(entered.processor(), green, Readied::Spawned);
+            sched::ready_from(&mut entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
@@ -84,7 +84,8 @@ fn inherit_floats(new: &'static Green) {
 fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
     let (free, is_stocked) = match sched::enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
-            let own = entered.processor().own();
+            let mut processor = entered.processor();
+            let own = processor.own();
             (own.records.pop(), !own.stacks.is_empty())
         }
         _ => (None, false),

@@ -120,6 +120,14 @@ impl LeastLoaded {
         }
     }
 
+    /// Makes a policy with the same options, and without threads.
+    pub(crate) fn anew(&self) -> LeastLoaded {
+        LeastLoaded {
+            batch: self.batch,
+            ..LeastLoaded::new()
+        }
+    }
+
     /// Sets the number of processors in a batch; the least loaded of them gets a thread.
     ///
     /// A larger batch spreads threads more evenly, and takes longer to look at.

@@ -78,7 +78,7 @@ impl<T> Seats<T> {
     ///
     /// Panics if there is none, or if the entry belongs to another runtime.
     #[inline(always)]
-    pub(crate) fn of(&self, seat: &Seat) -> &T {
+    pub(crate) fn of<'a>(&'a self, seat: &'a Seat) -> &'a T {
         match self.known(seat) {
             Some(entry) => entry,
             None => self.claim(self.0.find(seat.index()), seat),

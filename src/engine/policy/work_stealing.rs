@@ -121,6 +121,14 @@ impl WorkStealing {
         }
     }
 
+    /// Makes a policy with the same options, and without threads.
+    pub(crate) fn anew(&self) -> WorkStealing {
+        WorkStealing {
+            options: self.options,
+            ..WorkStealing::new()
+        }
+    }
+
     /// Sets whether processors without work take threads from others. Default: yes.
     ///
     /// Without stealing they get only threads from the global queue: those spawned from outside,

@@ -98,8 +98,8 @@ impl Entered {
     }
 
     #[inline(always)]
-    pub(crate) fn processor(&mut self) -> &mut Owned<'static> {
-        &mut self.processor
+    pub(crate) fn processor(&mut self) -> Owned<'_> {
+        self.processor.lend()
     }
 
     /// Leaves the stack with `action`, and leaves the runtime once the thread has been resumed.

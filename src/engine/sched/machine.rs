@@ -17,7 +17,7 @@ use core::cell::Cell;
 use std::io;
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::Turn;
@@ -88,8 +88,9 @@ pub(crate) struct Machine {
     pub(crate) events_after: Cell<u64>,
     /// How often it may steal before the reclamation of memory must be allowed to run.
     steals_left: Cell<u32>,
-    /// Its CPU time at the monitor's last look at it as a stray; the monitor's.
-    pub(crate) seen_cpu: Cell<u64>,
+    /// Its CPU time at a monitor's last look at it as a stray. A record serves several clusters in
+    /// turn, and so several monitors.
+    pub(crate) seen_cpu: AtomicU64,
     /// Whether its thread could give the machine up.
     pub(crate) doubt: Doubt,
     cluster: AtomicStatic<Cluster>,
@@ -134,7 +135,8 @@ impl Machine {
                 None => Machine::register_some()?,
             }
         };
-        machine.cluster.store(Some(cluster), Ordering::Relaxed);
+        // Release: pairs with the Acquire in `kick_monitor`, which any thread may call.
+        machine.cluster.store(Some(cluster), Ordering::Release);
         machine.handed.set(None);
         machine.searching.set(false);
         machine.dismissed.set(false);
@@ -193,7 +195,7 @@ impl Machine {
             dismissed: Cell::new(false),
             events_after: Cell::new(u64::MAX),
             steals_left: Cell::new(0),
-            seen_cpu: Cell::new(0),
+            seen_cpu: AtomicU64::new(0),
             doubt: Doubt::default(),
             cluster: AtomicStatic::none(),
         }
@@ -297,7 +299,8 @@ impl Machine {
 
     /// Wakes the monitor of this machine's cluster.
     pub(crate) fn kick_monitor(&self) {
-        if let Some(cluster) = self.cluster.load(Ordering::Relaxed) {
+        // Acquire: pairs with the Release in `new`.
+        if let Some(cluster) = self.cluster.load(Ordering::Acquire) {
             cluster.monitor.kick();
         }
     }

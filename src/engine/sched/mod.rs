@@ -128,8 +128,8 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
                 return start::find_room(run, green);
             }
         }
-        // SAFETY: this is the run loop, and the thread came out of a queue: it is ours.
-        let action = unsafe { switch::to(machine, green, inherits_slice) };
+        // SAFETY: the thread came out of a queue: it is ours.
+        let action = unsafe { switch::to(run, green, inherits_slice) };
         // This is asked now: after `complete` the thread may be running elsewhere.
         if green.oddities.has(Oddities::LOCKED) {
             return stay(run, green, action);
@@ -473,7 +473,7 @@ fn fire_timers(processor: &mut Owned<'_>, home: &Processor) {
 pub(crate) fn ready(green: &'static Green) {
     match enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
-            ready_from(entered.processor(), green, Readied::Woken);
+            ready_from(&mut entered.processor(), green, Readied::Woken);
         }
         // The thread waits in the parent, and cannot run here.
         None if fork::is_child() => {}

@@ -105,12 +105,12 @@ impl Request {
 pub(crate) unsafe fn perform(entry: impl FnOnce() -> Entry) -> Option<i32> {
     let mut entered = enter()?;
     let green = entered.green();
-    let processor = entered.processor();
     // If `off` is more than 1, a signal handler has interrupted the runtime, perhaps here.
-    if !is_worth_it(processor)
-        || green.oddities.has(Oddities::LOCKED)
-        || green.off.load(Relaxed) != 1
-    {
+    if green.off.load(Relaxed) != 1 {
+        return None;
+    }
+    let mut processor = entered.processor();
+    if !is_worth_it(&mut processor) || green.oddities.has(Oddities::LOCKED) {
         return None;
     }
     match &processor.own().outbox.way {
@@ -121,7 +121,7 @@ pub(crate) unsafe fn perform(entry: impl FnOnce() -> Entry) -> Option<i32> {
         }
         Way::Together(batch) if batch.is_usable() => {
             let request = Request::new(entry());
-            push(processor, &request);
+            push(&mut processor, &request);
             request.waiter.wait_inside(entered, None);
             request.result.get()
         }
@@ -137,7 +137,8 @@ fn make_ring() {
         Err(_) => Way::Alone,
     };
     if let Some(mut entered) = enter() {
-        let way = &mut entered.processor().own().outbox.way;
+        let mut processor = entered.processor();
+        let way = &mut processor.own().outbox.way;
         if let Way::Untried = way {
             core::mem::swap(way, &mut ring);
         }

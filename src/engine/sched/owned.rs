@@ -20,7 +20,9 @@ use core::ptr::NonNull;
 
 use super::processor::Own;
 use super::{Machine, Processor};
+use crate::engine::atomic::Ordering;
 use crate::engine::policy::Seat;
+use crate::engine::sys::perturb;
 
 /// A processor that the holder owns, or has in hand.
 pub(crate) struct Owned<'a> {
@@ -89,9 +91,24 @@ impl Owned<'_> {
         self.processor
     }
 
-    /// Makes `machine`, which owns nothing, the owner of this processor, which is in hand.
+    /// The same for as long as this is lent.
+    #[inline(always)]
+    pub(super) fn lend(&mut self) -> Owned<'_> {
+        Owned {
+            processor: self.processor,
+            lent: PhantomData,
+        }
+    }
+}
+
+/// A processor in hand: what is lent from a run loop or an `Entered` does not live as long.
+impl Owned<'static> {
+    /// Makes `machine`, which owns nothing, the owner of this processor.
     pub(super) fn give_to(self, machine: &'static Machine) {
-        self.processor.give_to(machine);
+        // Release: pairs with the Acquire of the monitor's look.
+        self.machine.store(Some(machine), Ordering::Release);
+        perturb::point("give");
+        machine.processor.assign(NonNull::from(self.processor));
     }
 }
 

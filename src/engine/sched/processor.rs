@@ -6,7 +6,6 @@
 //! atomics; where [`Counter`] says so, the owner writes them with plain loads and stores.
 
 use core::cell::{Cell, UnsafeCell};
-use core::ptr::NonNull;
 
 use fastrand::Rng;
 
@@ -23,7 +22,6 @@ use crate::engine::stack;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::perturb;
 use crate::engine::sys::topology;
 
 #[repr(align(128))]
@@ -154,14 +152,6 @@ impl Processor {
     pub(super) unsafe fn own(&self) -> &mut Own {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.own.get() }
-    }
-
-    /// Makes `machine`, which owns nothing, the owner of this processor, which nobody owns.
-    pub(super) fn give_to(&'static self, machine: &'static Machine) {
-        // Release: pairs with the Acquire of the monitor's look.
-        self.machine.store(Some(machine), Ordering::Release);
-        perturb::point("give");
-        machine.processor.assign(NonNull::from(self));
     }
 
     /// Whether no send is on its way. A hint for all but the owner.

@@ -23,7 +23,7 @@ use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence};
 use crate::engine::green::context::Action;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, interpose};
+use crate::engine::sched::{Machine, RunLoop, interpose};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal;
 use crate::engine::tls;
@@ -31,13 +31,10 @@ use crate::engine::tls;
 /// Runs `green` on this kernel thread until it leaves its stack.
 ///
 /// # Safety
-/// The caller is the machine's run loop and owns `green`, which is ready to run.
+/// The caller owns `green`, which is ready to run.
 #[inline(always)]
-pub(crate) unsafe fn to(
-    machine: &'static Machine,
-    green: &'static Green,
-    inherits: bool,
-) -> Action {
+pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool) -> Action {
+    let machine = run.machine();
     green.set_machine(machine);
     let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
     // Release: a monitor that sees this tick sees all that the scheduler did before; see

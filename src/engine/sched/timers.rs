@@ -8,6 +8,8 @@
 //! Ordering: `next_deadline` is a hint, Relaxed. A machine that goes to sleep looks at it after the
 //! fence of its announcement (`idle`), and timers are armed on processors that are awake.
 
+use core::mem::offset_of;
+use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 
 use crate::engine::atomic::Ordering;
@@ -83,11 +85,13 @@ fn publish(home: &Processor, heap: &Heap) {
 }
 
 fn entry_of(green: &'static Green) -> NonNull<Entry> {
-    NonNull::from(&green.timer).cast()
+    // Derived from the whole record, to which `green_of` leads back.
+    let at = |record: NonZeroUsize| record.saturating_add(offset_of!(Green, timer));
+    NonNull::from(green).map_addr(at).cast()
 }
 
 fn green_of(entry: NonNull<Entry>) -> &'static Green {
-    let offset = core::mem::offset_of!(Green, timer);
+    let offset = offset_of!(Green, timer);
     // SAFETY: every entry in a heap of ours is the `timer` field of a record, which is never freed.
     unsafe { &*entry.as_ptr().byte_sub(offset).cast::<Green>() }
 }

@@ -294,7 +294,7 @@ impl<'a> Look<'a> {
                 continue;
             }
             let cpu = machine.cpu_time();
-            let used = cpu.wrapping_sub(machine.seen_cpu.replace(cpu));
+            let used = cpu.wrapping_sub(machine.seen_cpu.swap(cpu, Ordering::Relaxed));
             let signal = self.cluster.config.signal;
             // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= preempt::HANDLING;
