@@ -14,8 +14,8 @@
 //! Invariants:
 //! 1. A thread in a queue is alive: a plain wait is one function call, which leaves the queue
 //!    before it returns; a select's [`Waiting`] does not end before its spots are out.
-//! 2. A queue of messages `T` holds plain waits for messages `T` only: `Queue::push_plain` takes no
-//!    others. A select's right to such a wait does not name the type, but the wait names its
+//! 2. A queue of messages `T` holds plain waits for messages `T` only: `wait_in_queue`, which puts
+//!    them in, takes no others. A select's right to such a wait does not name the type, but the wait names its
 //!    channel, which has one (`AnyPlain::of`).
 //! 3. A peer waits until it is woken, and looks at neither its place nor its node before. So these
 //!    belong to the holder of the [`Plain`] or the [`Chooser`], and neither can be copied. Each

@@ -31,7 +31,7 @@
 // | here | the functions that take a path |
 //
 // Each call is std's own system call, at std's cost; if it blocks, others run meanwhile
-// (`thread::may_block`). Only calls that are known to wait for a disk go through `driver::file`,
+// (`door::may_block`). Only calls that are known to wait for a disk go through `driver::file`,
 // where the ring may take them over: syncing, and reads at an offset that is not in the page cache.
 
 mod dir;

@@ -14,7 +14,7 @@
 //!    part of it: then it returns the length of that part, and the next write fails. A write of
 //!    [`ATOMIC`] bytes or less is a single call, and so is not mixed with the writes of others.
 //! 3. A call may still block if another reader or writer comes between it and `poll(2)`. Then it
-//!    blocks its kernel thread (`thread::may_block`): that is slower, and just as correct.
+//!    blocks its kernel thread (`door::may_block`): that is slower, and just as correct.
 //!
 //! Rejected: non-blocking mode, because of invariant 1; a description of our own, by way of
 //! `/proc/self/fd`, since that costs each end a second descriptor, and there may be no `/proc`.

@@ -1,4 +1,4 @@
-//! Standard input, like std's, but its calls block only the green thread (`thread::may_block`).
+//! Standard input, like std's, but its calls block only the green thread (`door::may_block`).
 //!
 //! The descriptor is shared with other processes (the shell, and other programs on the terminal),
 //! so it is never put into non-blocking mode. The buffer and its lock are std's: `std::io::stdin`

@@ -26,7 +26,7 @@ mod idle;
 const PASSES: u32 = 4;
 const PAUSES: u32 = 200;
 
-// What a ticket says; the library's is `wait::ticket`.
+// What a ticket says; the library's is `green::ticket`.
 const RUNS: u32 = 0;
 const PARKED: u32 = 1;
 const NOTIFIED: u32 = 2;

@@ -70,7 +70,7 @@ pub(crate) struct Green {
     pub(crate) took_last: Cell<bool>,
     /// The thread has announced that it blocks; the monitor reads this.
     pub(crate) announced: AtomicBool,
-    /// The thread is in a call that may block (`thread::may_block`); the monitor does not signal
+    /// The thread is in a call that may block (`announce::may_block`); the monitor does not signal
     /// it.
     pub(crate) in_call: AtomicBool,
     /// A digest of the event for which the thread waited when it was last evicted

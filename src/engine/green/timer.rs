@@ -71,7 +71,8 @@ pub(crate) struct Entry {
 
 // SAFETY: an entry is touched only under the heap's lock (invariant 2).
 unsafe impl Send for Entry {}
-// SAFETY: as above; there are no safe methods through `&Entry`.
+// SAFETY: as above; the methods are private to this file, and the heap's lock is held where it calls
+// them.
 unsafe impl Sync for Entry {}
 
 impl Entry {

@@ -57,7 +57,8 @@ impl LocalQueue {
         self.worker.pop().map(ready)
     }
 
-    /// Returns the number of threads that may still be pushed; only the owner may ask.
+    /// Returns the number of threads that may still be pushed, at least: only the holder of the seat
+    /// pushes, and others only take.
     #[inline]
     pub(crate) fn space(&self) -> usize {
         CAPACITY.saturating_sub(self.worker.len())

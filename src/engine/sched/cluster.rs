@@ -89,6 +89,11 @@ pub(crate) struct Cluster {
     /// The recruiter, the monitor or the last machine has ended.
     pub(crate) emptied: Waiter,
     /// The cluster is being taken down: its kernel threads end.
+    ///
+    /// SeqCst throughout, since a thread that is about to sleep looks at it after it has said so,
+    /// and `end` stores it before it looks for sleepers: a spare and `dismiss_spares` meet at the
+    /// list of spares, the monitor and `stop` at the monitor's word, the recruiter and `call` at the
+    /// recruiter's, the last machine and `end` at the count of machines.
     pub(crate) stopping: AtomicBool,
     /// How many of the recruiter and the monitor there are.
     staff: AtomicUsize,

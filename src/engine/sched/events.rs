@@ -35,6 +35,9 @@ pub(crate) trait Collect: Sync {
 /// The process's sources of events. It lives as long as the process.
 pub(crate) struct Events {
     driver: OnceLock<&'static dyn Collect>,
+    /// Whether a thread has the turn. SeqCst where it is taken, given back, and looked at by a
+    /// thread that is about to sleep: each such thread sees that another one watches, or is seen to
+    /// sleep (`io`).
     taken: AtomicBool,
     watched: AtomicUsize,
     /// When events were last asked for (monotonic nanoseconds).

@@ -78,6 +78,7 @@ impl Guest {
         // SAFETY: with preemption off the thread stays on this kernel thread; the code between the
         // two writes was written for any thread, and finds the kernel thread's thread-locals.
         unsafe { arch::set_thread_pointer(home) };
+        // Here and below, for the compiler: nothing of the call moves past a change of the pointer.
         compiler_fence(Ordering::SeqCst);
         let result = self.call(call);
         compiler_fence(Ordering::SeqCst);

@@ -276,6 +276,7 @@ impl Cluster {
         let collected = turn.is_some();
         drop(turn);
         if watched.is_some() {
+            // SeqCst: partner of the `fetch_min` in `watch_deadline`.
             self.watched.store(NEVER, Ordering::SeqCst);
         }
         perturb::point("spare: slept");
@@ -378,7 +379,8 @@ impl Cluster {
             return None;
         }
         perturb::point("watch: earliest");
-        // SeqCst: a store elsewhere follows a look at the timers; see the header.
+        // SeqCst: the stores of `NEVER`, here and in the monitor, come before their threads' next
+        // looks at the timers; so one of two that watch in turn sees the earlier deadline.
         let watched = self.watched.fetch_min(earliest, Ordering::SeqCst);
         (earliest < watched).then_some(earliest)
     }

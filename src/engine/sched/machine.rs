@@ -116,6 +116,7 @@ pub(crate) fn get(index: usize) -> Option<&'static Machine> {
 
 /// One more than the highest index so far.
 pub(crate) fn count() -> usize {
+    // Acquire: pairs with the change in `register_some`.
     COUNT.load(Ordering::Acquire)
 }
 
@@ -149,6 +150,7 @@ impl Machine {
         let size = (PER_PIECE * size_of::<Machine>()).next_multiple_of(mm::PAGE);
         let mapping = mm::Mapping::new(size);
         let mapping = mapping.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+        // Release: pairs with the Acquire in `count`. A record may still be missing then: `get`.
         let first = COUNT
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {
                 (n < MAX).then_some(n + PER_PIECE)

@@ -90,7 +90,6 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
 /// without a signal: `green` is blocked in the kernel, or in a call that may block, or the last
 /// signal has not come yet. `has_moved`: whether its CPU clock has moved since the last look; it
 /// decides where the kernel does not tell.
-/// be told.
 pub(crate) fn send(
     machine: &Machine,
     green: &Green,
@@ -133,6 +132,7 @@ fn send_if(
     signal: i32,
     is_ripe: impl FnOnce(i32) -> bool,
 ) -> bool {
+    // Acquire, here and below: pairs with the Release stores of both in `switch::to`.
     let tick = machine.tick.load(Ordering::Acquire);
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
     let payload = Payload {

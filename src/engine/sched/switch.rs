@@ -60,6 +60,7 @@ pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
         green.context.resume()
     };
     compiler_fence(Ordering::SeqCst);
+    // Release: pairs with the Acquire in the monitor's second look (`ownership`).
     machine.current.store(None, Ordering::Release);
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {

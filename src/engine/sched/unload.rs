@@ -114,6 +114,7 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
         if flag.load(Ordering::Acquire) == WAITED_FOR {
             kernel_thread::barrier();
             wait_for_green_threads(shared.caller);
+            // Release: pairs with glibc's load of it, by which the unloading goes on.
             flag.store(USED, Ordering::Release);
             futex::wake(flag, 1);
             tick = SHORTEST;

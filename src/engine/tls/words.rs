@@ -18,8 +18,9 @@ pub(super) struct Words<'a> {
 
 impl<'a> Words<'a> {
     /// # Safety
-    /// During `'a` the `length` bytes at `start` are mapped, and no others than libc and the loader
-    /// write there except by this type.
+    /// During `'a` the `length` bytes at `start` are mapped, and nothing writes there at the same
+    /// time except by this type. (libc, the loader and the switch write to the block of a thread
+    /// that does not run, or that runs them.)
     #[inline]
     pub(super) unsafe fn new(start: *const u8, length: usize) -> Words<'a> {
         Words {

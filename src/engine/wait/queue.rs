@@ -107,7 +107,7 @@ impl WaitQueue {
         }
     }
 
-    /// Empties the queue and sets these flags only.
+    /// Whether nobody waits, nobody holds the lock, and just these flags are set.
     #[cfg(greenthread_model)]
     pub(crate) fn is_at_rest(&self, flags: usize) -> bool {
         self.word.load(Ordering::Relaxed) == flags

@@ -110,6 +110,7 @@ impl Post {
     ) -> bool {
         self.0.store(ASLEEP, Ordering::Relaxed);
         perturb::point("monitor: asleep");
+        // SeqCst: partner of the fences in `kick_if_asleep` and `stop`.
         fence(Ordering::SeqCst);
         let mut kicked = true;
         while kicked && self.0.load(Ordering::Relaxed) == ASLEEP && everybody_sleeps() {
@@ -120,6 +121,7 @@ impl Post {
                 watches.map(|deadline| deadline.max(not_before)),
             );
             if let Some(deadline) = watches {
+                // SeqCst: partner of the `fetch_min` in `watch_deadline`.
                 cluster.watched.store(NEVER, Ordering::SeqCst);
                 kicked = clock::now() < deadline;
             }
