@@ -80,11 +80,11 @@
 // | `state` | the rules under the channel's lock, by which messages change hands; no wake-up is lost |
 // | `shared` | the lock, waiting |
 // | `rights` | the right that a select is given, and how it completes it |
-// | `cell` | the way of a message from one thread to another, and all of the channel's `unsafe` |
-// | `cell/buffer`, `cell/half` | the store of messages; reference counts |
+// | `cell` | the way of a message from one thread to another; it and its files hold all of the channel's `unsafe` |
+// | `cell/buffer`, `cell/half`, `cell/select` | the store of messages; reference counts; the wait of a select |
 // | `timer` | channels that make their messages themselves |
 // | `sender`, `receiver`, `iter` | the handles of users |
-// | `selecting` | the first of several operations, through `handle` |
+// | `selecting`, `turn` | the first of several operations, through `handle`; in which order it looks at them |
 // | `select`, `select_macro` | the user's side of it |
 // | `error` | how operations fail |
 
