@@ -10,8 +10,8 @@ use std::process::Command;
 
 const ROOTS: [&str; 3] = [
     "greenthread::engine::sched::run_one_after_another",
-    "as greenthread::engine::policy::Policy>::next",
-    "as greenthread::engine::policy::Policy>::ready",
+    "as greenthread::engine::policy::contract::Policy>::next",
+    "as greenthread::engine::policy::contract::Policy>::ready",
 ];
 
 /// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it

@@ -1,5 +1,9 @@
-//! What the documents say of the tree is so: every file, test, bench and example that they name is
-//! there, and every limit that they state is the code's.
+//! The documents are true of the tree: every file, test, bench and example that they name is there,
+//! every limit that they state is the code's ([`limits`]), and every figure of a comparison is
+//! measured.
+
+#[path = "documents/limits.rs"]
+mod limits;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +16,7 @@ const DOCUMENTS: [&str; 5] = [
     "benches/peers/README.md",
 ];
 
-/// Names look like paths: these are other things.
+/// These look like paths, and are other things.
 const NOT_OURS: [&str; 2] = ["net/http", "/proc/self/task/TID/syscall"];
 
 /// Where a path in a document may begin.
@@ -27,158 +31,6 @@ const ROOTS: [&str; 8] = [
     "docs",
 ];
 
-/// Limits: the document, its words, and the constant behind the number in them.
-const LIMITS: [Limit; 13] = [
-    limit(
-        "README.md",
-        "a runtime makes at most {}",
-        "src/engine/backend/start.rs",
-        "DEFAULT_KERNEL_THREADS",
-        Unit::Number,
-    ),
-    limit(
-        "README.md",
-        "After {} in a loop a thread is preempted",
-        "src/engine/backend/start.rs",
-        "DEFAULT_TIME_SLICE",
-        Unit::Time,
-    ),
-    limit(
-        "README.md",
-        "a time slice, {},",
-        "src/engine/backend/start.rs",
-        "DEFAULT_TIME_SLICE",
-        Unit::Time,
-    ),
-    limit(
-        "README.md",
-        "caught by a guard of {}",
-        "src/engine/stack/mod.rs",
-        "GUARD",
-        Unit::Bytes,
-    ),
-    limit(
-        "README.md",
-        "for {} at most while others keep arriving",
-        "src/engine/policy/aging.rs",
-        "AGING",
-        Unit::Nanoseconds,
-    ),
-    limit(
-        "HACKING.md",
-        "The mutex's hand-off** is Go's, {};",
-        "src/sync/raw_mutex.rs",
-        "PATIENCE",
-        Unit::Nanoseconds,
-    ),
-    limit(
-        "HACKING.md",
-        "One of {} yields",
-        "src/engine/policy/work_stealing.rs",
-        "MIXING_INTERVAL",
-        Unit::Number,
-    ),
-    limit(
-        "HACKING.md",
-        "every {}th pin",
-        "src/engine/sched/machine.rs",
-        "PINS_BETWEEN_COLLECTIONS",
-        Unit::Number,
-    ),
-    limit(
-        "HACKING.md",
-        "a hand-off still calls for {}.",
-        "src/engine/sched/monitor/mod.rs",
-        "SHORTEST",
-        Unit::Nanoseconds,
-    ),
-    limit(
-        "BENCHMARKS.md",
-        "in fewer than {} mappings",
-        "tests/scale.rs",
-        "MAPPINGS",
-        Unit::Number,
-    ),
-    limit(
-        "BENCHMARKS.md",
-        "parked threads, at most {} resident each",
-        "tests/scale.rs",
-        "PER_THREAD",
-        Unit::KiB,
-    ),
-    limit(
-        "BENCHMARKS.md",
-        "(`tests/arrivals.rs`) | p50 {}, p97 40 ms |",
-        "tests/arrivals.rs",
-        "MEDIAN",
-        Unit::Time,
-    ),
-    limit(
-        "BENCHMARKS.md",
-        "write to a pipe | p99 {} |",
-        "tests/hogs.rs",
-        "FRESH",
-        Unit::Time,
-    ),
-];
-
-/// Words before a number that make it a limit. Each such place in README and HACKING is among
-/// [`LIMITS`].
-const SAYS_A_LIMIT: [&str; 4] = ["at most ", "up to ", "no more than ", "a guard of "];
-
-struct Limit {
-    document: &'static str,
-    words: &'static str,
-    source: &'static str,
-    constant: &'static str,
-    unit: Unit,
-}
-
-const fn limit(
-    document: &'static str,
-    words: &'static str,
-    source: &'static str,
-    constant: &'static str,
-    unit: Unit,
-) -> Limit {
-    Limit {
-        document,
-        words,
-        source,
-        constant,
-        unit,
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Unit {
-    Number,
-    Bytes,
-    /// With a decimal.
-    KiB,
-    Nanoseconds,
-    /// A `Duration`.
-    Time,
-}
-
-impl Limit {
-    /// The words, with the constant's value in them.
-    fn should_say(&self) -> String {
-        let value = constant(self.source, self.constant);
-        let number = match self.unit {
-            Unit::Number => thousands(value),
-            Unit::Bytes if value.is_multiple_of(1 << 20) => format!("{} MiB", value >> 20),
-            Unit::Bytes => format!("{} KiB", value >> 10),
-            Unit::KiB => format!("{:.1} KiB", value as f64 / 1024.0),
-            Unit::Nanoseconds | Unit::Time if value.is_multiple_of(1_000_000) => {
-                format!("{} ms", value / 1_000_000)
-            }
-            Unit::Nanoseconds | Unit::Time => format!("{} µs", value / 1_000),
-        };
-        self.words.replace("{}", &number)
-    }
-}
-
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -192,60 +44,12 @@ fn is_there(path: &str) -> bool {
     })
 }
 
-/// One line, for words that are broken over two.
+/// Joins the lines, since a sentence may be broken over two.
 fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn thousands(value: u64) -> String {
-    let digits = value.to_string();
-    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().collect();
-    let groups = groups
-        .iter()
-        .map(|group| std::str::from_utf8(group).unwrap());
-    groups.collect::<Vec<_>>().join(",")
-}
-
-/// The value of `const NAME: … = value;` in a source file, times in nanoseconds.
-fn constant(source: &str, name: &str) -> u64 {
-    let text = read(source);
-    let declared = text.lines().find_map(|line| {
-        let line = line
-            .trim()
-            .trim_start_matches("pub(crate) ")
-            .trim_start_matches("pub(super) ");
-        let rest = line.strip_prefix("const ")?.strip_prefix(name)?;
-        rest.starts_with(':')
-            .then(|| rest.split_once('=').unwrap().1.trim_end_matches(';').trim())
-    });
-    let value = declared.unwrap_or_else(|| panic!("{source} has no constant {name}"));
-    match value.strip_prefix("Duration::from_millis(") {
-        Some(millis) => calculate(millis.trim_end_matches(')')) * 1_000_000,
-        None => calculate(value),
-    }
-}
-
-/// Sums, products, shifts.
-fn calculate(expression: &str) -> u64 {
-    let both = |operator: &str| {
-        let (left, right) = expression.split_once(operator)?;
-        Some((calculate(left), calculate(right)))
-    };
-    if let Some((left, right)) = both("<<") {
-        left << right
-    } else if let Some((left, right)) = both("+") {
-        left + right
-    } else if let Some((left, right)) = both("*") {
-        left * right
-    } else {
-        let digits = expression.trim().replace('_', "");
-        digits
-            .parse()
-            .unwrap_or_else(|_| panic!("not a number: {expression}"))
-    }
-}
-
-/// `a/{b,c}.rs` is two paths.
+/// Makes two paths of `a/{b,c}.rs`.
 fn expand(name: &str) -> Vec<String> {
     match name
         .split_once('{')
@@ -259,7 +63,7 @@ fn expand(name: &str) -> Vec<String> {
     }
 }
 
-/// What stands between backticks, without the program text between fences.
+/// Returns the words between backticks, without the program text between fences.
 fn quoted(text: &str) -> Vec<String> {
     let prose: Vec<_> = text.split("```").step_by(2).collect();
     let quoted = prose
@@ -305,7 +109,7 @@ fn every_file_that_is_named_is_there() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// In commands, wherever they stand.
+/// The documents name them in commands, as `--test NAME`.
 #[test]
 fn every_test_bench_and_example_that_is_named_is_there() {
     let places = [
@@ -336,41 +140,6 @@ fn every_test_bench_and_example_that_is_named_is_there() {
         }
     }
     assert!(named > 5, "only {named} were found: are they looked for?");
-}
-
-#[test]
-fn every_limit_is_the_codes() {
-    for limit in &LIMITS {
-        let text = flat(&read(limit.document));
-        let should_say = limit.should_say();
-        let (source, constant) = (limit.source, limit.constant);
-        assert!(
-            text.contains(&should_say),
-            "{}: «{should_say}» is not there: {constant} in {source}",
-            limit.document
-        );
-    }
-}
-
-#[test]
-fn every_limit_is_known() {
-    for document in ["README.md", "HACKING.md"] {
-        let text = flat(&read(document));
-        let mut rest = text.clone();
-        for limit in LIMITS.iter().filter(|limit| limit.document == document) {
-            rest = rest.replace(&limit.should_say(), "");
-        }
-        for words in SAYS_A_LIMIT {
-            for (at, _) in rest.match_indices(words) {
-                let then = &rest[at + words.len()..];
-                let here: String = rest[at..].chars().take(60).collect();
-                assert!(
-                    !then.starts_with(|c: char| c.is_ascii_digit()),
-                    "{document}: «{here}…» is not among the limits"
-                );
-            }
-        }
-    }
 }
 
 /// Each row of README's comparison comes from one section of BENCHMARKS.
@@ -406,7 +175,7 @@ fn every_figure_in_the_comparison_is_measured() {
     );
 }
 
-/// All but the workspace's other packages, which cargo leaves out.
+/// The paths in the workspace's other packages do not count: cargo leaves those out.
 #[test]
 fn what_is_named_is_in_the_package() {
     let root = env!("CARGO_MANIFEST_DIR");

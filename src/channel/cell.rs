@@ -32,7 +32,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::{mem, ptr};
 
-pub(super) use self::select::{AnyHandle, Entry, Granted, Spot, Waiting};
+pub(super) use self::select::{AnyHandle, Entry, Granted, Spot, Taken, Waiting};
 use super::shared::{Deadline, Locked, Shared};
 use super::state::State;
 use crate::engine::door::claim::{self, Claimed, Node, Wait};

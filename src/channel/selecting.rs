@@ -42,7 +42,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
-use super::cell::{AnyHandle, Granted, Kind, Spot, Waiting};
+use super::cell::{AnyHandle, Granted, Kind, Spot, Taken, Waiting};
 use super::handle::Handle;
 use super::rights::{Attempt, Right};
 use super::shared::Until;
@@ -315,25 +315,29 @@ fn round<'o, 'a>(operations: &InTurn<'o, 'a>, kind: Kind, limit: &mut Limit) -> 
             operation.handle().leave(&waiting.entry(&operation.spot));
         }
         match (ended, selected) {
-            (Some(Some(taken)), _) => {
-                let mut all = operations.clone();
-                let operation = all.find(|operation| taken.is_at(&operation.spot));
-                let right = taken.granted.map(|granted| match granted {
-                    Granted::Ticket(ticket) => Right::Counted(ticket),
-                    Granted::Peer(receiver) => Right::Plain(receiver),
-                });
-                match operation {
-                    Some(operation) if kind == Kind::Observer || right.is_some() => {
-                        Round::Ready(operation, right)
-                    }
-                    _ => Round::Again,
-                }
-            }
+            (Some(Some(taken)), _) => outcome_of(taken, operations, kind),
             (None, Some((operation, right))) => Round::Ready(operation, right),
             (Some(None), _) if is_over => Round::Over,
             _ => Round::Again,
         }
     })
+}
+
+/// Reads the answer of the thread that took one of the spots. A select needs a right from it.
+#[inline(always)]
+fn outcome_of<'o, 'a>(taken: Taken, operations: &InTurn<'o, 'a>, kind: Kind) -> Round<'o, 'a> {
+    let mut all = operations.clone();
+    let operation = all.find(|operation| taken.is_at(&operation.spot));
+    let right = taken.granted.map(|granted| match granted {
+        Granted::Ticket(ticket) => Right::Counted(ticket),
+        Granted::Peer(receiver) => Right::Plain(receiver),
+    });
+    match operation {
+        Some(operation) if kind == Kind::Observer || right.is_some() => {
+            Round::Ready(operation, right)
+        }
+        _ => Round::Again,
+    }
 }
 
 /// An operation that a [`Select`](super::Select) has chosen, and that must be completed.

@@ -63,7 +63,7 @@
 // | file | idea |
 // |---|---|
 // | `raw_mutex` | the mutex's protocol; `mutex` puts data in it |
-// | `raw_rwlock` | the reader-writer lock's protocol; `rwlock` puts data in it |
+// | `raw_rwlock` | the reader-writer lock's protocol, on `rwlock_state`; `rwlock` puts data in it |
 // | `condvar` | a waiter is in the queue before it unlocks the mutex |
 // | `barrier`, `wait_group` | a count and a queue; the last thread wakes all |
 // | `semaphore` | permits, first come, first served |
@@ -85,6 +85,7 @@ mod poison;
 mod raw_mutex;
 mod raw_rwlock;
 mod rwlock;
+mod rwlock_state;
 mod semaphore;
 mod wait_group;
 

@@ -64,11 +64,12 @@ fn main() {
     println!("cargo::rustc-cfg=greenthread_model");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=mutants.rs");
+    println!("cargo::rerun-if-changed=mutants");
 
     let here = env::var("CARGO_MANIFEST_DIR").unwrap();
     let out = env::var("OUT_DIR").unwrap();
     let mut index = String::new();
-    for mutant in MUTANTS {
+    for mutant in MUTANTS.into_iter().flatten() {
         let &Mutant {
             protocol,
             name,

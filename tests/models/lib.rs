@@ -4,7 +4,7 @@
 //!   checker's atomics) find where the library's modules would be;
 //! - a *model* is a handful of threads that use a protocol as the library does, and say what must
 //!   hold: one file a protocol;
-//! - the *mutants* (listed in `mutants.rs`) are copies of the sources, or of the model where an
+//! - the *mutants* (listed in `mutants/`) are copies of the sources, or of the model where an
 //!   obligation lies with the protocol's user, with one thing weakened. Each must fail, in the way
 //!   predicted: that shows that the model can see the error, and that the thing is needed.
 //!
@@ -18,7 +18,7 @@
 //!    protects are `loom::cell::UnsafeCell`s; who is never woken is a deadlock, which the checker
 //!    reports. Threads that wait are spawned, and do not wait for anything of the checker's. Where
 //!    `check` takes too long, `check_newest` affords a higher bound; do both.
-//! 4. List the models below, in `build.rs` the sources, in `mutants.rs` the mutants: for each ordering, and
+//! 4. List the models below, in `build.rs` the sources, in `mutants/` the mutants: for each ordering, and
 //!    for each thing that the header's invariants say, one that lacks it.
 //!
 //! The bound is the number of preemptions (switches away from a thread that could go on) in one

@@ -6,6 +6,7 @@
 //! | `mod` | the run loop: find a thread, switch to it, do what it asks for |
 //! | `switch` | to a green thread and back |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
+//! | `park` | how a thread waits, and how another one wakes it |
 //! | `wake` | how a machine that waits is told to go on |
 //! | `resize` | more processors, or fewer, while they run |
 //! | `ownership` | which machine owns a processor, and how the monitor takes it |
@@ -221,7 +222,7 @@ fn tell(cluster: &'static Cluster, for_others: ForOthers) {
     }
 }
 
-/// `green` has left its stack and can go on at once.
+/// Makes `green` ready, which has left its stack and can go on at once.
 #[inline(always)]
 fn ready_again(
     machine: &'static Machine,
@@ -244,7 +245,7 @@ fn ready_again(
     }
 }
 
-/// The thread waits, unless its waiter has been notified meanwhile.
+/// Parks `green`, which has left its stack, unless its waiter has been notified meanwhile.
 #[inline(always)]
 fn park(machine: &'static Machine, processor: Option<&mut Owned<'_>>, green: &'static Green) {
     perturb::point("park: left");
@@ -276,7 +277,7 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
     let processor = &mut run.owned().ok_or(NothingFound { searching })?;
     processor.dry.add(1);
     processor.note_cpu();
-    fire_own_timers(processor);
+    timers::fire_own(processor);
     let handed = handed(machine);
     if handed.is_none() && processor.is_surplus() {
         step_down(machine, processor);
@@ -316,7 +317,7 @@ fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
     own.records.drain();
 }
 
-/// Next slot, local queue, global queue.
+/// Takes the next thread out of the next slot, the local queue or the global queue.
 #[inline(always)]
 fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = processor.cluster();
@@ -329,7 +330,7 @@ fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
     })
 }
 
-/// Threads whose descriptors are ready.
+/// Takes in the threads whose descriptors are ready, and returns the first to run.
 fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
     machine.come_home();
     io::look(processor).then(|| own_queues(processor)).flatten()
@@ -389,7 +390,7 @@ fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
     let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
     for pass in if alone { PASSES } else { 1 }..=PASSES {
         for other in cluster.processors() {
-            fire_timers(processor, other);
+            timers::fire_at(processor, other);
         }
         if let Some(next) = own_queues(processor) {
             return Some(next);
@@ -424,8 +425,8 @@ fn victims<'a>(
     }
 }
 
-/// What a busy processor does now and then between two threads: it looks at its outbox, its timers
-/// and, if `io` or the monitor says so, the driver's events.
+/// Serves a busy processor now and then between two threads: its outbox, its timers and, if `io` or
+/// the monitor says so, the driver's events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &mut Owned<'_>, io: bool) {
@@ -435,41 +436,10 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>, io: bool) {
         machine.come_home();
         io::look_when_busy(processor);
     }
-    fire_own_timers(processor);
+    timers::fire_own(processor);
 }
 
-/// Fires the timers that are due at this processor. If the monitor says so, it fires those of all
-/// processors: the owners are late, or have gone.
-#[inline(never)]
-fn fire_own_timers(processor: &mut Owned<'_>) {
-    if processor.attention.load(Ordering::Relaxed) {
-        processor.attention.store(false, Ordering::Relaxed);
-        for home in processor.cluster().processors() {
-            fire_timers(processor, home);
-        }
-    } else {
-        fire_timers(processor, processor.shared());
-    }
-}
-
-fn fire_timers(processor: &mut Owned<'_>, home: &Processor) {
-    if home.next_deadline.load(Ordering::Relaxed) == clock::NEVER {
-        return;
-    }
-    let mut ready = timers::fire(home, clock::now());
-    perturb::point("timers: fired");
-    let mut any = false;
-    let policy = &processor.cluster().policy;
-    while let Some(green) = ready.pop() {
-        policy.ready(Ready::new(green), Readied::Arrived, Some(&processor.seat()));
-        any = true;
-    }
-    if any {
-        processor.cluster().notify();
-    }
-}
-
-/// `green`, which was waiting and is now the caller's, can run.
+/// Makes `green` ready, which was waiting and is now the caller's.
 pub(crate) fn ready(green: &'static Green) {
     match enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
@@ -484,7 +454,7 @@ pub(crate) fn ready(green: &'static Green) {
     }
 }
 
-/// `green` can run; the caller runs on `processor`.
+/// Makes `green` ready; the caller runs on `processor`.
 #[inline]
 pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Readied) {
     let cluster = processor.cluster();
@@ -494,8 +464,8 @@ pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Read
     tell(cluster, for_others);
 }
 
-/// `green` can run, on any processor that takes it. The caller is at home, or a green thread with
-/// preemption off.
+/// Makes `green` ready, on any processor that takes it. The caller is at home, or a green thread
+/// with preemption off.
 #[cold]
 #[inline(never)]
 pub(crate) fn ready_globally(green: &'static Green, how: Readied) {

@@ -1,4 +1,4 @@
-//! Timers: a green thread that waits until a deadline is in the heap of the processor it left.
+//! Timers: a green thread that waits until a deadline is in the heap of the processor that it left.
 //!
 //! A heap is under its own lock, so that any thread can fire its due timers: its owner between
 //! threads, a thief before it steals, a sleeper whose deadline has come. All of a firing happens
@@ -16,7 +16,8 @@ use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::green::timer::{Entry, Heap};
-use crate::engine::sched::{Cluster, Processor};
+use crate::engine::policy::{Readied, Ready};
+use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::perturb;
 
@@ -44,8 +45,42 @@ pub(crate) fn disarm(green: &'static Green) {
     }
 }
 
+/// Fires the timers that are due at this processor. If the monitor says so, it fires those of all
+/// processors: the owners are late, or have gone.
+#[inline(never)]
+pub(super) fn fire_own(processor: &mut Owned<'_>) {
+    if processor.attention.load(Ordering::Relaxed) {
+        processor.attention.store(false, Ordering::Relaxed);
+        for home in processor.cluster().processors() {
+            fire_at(processor, home);
+        }
+    } else {
+        fire_at(processor, processor.shared());
+    }
+}
+
+/// Fires the timers that are due at `home`, and hands their threads to the policy in the name of
+/// `processor`.
+#[inline(never)]
+pub(super) fn fire_at(processor: &mut Owned<'_>, home: &Processor) {
+    if home.next_deadline.load(Ordering::Relaxed) == NEVER {
+        return;
+    }
+    let mut ready = fire(home, clock::now());
+    perturb::point("timers: fired");
+    let mut any = false;
+    let policy = &processor.cluster().policy;
+    while let Some(green) = ready.pop() {
+        policy.ready(Ready::new(green), Readied::Arrived, Some(&processor.seat()));
+        any = true;
+    }
+    if any {
+        processor.cluster().notify();
+    }
+}
+
 /// Fires the timers that are due at `home`. Returns the threads that are ready now, in order.
-pub(crate) fn fire(home: &Processor, now: u64) -> Fifo {
+fn fire(home: &Processor, now: u64) -> Fifo {
     let mut ready = Fifo::new();
     if home.next_deadline.load(Ordering::Relaxed) > now {
         return ready;

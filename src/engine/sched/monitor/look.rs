@@ -102,23 +102,9 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// Looks at one processor: at the work that waits there, and then at the thread that runs.
     pub(super) fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
-        if !processor.has_no_sends() {
-            // The senders in the outbox cannot know how long the thread runs that they wait for.
-            processor.attention.store(true, Ordering::Relaxed);
-            self.waiting = true;
-        }
-        if self.cluster.policy.len(Some(processor.index)) != 0 {
-            // A processor that comes to the end of its queue again and again, as with events, keeps
-            // up. Otherwise the threads in the queue may have been there since the last look.
-            if processor.dry.get() - seen.dry < SEVERAL {
-                self.stuck = true;
-            } else {
-                self.next = self.next.min(self.now + EVENTS);
-            }
-        }
-        let dry = processor.dry.get();
-        seen.dry = dry;
+        self.at_queue(processor, seen);
         // Acquire: pairs with the Release in `give_to`.
         let Some(machine) = processor.machine.load(Ordering::Acquire) else {
             seen.machine = 0;
@@ -133,7 +119,7 @@ impl<'a> Look<'a> {
             let cpu = machine.cpu_time();
             *seen = Seen {
                 machine: identity,
-                dry,
+                dry: seen.dry,
                 slice,
                 since: self.now,
                 cpu,
@@ -166,6 +152,25 @@ impl<'a> Look<'a> {
         } else {
             self.at_slice_end(processor, seen);
         }
+    }
+
+    /// Looks at the threads that wait at `processor`, and at the sends in its outbox.
+    fn at_queue(&mut self, processor: &Processor, seen: &mut Seen) {
+        if !processor.has_no_sends() {
+            // The senders in the outbox cannot know how long the thread runs that they wait for.
+            processor.attention.store(true, Ordering::Relaxed);
+            self.waiting = true;
+        }
+        if self.cluster.policy.len(Some(processor.index)) != 0 {
+            // A processor that comes to the end of its queue again and again, as with events, keeps
+            // up. Otherwise the threads in the queue may have been there since the last look.
+            if processor.dry.get() - seen.dry < SEVERAL {
+                self.stuck = true;
+            } else {
+                self.next = self.next.min(self.now + EVENTS);
+            }
+        }
+        seen.dry = processor.dry.get();
     }
 
     /// The slice is shorter while others wait behind the running thread.
