@@ -45,7 +45,7 @@ pub(super) unsafe fn start<J: Job>(
     match sched::enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
-            sched::ready_from(&mut entered.processor(), green, Readied::Spawned);
+            sched::ready_from(&entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();

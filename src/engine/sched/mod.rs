@@ -443,7 +443,7 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>, io: bool) {
 pub(crate) fn ready(green: &'static Green) {
     match enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
-            ready_from(&mut entered.processor(), green, Readied::Woken);
+            ready_from(&entered.processor(), green, Readied::Woken);
         }
         // The thread waits in the parent, and cannot run here.
         None if fork::is_child() => {}
