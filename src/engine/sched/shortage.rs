@@ -367,17 +367,26 @@ impl Blocked {
     /// How many system calls are told apart.
     const KINDS: usize = 4;
 
-    /// All threads may be between two calls at the moment of a look, so that there is nothing to
-    /// report: it looks again, for a few milliseconds.
+    /// Threads may be between two calls at the moment of a look. So it looks until most of them are
+    /// seen to be blocked, for a few milliseconds, and returns the look that saw the most.
     fn seen(cluster: &'static Cluster) -> Blocked {
+        let running = cluster.machines().filter(|m| m.running().is_some()).count();
+        let mut best = Blocked::of(cluster);
         for _ in 0..10 {
-            let blocked = Blocked::of(cluster);
-            if blocked.calls[0].1 + blocked.untold != 0 {
-                return blocked;
+            if 2 * best.count() > running {
+                break;
             }
             std::thread::sleep(Duration::from_micros(300));
+            let now = Blocked::of(cluster);
+            if now.count() > best.count() {
+                best = now;
+            }
         }
-        Blocked::of(cluster)
+        best
+    }
+
+    fn count(&self) -> usize {
+        self.calls.iter().map(|(_, count)| count).sum::<usize>() + self.others + self.untold
     }
 
     fn of(cluster: &'static Cluster) -> Blocked {
