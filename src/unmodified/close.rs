@@ -9,13 +9,19 @@ use super::descriptor::Nature;
 use super::libc_functions;
 use crate::engine::door::{is_forked_child, watch};
 
-/// The number will be another file's.
+/// Makes `call`, which closes `fd`.
 #[inline]
-fn closing(fd: c_int) {
-    Nature::forget(fd);
-    if !is_forked_child() {
+fn closing(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let watches = !is_forked_child();
+    if watches {
         watch::closing(fd);
     }
+    Nature::forget(fd);
+    let answer = call();
+    if watches {
+        watch::closed(fd);
+    }
+    answer
 }
 
 libc_functions! {
@@ -27,37 +33,43 @@ libc_functions! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close(fd: c_int) -> c_int {
-    closing(fd);
     // SAFETY: the caller's argument.
-    unsafe { close::real(fd) }
+    closing(fd, || unsafe { close::real(fd) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
-    if from != to {
-        closing(to);
-    }
     // SAFETY: the caller's arguments.
-    unsafe { dup2::real(from, to) }
+    let real = || unsafe { dup2::real(from, to) };
+    match from == to {
+        true => real(),
+        false => closing(to, real),
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
-    if from != to {
-        closing(to);
-    }
     // SAFETY: the caller's arguments.
-    unsafe { dup3::real(from, to, flags) }
+    let real = || unsafe { dup3::real(from, to, flags) };
+    match from == to {
+        true => real(),
+        false => closing(to, real),
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let watches = flags == 0 && !is_forked_child();
+    if watches {
+        watch::watched_from(first, last).for_each(watch::closing);
+    }
     if flags == 0 {
         Nature::forget_all(first, last);
-        if !is_forked_child() {
-            watch::closing_all(first, last);
-        }
     }
     // SAFETY: the caller's arguments.
-    unsafe { close_range::real(first, last, flags) }
+    let answer = unsafe { close_range::real(first, last, flags) };
+    if watches {
+        watch::watched_from(first, last).for_each(watch::closed);
+    }
+    answer
 }

@@ -19,8 +19,9 @@
 //!    by one and will pass it on: when that thread's call is over, or waits again, the descriptor is armed for
 //!    those that are left ([`Call`]).
 //! 2. An event may be another file's that had the number before. A woken thread tries again.
-//! 3. A descriptor that is closed while threads wait for it stays open for them, as it does for threads that
-//!    are blocked in the kernel: they go on with a duplicate ([`closing`]).
+//! 3. A descriptor that is closed stays open for the calls that have waited for it and are not over, as it
+//!    does for threads that are blocked in the kernel: they go on with a duplicate ([`closing`]). So a record
+//!    lists these *calls*, too: one whose thread was woken and has not run yet is in no other list.
 //! 4. A record's lists are under its lock, with preemption off. A thread is in the lists of the record whose
 //!    number is in its `fd`; that changes under both locks.
 //!
@@ -44,6 +45,9 @@ use crate::engine::wait::Waiter;
 use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::wait::list::List;
 
+/// The first number that a duplicate may get: a program may want the standard ones again.
+const ABOVE_STANDARD: usize = 3;
+
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
 
@@ -60,7 +64,7 @@ const ALWAYS: i32 = libc::EPOLLERR | libc::EPOLLHUP;
 /// The record of a number.
 struct Watched {
     lists: Lock<Lists>,
-    /// Whether a thread is in the lists: a hint for threads without the lock.
+    /// Whether a thread or a call is in the lists: a hint for threads without the lock.
     is_waited_for: AtomicBool,
     /// How many threads go on with this number, which is a duplicate of ours.
     users: AtomicU32,
@@ -70,6 +74,8 @@ struct Lists {
     readers: List,
     writers: List,
     pollers: List,
+    /// The seats of calls. Nobody claims these nodes.
+    calls: List,
 }
 
 /// What a thread waits for.
@@ -132,6 +138,7 @@ impl Lists {
             readers,
             writers,
             pollers,
+            ..
         } = self;
         [readers, writers, pollers].into_iter().find_map(List::pop)
     }
@@ -149,6 +156,7 @@ impl Watched {
                 readers: List::new(),
                 writers: List::new(),
                 pollers: List::new(),
+                calls: List::new(),
             }),
             is_waited_for: AtomicBool::new(false),
             users: AtomicU32::new(0),
@@ -166,13 +174,23 @@ impl Watched {
         WATCHED.find(index).ok_or_else(|| refused(libc::EMFILE))
     }
 
-    /// Queues a thread, and arms the descriptor.
+    /// Queues a thread, which makes the call with this seat, and arms the descriptor.
     ///
     /// # Safety
     /// The thread is in no list, and lives until it is out of this one.
-    unsafe fn queue(&self, nested: &Epoll, waiting: &Waiting, again: bool) -> io::Result<()> {
+    unsafe fn queue(
+        &self,
+        nested: &Epoll,
+        waiting: &Waiting,
+        seat: Option<&Seat>,
+        again: bool,
+    ) -> io::Result<()> {
         let _off = current::preemption_off();
         let mut lists = self.lists.lock();
+        let fd = waiting.fd.load(Relaxed);
+        if seat.is_some_and(|seat| seat.fd.load(Relaxed) != fd) {
+            return Err(refused(libc::EBADF)); // it was moved meanwhile
+        }
         let list = lists.of(waiting.purpose);
         // SAFETY: the caller's promise.
         unsafe {
@@ -181,7 +199,7 @@ impl Watched {
                 false => list.push_back(&waiting.node),
             }
         }
-        let armed = arm(nested, waiting.fd.load(Relaxed), lists.events(0));
+        let armed = arm(nested, fd, lists.events(0));
         if armed.is_err() {
             // SAFETY: it was queued above.
             unsafe { lists.of(waiting.purpose).remove(&waiting.node) };
@@ -190,9 +208,10 @@ impl Watched {
         armed
     }
 
-    /// Notes whether a thread is in the lists, which have changed.
+    /// Notes whether a thread or a call is in the lists, which have changed.
     fn note(&self, lists: &Lists) {
-        self.is_waited_for.store(!lists.is_empty(), Relaxed);
+        let is_waited_for = !lists.is_empty() || !lists.calls.is_empty();
+        self.is_waited_for.store(is_waited_for, Relaxed);
     }
 }
 
@@ -230,11 +249,11 @@ pub(crate) fn wait_for_any(interests: &[Interest], deadline: Option<u64>) -> io:
         ..=FEW => {
             let places: [Option<Waiting>; FEW] =
                 core::array::from_fn(|i| interests.get(i).map(new));
-            wait_in(&wait, &places, deadline, false)
+            wait_in(&wait, &places, deadline, None, false)
         }
         _ => {
             let places: Vec<Option<Waiting>> = interests.iter().map(|i| Some(new(i))).collect();
-            wait_in(&wait, &places, deadline, false)
+            wait_in(&wait, &places, deadline, None, false)
         }
     }
     .map(|ended| ended == Awoken::Ready)
@@ -281,6 +300,7 @@ fn wait_in(
     wait: &Wait,
     places: &[Option<Waiting>],
     deadline: Option<u64>,
+    seat: Option<&Seat>,
     again: bool,
 ) -> io::Result<Awoken> {
     let nested = nested()?;
@@ -294,7 +314,7 @@ fn wait_in(
             continue; // it was found above
         };
         // SAFETY: each place is taken out below, before this returns.
-        match unsafe { watched.queue(nested, place, again) } {
+        match unsafe { watched.queue(nested, place, seat, again) } {
             Ok(()) => {}
             // A file that is always ready; or events 0. It was looked at, and its events did not come.
             Err(error) if is_poll(place) && error.raw_os_error() == Some(libc::EPERM) => {}
@@ -328,81 +348,95 @@ fn is_poll(waiting: &Waiting) -> bool {
 /// A call on a descriptor, which may have to wait. It takes something if the descriptor is ready, so
 /// an event wakes one such call, and that passes the rest on when it ends.
 pub(crate) struct Call {
-    fd: RawFd,
+    /// As the program names it.
+    named: RawFd,
+    /// Once it has waited.
+    seat: Option<Box<Seat>>,
+}
+
+/// A call in the list of its descriptor. It changes the list together with the threads that wait.
+#[repr(C)] // the node first: a pointer to it is one to this
+struct Seat {
+    node: Node,
+    fd: AtomicI32,
     /// `fd` is a duplicate of ours.
-    moved: bool,
-    waited: bool,
+    moved: AtomicBool,
 }
 
 impl Call {
     pub(crate) fn new(fd: RawFd) -> Call {
         Call {
-            fd,
-            moved: false,
-            waited: false,
+            named: fd,
+            seat: None,
         }
     }
 
-    /// The descriptor's number: another one if it was closed during a wait.
+    /// The descriptor's number: another one if it was closed since the call has waited.
     pub(crate) fn fd(&self) -> RawFd {
-        self.fd
+        match &self.seat {
+            None => self.named,
+            Some(seat) => seat.fd.load(Relaxed),
+        }
     }
 
     /// As [`wait_for_any`], for one descriptor.
     pub(crate) fn wait(&mut self, purpose: Purpose, deadline: Option<u64>) -> io::Result<bool> {
+        let again = self.seat.is_some();
+        let seat = self.sit_down()?;
         let wait = Wait::new();
-        let interest = Interest {
-            fd: self.fd,
-            purpose,
-        };
-        let place = [Some(Waiting::new(&wait, interest))];
-        let ended = wait_in(&wait, &place, deadline, self.waited);
-        self.waited = true;
-        let [Some(place)] = place else {
-            unreachable!("made above")
-        };
-        let fd = place.fd.load(Relaxed);
-        if fd != self.fd {
-            self.release();
-            (self.fd, self.moved) = (fd, true);
+        let fd = seat.fd.load(Relaxed);
+        let place = [Some(Waiting::new(&wait, Interest { fd, purpose }))];
+        match wait_in(&wait, &place, deadline, Some(seat), again) {
+            // It has another number now.
+            Err(_) if seat.fd.load(Relaxed) != fd => Ok(true),
+            ended => Ok(ended? == Awoken::Ready),
         }
-        Ok(ended? == Awoken::Ready)
     }
 
-    /// Arms the descriptor for the threads that wait for it.
-    fn pass_on(&self) {
-        let Ok(watched) = Watched::of(self.fd) else {
-            return;
-        };
-        if !watched.is_waited_for.load(Relaxed) {
-            return;
+    fn sit_down(&mut self) -> io::Result<&Seat> {
+        if self.seat.is_none() {
+            let watched = Watched::of(self.named)?;
+            let seat = self.seat.insert(Box::new(Seat {
+                node: Node::new(core::ptr::null()),
+                fd: AtomicI32::new(self.named),
+                moved: AtomicBool::new(false),
+            }));
+            let _off = current::preemption_off();
+            let mut lists = watched.lists.lock();
+            // SAFETY: the node is new, and is taken out before the seat is freed.
+            unsafe { lists.calls.push_back(&seat.node) };
+            watched.note(&lists);
         }
-        let mut ready = Fifo::new();
-        let _off = current::preemption_off();
-        let mut lists = watched.lists.lock();
-        watched.arm_for_others(self.fd, &mut lists, 0, &mut ready);
-        watched.note(&lists);
-        drop(lists);
-        make_ready(ready);
-    }
-
-    /// Closes the duplicate, if nobody else uses it.
-    fn release(&self) {
-        if self.moved
-            && let Ok(watched) = Watched::of(self.fd)
-            && watched.users.fetch_sub(1, Relaxed) == 1
-        {
-            sys::close(self.fd);
-        }
+        self.seat.as_deref().ok_or_else(|| refused(libc::ENOMEM))
     }
 }
 
 impl Drop for Call {
+    /// Arms the descriptor for the threads that wait for it; closes a duplicate that nobody else uses.
     fn drop(&mut self) {
-        if self.waited {
-            self.pass_on();
+        let Some(seat) = &self.seat else { return };
+        let unused = loop {
+            let fd = seat.fd.load(Relaxed);
+            let Ok(watched) = Watched::of(fd) else { return };
+            let mut ready = Fifo::new();
+            let _off = current::preemption_off();
+            let mut lists = watched.lists.lock();
+            if seat.fd.load(Relaxed) != fd {
+                continue; // it was moved meanwhile
+            }
+            // SAFETY: it is in this list.
+            unsafe { lists.calls.remove(&seat.node) };
+            watched.arm_for_others(fd, &mut lists, 0, &mut ready);
+            watched.note(&lists);
+            let moved = seat.moved.load(Relaxed);
+            let is_unused = moved && watched.users.fetch_sub(1, Relaxed) == 1;
+            drop(lists);
+            make_ready(ready);
+            break is_unused.then_some(fd);
+        };
+        if let Some(fd) = unused {
+            sys::close(fd);
         }
-        self.release();
     }
 }
 
@@ -465,12 +499,26 @@ impl Watched {
         }
     }
 
-    /// The threads that make calls go on with a duplicate of `fd`; the others look again.
+    /// Lets all threads look again.
+    #[cold]
+    fn wake_all(&self) {
+        let mut ready = Fifo::new();
+        let _off = current::preemption_off();
+        let mut lists = self.lists.lock();
+        while let Some(claimed) = lists.pop() {
+            wake(claimed, &mut ready);
+        }
+        self.note(&lists);
+        drop(lists);
+        make_ready(ready);
+    }
+
+    /// The calls that have waited go on with a duplicate of `fd`, if there can be one.
     #[cold]
     fn close(&self, fd: RawFd) {
         // SAFETY: the call makes a descriptor, and touches no memory.
         let duplicate = unsafe {
-            let arguments = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0];
+            let arguments = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, ABOVE_STANDARD];
             sys::call(libc::SYS_fcntl, &arguments)
         };
         let duplicate = duplicate.ok().map(|fd| fd as RawFd);
@@ -498,17 +546,27 @@ impl Watched {
                             (*node.cast::<Waiting>()).fd.store(new, Relaxed);
                             theirs.of(purpose).push_back(node);
                         }
-                        watched.users.fetch_add(1, Relaxed);
-                        moved = true;
                     }
+                }
+                // If the number was a duplicate of ours, it is the program that closes it.
+                self.users.store(0, Relaxed);
+                while let Some(node) = lists.calls.first().map(core::ptr::from_ref) {
+                    // SAFETY: a node in the list is the first part of a living `Seat`; both locks are
+                    // held.
+                    unsafe {
+                        lists.calls.remove(node);
+                        let seat = &*node.cast::<Seat>();
+                        seat.fd.store(new, Relaxed);
+                        seat.moved.store(true, Relaxed);
+                        theirs.calls.push_back(node);
+                    }
+                    watched.users.fetch_add(1, Relaxed);
+                    moved = true;
                 }
                 if moved {
                     watched.arm_for_others(new, theirs, 0, &mut ready);
                     watched.note(theirs);
                 }
-            }
-            while let Some(claimed) = lists.pop() {
-                wake(claimed, &mut ready);
             }
             self.note(&lists);
             if let Some(nested) = NESTED.get() {
@@ -530,21 +588,34 @@ fn wake(claimed: Claimed, ready: &mut Fifo) {
     }
 }
 
-/// The program is about to close `fd`, or to put another file in its place: calls that wait for it go on
-/// with a duplicate. Threads that poll it look again.
+/// The record of `fd`, if threads may wait for it and it is this process's.
+#[inline]
+fn waited_for(fd: RawFd) -> Option<&'static Watched> {
+    let watched = WATCHED.find(usize::try_from(fd).ok()?)?;
+    let is_ours = || std::process::id() == OWNER.load(Relaxed);
+    (watched.is_waited_for.load(Relaxed) && is_ours()).then_some(watched)
+}
+
+/// The program is about to close `fd`, or to put another file in its place: calls that have waited for it
+/// go on with a duplicate.
 #[inline]
 pub(crate) fn closing(fd: RawFd) {
-    let is_waited_for = |watched: &&Watched| watched.is_waited_for.load(Relaxed);
-    if let Ok(index) = usize::try_from(fd)
-        && let Some(watched) = WATCHED.find(index).filter(is_waited_for)
-        && std::process::id() == OWNER.load(Relaxed)
-    {
+    if let Some(watched) = waited_for(fd) {
         watched.close(fd);
     }
 }
 
-/// [`closing`], for the numbers from `first` to `last`.
-pub(crate) fn closing_all(first: u32, last: u32) {
+/// The program has closed `fd`. Threads that poll it look again, and so do those that have come since
+/// [`closing`].
+#[inline]
+pub(crate) fn closed(fd: RawFd) {
+    if let Some(watched) = waited_for(fd) {
+        watched.wake_all();
+    }
+}
+
+/// The numbers from `first` to `last` that may be waited for.
+pub(crate) fn watched_from(first: u32, last: u32) -> impl Iterator<Item = RawFd> {
     let end = WATCHED.len().min((last as usize).saturating_add(1));
-    (first as usize..end).for_each(|fd| closing(fd as RawFd));
+    (first as usize..end).map(|fd| fd as RawFd)
 }
