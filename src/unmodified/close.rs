@@ -1,4 +1,5 @@
-//! `close`, `dup2`, `dup3`, `close_range`: a number gets another meaning.
+//! `close`, `dup2`, `dup3`, `close_range`: a number gets another meaning. `shutdown`: not every socket tells
+//! those that wait for it.
 //!
 //! Threads that wait for the descriptor go on with a duplicate, as threads that are blocked in the kernel keep
 //! the file open; and what is remembered about the number is forgotten. These functions do so on any thread.
@@ -19,7 +20,7 @@ fn closing(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     Nature::forget(fd);
     let answer = call();
     if watches {
-        watch::closed(fd);
+        watch::look_again(fd);
     }
     answer
 }
@@ -28,6 +29,7 @@ libc_functions! {
     fn close(fd: c_int) -> c_int;
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+    fn shutdown(fd: c_int, how: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
 }
 
@@ -69,7 +71,17 @@ unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
     // SAFETY: the caller's arguments.
     let answer = unsafe { close_range::real(first, last, flags) };
     if watches {
-        watch::watched_from(first, last).for_each(watch::closed);
+        watch::watched_from(first, last).for_each(watch::look_again);
+    }
+    answer
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    let answer = unsafe { shutdown::real(fd, how) };
+    if !is_forked_child() {
+        watch::look_again(fd);
     }
     answer
 }

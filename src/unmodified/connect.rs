@@ -11,7 +11,7 @@ use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::descriptor::{is_nonblocking, is_ready, run};
+use super::descriptor::{is_nonblocking, is_ready, is_there, run};
 use super::{can_park, hooked, set_errno};
 use crate::engine::door::watch::Purpose;
 use crate::engine::door::{self, count_parked, may_block};
@@ -30,7 +30,7 @@ fn directly(real: impl FnOnce() -> c_int) -> Option<c_int> {
 }
 
 /// An option of `fd`, a socket.
-fn option<T: Default>(fd: c_int, name: c_int) -> Option<T> {
+pub(super) fn option<T: Default>(fd: c_int, name: c_int) -> Option<T> {
     let mut value = T::default();
     let mut length = size_of::<T>() as libc::socklen_t;
     let place = (&raw mut value).cast();
@@ -50,7 +50,7 @@ fn accepted(fd: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
             -1
         }
     };
-    run(fd, Purpose::Read, attempt, || real(fd) as isize) as c_int
+    run(fd, Purpose::Read, attempt, |fd| real(fd) as isize) as c_int
 }
 
 hooked! {
@@ -70,7 +70,11 @@ hooked! {
         flags: c_int,
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        accepted(fd, |fd| unsafe { accept4::real(fd, address, length, flags) })
+        let real = |fd| unsafe { accept4::real(fd, address, length, flags) };
+        match flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+            0 => accepted(fd, real),
+            _ => real(fd), // which refuses them
+        }
     }
 
     fn connect(
@@ -85,7 +89,8 @@ hooked! {
                 return real();
             }
             let is_stream = option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM);
-            let has_family = length as usize >= size_of::<libc::sa_family_t>() && !address.is_null();
+            let has_family = length as usize >= size_of::<libc::sa_family_t>()
+                && is_there(address.cast::<libc::sa_family_t>(), 1);
             let is_internet = has_family
                 && matches!(c_int::from((*address).sa_family), libc::AF_INET | libc::AF_INET6);
             let has_time_out = option::<[u64; 2]>(fd, libc::SO_SNDTIMEO).is_some_and(|t| t != [0; 2]);

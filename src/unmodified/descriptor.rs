@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::{can_park, errno, set_errno};
 use crate::engine::door::watch::{Call, Purpose};
-use crate::engine::door::{blocking, clock, count_parked};
+use crate::engine::door::{blocking, clock, count_parked, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,19 +131,46 @@ fn own_time_out(fd: c_int, purpose: Purpose) -> Option<u64> {
             &mut length,
         )
     };
-    let nanos = time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    let nanos = (time.tv_sec as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(time.tv_usec as u64 * 1_000);
     (result == 0 && nanos != 0).then_some(nanos)
 }
 
+/// Whether a try has failed because it would block, or because it has begun to connect the socket.
 fn would_block() -> bool {
-    matches!(errno(), libc::EAGAIN)
+    matches!(errno(), libc::EAGAIN | libc::EINPROGRESS)
 }
+
+/// Whether a TCP connection has broken, and there is nothing more to read. The next call has the error: a call
+/// that has done a part does not take it.
+fn is_over(fd: c_int) -> bool {
+    let mut asked = libc::pollfd {
+        fd,
+        events: 0,
+        revents: 0,
+    };
+    let (mut protocol, mut unread): (c_int, c_int) = (0, 0);
+    let mut length = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: valid places. A call that fails leaves 0.
+    unsafe {
+        if super::poll::now(&mut asked, 1) <= 0 || asked.revents & libc::POLLHUP == 0 {
+            return false;
+        }
+        let place = (&raw mut protocol).cast();
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, place, &mut length);
+        libc::ioctl(fd, libc::FIONREAD, &mut unread);
+    }
+    matches!(protocol, libc::IPPROTO_TCP | libc::IPPROTO_MPTCP) && unread == 0
+}
+
+/// After so many waits that were in vain the kernel is asked whether the descriptor is ready all the same:
+/// then it waits for something that only it knows.
+const IN_VAIN: u32 = 3;
 
 /// A call that may be made of several parts, each of which waits until it can go on.
 pub(super) struct Waiter {
     call: Call,
-    /// The descriptor as the program has named it.
-    fd: c_int,
     purpose: Purpose,
     /// Since when it waits, and until when; known once it would block.
     deadline: Option<Option<u64>>,
@@ -153,22 +180,22 @@ impl Waiter {
     pub(super) fn new(fd: c_int, purpose: Purpose) -> Waiter {
         Waiter {
             call: Call::new(fd),
-            fd,
             purpose,
             deadline: None,
         }
     }
 
-    /// Tries `attempt`, which gets the descriptor, until it no longer would block, and waits in between. If the thread
-    /// cannot wait, makes the call `block`, which blocks the kernel thread.
+    /// Tries `attempt` until it no longer would block, and waits in between. If the thread cannot wait, makes
+    /// the call `block`, which blocks the kernel thread.
     ///
-    /// Both return a negative number with `errno` set if they fail.
+    /// Both get the descriptor, and return a negative number with `errno` set if they fail.
     pub(super) fn run(
         &mut self,
         mut attempt: impl FnMut(c_int) -> isize,
-        block: impl FnOnce() -> isize,
+        block: impl FnOnce(c_int) -> isize,
     ) -> isize {
         let before = errno();
+        let mut in_vain = 0;
         loop {
             let result = attempt(self.call.fd());
             if result >= 0 {
@@ -183,22 +210,26 @@ impl Waiter {
             let deadline = match self.deadline {
                 Some(deadline) => deadline,
                 None => {
-                    if is_nonblocking(self.fd) {
-                        set_errno(libc::EAGAIN);
+                    let (fd, refusal) = (self.call.fd(), errno());
+                    if is_nonblocking(fd) {
+                        set_errno(refusal);
                         return -1;
                     }
                     if !can_park() {
-                        return blocking(block);
+                        return blocking(|| block(fd));
                     }
                     count_parked();
-                    let limit = own_time_out(self.fd, self.purpose);
+                    let limit = own_time_out(fd, self.purpose);
                     *self
                         .deadline
                         .insert(limit.map(|limit| clock::now().saturating_add(limit)))
                 }
             };
+            if in_vain >= IN_VAIN && is_ready(self.call.fd(), events_of(self.purpose)) {
+                return blocking(|| block(self.call.fd()));
+            }
             match self.call.wait(self.purpose, deadline) {
-                Ok(true) => {}
+                Ok(true) => in_vain += 1,
                 Ok(false) => {
                     // It may be ready although no event has come.
                     let result = attempt(self.call.fd());
@@ -207,9 +238,16 @@ impl Waiter {
                     }
                     return result;
                 }
-                Err(_) => return blocking(block),
+                Err(_) => return blocking(|| block(self.call.fd())),
             }
         }
+    }
+}
+
+fn events_of(purpose: Purpose) -> i16 {
+    match purpose {
+        Purpose::Read => libc::POLLIN,
+        _ => libc::POLLOUT,
     }
 }
 
@@ -218,7 +256,7 @@ pub(super) fn run(
     fd: c_int,
     purpose: Purpose,
     attempt: impl FnMut(c_int) -> isize,
-    block: impl FnOnce() -> isize,
+    block: impl FnOnce(c_int) -> isize,
 ) -> isize {
     Waiter::new(fd, purpose).run(attempt, block)
 }
@@ -226,23 +264,23 @@ pub(super) fn run(
 /// A call that transfers `wanted` bytes in several parts, and returns their sum. If a part fails after another,
 /// the sum is the result, as the kernel does it.
 ///
-/// `attempt` gets the descriptor and the number of bytes that are done.
+/// `attempt` and `block` get the descriptor and the number of bytes that are done.
 pub(super) fn run_all(
     fd: c_int,
     purpose: Purpose,
     wanted: usize,
     mut attempt: impl FnMut(c_int, usize) -> isize,
-    block: impl Fn() -> isize,
+    block: impl Fn(c_int, usize) -> isize,
 ) -> isize {
+    let wanted = wanted.min(MOST_BYTES);
     let mut waiter = Waiter::new(fd, purpose);
     let mut done = 0;
     loop {
-        // What cannot wait here is made as a whole, or not gone on with.
-        let blocked = || match done {
-            0 => block(),
-            _ => -1,
-        };
-        match waiter.run(|fd| attempt(fd, done), blocked) {
+        // A part that is made after the end is empty.
+        let is_done = |fd| done != 0 && is_over(fd);
+        let attempt = |fd| if is_done(fd) { 0 } else { attempt(fd, done) };
+        let block = |fd| if is_done(fd) { 0 } else { block(fd, done) };
+        match waiter.run(attempt, block) {
             ..0 if done != 0 => return done as isize,
             part @ ..=0 => return done as isize + part,
             part => done += part as usize,
@@ -253,19 +291,36 @@ pub(super) fn run_all(
     }
 }
 
-/// The total length of buffers.
-///
-/// # Safety
-/// The records are valid.
-pub(super) unsafe fn length_of(buffers: *const libc::iovec, count: usize) -> usize {
-    // SAFETY: the caller's promise.
-    (0..count)
-        .map(|i| unsafe { (*buffers.add(i)).iov_len })
-        .sum()
-}
-
+/// The most bytes that one call transfers.
+const MOST_BYTES: usize = 0x7fff_f000;
 /// The most buffers that a call takes.
 const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
+
+/// Whether the kernel could read so many bytes there.
+pub(super) fn is_there<T>(at: *const T, count: usize) -> bool {
+    const PAGE: usize = 4096;
+    let Some(length) = size_of::<T>().checked_mul(count) else {
+        return false;
+    };
+    let Some(end) = at.addr().checked_add(length) else {
+        return false;
+    };
+    // A word of each page, and the last one.
+    let pages = (at.addr()..end).step_by(PAGE);
+    let last = (length != 0).then(|| end - 1);
+    pages.chain(last).all(|at| word::load(at & !3).is_ok())
+}
+
+/// The total length of buffers. `None`: the kernel does not take them.
+pub(super) fn length_of(buffers: *const libc::iovec, count: usize) -> Option<usize> {
+    if count > MOST_BUFFERS || !is_there(buffers, count) {
+        return None;
+    }
+    // SAFETY: the records can be read.
+    let lengths = (0..count).map(|i| unsafe { (*buffers.add(i)).iov_len });
+    let total = lengths.fold(0, usize::saturating_add);
+    isize::try_from(total).is_ok().then_some(total)
+}
 
 /// What is left of `buffers` behind the first `done` bytes.
 ///

@@ -4,9 +4,14 @@
 
 use core::ffi::{c_int, c_ulong};
 
+use super::descriptor::is_there;
 use super::{can_park, errno, hooked, nanos};
 use crate::engine::door::watch::{self, Interest, Purpose};
-use crate::engine::door::{blocking, clock, count_parked, signal};
+use crate::engine::door::{self, blocking, clock, count_parked, signal};
+
+/// After so many events in a row that are none for the caller it pauses after each, for so many nanoseconds.
+const IN_VAIN: u32 = 10;
+const PAUSE: u64 = 2_000_000;
 
 /// What `poll` says at this moment.
 ///
@@ -33,9 +38,18 @@ pub(super) fn until(
     }
     count_parked();
     let (before, interests) = (errno(), interests());
+    let mut in_vain = 0;
     loop {
         let has_come = watch::wait_for_any(&interests, deadline).ok()?;
         let answer = look();
+        if answer == 0 && has_come {
+            // An end or an error comes unasked, and `select` may not count it: then it comes at once, always.
+            in_vain += 1;
+            if in_vain > IN_VAIN {
+                let pause = clock::now().saturating_add(PAUSE);
+                door::sleep_until(deadline.unwrap_or(u64::MAX).min(pause));
+            }
+        }
         if answer != 0 || !has_come {
             if answer >= 0 {
                 super::set_errno(before);
@@ -54,13 +68,15 @@ pub(super) fn after_millis(millis: c_int) -> Option<u64> {
     })
 }
 
-/// Whether a call with this mask waits for other signals than the thread does anyway.
+/// Whether a call with this mask waits for other signals than the thread does anyway; or the mask cannot be
+/// read.
 ///
 /// # Safety
-/// The mask is null or valid.
+/// The mask is null or valid, or the kernel cannot read it either.
 pub(super) unsafe fn changes_mask(mask: *const libc::sigset_t) -> bool {
-    // SAFETY: the caller's promise; a set begins with the kernel's mask.
-    !mask.is_null() && unsafe { *mask.cast::<signal::Mask>() } != signal::mask()
+    let mask = mask.cast::<signal::Mask>();
+    // SAFETY: it can be read; a set begins with the kernel's mask.
+    !mask.is_null() && (!is_there(mask, 1) || unsafe { *mask } != signal::mask())
 }
 
 /// Whether a time-out is one that the kernel accepts.
@@ -68,7 +84,10 @@ pub(super) unsafe fn changes_mask(mask: *const libc::sigset_t) -> bool {
 /// # Safety
 /// The time is null or valid.
 pub(super) unsafe fn deadline_of(time: *const libc::timespec) -> Result<Option<u64>, ()> {
-    // SAFETY: the caller's promise.
+    if !time.is_null() && !is_there(time, 1) {
+        return Err(());
+    }
+    // SAFETY: it is null, or can be read.
     match unsafe { time.as_ref() } {
         None => Ok(None),
         Some(time) => match nanos(time) {

@@ -4,6 +4,7 @@
 
 use core::ffi::c_int;
 
+use super::descriptor::is_nonblocking;
 use super::{can_park, errno, hooked, set_errno};
 use crate::engine::door::watch::{Call, Purpose};
 use crate::engine::door::{blocking, count_parked};
@@ -115,6 +116,9 @@ hooked! {
                 }
             }
         };
+        if kind == libc::P_PIDFD && is_nonblocking(id as c_int) {
+            return real(info, options);
+        }
         let ended = || match kind {
             libc::P_PIDFD => waits_for(id as c_int),
             _ => has_ended(id as libc::pid_t),

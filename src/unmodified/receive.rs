@@ -6,12 +6,20 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::descriptor::{length_of, rest_of, run, run_all};
+use super::connect::option;
+use super::descriptor::{is_there, length_of, rest_of, run, run_all};
 use super::hooked;
-use crate::engine::door::blocking;
 use crate::engine::door::watch::Purpose;
+use crate::engine::door::{blocking, may_block};
 
 const NOW: c_int = libc::MSG_DONTWAIT;
+/// Calls with one of these flags do not wait, as a rule.
+const NEVER_WAITS: c_int = NOW | libc::MSG_ERRQUEUE | libc::MSG_OOB;
+
+/// Whether a call goes on until its buffers are full: on a stream. A datagram ends it.
+fn is_for_all(fd: c_int, flags: c_int) -> bool {
+    flags & libc::MSG_WAITALL != 0 && option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+}
 
 /// `recvmsg`; `real` makes libc's call.
 ///
@@ -21,28 +29,32 @@ pub(super) unsafe fn message(
     fd: c_int,
     message: *mut libc::msghdr,
     flags: c_int,
-    real: impl Fn() -> isize,
+    real: impl Fn(c_int) -> isize,
 ) -> isize {
-    if flags & libc::MSG_WAITALL == 0 {
+    if !is_for_all(fd, flags) {
         // The kernel changes lengths in the message only if something came.
         // SAFETY: the caller's promise.
         let attempt = |fd| unsafe { recvmsg::real(fd, message, flags | NOW) };
         return run(fd, Purpose::Read, attempt, real);
     }
-    // SAFETY: the caller's promise.
+    if !is_there(message, 1) {
+        return real(fd);
+    }
+    // SAFETY: it can be read.
     let asked = unsafe { *message };
     if flags & libc::MSG_PEEK != 0 || !asked.msg_control.is_null() {
-        return blocking(real);
+        return blocking(|| real(fd));
     }
-    // SAFETY: the caller's promise.
-    let wanted = unsafe { length_of(asked.msg_iov, asked.msg_iovlen) };
-    let attempt = |fd, done| {
+    let Some(wanted) = length_of(asked.msg_iov, asked.msg_iovlen) else {
+        return real(fd);
+    };
+    let part = |fd, done, flags| {
         // SAFETY: the caller's promise; the rest of its buffers.
         unsafe {
             let mut rest = rest_of(asked.msg_iov, asked.msg_iovlen, done);
             let mut part = asked;
             (part.msg_iov, part.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
-            let result = recvmsg::real(fd, &mut part, flags | NOW);
+            let result = recvmsg::real(fd, &mut part, flags);
             if result >= 0 {
                 (*message).msg_namelen = part.msg_namelen;
                 (*message).msg_flags = part.msg_flags;
@@ -50,7 +62,10 @@ pub(super) unsafe fn message(
             result
         }
     };
-    run_all(fd, Purpose::Read, wanted, attempt, real)
+    let attempt = |fd, done| part(fd, done, flags | NOW);
+    run_all(fd, Purpose::Read, wanted, attempt, |fd, done| {
+        part(fd, done, flags)
+    })
 }
 
 hooked! {
@@ -75,9 +90,9 @@ hooked! {
     fn recvmsg(fd: c_int, to: *mut libc::msghdr, flags: c_int) -> isize {
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = || recvmsg::real(fd, to, flags);
-            if flags & NOW != 0 {
-                return real();
+            let real = |fd| recvmsg::real(fd, to, flags);
+            if flags & NEVER_WAITS != 0 {
+                return may_block(|| real(fd));
             }
             message(fd, to, flags, real)
         }
@@ -99,18 +114,19 @@ unsafe fn from(
         let at = buffer.wrapping_byte_add(done);
         recvfrom::real(fd, at, length - done, flags, address, address_length)
     };
-    let real = || part(fd, 0, flags);
-    if flags & NOW != 0 {
-        return real();
+    let block = |fd, done| part(fd, done, flags);
+    if flags & NEVER_WAITS != 0 {
+        return may_block(|| block(fd, 0));
     }
-    if flags & libc::MSG_WAITALL == 0 {
-        return run(fd, Purpose::Read, |fd| part(fd, 0, flags | NOW), real);
+    if !is_for_all(fd, flags) {
+        let attempt = |fd| part(fd, 0, flags | NOW);
+        return run(fd, Purpose::Read, attempt, |fd| block(fd, 0));
     }
     if flags & libc::MSG_PEEK != 0 {
-        return blocking(real);
+        return blocking(|| block(fd, 0));
     }
     let attempt = |fd, done| part(fd, done, flags | NOW);
-    run_all(fd, Purpose::Read, length, attempt, real)
+    run_all(fd, Purpose::Read, length, attempt, block)
 }
 
 unsafe extern "C" {

@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 
+use super::descriptor::is_there;
 use super::hooked;
 use super::poll::{changes_mask, deadline_of, until};
 use crate::engine::door::watch::{Interest, Purpose};
@@ -82,6 +83,12 @@ fn interests_of(asked: &Asked, count: c_int) -> Vec<Interest> {
 /// The sets are null or valid.
 unsafe fn wait(sets: Sets, deadline: Option<u64>) -> Option<c_int> {
     if !(0..=(WORDS * BITS) as c_int).contains(&sets.count) {
+        return None;
+    }
+    let can_be_read = |set: &*mut libc::fd_set| {
+        set.is_null() || is_there(set.cast::<u64>().cast_const(), sets.words())
+    };
+    if !sets.at.iter().all(can_be_read) {
         return None;
     }
     // SAFETY: the caller's promise.

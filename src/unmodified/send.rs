@@ -5,17 +5,20 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::descriptor::{length_of, rest_of, run_all};
+use super::descriptor::{is_there, length_of, rest_of, run_all};
 use super::hooked;
+use crate::engine::door::blocking;
 use crate::engine::door::watch::Purpose;
 
 const NOW: c_int = libc::MSG_DONTWAIT;
+/// The kernel connects the socket in such a call, or counts the calls: they are made as a whole.
+const WHOLE: c_int = libc::MSG_FASTOPEN | libc::MSG_ZEROCOPY;
 
 /// The flags for a part behind `done` bytes.
 fn part_flags(flags: c_int, done: usize) -> c_int {
     match done {
-        0 => flags | NOW,
-        _ => flags | NOW | libc::MSG_NOSIGNAL,
+        0 => flags,
+        _ => flags | libc::MSG_NOSIGNAL,
     }
 }
 
@@ -28,13 +31,13 @@ pub(super) unsafe fn message(
     message: *const libc::msghdr,
     flags: c_int,
     wanted: usize,
-    real: impl Fn() -> isize,
+    real: impl Fn(c_int) -> isize,
 ) -> isize {
-    let attempt = |fd, done| {
+    let part = |fd, done, flags| {
         // SAFETY: the caller's promise; the rest of its buffers. Control messages go with the first part.
         unsafe {
             if done == 0 {
-                return sendmsg::real(fd, message, flags | NOW);
+                return sendmsg::real(fd, message, flags);
             }
             let mut rest = rest_of((*message).msg_iov, (*message).msg_iovlen, done);
             let mut part = *message;
@@ -43,7 +46,12 @@ pub(super) unsafe fn message(
             sendmsg::real(fd, &part, part_flags(flags, done))
         }
     };
-    run_all(fd, Purpose::Write, wanted, attempt, real)
+    let attempt = |fd, done| part(fd, done, flags | NOW);
+    let block = |fd, done| match done {
+        0 => real(fd),
+        _ => part(fd, done, flags),
+    };
+    run_all(fd, Purpose::Write, wanted, attempt, block)
 }
 
 hooked! {
@@ -67,12 +75,17 @@ hooked! {
     fn sendmsg(fd: c_int, from: *const libc::msghdr, flags: c_int) -> isize {
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = || sendmsg::real(fd, from, flags);
-            if flags & NOW != 0 || from.is_null() {
-                return real();
+            let real = |fd| sendmsg::real(fd, from, flags);
+            if flags & NOW != 0 || !is_there(from, 1) {
+                return real(fd);
             }
-            let wanted = length_of((*from).msg_iov, (*from).msg_iovlen);
-            message(fd, from, flags, wanted, real)
+            if flags & WHOLE != 0 {
+                return blocking(|| real(fd));
+            }
+            match length_of((*from).msg_iov, (*from).msg_iovlen) {
+                None => real(fd),
+                Some(wanted) => message(fd, from, flags, wanted, real),
+            }
         }
     }
 }
@@ -89,13 +102,16 @@ unsafe fn to(
 ) -> isize {
     // SAFETY: the caller's promise, for the buffer behind `done` bytes too.
     let part = |fd, done: usize, flags| unsafe {
-        let at = buffer.wrapping_byte_add(done);
+        let (at, flags) = (buffer.wrapping_byte_add(done), part_flags(flags, done));
         sendto::real(fd, at, length - done, flags, address, address_length)
     };
-    let real = || part(fd, 0, flags);
+    let block = |fd, done| part(fd, done, flags);
     if flags & NOW != 0 {
-        return real();
+        return block(fd, 0);
     }
-    let attempt = |fd, done| part(fd, done, part_flags(flags, done));
-    run_all(fd, Purpose::Write, length, attempt, real)
+    if flags & WHOLE != 0 {
+        return blocking(|| block(fd, 0));
+    }
+    let attempt = |fd, done| part(fd, done, flags | NOW);
+    run_all(fd, Purpose::Write, length, attempt, block)
 }

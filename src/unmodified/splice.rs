@@ -34,9 +34,28 @@ fn room_of(socket: c_int) -> usize {
     room.max(LITTLE)
 }
 
+/// Where a descriptor stands in a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    From,
+    To,
+}
+
+/// Whether `fd` is open for this.
+fn can(fd: c_int, way: Way) -> bool {
+    let refused = match way {
+        Way::From => libc::O_WRONLY,
+        Way::To => libc::O_RDONLY,
+    };
+    // SAFETY: the call asks for flags.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags != -1 && flags & libc::O_ACCMODE != refused
+}
+
 /// `sendfile`; `real` makes libc's call, for so many bytes.
-fn send_file(to: c_int, count: usize, real: impl Fn(c_int, usize) -> isize) -> isize {
-    if Nature::of(to).is_none_or(|nature| nature == Nature::File) || is_nonblocking(to) {
+fn send_file(to: c_int, from: c_int, count: usize, real: impl Fn(c_int, usize) -> isize) -> isize {
+    let is_for_file = Nature::of(to).is_none_or(|nature| nature == Nature::File);
+    if count == 0 || is_for_file || !can(from, Way::From) || is_nonblocking(to) {
         return may_block(|| real(to, count));
     }
     let attempt = |to: c_int, done: usize| match is_ready(to, libc::POLLOUT) {
@@ -46,18 +65,19 @@ fn send_file(to: c_int, count: usize, real: impl Fn(c_int, usize) -> isize) -> i
             -1
         }
     };
-    run_all(to, Purpose::Write, count, attempt, || real(to, count))
+    let block = |to, done| real(to, count - done);
+    run_all(to, Purpose::Write, count, attempt, block)
 }
 
 hooked! {
     fn sendfile(to: c_int, from: c_int, offset: *mut libc::off_t, count: usize) -> isize {
         // SAFETY: the caller's arguments.
-        send_file(to, count, |to, count| unsafe { sendfile::real(to, from, offset, count) })
+        send_file(to, from, count, |to, count| unsafe { sendfile::real(to, from, offset, count) })
     }
 
     fn sendfile64(to: c_int, from: c_int, offset: *mut libc::off64_t, count: usize) -> isize {
         // SAFETY: the caller's arguments.
-        send_file(to, count, |to, count| unsafe { sendfile64::real(to, from, offset, count) })
+        send_file(to, from, count, |to, count| unsafe { sendfile64::real(to, from, offset, count) })
     }
 
     fn splice(
@@ -72,6 +92,14 @@ hooked! {
         let real = |flags| unsafe { splice::real(from, from_offset, to, to_offset, length, flags) };
         if flags & libc::SPLICE_F_NONBLOCK != 0 {
             return real(flags);
+        }
+        // Mistakes are not waited for. One of the two is a pipe; pipes have no offset.
+        let is_pipe = |fd| Nature::of(fd) == Some(Nature::Pipe);
+        let has_pipe = is_pipe(from) || is_pipe(to);
+        let has_offset = |fd, offset: *mut libc::off64_t| !offset.is_null() && is_pipe(fd);
+        let is_wrong = has_offset(from, from_offset) || has_offset(to, to_offset);
+        if length == 0 || !has_pipe || is_wrong || !can(from, Way::From) || !can(to, Way::To) {
+            return may_block(|| real(flags));
         }
         let is_file = |fd| Nature::of(fd).is_none_or(|nature| nature == Nature::File);
         let waits = |fd, events| !is_file(fd) && !is_ready(fd, events);
@@ -100,7 +128,7 @@ hooked! {
                     -1
                 }
             };
-            match run(fd, purpose, attempt, || real(flags)) {
+            match run(fd, purpose, attempt, |_| real(flags)) {
                 0 => set_errno(before),
                 result => return result,
             }

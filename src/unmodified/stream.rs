@@ -49,21 +49,21 @@ unsafe fn transfer(
     way: Way,
     buffers: *const libc::iovec,
     count: c_int,
-    real: impl Fn() -> isize,
+    real: impl Fn(c_int) -> isize,
 ) -> isize {
     let Some(nature) = Nature::of(fd) else {
-        return real();
+        return real(fd);
     };
-    let is_known = (1..=libc::UIO_MAXIOV).contains(&count);
-    if nature == Nature::File || !is_known {
-        return may_block(real);
+    if nature == Nature::File {
+        return may_block(|| real(fd));
     }
-    let count = count as usize;
-    // SAFETY: the caller's promise.
-    let wanted = unsafe { length_of(buffers, count) };
-    if wanted == 0 {
-        return real(); // it does not wait
-    }
+    let Ok(count) = usize::try_from(count) else {
+        return real(fd);
+    };
+    let wanted = match length_of(buffers, count) {
+        Some(wanted) if wanted != 0 => wanted,
+        _ => return real(fd), // it does not wait
+    };
     // SAFETY: the caller's promise.
     unsafe {
         match nature {
@@ -82,7 +82,7 @@ unsafe fn socket(
     buffers: *const libc::iovec,
     count: usize,
     wanted: usize,
-    real: impl Fn() -> isize,
+    real: impl Fn(c_int) -> isize,
 ) -> isize {
     // SAFETY: a zeroed message is valid.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
@@ -115,10 +115,18 @@ unsafe fn pipe(
     buffers: *const libc::iovec,
     count: usize,
     wanted: usize,
-    real: impl Fn() -> isize,
+    real: impl Fn(c_int) -> isize,
 ) -> isize {
-    let attempt = |fd: c_int, done: usize| {
+    let block = |fd: c_int, done: usize| match done {
+        0 => real(fd),
         // SAFETY: the caller's promise; what is left of the records is valid for this call.
+        _ => unsafe {
+            let rest = rest_of(buffers, count, done);
+            writev::real(fd, rest.as_ptr(), rest.len() as c_int)
+        },
+    };
+    let attempt = |fd: c_int, done: usize| {
+        // SAFETY: as above.
         let result = unsafe {
             let rest = (done != 0).then(|| rest_of(buffers, count, done));
             let (at, count) = match &rest {
@@ -133,26 +141,18 @@ unsafe fn pipe(
         if result < 0 && matches!(errno(), libc::EOPNOTSUPP | libc::ENOSYS | libc::ESPIPE) {
             // Before Linux 6.4, or no pipe.
             Nature::Device.remember(fd);
-            return ready_then(fd, way, || match done {
-                0 => real(),
-                // A part is done: what follows waits its turn in this thread, on its kernel thread.
-                // SAFETY: as above.
-                _ => unsafe {
-                    let rest = rest_of(buffers, count, done);
-                    libc::writev(fd, rest.as_ptr(), rest.len() as c_int)
-                },
-            });
+            return ready_then(fd, way, || block(fd, done));
         }
         result
     };
     match way {
-        Way::Read => run(fd, way.purpose(), |fd| attempt(fd, 0), &real),
-        Way::Write => run_all(fd, way.purpose(), wanted, attempt, &real),
+        Way::Read => run(fd, way.purpose(), |fd| attempt(fd, 0), |fd| block(fd, 0)),
+        Way::Write => run_all(fd, way.purpose(), wanted, attempt, block),
     }
 }
 
-fn device(fd: c_int, way: Way, real: impl Fn() -> isize) -> isize {
-    let attempt = |fd: c_int| ready_then(fd, way, &real);
+fn device(fd: c_int, way: Way, real: impl Fn(c_int) -> isize) -> isize {
+    let attempt = |fd: c_int| ready_then(fd, way, || real(fd));
     run(fd, way.purpose(), attempt, &real)
 }
 
@@ -160,6 +160,18 @@ fn device(fd: c_int, way: Way, real: impl Fn() -> isize) -> isize {
 fn ready_then(fd: c_int, way: Way, call: impl FnOnce() -> isize) -> isize {
     match is_ready(fd, way.events()) {
         true => may_block(call),
+        false if way == Way::Read => {
+            // Such a descriptor may refuse the call although it is not ready.
+            let none = one(core::ptr::null_mut(), 0);
+            // SAFETY: an empty buffer.
+            match unsafe { libc::preadv2(fd, &none, 1, -1, libc::RWF_NOWAIT) } {
+                -1 if matches!(errno(), libc::EBADF | libc::EINVAL) => -1,
+                _ => {
+                    set_errno(libc::EAGAIN);
+                    -1
+                }
+            }
+        }
         false => {
             set_errno(libc::EAGAIN);
             -1
@@ -178,23 +190,23 @@ hooked! {
     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize {
         let buffers = one(buffer, length);
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Way::Read, &buffers, 1, || read::real(fd, buffer, length)) }
+        unsafe { transfer(fd, Way::Read, &buffers, 1, |fd| read::real(fd, buffer, length)) }
     }
 
     fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize {
         let buffers = one(buffer.cast_mut(), length);
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Way::Write, &buffers, 1, || write::real(fd, buffer, length)) }
+        unsafe { transfer(fd, Way::Write, &buffers, 1, |fd| write::real(fd, buffer, length)) }
     }
 
     fn readv(fd: c_int, buffers: *const libc::iovec, count: c_int) -> isize {
         // SAFETY: the caller's buffers.
-        unsafe { transfer(fd, Way::Read, buffers, count, || readv::real(fd, buffers, count)) }
+        unsafe { transfer(fd, Way::Read, buffers, count, |fd| readv::real(fd, buffers, count)) }
     }
 
     fn writev(fd: c_int, buffers: *const libc::iovec, count: c_int) -> isize {
         // SAFETY: the caller's buffers.
-        unsafe { transfer(fd, Way::Write, buffers, count, || writev::real(fd, buffers, count)) }
+        unsafe { transfer(fd, Way::Write, buffers, count, |fd| writev::real(fd, buffers, count)) }
     }
 }
 

@@ -605,10 +605,10 @@ pub(crate) fn closing(fd: RawFd) {
     }
 }
 
-/// The program has closed `fd`. Threads that poll it look again, and so do those that have come since
-/// [`closing`].
+/// All threads that wait for `fd` look again: the program has shut it down, or closed it. In the second case
+/// these are threads that poll it, and those that have come since [`closing`].
 #[inline]
-pub(crate) fn closed(fd: RawFd) {
+pub(crate) fn look_again(fd: RawFd) {
     if let Some(watched) = waited_for(fd) {
         watched.wake_all();
     }
