@@ -69,7 +69,7 @@ unsafe fn transfer(
         match nature {
             Nature::Socket => socket(fd, way, buffers, count, wanted, real),
             Nature::Pipe => pipe(fd, way, buffers, count, wanted, real),
-            _ => device(fd, way, real),
+            _ => device(fd, way, buffers, count, real),
         }
     }
 }
@@ -151,8 +151,28 @@ unsafe fn pipe(
     }
 }
 
-fn device(fd: c_int, way: Way, real: impl Fn(c_int) -> isize) -> isize {
-    let attempt = |fd: c_int| ready_then(fd, way, || real(fd));
+/// # Safety
+/// As [`transfer`].
+unsafe fn device(
+    fd: c_int,
+    way: Way,
+    buffers: *const libc::iovec,
+    count: usize,
+    real: impl Fn(c_int) -> isize,
+) -> isize {
+    let attempt = |fd: c_int| {
+        let result = ready_then(fd, way, || real(fd));
+        if result >= 0 || errno() != libc::EAGAIN || way == Way::Write {
+            return result;
+        }
+        // Such a descriptor may refuse the call although it is not ready.
+        // SAFETY: the caller's promise.
+        let result = unsafe { libc::preadv2(fd, buffers, count as c_int, -1, libc::RWF_NOWAIT) };
+        if result < 0 && !matches!(errno(), libc::EBADF | libc::EINVAL) {
+            set_errno(libc::EAGAIN);
+        }
+        result
+    };
     run(fd, way.purpose(), attempt, &real)
 }
 
@@ -160,18 +180,6 @@ fn device(fd: c_int, way: Way, real: impl Fn(c_int) -> isize) -> isize {
 fn ready_then(fd: c_int, way: Way, call: impl FnOnce() -> isize) -> isize {
     match is_ready(fd, way.events()) {
         true => may_block(call),
-        false if way == Way::Read => {
-            // Such a descriptor may refuse the call although it is not ready.
-            let none = one(core::ptr::null_mut(), 0);
-            // SAFETY: an empty buffer.
-            match unsafe { libc::preadv2(fd, &none, 1, -1, libc::RWF_NOWAIT) } {
-                -1 if matches!(errno(), libc::EBADF | libc::EINVAL) => -1,
-                _ => {
-                    set_errno(libc::EAGAIN);
-                    -1
-                }
-            }
-        }
         false => {
             set_errno(libc::EAGAIN);
             -1

@@ -28,27 +28,28 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits until the thread waits: it is parked, or its kernel thread sleeps.
+    /// Waits until the thread waits: it is parked, or its kernel thread sleeps; or until the call is over.
     pub fn wait(&self) {
-        loop {
-            if let Some(runtime) = &self.runtime
-                && runtime.metrics().parked_calls > self.parked
-            {
-                return;
-            }
-            let tid = self.tid.load(SeqCst);
+        let is_parked = || {
+            let runtime = self.runtime.as_ref();
+            runtime.is_some_and(|runtime| runtime.metrics().parked_calls > self.parked)
+        };
+        let sleeps = |tid| {
             let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
-            if tid == 0 {
+            let state = stat.ok().and_then(|stat| stat.rsplit(')').next().map(String::from));
+            state.is_some_and(|rest| rest.starts_with(" S"))
+        };
+        let mut seen_asleep = 0;
+        while seen_asleep < 20 {
+            let tid = self.tid.load(SeqCst);
+            if tid == 0 || is_parked() {
                 return;
             }
-            if let Ok(stat) = stat
-                && stat
-                    .rsplit(')')
-                    .next()
-                    .is_some_and(|rest| rest.starts_with(" S"))
-                && self.runtime.is_none()
-            {
-                return;
+            match sleeps(tid) {
+                true if self.runtime.is_none() => return,
+                // A green thread may be elsewhere.
+                true => seen_asleep += 1,
+                false => seen_asleep = 0,
             }
             std::thread::sleep(Duration::from_micros(100));
         }
