@@ -31,7 +31,10 @@ fn child() -> Child {
 fn waitpid(child: pid_t, options: c_int) -> (pid_t, c_int) {
     let mut status = 0x5555;
     // SAFETY: a valid place.
-    (unsafe { libc::waitpid(child, &mut status, options) }, status)
+    (
+        unsafe { libc::waitpid(child, &mut status, options) },
+        status,
+    )
 }
 
 fn waitid(s: &mut Scene, what: &str, kind: libc::idtype_t, id: u32, options: c_int, own: u32) {
@@ -39,7 +42,10 @@ fn waitid(s: &mut Scene, what: &str, kind: libc::idtype_t, id: u32, options: c_i
     let (answer, seen) = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let answer = s.int(what, || libc::waitid(kind, id, &mut info, options));
-        (answer, (info.si_pid() == own as i32, info.si_status(), info.si_code))
+        (
+            answer,
+            (info.si_pid() == own as i32, info.si_status(), info.si_code),
+        )
     };
     s.note((answer, seen));
 }
@@ -88,10 +94,7 @@ fn children() {
         // Killed while it is waited for.
         let mut it = child();
         let id = it.id() as pid_t;
-        s.waits(
-            || it.kill().unwrap(),
-            |s| s.note(waitpid(id, 0).1),
-        );
+        s.waits(|| it.kill().unwrap(), |s| s.note(waitpid(id, 0).1));
         // Mistakes.
         s.int("no child", || waitpid(1, 0).0);
         s.int("wrong options", || waitpid(1, 0x1000).0);
@@ -164,7 +167,9 @@ fn many_children_are_waited_for() {
         let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
         assert!(threads < 40, "{threads} kernel threads");
     }
-    children.iter_mut().for_each(|child| drop(child.stdin.take()));
+    children
+        .iter_mut()
+        .for_each(|child| drop(child.stdin.take()));
     for wait in waits {
         assert_eq!(wait.join().unwrap(), (true, -1, libc::ECHILD));
     }
@@ -206,7 +211,9 @@ fn locks() {
                 libc::fcntl(fd, command, &mut record)
             }
         };
-        s.int("of the file", || record(b, libc::F_OFD_SETLK, libc::F_WRLCK));
+        s.int("of the file", || {
+            record(b, libc::F_OFD_SETLK, libc::F_WRLCK)
+        });
         s.int("at once", || record(a, libc::F_OFD_SETLK, libc::F_WRLCK));
         s.waits(
             || assert_eq!(record(b, libc::F_OFD_SETLK, libc::F_UNLCK), 0),
@@ -215,7 +222,9 @@ fn locks() {
             },
         );
         s.int("back", || record(a, libc::F_OFD_SETLK, libc::F_UNLCK));
-        s.int("of the process", || record(a, libc::F_SETLKW, libc::F_WRLCK));
+        s.int("of the process", || {
+            record(a, libc::F_SETLKW, libc::F_WRLCK)
+        });
         s.int("wrong", || record(a, libc::F_SETLKW, 99));
         // SAFETY: plain calls.
         unsafe {
@@ -282,10 +291,20 @@ fn processes_beside_readers() {
             })
         })
         .collect();
-    starters.into_iter().for_each(|starter| starter.join().unwrap());
+    starters
+        .into_iter()
+        .for_each(|starter| starter.join().unwrap());
     over.store(true, Relaxed);
-    let balls: Vec<_> = players.into_iter().map(|player| player.join().unwrap()).collect();
-    assert!(balls.chunks(2).all(|pair| pair[0] == pair[1] && pair[0] != 0), "{balls:?}");
+    let balls: Vec<_> = players
+        .into_iter()
+        .map(|player| player.join().unwrap())
+        .collect();
+    assert!(
+        balls
+            .chunks(2)
+            .all(|pair| pair[0] == pair[1] && pair[0] != 0),
+        "{balls:?}"
+    );
     for (a, b) in pairs {
         close(a);
         close(b);
@@ -300,7 +319,8 @@ fn handlers_use_descriptors() {
     if common::child_case(NAME).is_none() {
         return common::assert_code(&common::child(NAME, "alone"), 0);
     }
-    static PIPE: [std::sync::atomic::AtomicI32; 2] = [const { std::sync::atomic::AtomicI32::new(-1) }; 2];
+    static PIPE: [std::sync::atomic::AtomicI32; 2] =
+        [const { std::sync::atomic::AtomicI32::new(-1) }; 2];
     extern "C" fn handler(_: c_int) {
         let before = errno();
         let [r, w] = [&PIPE[0], &PIPE[1]].map(|fd| fd.load(SeqCst));
@@ -354,6 +374,9 @@ fn handlers_use_descriptors() {
     for &(_, b) in &pairs {
         close(b);
     }
-    let all: isize = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+    let all: isize = readers
+        .into_iter()
+        .map(|reader| reader.join().unwrap())
+        .sum();
     assert_eq!(all, 5 * ROUNDS as isize);
 }

@@ -36,7 +36,9 @@ impl Watch {
         };
         let sleeps = |tid| {
             let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
-            let state = stat.ok().and_then(|stat| stat.rsplit(')').next().map(String::from));
+            let state = stat
+                .ok()
+                .and_then(|stat| stat.rsplit(')').next().map(String::from));
             state.is_some_and(|rest| rest.starts_with(" S"))
         };
         let mut seen_asleep = 0;
