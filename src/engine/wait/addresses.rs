@@ -157,6 +157,11 @@ impl Addresses {
         })
     }
 
+    /// Forgets all threads: in a forked child, where they do not exist.
+    pub(crate) fn forget(&self) {
+        self.buckets.iter().for_each(|bucket| bucket.queue.forget());
+    }
+
     /// Takes a thread out that has ended its wait itself.
     fn leave(&self, waiting: &Waiting) {
         loop {
@@ -244,7 +249,7 @@ impl Addresses {
                 chain.push(claimed);
                 done.0 += 1;
             }
-            while !chain.is_long() && done.1 < moved && steps < STEPS && from != to {
+            while !chain.is_long() && done.1 < moved && steps < STEPS {
                 let first = Bucket::first(&locked, from).filter(|first| first.stamp.get() <= until);
                 let Some(first) = first.map(ptr::from_ref) else {
                     break;
