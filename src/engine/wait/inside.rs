@@ -10,15 +10,16 @@
 //! 2. Handlers leave notes only while the thread is inside, and the thread reads them only while it is
 //!    not. It says that it is out before it looks whether there are any: none is left behind.
 //!
+//! Orderings: all Relaxed. The compiler fences are between the thread and its handlers.
+//!
 //! Not treated here: a handler that has interrupted the scheduler.
 
-use std::sync::atomic::{
+use super::addresses::{Addresses, Events};
+use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
-
-use super::addresses::{Addresses, Events};
 
 /// One for each address that handlers name in the short time that a thread is inside.
 const NOTES: usize = 32;
