@@ -280,10 +280,8 @@ fn woken_by_a_handler() {
     let waiter = std::thread::spawn(|| by_name([at(&WORD), WAIT_BITSET as usize, 0, 0, 0, 2]));
     let handler = handler as extern "C" fn(i32) as libc::sighandler_t;
     // SAFETY: a handler of the right type, that makes a system call.
-    assert_ne!(
-        unsafe { libc::signal(libc::SIGPROF, handler) },
-        libc::SIG_ERR
-    );
+    let before = unsafe { libc::signal(libc::SIGPROF, handler) };
+    assert_ne!(before, libc::SIG_ERR);
     let (process, thread) = (std::process::id(), gettid());
     let signals = std::thread::spawn(move || {
         while HANDLED.load(Relaxed) < 20_000 {

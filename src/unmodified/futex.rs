@@ -167,7 +167,7 @@ fn time(address: usize) -> Result<Option<u64>, Errno> {
 
 /// Checks the address of a futex.
 fn check(address: usize) -> Result<(), Errno> {
-    if address % 4 != 0 {
+    if !address.is_multiple_of(4) {
         return Err(Errno(libc::EINVAL));
     }
     // No program has more; what lies above is the kernel's, or nobody's.
