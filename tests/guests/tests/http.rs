@@ -1,0 +1,202 @@
+//! HTTP clients, on green threads: ten thousand requests in flight, and the speed beside a client of our own.
+
+use greenthread::net::{TcpListener, TcpStream};
+use greenthread::sync::{Condvar, Mutex, Semaphore};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Instant;
+use support::{Test, descriptors, ratios_count, some};
+
+const BOUND: usize = 40;
+
+/// Answers to `/held/…` wait until so many requests for them have come.
+struct Gate {
+    missing: Mutex<usize>,
+    opens: Condvar,
+}
+
+impl Gate {
+    fn new(missing: usize) -> Arc<Gate> {
+        Arc::new(Gate {
+            missing: Mutex::new(missing),
+            opens: Condvar::new(),
+        })
+    }
+
+    fn pass(&self) {
+        let mut missing = self.missing.lock().unwrap();
+        *missing = missing.saturating_sub(1);
+        self.opens.notify_all();
+        drop(self.opens.wait_while(missing, |missing| *missing > 0));
+    }
+}
+
+/// Serves on greenthread's own sockets, a green thread a connection, until the process ends. Returns the port.
+fn server(gate: Arc<Gate>) -> u16 {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    // SAFETY: a listening socket. std's backlog of 128 is short for thousands of clients at once.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 4096) }, 0);
+    let port = listener.local_addr().unwrap().port();
+    greenthread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, gate) = (stream.unwrap(), gate.clone());
+            greenthread::spawn(move || drop(serve(stream, &gate)));
+        }
+    });
+    port
+}
+
+fn serve(mut stream: TcpStream, gate: &Gate) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    let mut piece = [0; 1024];
+    loop {
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read(&mut piece)? {
+                0 => return Ok(()),
+                n => head.extend_from_slice(&piece[..n]),
+            }
+        }
+        let text = std::str::from_utf8(&head).unwrap().to_lowercase();
+        let path = text.split(' ').nth(1).unwrap();
+        if path.starts_with("/held/") {
+            gate.pass();
+        }
+        let body = format!("answer to {path}");
+        let close = text.contains("connection: close");
+        let connection = if close { "close" } else { "keep-alive" };
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n{body}"
+        );
+        stream.write_all(answer.as_bytes())?;
+        if close {
+            return Ok(());
+        }
+        head.clear();
+    }
+}
+
+/// A client by its function from an address and a path to a body.
+type Client = Arc<dyn Fn(SocketAddr, &str) -> String + Send + Sync>;
+
+fn agent(idle: usize) -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .max_idle_connections(idle)
+        .max_idle_connections_per_host(idle)
+        .build()
+        .new_agent()
+}
+
+/// ureq without and with connections that it keeps.
+fn ureq_client(idle: usize) -> Client {
+    let agent = agent(idle);
+    Arc::new(move |address, path| {
+        let mut answer = agent.get(format!("http://{address}{path}")).call().unwrap();
+        answer.body_mut().read_to_string().unwrap()
+    })
+}
+
+fn minreq_client() -> Client {
+    Arc::new(|address, path| {
+        let answer = minreq::get(format!("http://{address}{path}"))
+            .send()
+            .unwrap();
+        assert_eq!(answer.status_code, 200);
+        answer.as_str().unwrap().to_owned()
+    })
+}
+
+/// The same by hand, over greenthread's sockets.
+fn our_client() -> Client {
+    Arc::new(|address, path| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: by-hand\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "));
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    })
+}
+
+/// Each of `n` green threads makes one request, as many at once as there are permits.
+fn requests(n: usize, at_once: usize, port: u16, folder: &'static str, client: &Client) {
+    let permits = Arc::new(Semaphore::new(at_once));
+    let threads: Vec<_> = (0..n)
+        .map(|i| {
+            let (client, permits) = (client.clone(), permits.clone());
+            greenthread::spawn(move || {
+                let _permit = permits.acquire();
+                // A port that was in use cannot be used again for a while: there are several addresses.
+                let address = SocketAddr::from(([127, 0, 0, 1 + (i % 8) as u8], port));
+                let path = format!("/{folder}/{i}");
+                assert_eq!(client(address, &path), format!("answer to {path}"));
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+/// So many connections have descriptors for both ends.
+fn at_once(n: usize) -> usize {
+    n.min((descriptors() - 200) / 2)
+}
+
+/// No request is answered before all that there are descriptors for have come.
+fn all_in_flight(name: &'static str, client: Client) {
+    let test = Test::new(name, 120);
+    let n = some(10_000, 500);
+    let at_once = at_once(n);
+    let port = server(Gate::new(at_once));
+    requests(n, at_once, port, "held", &client);
+    eprintln!("{name}: {n} requests, {at_once} in flight");
+    test.fewer_threads_than(BOUND);
+}
+
+#[test]
+fn ureq_in_flight() {
+    all_in_flight("ureq", ureq_client(0));
+}
+
+#[test]
+fn ureq_with_a_pool_in_flight() {
+    all_in_flight("ureq, with kept connections", ureq_client(100));
+}
+
+#[test]
+fn minreq_in_flight() {
+    all_in_flight("minreq", minreq_client());
+}
+
+/// In turn, the best of several rounds.
+#[test]
+fn speed() {
+    let test = Test::new("requests a second", 120);
+    let n = some(10_000, 500);
+    let at_once = at_once(n);
+    let port = server(Gate::new(0));
+    let clients = [
+        ("by hand", our_client()),
+        ("ureq", ureq_client(0)),
+        ("ureq, with kept connections", ureq_client(100)),
+        ("minreq", minreq_client()),
+    ];
+    let mut best = [0.0f64; 4];
+    for _ in 0..some(5, 2) {
+        for ((_, client), best) in clients.iter().zip(&mut best) {
+            let start = Instant::now();
+            requests(n, at_once, port, "at-once", client);
+            *best = best.max(n as f64 / start.elapsed().as_secs_f64());
+        }
+    }
+    for ((name, _), speed) in clients.iter().zip(best) {
+        let ratio = speed / best[0];
+        eprintln!("{name}: {speed:.0} requests a second, {ratio:.2} of those by hand");
+        assert!(!ratios_count() || ratio >= 0.8, "{name}: {ratio:.2}");
+    }
+    test.fewer_threads_than(BOUND);
+}
