@@ -2,6 +2,8 @@
 //! thread, on std alone (`src/engine/elsewhere`). With GREENTHREAD_ELSEWHERE in the environment that is so
 //! on any target: to test it, and to see how much a program owes to green threads.
 //!
+//! `cfg(hooks)`: calls of libc that block can park green threads (`src/unmodified`).
+//!
 //! With GREENTHREAD_PERTURB it is a perturbed build (`src/engine/sys/perturb.rs`), as with
 //! `--cfg greenthread_perturb`, but nothing that the crate depends on is compiled again.
 
@@ -18,6 +20,17 @@ fn main() {
         && var_os("GREENTHREAD_ELSEWHERE").is_none();
     if has_green_threads {
         println!("cargo::rustc-cfg=green");
+    }
+    // Functions with libc's names reach the program's calls where the linker has a choice.
+    println!("cargo::rustc-check-cfg=cfg(hooks)");
+    let is_static = var("CARGO_CFG_TARGET_FEATURE")
+        .is_ok_and(|all| all.split(',').any(|one| one == "crt-static"));
+    if has_green_threads
+        && is("CARGO_CFG_TARGET_ENV", "gnu")
+        && !is_static
+        && var_os("CARGO_FEATURE_UNMODIFIED").is_some()
+    {
+        println!("cargo::rustc-cfg=hooks");
     }
     println!("cargo::rerun-if-env-changed=GREENTHREAD_PERTURB");
     if var_os("GREENTHREAD_PERTURB").is_some() {

@@ -11,6 +11,7 @@
 //! | [`Frame`] | program counter and stack pointer of an interrupted thread, and the injection of a preemption |
 //! | [`Trampoline`], [`SavedRegisters`] | where an injected thread goes on; what it saves there of its registers |
 //! | [`FinishedCall`] | a system call that a thread was interrupted right behind |
+//! | [`guarded`] | accesses to memory that may not be there |
 //! | [`prefetch`], [`ticks`] | a hint to the caches; a cheap clock that only orders |
 //! | [`FloatControl`] | how a thread computes with floating-point numbers |
 //! | [`tells_cpu`], [`cpu`] | can the number of the CPU be had without asking the kernel? and which it is |

@@ -1,10 +1,11 @@
 //! x86-64: the thread pointer is the FS base, and XSAVE saves the extended state.
 //!
 //! `frame` is an interrupted thread's stack and registers, `prelude` reads the code before a system
-//! call, `float` is the control of floating-point numbers.
+//! call, `float` is the control of floating-point numbers, `guarded` are accesses that may fault.
 
 mod float;
 mod frame;
+pub(crate) mod guarded;
 mod prelude;
 
 pub(crate) use float::FloatControl;

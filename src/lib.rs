@@ -42,6 +42,12 @@ pub mod signal;
 pub mod sync;
 pub mod thread;
 pub mod time;
+#[cfg(hooks)]
+#[allow(
+    unsafe_code,
+    reason = "functions with the names and the types of libc's"
+)]
+mod unmodified;
 
 #[cfg(not(green))]
 pub use crate::engine::elsewhere::signal;
@@ -55,7 +61,7 @@ pub use crate::future::block_on;
 pub use crate::thread::{
     AccessError, Builder, JoinHandle, KernelThreadLock, LocalKey, Result, Scope, ScopedJoinHandle,
     Thread, ThreadId, available_parallelism, blocking, current, lock_kernel_thread, panicking,
-    park, park_timeout, park_until, scope, sleep, sleep_until, spawn, yield_now,
+    park, park_timeout, park_until, scope, sleep, sleep_until, spawn, unhooked, yield_now,
 };
 #[allow(deprecated)]
 #[doc(inline)]

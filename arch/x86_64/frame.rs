@@ -109,6 +109,19 @@ impl<'a> Frame<'a> {
         })
     }
 
+    /// Makes the function that was interrupted return `result` at once.
+    ///
+    /// # Safety
+    /// The stack pointer points to the return address, and the function has saved no registers.
+    pub(super) unsafe fn return_with(&mut self, result: u64) {
+        // SAFETY: the caller's promise.
+        let caller = unsafe { *(self.sp() as *const usize) };
+        let registers = &mut self.0.machine.gregs;
+        registers[libc::REG_RAX as usize] = result as i64;
+        registers[libc::REG_RIP as usize] = caller as i64;
+        registers[libc::REG_RSP as usize] += size_of::<usize>() as i64;
+    }
+
     /// Makes the thread make that call, number `number`, again.
     pub(crate) fn repeat_call(&mut self, number: i64) {
         let registers = &mut self.0.machine.gregs;

@@ -7,6 +7,7 @@
 //! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
 //! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
 //! | block in the kernel | [`blocking`], [`may_block`] |
+//! | make a call of libc park the thread | [`is_hooked`], [`can_leave`], [`unhooked`]; [`addresses`], [`real`], [`word`] |
 //! | wait for a descriptor | [`Source`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
@@ -20,7 +21,7 @@ pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unche
 pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
 pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
-pub use super::backend::{Driver, Metrics, Mode, ProcessorMetrics};
+pub use super::backend::{BlockedCall, Driver, Metrics, Mode, ProcessorMetrics};
 #[cfg(green)]
 pub(crate) use super::driver::{
     Direction, Limit, Source, closed, file,
@@ -28,17 +29,17 @@ pub(crate) use super::driver::{
 };
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preemption_off};
 pub(crate) use super::policy::{Policy, Priority};
-pub(crate) use super::sched::announce::blocking;
+pub(crate) use super::sched::announce::{blocking, unhooked};
 #[cfg(green)]
-pub(crate) use super::sched::announce::may_block;
+pub(crate) use super::sched::announce::{can_leave, is_hooked, may_block};
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(green)]
 pub(crate) use super::sched::interpose;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(green)]
-pub(crate) use super::sys::{calls, handler, signal};
+pub(crate) use super::sys::{call, calls, handler, real, signal, word};
 pub(crate) use super::sys::{clock, die, lock, perturb};
-pub(crate) use super::wait::{Waiter, claim, dependents, list, queue, turns};
+pub(crate) use super::wait::{Waiter, addresses, claim, dependents, list, queue, turns};
 
 use super::green::context::Action;
 use super::green::current;
@@ -58,6 +59,14 @@ pub(crate) fn sleep_until(deadline: u64) {
     let alarm = Waiter::new();
     while clock::now() < deadline {
         alarm.wait(Some(deadline));
+    }
+}
+
+/// Counts a call of libc's that parks the calling thread.
+#[cfg(green)]
+pub(crate) fn count_parked() {
+    if let Some(mut entered) = enter() {
+        entered.processor().shared().parked_calls.add(1);
     }
 }
 

@@ -30,7 +30,7 @@ use std::sync::OnceLock;
 
 pub use self::builder::Builder;
 use crate::engine::door::Backend;
-pub use crate::engine::door::{Driver, Metrics, Mode, ProcessorMetrics};
+pub use crate::engine::door::{BlockedCall, Driver, Metrics, Mode, ProcessorMetrics};
 use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
 

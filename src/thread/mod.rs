@@ -237,6 +237,29 @@ pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
     door::blocking(f)
 }
 
+/// Runs `f`, whose calls of libc are libc's.
+///
+/// With the feature `unmodified` a blocking call of libc parks the green thread that makes it. In `f` such a
+/// call blocks the kernel thread, as everywhere without the feature. It is rarely needed: for code that must see
+/// what the kernel does, such as the EINTR that a signal causes.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::thread;
+/// use std::time::Duration;
+///
+/// thread::spawn(|| {
+///     // A sleep of the kernel thread.
+///     thread::unhooked(|| std::thread::sleep(Duration::from_millis(1)));
+/// })
+/// .join()
+/// .unwrap();
+/// ```
+pub fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
+    door::unhooked(f)
+}
+
 /// Keeps a green thread on its kernel thread until it is dropped, created by [`lock_kernel_thread`].
 ///
 /// # Examples

@@ -64,6 +64,12 @@ pub(super) fn mode() -> io::Result<Option<Mode>> {
     })
 }
 
+/// Checks the variable that the hooked calls of libc read by themselves.
+pub(super) fn check_unmodified() -> io::Result<()> {
+    let known = |text: &str| matches!(text, "on" | "off").then_some(());
+    read("GREENTHREAD_UNMODIFIED", "on or off", known).map(drop)
+}
+
 pub(super) fn driver() -> io::Result<Option<Driver>> {
     read(
         "GREENTHREAD_DRIVER",

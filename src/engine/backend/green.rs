@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::config::{invalid, read};
 use super::start::Plan;
-use super::{Backend, Driver, Metrics, ProcessorMetrics};
+use super::{Backend, BlockedCall, Driver, Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
 use crate::engine::backend::handle;
 use crate::engine::driver;
@@ -87,6 +87,13 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
         steals: sum(|p| &p.steals),
         preemptions: sum(|p| &p.preemptions) + cluster.detached_preemptions.get(),
         hand_offs: cluster.hand_offs.get(),
+        parked_calls: sum(|p| &p.parked_calls),
+        blocked_calls: cluster
+            .blocked_calls
+            .most_frequent()
+            .into_iter()
+            .map(|(name, count)| BlockedCall { name, count })
+            .collect(),
         spawns: sum(|p| &p.spawns) + cluster.spawned_outside.get(),
         wake_ups: cluster.wake_ups.get(),
         live_threads: cluster.live(),

@@ -28,6 +28,13 @@ pub struct Metrics {
     /// The number of times that a processor was taken from a thread that was blocked in the kernel,
     /// or that could not be interrupted.
     pub hand_offs: u64,
+    /// The number of times that a blocking call of libc, made by code that knows nothing of green
+    /// threads, has parked the thread that made it.
+    pub parked_calls: u64,
+    /// The system calls in which threads were blocked when their processor was taken from them: the ten
+    /// most frequent ones, the most frequent first. Each such thread keeps a kernel thread until its
+    /// call returns.
+    pub blocked_calls: Vec<BlockedCall>,
     /// The number of threads that were started.
     pub spawns: u64,
     /// The number of times that a sleeping kernel thread was woken because there was work.
@@ -68,6 +75,27 @@ pub struct ProcessorMetrics {
     pub queue_len: usize,
     /// The number of times that the processor left a green thread.
     pub switches: u64,
+}
+
+/// A system call that has blocked kernel threads.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::Runtime;
+///
+/// for call in Runtime::global().metrics().blocked_calls {
+///     println!("{}: {} times", call.name, call.count);
+/// }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockedCall {
+    /// The name of the system call, such as `flock`; for a call that is not known to block,
+    /// `system call` and its number.
+    pub name: String,
+    /// The number of times that a thread in this call has lost its processor.
+    pub count: u64,
 }
 
 impl Metrics {

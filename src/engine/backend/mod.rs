@@ -33,7 +33,7 @@ use std::sync::{Mutex, OnceLock};
 
 pub(crate) use self::choice::Choice;
 pub(crate) use self::kernel::KernelBackend;
-pub use self::metrics::{Metrics, ProcessorMetrics};
+pub use self::metrics::{BlockedCall, Metrics, ProcessorMetrics};
 pub(crate) use self::spawn::{Job, Kernel, Wishes};
 pub(crate) use self::start::Knobs;
 use crate::engine::atomic::Ordering;

@@ -66,6 +66,7 @@ impl Knobs {
             Some(size) => size,
             None => config::std_stack_size()?,
         };
+        config::check_unmodified()?;
         let plan = Plan {
             processors,
             follows_quota: named.is_none(),

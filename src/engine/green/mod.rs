@@ -73,6 +73,8 @@ pub(crate) struct Green {
     /// The thread is in a call that may block (`announce::may_block`); the monitor does not signal
     /// it.
     pub(crate) in_call: AtomicBool,
+    /// The thread's calls of libc are libc's (`announce::unhooked`).
+    pub(crate) unhooked: Cell<bool>,
     /// A digest of the event for which the thread waited when it was last evicted
     /// (`sched::shortage`). Monitors write it: the record may be another cluster's as soon as the
     /// signal is sent.
@@ -209,6 +211,7 @@ impl Green {
             mask: Cell::new(0),
             announced: AtomicBool::new(false),
             in_call: AtomicBool::new(false),
+            unhooked: Cell::new(false),
             locked_to: Hook::new(),
             evicted_from: AtomicU8::new(0),
             locks: Cell::new(0),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::engine::green::waiter::Waiter;
 use crate::engine::policy::Policy;
+use crate::engine::sched::blocked_calls::BlockedCalls;
 use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
@@ -103,6 +104,8 @@ pub(crate) struct Cluster {
     pub(crate) spawned_outside: Counter,
     pub(crate) ended_outside: Counter,
     pub(crate) hand_offs: Counter,
+    /// Calls in which threads have lost their processors.
+    pub(crate) blocked_calls: BlockedCalls,
     pub(crate) wake_ups: Counter,
     pub(crate) detached_preemptions: Counter,
     pub(crate) detached_switches: Counter,
@@ -142,6 +145,7 @@ impl Cluster {
             spawned_outside: Counter::new(),
             ended_outside: Counter::new(),
             hand_offs: Counter::new(),
+            blocked_calls: BlockedCalls::new(),
             wake_ups: Counter::new(),
             detached_preemptions: Counter::new(),
             detached_switches: Counter::new(),

@@ -14,10 +14,10 @@
 //! `dlsym(RTLD_NEXT)` finds the real functions. In a shared library ours are not found before
 //! libc's, and in a static program there is no `dlsym`, but no green threads either.
 
-use core::ffi::CStr;
-
-use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::engine::sys::real::Real;
 use crate::engine::sys::signal::bit;
+use crate::engine::sys::word;
 
 /// The preemption signals of all clusters.
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
@@ -55,12 +55,6 @@ pub(crate) fn program_has_handlers() -> bool {
     HAS_HANDLERS.load(Ordering::Relaxed)
 }
 
-/// A function of libc, found at its first use.
-struct Real {
-    name: &'static CStr,
-    address: AtomicUsize,
-}
-
 static PTHREAD_SIGMASK: Real = Real::new(c"pthread_sigmask");
 static SIGPROCMASK: Real = Real::new(c"sigprocmask");
 static SIGACTION: Real = Real::new(c"sigaction");
@@ -70,29 +64,6 @@ static GETATTR: Real = Real::new(c"pthread_getattr_np");
 static GETNAME: Real = Real::new(c"pthread_getname_np");
 static SETPROTOCOL: Real = Real::new(c"pthread_mutexattr_setprotocol");
 static DLCLOSE: Real = Real::new(c"dlclose");
-
-impl Real {
-    const fn new(name: &'static CStr) -> Real {
-        Real {
-            name,
-            address: AtomicUsize::new(0),
-        }
-    }
-
-    fn address(&self) -> usize {
-        let known = self.address.load(Ordering::Relaxed);
-        if known != 0 {
-            return known;
-        }
-        // SAFETY: dlsym with a valid name.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
-        if found == 0 {
-            crate::engine::sys::die("libc has no function of the name that it is asked for");
-        }
-        self.address.store(found, Ordering::Relaxed);
-        found
-    }
-}
 
 #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
 mod functions {
@@ -157,6 +128,9 @@ mod functions {
     /// count.
     fn note(signal: c_int, handler: libc::sighandler_t) -> bool {
         let is_handler = !matches!(handler, libc::SIG_DFL | libc::SIG_IGN);
+        if matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
+            word::faults_are_caught(false); // the crate says so once its handler is in place
+        }
         if is_handler && !matches!(signal, libc::SIGSEGV | libc::SIGBUS) && !is_reserved(signal) {
             HAS_HANDLERS.store(true, Ordering::Relaxed);
         }

@@ -48,6 +48,7 @@
 //! | places in an outbox | it is sent before the next thread runs (`outbox`) |
 
 pub(crate) mod announce;
+mod blocked_calls;
 pub(crate) mod cluster;
 pub(crate) mod enter;
 pub(crate) mod events;

@@ -11,8 +11,9 @@ use crate::engine::green::context::Action;
 use crate::engine::green::ticket::{By, Commit, Outcome, Ticket};
 use crate::engine::green::waiter::{Notified, Waiter};
 use crate::engine::sched::enter::{Entered, enter};
+use crate::engine::sys::clock;
+use crate::engine::sys::futex::{self, Interrupted};
 use crate::engine::sys::perturb;
-use crate::engine::sys::{clock, futex};
 
 impl Waiter {
     /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic
@@ -45,20 +46,33 @@ impl Waiter {
     }
 
     fn wait_on_kernel_thread(&self, deadline: Option<u64>) -> Outcome {
+        loop {
+            if let Some(outcome) = self.block(deadline) {
+                return outcome;
+            }
+        }
+    }
+
+    /// [`Waiter::wait`], but the kernel thread is blocked. `None`: a signal's handler has run on it.
+    pub(crate) fn block(&self, deadline: Option<u64>) -> Option<Outcome> {
         match self.ticket.commit(By::Kernel) {
-            Commit::Notified => return Outcome::Notified,
-            Commit::Expired => return Outcome::Expired,
+            Commit::Notified => return Some(Outcome::Notified),
+            Commit::Expired => return Some(Outcome::Expired),
             Commit::Parked => {}
         }
         let word = self.ticket.as_futex();
+        let mut interrupted = false;
         while word.load(Ordering::Relaxed) == Ticket::ASLEEP {
-            futex::wait(word, Ticket::ASLEEP, deadline);
-            if deadline.is_some_and(|d| clock::now() >= d) {
+            interrupted = futex::try_wait(word, Ticket::ASLEEP, deadline) == Err(Interrupted);
+            if interrupted || deadline.is_some_and(|d| clock::now() >= d) {
                 // We are the waiter: nobody is to be resumed.
                 let _ = self.ticket.expire();
             }
         }
-        self.ticket.resumed()
+        match self.ticket.resumed() {
+            Outcome::Expired if interrupted => None,
+            outcome => Some(outcome),
+        }
     }
 
     /// Ends the wait, or the next wait if nobody waits now.

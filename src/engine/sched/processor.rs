@@ -41,6 +41,8 @@ pub(crate) struct Processor {
     pub(crate) spawns: Counter,
     pub(crate) ended: Counter,
     pub(crate) preemptions: Counter,
+    /// Calls of libc that have parked a thread.
+    pub(crate) parked_calls: Counter,
     /// How many sends are in its outbox.
     pub(super) sends: AtomicUsize,
     own: UnsafeCell<Own>,
@@ -111,6 +113,7 @@ impl Processor {
             spawns: Counter::new(),
             ended: Counter::new(),
             preemptions: Counter::new(),
+            parked_calls: Counter::new(),
             sends: AtomicUsize::new(0),
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,

@@ -41,6 +41,7 @@ use std::time::Duration;
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::engine::green::{Green, Oddities};
+use crate::engine::sched::blocked_calls::Name;
 use crate::engine::sched::recruiter::Refusal;
 use crate::engine::sched::{Cluster, Machine, machine, preempt, timers};
 use crate::engine::sys;
@@ -432,33 +433,6 @@ impl fmt::Display for Blocked {
             }
             untold => write!(f, ", {untold} in what cannot be told"),
         }
-    }
-}
-
-/// A system call's name, of those that block.
-struct Name(i64);
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.0 {
-            libc::SYS_futex => "futex",
-            libc::SYS_read => "read",
-            libc::SYS_write => "write",
-            libc::SYS_readv => "readv",
-            libc::SYS_writev => "writev",
-            libc::SYS_recvfrom => "recvfrom",
-            libc::SYS_sendto => "sendto",
-            libc::SYS_accept | libc::SYS_accept4 => "accept",
-            libc::SYS_connect => "connect",
-            libc::SYS_poll | libc::SYS_ppoll => "poll",
-            libc::SYS_epoll_wait | libc::SYS_epoll_pwait => "epoll_wait",
-            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => "nanosleep",
-            libc::SYS_wait4 | libc::SYS_waitid => "wait",
-            libc::SYS_flock => "flock",
-            libc::SYS_fsync | libc::SYS_fdatasync => "fsync",
-            number => return write!(f, "system call {number}"),
-        };
-        f.write_str(name)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The report of a stack overflow: which thread, which size, then abort, as with std.
 //!
-//! A fault whose address lies in a slot's guard is an overflow of that slot's stack. Any other goes
-//! to the previous handler of the signal (std's, a crash reporter's), as if this one were not there.
+//! A fault whose address lies in a slot's guard is an overflow of that slot's stack. A fault of a guarded
+//! access (`sys::word`) ends that access. Any other goes to the previous handler of the signal (std's, a crash reporter's), as if this one were not there.
 //!
 //! An overflow that passes the whole guard without touching it is not seen here (see the parent
 //! module).
@@ -14,7 +14,8 @@
 //! 3. `PREVIOUS` and `NAME_OF` are set before the handler is installed, and never change.
 
 use super::{Slot, Where, find};
-use crate::engine::sys::{self, Plain, signal};
+use crate::engine::arch::Frame;
+use crate::engine::sys::{self, Plain, signal, word};
 use std::fmt::{self, Write};
 use std::mem::transmute;
 use std::sync::OnceLock;
@@ -42,12 +43,17 @@ pub(crate) fn install(name_of: NameOf) {
         // It fails only for a number that is no signal's.
         let _ = signal::install(number, handler, inherited, Some(before));
     }
+    word::faults_are_caught(true);
 }
 
 unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid record; only for faults (`si_code` > 0) is there an
     // address.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    // SAFETY: the handler's argument.
+    if code > 0 && unsafe { Frame::new(context) }.end_access() {
+        return;
+    }
     if code > 0
         && let Some((slot, Where::Guard)) = find(address)
     {

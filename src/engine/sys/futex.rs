@@ -3,23 +3,44 @@
 use super::{clock, perturb};
 use crate::engine::atomic::AtomicU32;
 
+/// A signal's handler has run on the kernel thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interrupted;
+
 /// Blocks while `word` holds `expected`, at most until `deadline` (monotonic nanoseconds). May
 /// return early.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+    let _ = try_wait(word, expected, deadline);
+}
+
+/// [`wait`], which tells when a signal has ended it.
+pub(crate) fn try_wait(
+    word: &AtomicU32,
+    expected: u32,
+    deadline: Option<u64>,
+) -> Result<(), Interrupted> {
     perturb::point("futex: waiting");
     // It takes an absolute monotonic time, so an interrupted wait need not compute a remainder.
     // Every failure (EAGAIN, EINTR, ETIMEDOUT) means "look again".
-    call(word, libc::FUTEX_WAIT_BITSET, expected, deadline);
+    match call(word, libc::FUTEX_WAIT_BITSET, expected, deadline) {
+        Err(libc::EINTR) => Err(Interrupted),
+        _ => Ok(()),
+    }
 }
 
 /// Wakes at most `count` of those that wait on `word`. The word may be gone by now: the kernel then
 /// wakes no thread, or one that looks again.
 pub(crate) fn wake(word: *const AtomicU32, count: u32) {
     perturb::point("futex: waking");
-    call(word, libc::FUTEX_WAKE, count, None);
+    let _ = call(word, libc::FUTEX_WAKE, count, None);
 }
 
-fn call(word: *const AtomicU32, operation: i32, value: u32, deadline: Option<u64>) {
+fn call(
+    word: *const AtomicU32,
+    operation: i32,
+    value: u32,
+    deadline: Option<u64>,
+) -> Result<usize, i32> {
     let until = deadline.map(clock::timespec);
     let until = until
         .as_ref()
@@ -34,5 +55,5 @@ fn call(word: *const AtomicU32, operation: i32, value: u32, deadline: Option<u64
     ];
     // SAFETY: the time is absent or valid. The kernel writes nowhere, and fails where it cannot read
     // the word; FUTEX_WAKE uses its address as a key only.
-    let _ = unsafe { super::call(libc::SYS_futex, &arguments) };
+    unsafe { super::call(libc::SYS_futex, &arguments) }
 }

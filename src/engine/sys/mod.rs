@@ -19,10 +19,12 @@ pub(crate) mod mm;
 pub(crate) mod observer;
 mod patience;
 pub(crate) mod perturb;
+pub(crate) mod real;
 pub(crate) mod signal;
 pub(crate) mod table;
 mod task_file;
 pub(crate) mod topology;
+pub(crate) mod word;
 
 pub(crate) use self::patience::Patience;
 

@@ -78,6 +78,21 @@ impl Wait {
             }
         }
     }
+
+    /// [`Wait::wait`], but the kernel thread is blocked. `None`: a signal's handler has run on it, and
+    /// the claim is ours.
+    pub(crate) fn block(&self, mut deadline: Option<u64>) -> Option<Ended> {
+        loop {
+            match self.waiter.block(deadline) {
+                Some(Outcome::Notified) => {
+                    return Some(Ended::Taken(self.claim.load(Relaxed).cast()));
+                }
+                ended if self.give_up() => return ended.map(|_| Ended::TimedOut),
+                // Claimed, as above.
+                _ => deadline = None,
+            }
+        }
+    }
 }
 
 /// A place in a queue, aligned so that a pointer to it has bits for flags.

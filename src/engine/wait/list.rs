@@ -79,6 +79,51 @@ impl List {
         self.head = node;
     }
 
+    /// Queues a node behind `place`, which is in this list.
+    ///
+    /// # Safety
+    /// As [`List::push_back`].
+    pub(super) unsafe fn insert_after(&mut self, place: *const Node, node: *const Node) {
+        // SAFETY: the new node by the caller's promise, the others by invariant 2.
+        unsafe {
+            let next = (*place).next.get();
+            (*node).next.set(next);
+            (*node).prev.set(place);
+            (*next).prev.set(node);
+            (*place).next.set(node);
+        }
+    }
+
+    /// Queues a node before `place`, which is in this list.
+    ///
+    /// # Safety
+    /// As [`List::push_back`].
+    pub(super) unsafe fn insert_before(&mut self, place: *const Node, node: *const Node) {
+        // SAFETY: the caller's promise.
+        unsafe { self.insert_after((*place).prev.get(), node) };
+        if self.head == place {
+            self.head = node;
+        }
+    }
+
+    /// The node behind `node`; behind the last one is the first.
+    ///
+    /// # Safety
+    /// The node is in a list, whose lock the caller holds.
+    pub(super) unsafe fn after(node: *const Node) -> *const Node {
+        // SAFETY: the caller's promise.
+        unsafe { (*node).next.get() }
+    }
+
+    /// The node before `node`; before the first one is the last.
+    ///
+    /// # Safety
+    /// As [`List::after`].
+    pub(super) unsafe fn before(node: *const Node) -> *const Node {
+        // SAFETY: the caller's promise.
+        unsafe { (*node).prev.get() }
+    }
+
     /// Takes a node out, if it is in the list.
     ///
     /// # Safety

@@ -108,7 +108,7 @@ impl WaitQueue {
     }
 
     /// Whether nobody waits, nobody holds the lock, and just these flags are set.
-    #[cfg(greenthread_model)]
+    #[inline(always)]
     pub(crate) fn is_at_rest(&self, flags: usize) -> bool {
         self.word.load(Ordering::Relaxed) == flags
     }
@@ -202,6 +202,15 @@ impl Locked<'_> {
     /// The owner's flags now; they may change at any time.
     pub(crate) fn state(&self, order: Ordering) -> State {
         self.queue.state(order)
+    }
+
+    /// The list, for an owner that orders it in its own way.
+    pub(super) fn list(&self) -> &List {
+        &self.list
+    }
+
+    pub(super) fn list_mut(&mut self) -> &mut List {
+        &mut self.list
     }
 
     /// The tag of the first node: the event that it waits for.

@@ -93,6 +93,11 @@ impl Waiter {
         self.ticket.resumed()
     }
 
+    /// No signal interrupts it here.
+    pub(crate) fn block(&self, deadline: Option<u64>) -> Option<Outcome> {
+        Some(self.wait(deadline))
+    }
+
     /// The run loop's half of a green thread's wait. False: it need not wait.
     pub(crate) fn commit(&self) -> bool {
         match self.ticket.commit(By::Green) {

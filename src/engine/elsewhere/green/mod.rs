@@ -24,6 +24,7 @@ use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 pub(crate) struct Green {
     pub(crate) next: Cell<Option<&'static Green>>,
     pub(crate) announced: AtomicBool,
+    pub(crate) unhooked: Cell<bool>,
     pub(crate) identity: AtomicPtr<Identity>,
     pub(crate) waiter: Cell<*const Waiter>,
     pub(crate) deadline: Cell<u64>,

@@ -143,7 +143,11 @@ impl<'a> Look<'a> {
             let is_missed = self.waiting || is_surplus || self.cluster.needs_a_watch(self.now);
             let is_due = is_missed || self.now - seen.since >= QUIET;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
-                self.take(processor, machine, green);
+                let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
+                let doing = self.observer.doing(thread);
+                if self.take(processor, machine, green) {
+                    self.cluster.blocked_calls.note(&doing);
+                }
             }
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
             && self.now - seen.since >= self.slice(processor)
@@ -248,23 +252,23 @@ impl<'a> Look<'a> {
         if over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {
-            self.take(processor, machine, green);
+            let _is_taken = self.take(processor, machine, green);
         }
     }
 
-    /// Takes the processor away from `machine`, whose thread goes on without.
+    /// Takes the processor away from `machine`, whose thread goes on without. False: it was too late.
     fn take(
         &mut self,
         processor: &'static Processor,
         machine: &'static Machine,
         green: &'static Green,
-    ) {
+    ) -> bool {
         let tick = machine.tick.load(Ordering::Relaxed);
         if machine
             .running()
             .is_none_or(|now| !core::ptr::eq(now, green))
         {
-            return;
+            return false;
         }
         perturb::point("monitor: taking");
         let taken = machine
@@ -284,6 +288,7 @@ impl<'a> Look<'a> {
             self.cluster
                 .lay_to_rest(unsafe { Owned::assume(processor) });
         }
+        taken
     }
 
     /// Sends to the queue threads that lost their processor and use the CPU without one. Looks at

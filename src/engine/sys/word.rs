@@ -1,0 +1,60 @@
+//! Words of the program's memory that may not be there: an access to them fails, and does not crash.
+//!
+//! While the crate's own handler of faults is in place an access costs no more than any other: if it
+//! faults, the handler ends it. Otherwise the kernel is asked first whether the word can be read.
+
+use super::call;
+use crate::engine::arch::guarded;
+use crate::engine::atomic::{AtomicBool, Ordering};
+
+/// The word cannot be read, or not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault;
+
+/// Whether the handler of faults is the crate's.
+static CAUGHT: AtomicBool = AtomicBool::new(false);
+
+/// From now on the handler of faults is the crate's, or is not.
+pub(crate) fn faults_are_caught(caught: bool) {
+    CAUGHT.store(caught, Ordering::Relaxed);
+}
+
+/// Reads the word at `address`, a multiple of 4.
+#[inline]
+pub(crate) fn load(address: usize) -> Result<u32, Fault> {
+    check(address)?;
+    // SAFETY: the handler ends a fault, or the kernel has just read the word.
+    answer(unsafe { guarded::load(address) })
+}
+
+/// Replaces the word at `address`, a multiple of 4, by what `next` makes of it; returns the value that it had.
+pub(crate) fn update(address: usize, next: impl Fn(u32) -> u32) -> Result<u32, Fault> {
+    let mut seen = load(address)?;
+    loop {
+        // SAFETY: as in `load`.
+        match answer(unsafe { guarded::compare_exchange(address, seen, next(seen)) })? {
+            now if now == seen => return Ok(now),
+            now => seen = now,
+        }
+    }
+}
+
+fn answer(value: u64) -> Result<u32, Fault> {
+    u32::try_from(value).map_err(|_| Fault)
+}
+
+/// Asks the kernel whether the word can be read, if a fault would not be caught.
+fn check(address: usize) -> Result<(), Fault> {
+    if CAUGHT.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    // A wait that is over at once, whatever the word is.
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let at_once = [0_u64; 2];
+    let arguments = [address, operation as usize, 0, at_once.as_ptr() as usize];
+    // SAFETY: the kernel reads the word and the time, and writes nothing.
+    match unsafe { call(libc::SYS_futex, &arguments) } {
+        Err(libc::EFAULT) => Err(Fault),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,215 @@
+//! `syscall(SYS_futex, …)`: the futexes of std, of parking_lot, and of C++.
+//!
+//! | operation | what is done |
+//! |---|---|
+//! | `WAIT`, `WAIT_BITSET`, `WAKE`, `WAKE_BITSET`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, private | ours, in [`FUTEXES`] |
+//! | the same, shared; those that inherit priorities | the kernel's: other processes, or the kernel, take part |
+//!
+//! Threads of all kinds stand in one table, in the order in which they came: a green thread is parked, and any other
+//! blocks its kernel thread on a word of its own. So a thread that wakes others need not ask the
+//! kernel, unless a kernel thread waits. The table is used from the start of the process, before there
+//! are green threads: a thread that waited in the kernel then would not be found later.
+//!
+//! A forked child has another table, the kernel's: the threads in this one are the parent's.
+
+use core::ffi::{c_int, c_long};
+
+use super::{can_park, deadline_on, fail, is_hooked, is_on, nanos};
+use crate::engine::door::addresses::{ANY, Addresses, Events, How, Waited};
+use crate::engine::door::queue::Position;
+use crate::engine::door::word::{self, Fault};
+use crate::engine::door::{clock, count_parked, is_forked_child};
+
+/// The threads that wait on words.
+static FUTEXES: Addresses = Addresses::new();
+
+/// `errno`.
+struct Errno(c_int);
+
+impl From<Fault> for Errno {
+    fn from(_: Fault) -> Errno {
+        Errno(libc::EFAULT)
+    }
+}
+
+/// Makes a system call. A number that is not listed here goes to the kernel as it is.
+///
+/// # Safety
+/// As the system call demands.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let answer = match number {
+        libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
+        // SAFETY: the caller's promise.
+        _ => unsafe { door_call(number, [a, b, c, d, e, f]) },
+    };
+    match answer {
+        Ok(result) => result as c_long,
+        Err(Errno(errno)) => c_long::from(fail(errno)),
+    }
+}
+
+/// # Safety
+/// As the system call demands.
+unsafe fn door_call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { crate::engine::door::call(number, &arguments) }.map_err(Errno)
+}
+
+/// Whether the operation is one of those above, on a private futex.
+fn is_ours(operation: c_int) -> bool {
+    let is_known = matches!(
+        operation & libc::FUTEX_CMD_MASK,
+        libc::FUTEX_WAIT
+            | libc::FUTEX_WAIT_BITSET
+            | libc::FUTEX_WAKE
+            | libc::FUTEX_WAKE_BITSET
+            | libc::FUTEX_REQUEUE
+            | libc::FUTEX_CMP_REQUEUE
+            | libc::FUTEX_WAKE_OP
+    );
+    is_known && operation & libc::FUTEX_PRIVATE_FLAG != 0 && is_on() && !is_forked_child()
+}
+
+fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Result<usize, Errno> {
+    let by_real_clock = operation as c_int & libc::FUTEX_CLOCK_REALTIME != 0;
+    let operation = operation as c_int & libc::FUTEX_CMD_MASK;
+    if address % 4 != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    // Of threads to wake or to move; the kernel wakes one if it is asked for fewer.
+    let most = |count: usize| (count as c_int).max(1) as usize;
+    match operation {
+        libc::FUTEX_WAIT => {
+            // Relative.
+            let deadline = time(fourth)?.map(|time| clock::now().saturating_add(time));
+            wait(address, value as u32, ANY, deadline)
+        }
+        libc::FUTEX_WAIT_BITSET => {
+            let clock = match by_real_clock {
+                true => libc::CLOCK_REALTIME,
+                false => libc::CLOCK_MONOTONIC,
+            };
+            let deadline = time(fourth)?.map(|time| deadline_on(clock, time));
+            wait(address, value as u32, events(third)?, deadline)
+        }
+        libc::FUTEX_WAKE => Ok(FUTEXES.wake(address, ANY, most(value))),
+        libc::FUTEX_WAKE_BITSET => Ok(FUTEXES.wake(address, events(third)?, most(value))),
+        libc::FUTEX_WAKE_OP => wake_op(address, most(value), second, most(fourth), third as u32),
+        _ => {
+            if (value as c_int) < 0 || (fourth as c_int) < 0 || second % 4 != 0 {
+                return Err(Errno(libc::EINVAL));
+            }
+            let (woken, moved) = (value as c_int as usize, fourth as c_int as usize);
+            let expected = (operation == libc::FUTEX_CMP_REQUEUE).then_some(third as u32);
+            let compare = || match expected {
+                Some(expected) if word::load(address)? != expected => Err(Errno(libc::EAGAIN)),
+                _ => Ok(()),
+            };
+            FUTEXES
+                .requeue(address, second, woken, moved, compare)
+                .map(|(woken, moved)| woken + moved)
+        }
+    }
+}
+
+/// The time at `address`, if there is one.
+fn time(address: usize) -> Result<Option<u64>, Errno> {
+    // SAFETY: the caller's argument: null, or a valid time.
+    match unsafe { (address as *const libc::timespec).as_ref() } {
+        None => Ok(None),
+        Some(time) => nanos(time).map(Some).ok_or(Errno(libc::EINVAL)),
+    }
+}
+
+fn events(set: usize) -> Result<Events, Errno> {
+    match set as Events {
+        0 => Err(Errno(libc::EINVAL)),
+        events => Ok(events),
+    }
+}
+
+fn wait(
+    address: usize,
+    expected: u32,
+    events: Events,
+    deadline: Option<u64>,
+) -> Result<usize, Errno> {
+    let compare = || match word::load(address)? == expected {
+        true => Ok(()),
+        false => Err(Errno(libc::EAGAIN)),
+    };
+    // The common refusal needs no lock.
+    compare()?;
+    let how = match is_hooked() && can_park() {
+        true => {
+            count_parked();
+            How::Park
+        }
+        false => How::Block,
+    };
+    match FUTEXES.wait(address, events, how, Position::Back, deadline, compare)? {
+        Waited::Woken => Ok(0),
+        Waited::TimedOut => Err(Errno(libc::ETIMEDOUT)),
+        Waited::Interrupted => Err(Errno(libc::EINTR)),
+    }
+}
+
+/// Changes the word at `other` as `operation` says, wakes threads at `address`, and, if the word had a value
+/// that `operation` describes, threads at `other`.
+fn wake_op(
+    address: usize,
+    most: usize,
+    other: usize,
+    most_there: usize,
+    operation: u32,
+) -> Result<usize, Errno> {
+    if other % 4 != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    // | 4 bits: what to do, and whether with 1 << argument | 4: how to compare | 12: argument | 12: with what |
+    let signed = |bits: u32| (bits << 20) as i32 >> 20;
+    let (argument, with) = (signed(operation >> 12), signed(operation));
+    let by_shift = operation >> 28 & libc::FUTEX_OP_OPARG_SHIFT as u32 != 0;
+    let argument = match by_shift {
+        true => 1_u32 << (argument & 31),
+        false => argument as u32,
+    };
+    let change = |word: u32| match operation as i32 >> 28 & 7 {
+        libc::FUTEX_OP_SET => Some(argument),
+        libc::FUTEX_OP_ADD => Some(word.wrapping_add(argument)),
+        libc::FUTEX_OP_OR => Some(word | argument),
+        libc::FUTEX_OP_ANDN => Some(word & !argument),
+        libc::FUTEX_OP_XOR => Some(word ^ argument),
+        _ => None,
+    };
+    let is_met = |word: u32| {
+        let word = word as i32;
+        Some(match operation as i32 >> 24 & 15 {
+            libc::FUTEX_OP_CMP_EQ => word == with,
+            libc::FUTEX_OP_CMP_NE => word != with,
+            libc::FUTEX_OP_CMP_LT => word < with,
+            libc::FUTEX_OP_CMP_LE => word <= with,
+            libc::FUTEX_OP_CMP_GT => word > with,
+            libc::FUTEX_OP_CMP_GE => word >= with,
+            _ => return None,
+        })
+    };
+    if change(0).is_none() || is_met(0).is_none() {
+        return Err(Errno(libc::ENOSYS));
+    }
+    let before = word::update(other, |word| change(word).unwrap_or(word))?;
+    let woken = FUTEXES.wake(address, ANY, most);
+    match is_met(before) {
+        Some(true) => Ok(woken + FUTEXES.wake(other, ANY, most_there)),
+        _ => Ok(woken),
+    }
+}

@@ -1,0 +1,154 @@
+//! Blocking calls of libc park the green thread that makes them, in code that knows nothing of green
+//! threads.
+//!
+//! The functions in this folder have the names of libc's. The linker lets the program and the shared
+//! libraries that it is linked with call these. Each asks first whether the calling thread is a green
+//! one that may be parked ([`is_hooked`]). If not, it calls libc's function ([`Real`]).
+//!
+//! | file | functions |
+//! |---|---|
+//! | `futex` | `syscall` |
+//! | `sleep` | `nanosleep` and its kin |
+//!
+//! What they promise:
+//! 1. A result is one that libc's function could have given, `errno` included.
+//! 2. A descriptor's flags are never changed. A call is first tried in a form that does not block.
+//! 3. A thread that cannot leave its kernel thread at this place (in a signal handler) makes libc's
+//!    call.
+//!
+//! libc's own calls of these functions stay inside libc; a thread that is blocked in one is handed
+//! off by the scheduler. So is a thread in a call that is not in the table.
+//!
+//! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
+
+mod futex;
+mod sleep;
+
+use core::ffi::c_int;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::engine::door;
+use crate::engine::door::clock;
+
+/// Whether calls are hooked in this process.
+fn is_on() -> bool {
+    /// 0: nobody has asked yet.
+    static STATE: AtomicU8 = AtomicU8::new(0);
+    const ON: u8 = 1;
+    const OFF: u8 = 2;
+    match STATE.load(Ordering::Relaxed) {
+        0 => {
+            // A value that is not accepted is an error when the first runtime starts.
+            // SAFETY: a valid name. The variable is read once, before the program has much to write there.
+            let value = unsafe { libc::getenv(c"GREENTHREAD_UNMODIFIED".as_ptr()) };
+            // SAFETY: libc's answer is a string, if there is one.
+            let is_off = !value.is_null()
+                && unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() == b"off";
+            STATE.store(if is_off { OFF } else { ON }, Ordering::Relaxed);
+            !is_off
+        }
+        state => state == ON,
+    }
+}
+
+/// Whether the calling thread is a green one whose blocking calls park it.
+#[inline]
+fn is_hooked() -> bool {
+    door::is_hooked() && is_on()
+}
+
+/// Whether the calling thread, which is hooked and is about to wait, can be parked here.
+fn can_park() -> bool {
+    door::can_leave()
+}
+
+/// Sets `errno`, and returns what a function returns that fails.
+fn fail(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
+}
+
+fn errno() -> c_int {
+    // SAFETY: the address of the thread's own `errno`.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(errno: c_int) {
+    // SAFETY: as in `errno`.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// A time in nanoseconds. `None`: the kernel does not accept it.
+fn nanos(time: &libc::timespec) -> Option<u64> {
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let rest = u64::try_from(time.tv_nsec)
+        .ok()
+        .filter(|&rest| rest < 1_000_000_000)?;
+    Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
+}
+
+/// The point in time (monotonic nanoseconds) at which `clock` shows `time`.
+fn deadline_on(clock: libc::clockid_t, time: u64) -> u64 {
+    if clock == libc::CLOCK_MONOTONIC {
+        return time;
+    }
+    time.saturating_sub(read(clock))
+        .saturating_add(clock::now())
+}
+
+/// What `clock` shows, in nanoseconds.
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid place. It fails for a clock that does not exist: then 0 is returned.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    nanos(&now).unwrap_or(0)
+}
+
+/// Declares functions that have the names of libc's, and beside each, in a module of that name, `real`: libc's.
+///
+/// The body is the hooked call; it runs on a green thread that may be parked. Any other thread calls
+/// libc's.
+macro_rules! hooked {
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
+    )*) => {$(
+        #[allow(non_camel_case_types, reason = "libc's name")]
+        mod $name {
+            use super::*;
+            static REAL: $crate::engine::door::real::Real =
+                $crate::engine::door::real::Real::new(
+                    // SAFETY: a literal that ends in the only NUL.
+                    unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
+                );
+
+            /// libc's function.
+            ///
+            /// # Safety
+            /// That of libc's function.
+            #[inline]
+            pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
+                // SAFETY: libc's function of this name has this type; the arguments are the caller's.
+                unsafe {
+                    core::mem::transmute::<usize, unsafe extern "C" fn($($Type),*) -> $Result>(
+                        REAL.address(),
+                    )($($argument),*)
+                }
+            }
+        }
+
+        $(#[$attribute])*
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $Type),*) -> $Result {
+            if !$crate::unmodified::is_hooked() {
+                // SAFETY: the caller's arguments, unchanged.
+                return unsafe { $name::real($($argument),*) };
+            }
+            $body
+        }
+    )*};
+}
+use hooked;

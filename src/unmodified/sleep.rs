@@ -1,0 +1,88 @@
+//! Sleeping: `nanosleep`, `clock_nanosleep`, `usleep`, `sleep`.
+//!
+//! A parked thread is not interrupted, so nothing is ever left of its sleep. A sleep until a time of a clock that
+//! can be set looks at that clock again when it wakes.
+
+use core::ffi::{c_int, c_uint};
+
+use super::{can_park, deadline_on, hooked, nanos, read};
+use crate::engine::door::{clock, sleep_until};
+
+/// How long a sleep relies on a clock that can be set.
+const TRUST: u64 = 1_000_000_000;
+
+/// Sleeps until `clock` shows `time`.
+fn sleep_on(clock: libc::clockid_t, time: u64) {
+    let is_settable = !matches!(clock, libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME);
+    loop {
+        let end = deadline_on(clock, time);
+        match is_settable {
+            true => sleep_until(end.min(clock::now().saturating_add(TRUST))),
+            false => sleep_until(end),
+        }
+        if read(clock) >= time {
+            return;
+        }
+    }
+}
+
+/// Sleeps for `nanos`.
+fn sleep_for(nanos: u64) {
+    sleep_until(clock::now().saturating_add(nanos));
+}
+
+hooked! {
+    fn nanosleep(time: *const libc::timespec, left: *mut libc::timespec) -> c_int {
+        // SAFETY: the caller's argument: a valid time, or null.
+        match unsafe { time.as_ref() }.and_then(nanos) {
+            Some(time) if can_park() => {
+                sleep_for(time);
+                0
+            }
+            // SAFETY: the caller's arguments.
+            _ => unsafe { nanosleep::real(time, left) },
+        }
+    }
+
+    fn clock_nanosleep(
+        clock: libc::clockid_t,
+        flags: c_int,
+        time: *const libc::timespec,
+        left: *mut libc::timespec,
+    ) -> c_int {
+        let is_known = matches!(
+            clock,
+            libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME | libc::CLOCK_BOOTTIME | libc::CLOCK_TAI
+        );
+        // SAFETY: the caller's argument: a valid time, or null.
+        match unsafe { time.as_ref() }.and_then(nanos) {
+            Some(time) if is_known && flags & !libc::TIMER_ABSTIME == 0 && can_park() => {
+                match flags & libc::TIMER_ABSTIME {
+                    0 => sleep_for(time),
+                    _ => sleep_on(clock, time),
+                }
+                0
+            }
+            // SAFETY: the caller's arguments.
+            _ => unsafe { clock_nanosleep::real(clock, flags, time, left) },
+        }
+    }
+
+    fn usleep(micros: c_uint) -> c_int {
+        if !can_park() {
+            // SAFETY: a number.
+            return unsafe { usleep::real(micros) };
+        }
+        sleep_for(u64::from(micros) * 1_000);
+        0
+    }
+
+    fn sleep(seconds: c_uint) -> c_uint {
+        if !can_park() {
+            // SAFETY: a number.
+            return unsafe { sleep::real(seconds) };
+        }
+        sleep_for(u64::from(seconds) * 1_000_000_000);
+        0
+    }
+}
