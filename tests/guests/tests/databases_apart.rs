@@ -153,6 +153,7 @@ fn mysql() {
         n,
         move |i| {
             let mut connection = pool.get_conn().unwrap();
+            let i = i as i64; // an unsigned one would make the sum unsigned
             let mut visit = connection
                 .start_transaction(mysql::TxOpts::default())
                 .unwrap();
