@@ -1,82 +1,15 @@
 //! HTTP clients, on green threads: ten thousand requests in flight, and the speed beside a client of our own.
 
-use greenthread::net::{TcpListener, TcpStream};
-use greenthread::sync::{Condvar, Mutex, Semaphore};
+use greenthread::net::TcpStream;
+use greenthread::sync::Semaphore;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
+use support::http::{Gate, server};
 use support::{Test, descriptors, ratios_count, some};
 
 const BOUND: usize = 40;
-
-/// Answers to `/held/…` wait until so many requests for them have come.
-struct Gate {
-    missing: Mutex<usize>,
-    opens: Condvar,
-}
-
-impl Gate {
-    fn new(missing: usize) -> Arc<Gate> {
-        Arc::new(Gate {
-            missing: Mutex::new(missing),
-            opens: Condvar::new(),
-        })
-    }
-
-    fn pass(&self) {
-        let mut missing = self.missing.lock().unwrap();
-        *missing = missing.saturating_sub(1);
-        self.opens.notify_all();
-        drop(self.opens.wait_while(missing, |missing| *missing > 0));
-    }
-}
-
-/// Serves on greenthread's own sockets, a green thread a connection, until the process ends. Returns the port.
-fn server(gate: Arc<Gate>) -> u16 {
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    // SAFETY: a listening socket. std's backlog of 128 is short for thousands of clients at once.
-    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 4096) }, 0);
-    let port = listener.local_addr().unwrap().port();
-    greenthread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, gate) = (stream.unwrap(), gate.clone());
-            greenthread::spawn(move || drop(serve(stream, &gate)));
-        }
-    });
-    port
-}
-
-fn serve(mut stream: TcpStream, gate: &Gate) -> std::io::Result<()> {
-    let mut head = Vec::new();
-    let mut piece = [0; 1024];
-    loop {
-        while !head.ends_with(b"\r\n\r\n") {
-            match stream.read(&mut piece)? {
-                0 => return Ok(()),
-                n => head.extend_from_slice(&piece[..n]),
-            }
-        }
-        let text = std::str::from_utf8(&head).unwrap().to_lowercase();
-        let path = text.split(' ').nth(1).unwrap();
-        if path.starts_with("/held/") {
-            gate.pass();
-        }
-        let body = format!("answer to {path}");
-        let close = text.contains("connection: close");
-        let connection = if close { "close" } else { "keep-alive" };
-        let length = body.len();
-        let answer = format!(
-            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n{body}"
-        );
-        stream.write_all(answer.as_bytes())?;
-        if close {
-            return Ok(());
-        }
-        head.clear();
-    }
-}
 
 /// A client by its function from an address and a path to a body.
 type Client = Arc<dyn Fn(SocketAddr, &str) -> String + Send + Sync>;

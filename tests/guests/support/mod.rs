@@ -11,6 +11,8 @@
 //!    asserts nothing about them; `GT_GUESTS_RATIO=1` asserts the ratios too, for which a release build is
 //!    needed. In kernel-thread mode there are few threads and no bounds.
 
+pub mod http;
+
 use greenthread::JoinHandle;
 use greenthread::runtime::{Mode, Runtime};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
