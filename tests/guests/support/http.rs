@@ -3,11 +3,11 @@
 use greenthread::net::{TcpListener, TcpStream};
 use greenthread::sync::{Condvar, Mutex};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// Answers to `/held/…` wait until so many requests for them have come.
-
 pub struct Gate {
     missing: Mutex<usize>,
     opens: Condvar,
@@ -29,19 +29,48 @@ impl Gate {
     }
 }
 
-/// Serves on greenthread's own sockets, a green thread a connection, until the process ends. Returns the port.
-pub fn server(gate: Arc<Gate>) -> u16 {
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    // SAFETY: a listening socket. std's backlog of 128 is short for thousands of clients at once.
-    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 4096) }, 0);
-    let port = listener.local_addr().unwrap().port();
-    greenthread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, gate) = (stream.unwrap(), gate.clone());
-            greenthread::spawn(move || drop(serve(stream, &gate)));
+/// How many addresses a server has. A port of a client's that was in use cannot be used again for a while, and the
+/// kernel lets only some thousand clients at once wait for one listener: with several, neither runs short.
+const ADDRESSES: u8 = 8;
+
+/// A server, which serves until the process ends.
+#[derive(Clone, Copy)]
+pub struct Server(u16);
+
+impl Server {
+    /// Serves on greenthread's own sockets, a green thread a connection.
+    pub fn new(gate: &Arc<Gate>) -> Server {
+        let listeners = loop {
+            let first = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = first.local_addr().unwrap().port();
+            let others = (2..=ADDRESSES)
+                .map(|host| TcpListener::bind(SocketAddr::from(([127, 0, 0, host], port))));
+            let all = [Ok(first)].into_iter().chain(others);
+            // Someone else may have the port at another address.
+            if let Ok(listeners) = all.collect::<std::io::Result<Vec<_>>>() {
+                break listeners;
+            }
+        };
+        let port = listeners[0].local_addr().unwrap().port();
+        for listener in listeners {
+            // SAFETY: a listening socket. std's backlog of 128 is short for thousands of clients.
+            assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 4096) }, 0);
+            let gate = gate.clone();
+            greenthread::spawn(move || {
+                for stream in listener.incoming() {
+                    let (stream, gate) = (stream.unwrap(), gate.clone());
+                    greenthread::spawn(move || drop(serve(stream, &gate)));
+                }
+            });
         }
-    });
-    port
+        Server(port)
+    }
+
+    /// The address for the `i`th client.
+    pub fn address(self, i: usize) -> SocketAddr {
+        let host = 1 + (i % usize::from(ADDRESSES)) as u8;
+        SocketAddr::from(([127, 0, 0, host], self.0))
+    }
 }
 
 fn serve(mut stream: TcpStream, gate: &Gate) -> std::io::Result<()> {

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::sync::{Arc, Condvar, Mutex};
-use support::http::{Gate, server as web_server};
+use support::http::{Gate, Server};
 use support::{Test, descriptors, server, some};
 
 const BOUND: usize = 60;
@@ -63,12 +63,12 @@ fn libcurl() {
     let n = crowd().min((descriptors() - 200) / 5);
     // SAFETY: before any other use of the library.
     assert_eq!(unsafe { curl_global_init(GLOBAL_ALL) }, 0);
-    let port = web_server(Gate::new(n));
+    let web = Server::new(&Gate::new(n));
     let threads: Vec<_> = (0..n)
         .map(|i| {
             greenthread::spawn(move || {
                 let path = format!("/held/{i}");
-                let body = fetch(&format!("http://127.0.0.1:{port}{path}"));
+                let body = fetch(&format!("http://{}{path}", web.address(i)));
                 assert_eq!(body, format!("answer to {path}"));
             })
         })

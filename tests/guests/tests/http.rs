@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
-use support::http::{Gate, server};
+use support::http::{Gate, Server};
 use support::{Test, descriptors, ratios_count, some};
 
 const BOUND: usize = 40;
@@ -57,15 +57,14 @@ fn our_client() -> Client {
 }
 
 /// Each of `n` green threads makes one request, as many at once as there are permits.
-fn requests(n: usize, at_once: usize, port: u16, folder: &'static str, client: &Client) {
+fn requests(n: usize, at_once: usize, server: Server, folder: &'static str, client: &Client) {
     let permits = Arc::new(Semaphore::new(at_once));
     let threads: Vec<_> = (0..n)
         .map(|i| {
             let (client, permits) = (client.clone(), permits.clone());
             greenthread::spawn(move || {
                 let _permit = permits.acquire();
-                // A port that was in use cannot be used again for a while: there are several addresses.
-                let address = SocketAddr::from(([127, 0, 0, 1 + (i % 8) as u8], port));
+                let address = server.address(i);
                 let path = format!("/{folder}/{i}");
                 assert_eq!(client(address, &path), format!("answer to {path}"));
             })
@@ -84,8 +83,8 @@ fn all_in_flight(name: &'static str, client: Client) {
     let test = Test::new(name, 120);
     let n = some(10_000, 500);
     let at_once = at_once(n);
-    let port = server(Gate::new(at_once));
-    requests(n, at_once, port, "held", &client);
+    let server = Server::new(&Gate::new(at_once));
+    requests(n, at_once, server, "held", &client);
     eprintln!("{name}: {n} requests, {at_once} in flight");
     test.fewer_threads_than(BOUND);
 }
@@ -111,7 +110,7 @@ fn speed() {
     let test = Test::new("requests a second", 120);
     let n = some(10_000, 500);
     let at_once = at_once(n);
-    let port = server(Gate::new(0));
+    let server = Server::new(&Gate::new(0));
     let clients = [
         ("by hand", our_client()),
         ("ureq", ureq_client(0)),
@@ -122,7 +121,7 @@ fn speed() {
     for _ in 0..some(5, 2) {
         for ((_, client), best) in clients.iter().zip(&mut best) {
             let start = Instant::now();
-            requests(n, at_once, port, "at-once", client);
+            requests(n, at_once, server, "at-once", client);
             *best = best.max(n as f64 / start.elapsed().as_secs_f64());
         }
     }
