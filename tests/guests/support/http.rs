@@ -7,25 +7,33 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// Answers to `/held/…` wait until so many requests for them have come.
+/// Answers to `/held/…` wait here.
+#[derive(Default)]
 pub struct Gate {
-    missing: Mutex<usize>,
+    waiting: Mutex<usize>,
     opens: Condvar,
 }
 
+/// Of `waiting`: the gate is open.
+const OPEN: usize = usize::MAX;
+
 impl Gate {
-    pub fn new(missing: usize) -> Arc<Gate> {
-        Arc::new(Gate {
-            missing: Mutex::new(missing),
-            opens: Condvar::new(),
-        })
+    /// How many answers wait.
+    pub fn waiting(&self) -> usize {
+        *self.waiting.lock().unwrap()
+    }
+
+    pub fn open(&self) {
+        *self.waiting.lock().unwrap() = OPEN;
+        self.opens.notify_all();
     }
 
     fn pass(&self) {
-        let mut missing = self.missing.lock().unwrap();
-        *missing = missing.saturating_sub(1);
-        self.opens.notify_all();
-        drop(self.opens.wait_while(missing, |missing| *missing > 0));
+        let mut waiting = self.waiting.lock().unwrap();
+        if *waiting != OPEN {
+            *waiting += 1;
+        }
+        drop(self.opens.wait_while(waiting, |waiting| *waiting != OPEN));
     }
 }
 

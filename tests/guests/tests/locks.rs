@@ -6,7 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{Test, some};
 
+/// Kernel threads while all wait, and at any time.
 const BOUND: usize = 20;
+const PEAK: usize = 60;
 
 fn crowd() -> usize {
     some(1_000, 200)
@@ -37,14 +39,14 @@ fn a_hundred_thousand_in_one_condvar() {
         .collect();
     // A thread that has counted itself gives the lock back when it waits.
     test.until(|| state.0.lock().unwrap().0 == n);
-    test.look();
+    test.all_wait(BOUND);
     state.0.lock().unwrap().1 = true;
     let start = Instant::now();
     state.1.notify_all();
     let woken: usize = threads.into_iter().map(|t| t.join().unwrap()).sum();
     assert_eq!(woken, sum(n));
     eprintln!("{n} threads woken and joined in {:.1?}", start.elapsed());
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 #[test]
@@ -55,6 +57,7 @@ fn one_at_a_time_out_of_a_condvar() {
     let ours = state.clone();
     let woken = test.crowd(
         n,
+        BOUND,
         move |_| {
             let (tokens, condition) = &*state;
             let mut tokens = condition
@@ -71,7 +74,7 @@ fn one_at_a_time_out_of_a_condvar() {
         },
     );
     assert_eq!((woken.len(), *ours.0.lock().unwrap()), (n, 0));
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 /// Nobody notifies them: each call returns by itself, and not before its time.
@@ -87,7 +90,7 @@ fn timeouts_of_a_condvar() {
         assert!(result.timed_out());
         assert!(start.elapsed() >= wait, "too early");
     });
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 #[test]
@@ -97,9 +100,14 @@ fn a_mutex() {
     let mutex = Arc::new(Mutex::new(0));
     let ours = mutex.clone();
     let held = ours.lock().unwrap();
-    test.crowd(n, move |i| *mutex.lock().unwrap() += i, || drop(held));
+    test.crowd(
+        n,
+        BOUND,
+        move |i| *mutex.lock().unwrap() += i,
+        || drop(held),
+    );
     assert_eq!(*ours.lock().unwrap(), sum(n));
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 /// Held again and again by green and kernel threads at once, across a switch.
@@ -134,7 +142,7 @@ fn a_mutex_that_kernel_threads_want_too() {
     green.into_iter().for_each(|t| t.join().unwrap());
     kernel.into_iter().for_each(|t| t.join().unwrap());
     assert_eq!(mutex.lock().unwrap().0, (n + 4) * rounds);
-    test.fewer_threads_than(BOUND + 4);
+    test.never_above(PEAK);
 }
 
 #[test]
@@ -146,6 +154,7 @@ fn a_rwlock() {
     let held = ours.write().unwrap();
     let read = test.crowd(
         n,
+        BOUND,
         move |i| {
             if i.is_multiple_of(2) {
                 *lock.write().unwrap() += 1;
@@ -158,7 +167,7 @@ fn a_rwlock() {
     );
     assert_eq!(*ours.read().unwrap(), n / 2);
     assert!(read.iter().all(|seen| *seen <= n / 2));
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 #[test]
@@ -170,11 +179,12 @@ fn a_barrier() {
     let mut leaders = 0;
     let led = test.crowd(
         n,
+        BOUND,
         move |_| usize::from(barrier.wait().is_leader()),
         || leaders += usize::from(ours.wait().is_leader()),
     );
     assert_eq!(leaders + led.iter().sum::<usize>(), 1);
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 /// The first one is in the closure, and waits there; the others wait for it.
@@ -195,6 +205,7 @@ fn once() {
     let n = crowd();
     test.crowd(
         n,
+        BOUND,
         |i| match i % 3 {
             0 => ONCE.call_once(|| assert!(initialise() > 0)),
             1 => assert!((1..=3).contains(CELL.get_or_init(initialise))),
@@ -203,7 +214,7 @@ fn once() {
         || drop(held),
     );
     assert_eq!(CALLS.load(Relaxed), 3);
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 #[test]
@@ -214,11 +225,12 @@ fn mpsc_receivers() {
     let receivers: Vec<_> = receivers.into_iter().map(Mutex::new).collect();
     let got = test.crowd(
         n,
+        BOUND,
         move |i| receivers[i].lock().unwrap().recv().unwrap(),
         || (0..n).for_each(|i| senders[i].send(i).unwrap()),
     );
     assert!(got.into_iter().eq(0..n));
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 #[test]
@@ -229,11 +241,12 @@ fn mpsc_senders() {
     let mut got = 0;
     test.crowd(
         n,
+        BOUND,
         move |i| sender.send(i).unwrap(),
         || got = (0..n).map(|_| receiver.recv().unwrap()).sum(),
     );
     assert_eq!(got, sum(n));
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 #[test]
@@ -246,6 +259,7 @@ fn parked_threads() {
     let (ours, set) = (slots.clone(), go.clone());
     test.crowd(
         n,
+        BOUND,
         move |i| {
             slots[i].set(thread::current()).unwrap();
             while go.load(Relaxed) == 0 {
@@ -257,7 +271,7 @@ fn parked_threads() {
             ours.iter().for_each(|slot| slot.get().unwrap().unpark());
         },
     );
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 #[test]
@@ -275,5 +289,5 @@ fn sleeping_threads() {
             thread::park_timeout(sleep - start.elapsed());
         }
     });
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }

@@ -17,7 +17,7 @@ const AUTHORITY: &[u8] = include_bytes!("../tls/ca.pem");
 const CERTIFICATE: &[u8] = include_bytes!("../tls/server.pem");
 const KEY: &[u8] = include_bytes!("../tls/server.key");
 
-const BOUND: usize = 40;
+const PEAK: usize = 80;
 const MESSAGES: usize = 10;
 
 /// Ends a conversation: says so to the other side.
@@ -100,7 +100,7 @@ fn talk<C: Conversation, S: Conversation>(
         .collect();
     clients.into_iter().for_each(|t| t.join().unwrap());
     server.join().unwrap();
-    test.fewer_threads_than(BOUND);
+    test.never_above(PEAK);
 }
 
 impl Conversation for StreamOwned<ClientConnection, TcpStream> {
