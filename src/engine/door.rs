@@ -24,8 +24,9 @@ pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
 pub use super::backend::{BlockedCall, Driver, Metrics, Mode, ProcessorMetrics};
 #[cfg(green)]
 pub(crate) use super::driver::{
-    Direction, Limit, Source, closed, file,
+    Direction, Limit, Source, closed, connect, file,
     source::{says_would_block, uninterrupted},
+    sync, watch,
 };
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preemption_off};
 pub(crate) use super::policy::{Policy, Priority};

@@ -8,7 +8,16 @@
 //! | file | functions |
 //! |---|---|
 //! | `futex` | `syscall` |
-//! | `sleep` | `nanosleep` and its kin |
+//! | `sleep` | `nanosleep`, `sleep` and their kin |
+//! | `poll`, `select`, `epoll` | waiting for one of several descriptors |
+//! | `stream` | `read`, `write` and their kin |
+//! | `receive`, `send` | `recv`, `send` and their kin |
+//! | `connect` | `connect`, `accept` |
+//! | `splice` | `splice`, `sendfile` |
+//! | `process` | `waitpid` and its kin |
+//! | `lock` | locks on files, and syncing |
+//! | `close` | `close` and its kin: a descriptor for which threads wait |
+//! | `descriptor` | (none) a call on a descriptor: try, wait, try again |
 //!
 //! What they promise:
 //! 1. A result is one that libc's function could have given, `errno` included.
@@ -21,8 +30,20 @@
 //!
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
+mod close;
+mod connect;
+mod descriptor;
+mod epoll;
 mod futex;
+mod lock;
+mod poll;
+mod process;
+mod receive;
+mod select;
+mod send;
 mod sleep;
+mod splice;
+mod stream;
 
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -107,23 +128,19 @@ fn read(clock: libc::clockid_t) -> u64 {
     nanos(&now).unwrap_or(0)
 }
 
-/// Declares functions that have the names of libc's, and beside each, in a module of that name, `real`: libc's.
-///
-/// The body is the hooked call; it runs on a green thread that may be parked. Any other thread calls
-/// libc's.
-macro_rules! hooked {
-    ($(
-        $(#[$attribute:meta])*
-        fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
-    )*) => {$(
+/// Declares functions of libc: for each a module of its name, with `real`, which calls it.
+macro_rules! libc_functions {
+    ($(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {$(
         #[allow(non_camel_case_types, reason = "libc's name")]
         mod $name {
+            #[allow(unused_imports, reason = "types of arguments")]
             use super::*;
-            static REAL: $crate::engine::door::real::Real =
-                $crate::engine::door::real::Real::new(
-                    // SAFETY: a literal that ends in the only NUL.
-                    unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
-                );
+            static REAL: $crate::engine::door::real::Real = $crate::engine::door::real::Real::new(
+                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!("a name has no NUL"),
+                },
+            );
 
             /// libc's function.
             ///
@@ -139,16 +156,31 @@ macro_rules! hooked {
                 }
             }
         }
-
-        $(#[$attribute])*
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $Type),*) -> $Result {
-            if !$crate::unmodified::is_hooked() {
-                // SAFETY: the caller's arguments, unchanged.
-                return unsafe { $name::real($($argument),*) };
-            }
-            $body
-        }
     )*};
+}
+use libc_functions;
+
+/// Declares functions that have the names of libc's, and libc's behind them.
+///
+/// The body is the hooked call; it runs on a green thread that may be parked. Any other thread calls
+/// libc's.
+macro_rules! hooked {
+    ($(
+        fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
+    )*) => {
+        $crate::unmodified::libc_functions! {
+            $(fn $name($($argument: $Type),*) -> $Result;)*
+        }
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: $Type),*) -> $Result {
+                if !$crate::unmodified::is_hooked() {
+                    // SAFETY: the caller's arguments, unchanged.
+                    return unsafe { $name::real($($argument),*) };
+                }
+                $body
+            }
+        )*
+    };
 }
 use hooked;
