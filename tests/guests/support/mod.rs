@@ -136,6 +136,12 @@ impl Test {
         );
     }
 
+    /// Waits until fewer kernel threads than `bound` are left of the test before, and counts from then on.
+    pub fn after_others(&self, bound: usize) {
+        self.until(|| kernel_threads() < bound);
+        self.peak.store(0, Relaxed);
+    }
+
     /// Waits until `condition` holds.
     pub fn until(&self, condition: impl Fn() -> bool) {
         while !condition() {

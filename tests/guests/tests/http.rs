@@ -129,7 +129,7 @@ fn speed() {
         ("minreq", minreq_client()),
     ];
     let mut best = [0.0f64; 4];
-    for _ in 0..some(5, 2) {
+    for _ in 0..if ratios_count() { 8 } else { 2 } {
         for ((_, client), best) in clients.iter().zip(&mut best) {
             let start = Instant::now();
             let requests = requests(n, at_once, server, "at-once", client);

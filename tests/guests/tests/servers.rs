@@ -199,6 +199,7 @@ fn real_clients(address: SocketAddr) {
 #[test]
 fn tiny_http() {
     let test = Test::new("tiny_http", 120);
+    test.after_others(BESIDE); // idle ones stay for five seconds
     let n = many();
     let start = greenthread::spawn(|| Arc::new(tiny_http::Server::http("127.0.0.1:0").unwrap()));
     let server = start.join().unwrap();
@@ -235,6 +236,7 @@ fn tiny_http() {
 #[test]
 fn rouille() {
     let test = Test::new("rouille", 120);
+    test.after_others(BESIDE); // idle ones stay for five seconds
     let n = many() / 10;
     let handler = |request: &rouille::Request| {
         greenthread::scope(|scope| {
