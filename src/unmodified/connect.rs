@@ -2,17 +2,32 @@
 //!
 //! `accept` has no form that does not block: `poll` says whether a connection is there.
 //!
-//! Nor has `connect`, on a socket in blocking mode. So the ring does it, where there is one; else it
-//! blocks the kernel thread. A Unix socket's connect waits only while the listener's queue is full; it is
-//! libc's, as is one with a time-out of its own.
+//! Nor has `connect`, on a socket in blocking mode; but most often it ends at once. So a few threads at a
+//! time make libc's call. While those are blocked, the ring connects the others, where there is one; it
+//! costs two switches of kernel threads. A Unix socket's connect waits only while the listener's queue is
+//! full; it is libc's, as is one with a time-out of its own.
 
 use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::descriptor::{is_nonblocking, is_ready, run};
 use super::{can_park, hooked, set_errno};
 use crate::engine::door::watch::Purpose;
 use crate::engine::door::{self, count_parked, may_block};
+
+/// How many threads may be blocked in libc's `connect` at a time, where there is a ring.
+const FEW: usize = 4;
+/// How many are. Relaxed: it guards nothing.
+static CONNECTING: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes libc's call, `real`, if few threads are in one.
+fn directly(real: impl FnOnce() -> c_int) -> Option<c_int> {
+    let is_one_of_few = CONNECTING.fetch_add(1, Relaxed) < FEW;
+    let answer = is_one_of_few.then(|| may_block(real));
+    CONNECTING.fetch_sub(1, Relaxed);
+    answer
+}
 
 /// An option of `fd`, a socket.
 fn option<T: Default>(fd: c_int, name: c_int) -> Option<T> {
@@ -76,6 +91,9 @@ hooked! {
             let has_time_out = option::<[u64; 2]>(fd, libc::SO_SNDTIMEO).is_some_and(|t| t != [0; 2]);
             if !is_stream || !is_internet || has_time_out || !can_park() {
                 return may_block(real);
+            }
+            if let Some(answer) = directly(real) {
+                return answer;
             }
             count_parked();
             match door::connect(BorrowedFd::borrow_raw(fd), address, length) {
