@@ -207,12 +207,26 @@ impl Test {
     /// There were never more kernel threads than `bound`.
     pub fn never_above(&self, bound: usize) {
         let (name, peak) = (self.name, self.peak.load(Relaxed).max(kernel_threads()));
-        eprintln!("{name}: at most {peak} kernel threads, {bound} allowed");
+        eprintln!(
+            "{name}: at most {peak} kernel threads, {bound} allowed; {}",
+            calls()
+        );
         assert!(
             !bounds_count() || peak <= bound,
             "{name}: {peak} kernel threads"
         );
     }
+}
+
+/// How many blocking calls of this process have parked their threads so far, and which have not.
+fn calls() -> String {
+    let metrics = Runtime::global().metrics();
+    let blocked = metrics.blocked_calls.iter();
+    let blocked: Vec<_> = blocked
+        .map(|call| format!("{} {}", call.count, call.name))
+        .collect();
+    let (parked, blocked) = (metrics.parked_calls, blocked.join(", "));
+    format!("until now {parked} calls have parked, and kernel threads were held by: {blocked}")
 }
 
 /// Keeps the highest count of kernel threads until the test is over.
