@@ -9,7 +9,8 @@
 //! 2. [`Test::crowd`] brings threads to the point where all of them wait, counts, and lets go of them then.
 //! 3. The runtime has spare kernel threads, which it makes as many as 32 at once, and which end when they were idle
 //!    for ten seconds. So [`Test::all_wait`] gives the count time to fall below the bound: spares go, and threads
-//!    that are held do not. A bound for the highest count leaves room for them ([`Test::never_above`]).
+//!    that are held do not. The highest count is only printed ([`Test::report`]), but where threads never wait all at
+//!    once; there its bound is wide ([`Test::never_above`]).
 //! 4. The environment: `GT_GUESTS_FEW=1` is for slow machines; `GT_GUESTS_UNBOUNDED=1` prints the counts and
 //!    asserts nothing about them; `GT_GUESTS_RATIO=1` asserts the ratios too, for which a release build is
 //!    needed. In kernel-thread mode there are few threads and no bounds.

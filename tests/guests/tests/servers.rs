@@ -24,7 +24,7 @@ const HANDLERS: usize = 64;
 /// More than the kernel's buffers take.
 const BIG: usize = 32 << 20;
 /// Kernel threads beside those of connections; 52 of them for the connections of wrk and of the slow clients.
-const BESIDE: usize = 120;
+const BESIDE: usize = 300;
 
 fn many() -> usize {
     let many = if cfg!(feature = "servers") {
