@@ -18,7 +18,7 @@ use super::{can_park, deadline_on, fail, is_hooked, is_on, nanos};
 use crate::engine::door::addresses::{ANY, Addresses, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
-use crate::engine::door::{clock, count_parked, is_forked_child};
+use crate::engine::door::{clock, is_forked_child};
 
 /// The threads that wait on words.
 static FUTEXES: Addresses = Addresses::new();
@@ -150,10 +150,7 @@ fn wait(
     // The common refusal needs no lock.
     compare()?;
     let how = match is_hooked() && can_park() {
-        true => {
-            count_parked();
-            How::Park
-        }
+        true => How::Park,
         false => How::Block,
     };
     match FUTEXES.wait(address, events, how, Position::Back, deadline, compare)? {

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_ulong};
 
 use super::{can_park, errno, hooked, nanos};
 use crate::engine::door::watch::{self, Interest, Purpose};
-use crate::engine::door::{blocking, clock, count_parked, signal};
+use crate::engine::door::{blocking, clock, signal};
 
 /// What `poll` says at this moment.
 ///
@@ -31,7 +31,6 @@ pub(super) fn until(
     if !can_park() {
         return None;
     }
-    count_parked();
     let (before, interests) = (errno(), interests());
     loop {
         let has_come = watch::wait_for_any(&interests, deadline).ok()?;

@@ -1,12 +1,12 @@
 //! `recv`, `recvfrom`, `recvmsg`: tried with `MSG_DONTWAIT`.
 //!
-//! With `MSG_WAITALL` a call goes on until its buffers are full, or until the end, an error, or the
+//! With `MSG_WAITALL` a call on a stream goes on until its buffers are full, or until the end, an error, or the
 //! time-out; then it returns what has come. With `MSG_PEEK` beside it, or room for control messages, it
 //! is libc's.
 
 use core::ffi::{c_int, c_void};
 
-use super::descriptor::{length_of, rest_of, run, run_all};
+use super::descriptor::{is_stream, length_of, rest_of, run, run_all};
 use super::hooked;
 use crate::engine::door::blocking;
 use crate::engine::door::watch::Purpose;
@@ -23,7 +23,7 @@ pub(super) unsafe fn message(
     flags: c_int,
     real: impl Fn() -> isize,
 ) -> isize {
-    if flags & libc::MSG_WAITALL == 0 {
+    if flags & libc::MSG_WAITALL == 0 || !is_stream(fd) {
         // The kernel changes lengths in the message only if something came.
         // SAFETY: the caller's promise.
         let attempt = |fd| unsafe { recvmsg::real(fd, message, flags | NOW) };
@@ -103,7 +103,7 @@ unsafe fn from(
     if flags & NOW != 0 {
         return real();
     }
-    if flags & libc::MSG_WAITALL == 0 {
+    if flags & libc::MSG_WAITALL == 0 || !is_stream(fd) {
         return run(fd, Purpose::Read, |fd| part(fd, 0, flags | NOW), real);
     }
     if flags & libc::MSG_PEEK != 0 {

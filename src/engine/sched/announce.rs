@@ -64,19 +64,25 @@ pub(crate) fn is_hooked() -> bool {
     })
 }
 
-/// Whether the calling thread, which is hooked, can leave its kernel thread at this place. A signal
-/// handler cannot: it runs on the kernel thread's alternate stack, or the kernel restores, when it
-/// returns, what belongs to the kernel thread that it began on.
+/// Whether the calling thread, which is hooked and about to wait, can leave its kernel thread at this
+/// place; if so, counts the call. A signal handler cannot: it runs on the kernel thread's alternate
+/// stack, or the kernel restores, when it returns, what belongs to the kernel thread that it began on.
 #[cfg(green)]
-pub(crate) fn can_leave() -> bool {
+pub(crate) fn parks_here() -> bool {
     let here = 0_u8;
     let is_here = |stack: Bounds| (stack.bottom..stack.top).contains(&(&raw const here).addr());
-    let Some(entered) = enter() else { return false };
+    let Some(mut entered) = enter() else {
+        return false;
+    };
     let is_on_stack = entered.green().stack().is_some_and(is_here);
     // A handler's mask differs. A thread with a mask of its own cannot be told from one.
-    is_on_stack
+    let parks = is_on_stack
         && (!interpose::program_has_handlers()
-            || signal::mask() == entered.machine().base_mask.get())
+            || signal::mask() == entered.machine().base_mask.get());
+    if parks {
+        entered.processor().parked_calls.add(1);
+    }
+    parks
 }
 
 /// Runs `f` with one of the thread's flags set.
