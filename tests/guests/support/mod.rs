@@ -205,17 +205,18 @@ impl Test {
         assert!(most > n / 10, "{}: one after the other", self.name);
     }
 
+    /// Says how many kernel threads there were at most, and why. Returns their number.
+    pub fn report(&self) -> usize {
+        let (name, peak) = (self.name, self.peak.load(Relaxed).max(kernel_threads()));
+        eprintln!("{name}: at most {peak} kernel threads; {}", calls());
+        peak
+    }
+
     /// There were never more kernel threads than `bound`.
     pub fn never_above(&self, bound: usize) {
-        let (name, peak) = (self.name, self.peak.load(Relaxed).max(kernel_threads()));
-        eprintln!(
-            "{name}: at most {peak} kernel threads, {bound} allowed; {}",
-            calls()
-        );
-        assert!(
-            !bounds_count() || peak <= bound,
-            "{name}: {peak} kernel threads"
-        );
+        let (name, peak) = (self.name, self.report());
+        let ok = !bounds_count() || peak <= bound;
+        assert!(ok, "{name}: {peak} kernel threads, {bound} allowed");
     }
 }
 
