@@ -16,10 +16,15 @@ const PEAK: usize = 300;
 /// A client by its function from an address and a path to a body.
 type Client = Arc<dyn Fn(SocketAddr, &str) -> String + Send + Sync>;
 
+/// ureq's own buffers have 128 KiB each, which malloc maps and unmaps for each request.
+const BUFFER: usize = 4 << 10;
+
 fn agent(idle: usize) -> ureq::Agent {
     ureq::Agent::config_builder()
         .max_idle_connections(idle)
         .max_idle_connections_per_host(idle)
+        .input_buffer_size(BUFFER)
+        .output_buffer_size(BUFFER)
         .build()
         .new_agent()
 }
@@ -137,10 +142,11 @@ fn speed() {
             *best = best.max(n as f64 / start.elapsed().as_secs_f64());
         }
     }
-    for ((name, _), speed) in clients.iter().zip(best) {
-        let ratio = speed / best[0];
+    let ratios = best.map(|speed| speed / best[0]);
+    for (((name, _), speed), ratio) in clients.iter().zip(best).zip(ratios) {
         eprintln!("{name}: {speed:.0} requests a second, {ratio:.2} of those by hand");
-        assert!(!ratios_count() || ratio >= 0.8, "{name}: {ratio:.2}");
     }
+    let fast = ratios.iter().all(|ratio| *ratio >= 0.8);
+    assert!(!ratios_count() || fast, "slower than by hand: {ratios:.2?}");
     test.never_above(PEAK);
 }
