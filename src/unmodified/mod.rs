@@ -16,6 +16,7 @@
 //! | `splice` | `splice`, `sendfile` |
 //! | `process` | `waitpid` and its kin |
 //! | `lock` | locks on files, and syncing |
+//! | `announced` | `getaddrinfo` and others that cannot be waited for |
 //! | `close` | `close` and its kin: a descriptor for which threads wait |
 //! | `descriptor` | (none) a call on a descriptor: try, wait, try again |
 //! | `macros` | (none) declaring a function of libc's, and ours of the same name |
@@ -31,6 +32,7 @@
 //!
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
+mod announced;
 mod close;
 mod connect;
 mod descriptor;
