@@ -102,40 +102,58 @@ impl Drop for Inside {
 /// not woken would wait for ever.
 #[cold]
 pub(super) fn wake_later(table: &Addresses, address: usize, events: Events, most: usize) {
-    // Acquire: the place's last reader is done with it; partner: Release in `heed`.
-    let take = |note: &&Note| {
-        note.state
-            .compare_exchange(FREE, TAKEN, Acquire, Relaxed)
-            .is_ok()
+    let says_so = |note: &Note| {
+        note.address.load(Relaxed) == address
+            && note.events.load(Relaxed) == events
+            && core::ptr::eq(note.table.load(Relaxed), table)
     };
-    let Some(note) = BOARD.iter().find(take) else {
-        crate::engine::sys::die("signal handlers wake too many threads at once");
+    THREAD.with(|thread| thread.has_notes.store(true, Relaxed));
+    // A note that says so already; it may have become another one before it was taken.
+    for note in BOARD.iter().filter(|note| says_so(note)) {
+        if note.take(LEFT) {
+            let is_it = says_so(note);
+            if is_it {
+                let sum = note.most.load(Relaxed).saturating_add(most);
+                note.most.store(sum, Relaxed);
+            }
+            // Release: the content; partner: Acquire in `take`.
+            note.state.store(LEFT, Release);
+            if is_it {
+                return;
+            }
+        }
+    }
+    let Some(note) = BOARD.iter().find(|note| note.take(FREE)) else {
+        crate::engine::sys::die("signal handlers wake threads at too many addresses at once");
     };
     note.table
         .store(core::ptr::from_ref(table).cast_mut(), Relaxed);
     note.address.store(address, Relaxed);
     note.events.store(events, Relaxed);
     note.most.store(most, Relaxed);
-    // Release: the content; partner: Acquire in `heed`.
+    // Release: the content; partner: Acquire in `take`.
     note.state.store(LEFT, Release);
-    THREAD.with(|thread| thread.has_notes.store(true, Relaxed));
+}
+
+impl Note {
+    fn take(&self, from: u32) -> bool {
+        // Acquire: the content; partner: Release in `wake_later`. Or the last reader is done with the
+        // place; partner: Release in `heed`.
+        self.state
+            .compare_exchange(from, TAKEN, Acquire, Relaxed)
+            .is_ok()
+    }
 }
 
 /// Does what the notes say.
 #[cold]
 fn heed() {
-    // Acquire: the content; partner: Release in `wake_later`.
-    let take = |note: &&Note| {
-        note.state
-            .compare_exchange(LEFT, TAKEN, Acquire, Relaxed)
-            .is_ok()
-    };
-    while let Some(note) = BOARD.iter().find(take) {
+    while let Some(note) = BOARD.iter().find(|note| note.take(LEFT)) {
         // SAFETY: a table is a static.
         let table = unsafe { &*note.table.load(Relaxed) };
         let (address, events) = (note.address.load(Relaxed), note.events.load(Relaxed));
         let most = note.most.load(Relaxed);
-        // Release: this thread is done with the place; partner: Acquire in `wake_later`.
+        // Release: this thread is done with the place; partner: Acquire in `take`.
         note.state.store(FREE, Release);
         table.wake(address, events, most);
     }
