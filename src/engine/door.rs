@@ -7,7 +7,7 @@
 //! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
 //! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
 //! | block in the kernel | [`blocking`], [`may_block`] |
-//! | make a call of libc park the thread | [`is_hooked`], [`can_leave`], [`unhooked`]; [`addresses`], [`real`], [`word`] |
+//! | make a call of libc park the thread | [`is_hooked`], [`parks_here`], [`unhooked`]; [`addresses`], [`real`], [`word`] |
 //! | wait for a descriptor | [`Source`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
@@ -32,7 +32,7 @@ pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preempt
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::sched::announce::{blocking, unhooked};
 #[cfg(green)]
-pub(crate) use super::sched::announce::{can_leave, is_hooked, may_block};
+pub(crate) use super::sched::announce::{gives_way_here, is_hooked, may_block, parks_here};
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(green)]
 pub(crate) use super::sched::interpose;
@@ -60,14 +60,6 @@ pub(crate) fn sleep_until(deadline: u64) {
     let alarm = Waiter::new();
     while clock::now() < deadline {
         alarm.wait(Some(deadline));
-    }
-}
-
-/// Counts a call of libc's that parks the calling thread.
-#[cfg(green)]
-pub(crate) fn count_parked() {
-    if let Some(mut entered) = enter() {
-        entered.processor().shared().parked_calls.add(1);
     }
 }
 

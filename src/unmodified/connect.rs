@@ -11,10 +11,10 @@ use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::descriptor::{is_nonblocking, is_ready, is_there, run};
+use super::descriptor::{is_nonblocking, is_ready, is_stream, is_there, option, run};
 use super::{can_park, hooked, set_errno};
 use crate::engine::door::watch::Purpose;
-use crate::engine::door::{self, count_parked, may_block};
+use crate::engine::door::{self, may_block};
 
 /// How many threads may be blocked in libc's `connect` at a time, where there is a ring.
 const FEW: usize = 4;
@@ -27,16 +27,6 @@ fn directly(real: impl FnOnce() -> c_int) -> Option<c_int> {
     let answer = is_one_of_few.then(|| may_block(real));
     CONNECTING.fetch_sub(1, Relaxed);
     answer
-}
-
-/// An option of `fd`, a socket.
-pub(super) fn option<T: Default>(fd: c_int, name: c_int) -> Option<T> {
-    let mut value = T::default();
-    let mut length = size_of::<T>() as libc::socklen_t;
-    let place = (&raw mut value).cast();
-    // SAFETY: valid places, for as many bytes; any bits are a `T` of those used here.
-    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, place, &mut length) };
-    (result == 0).then_some(value)
 }
 
 /// `accept` or `accept4`; `real` makes libc's call.
@@ -88,19 +78,20 @@ hooked! {
             if fd < 0 || is_nonblocking(fd) {
                 return real();
             }
-            let is_stream = option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM);
             let has_family = length as usize >= size_of::<libc::sa_family_t>()
                 && is_there(address.cast::<libc::sa_family_t>(), 1);
             let is_internet = has_family
                 && matches!(c_int::from((*address).sa_family), libc::AF_INET | libc::AF_INET6);
             let has_time_out = option::<[u64; 2]>(fd, libc::SO_SNDTIMEO).is_some_and(|t| t != [0; 2]);
-            if !is_stream || !is_internet || has_time_out || !can_park() {
+            if !is_stream(fd) || !is_internet || has_time_out {
                 return may_block(real);
             }
             if let Some(answer) = directly(real) {
                 return answer;
             }
-            count_parked();
+            if !can_park() {
+                return may_block(real);
+            }
             match door::connect(BorrowedFd::borrow_raw(fd), address, length) {
                 None => may_block(real),
                 Some(Ok(())) => 0,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::{can_park, errno, set_errno};
 use crate::engine::door::watch::{Call, Purpose};
-use crate::engine::door::{blocking, clock, count_parked, word};
+use crate::engine::door::{blocking, clock, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,29 +112,30 @@ pub(super) fn is_ready(fd: c_int, events: i16) -> bool {
 
 /// The length of the time-out that a socket has for a direction, in nanoseconds, if it has one.
 fn own_time_out(fd: c_int, purpose: Purpose) -> Option<u64> {
-    let option = match purpose {
+    let name = match purpose {
         Purpose::Read => libc::SO_RCVTIMEO,
         _ => libc::SO_SNDTIMEO,
     };
-    let mut time = libc::timeval {
-        tv_sec: 0,
-        tv_usec: 0,
-    };
-    let mut length = size_of::<libc::timeval>() as libc::socklen_t;
-    // SAFETY: valid places. If it is not a socket the call fails, and there is no time-out.
-    let result = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            option,
-            (&raw mut time).cast(),
-            &mut length,
-        )
-    };
-    let nanos = (time.tv_sec as u64)
+    let [seconds, micros] = option::<[u64; 2]>(fd, name)?;
+    let nanos = seconds
         .saturating_mul(1_000_000_000)
-        .saturating_add(time.tv_usec as u64 * 1_000);
-    (result == 0 && nanos != 0).then_some(nanos)
+        .saturating_add(micros * 1_000);
+    (nanos != 0).then_some(nanos)
+}
+
+/// An option of `fd`. `None`: it is not a socket.
+pub(super) fn option<T: Default>(fd: c_int, name: c_int) -> Option<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let place = (&raw mut value).cast();
+    // SAFETY: valid places, for as many bytes; any bits are a `T` of those used here.
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, place, &mut length) };
+    (result == 0).then_some(value)
+}
+
+/// Whether `fd` is a stream socket.
+pub(super) fn is_stream(fd: c_int) -> bool {
+    option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
 }
 
 /// Whether a try has failed because it would block, or because it has begun to connect the socket.
@@ -218,7 +219,6 @@ impl Waiter {
                     if !can_park() {
                         return blocking(|| block(fd));
                     }
-                    count_parked();
                     let limit = own_time_out(fd, self.purpose);
                     *self
                         .deadline

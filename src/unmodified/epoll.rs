@@ -8,7 +8,7 @@ use core::ffi::c_int;
 use super::poll::{after_millis, changes_mask, deadline_of};
 use super::{can_park, errno, hooked, set_errno};
 use crate::engine::door::watch::{Call, Purpose};
-use crate::engine::door::{blocking, clock, count_parked};
+use crate::engine::door::{blocking, clock};
 
 /// Collects events until there are some, or until `deadline`. `None`: the caller is to make the call that
 /// blocks.
@@ -30,7 +30,6 @@ unsafe fn wait(
     if !can_park() {
         return None;
     }
-    count_parked();
     let before = errno();
     let mut call = Call::new(epoll);
     loop {

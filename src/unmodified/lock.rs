@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
 
 use super::{can_park, errno, fail, hooked, set_errno};
-use crate::engine::door::{self, blocking, count_parked};
+use crate::engine::door::{self, blocking};
 
 /// `fsync` or `fdatasync`; `real` makes libc's call.
 fn synced(fd: c_int, data_only: bool, real: impl Fn() -> c_int) -> c_int {
@@ -18,10 +18,7 @@ fn synced(fd: c_int, data_only: bool, real: impl Fn() -> c_int) -> c_int {
     let answer = door::sync(unsafe { BorrowedFd::borrow_raw(fd) }, data_only);
     match answer {
         None => blocking(real),
-        Some(Ok(())) => {
-            count_parked();
-            0
-        }
+        Some(Ok(())) => 0,
         Some(Err(error)) => fail(error.raw_os_error().unwrap_or(libc::EIO)),
     }
 }

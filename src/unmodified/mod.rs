@@ -16,8 +16,10 @@
 //! | `splice` | `splice`, `sendfile` |
 //! | `process` | `waitpid` and its kin |
 //! | `lock` | locks on files, and syncing |
+//! | `announced` | `getaddrinfo` and others that cannot be waited for |
 //! | `close` | `close` and its kin: a descriptor for which threads wait |
 //! | `descriptor` | (none) a call on a descriptor: try, wait, try again |
+//! | `macros` | (none) declaring a function of libc's, and ours of the same name |
 //!
 //! What they promise:
 //! 1. A result is one that libc's function could have given, `errno` included.
@@ -30,12 +32,14 @@
 //!
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
+mod announced;
 mod close;
 mod connect;
 mod descriptor;
 mod epoll;
 mod futex;
 mod lock;
+mod macros;
 mod poll;
 mod process;
 mod receive;
@@ -45,6 +49,7 @@ mod sleep;
 mod splice;
 mod stream;
 
+use self::macros::{hooked, libc_functions};
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -78,9 +83,9 @@ fn is_hooked() -> bool {
     door::is_hooked() && is_on()
 }
 
-/// Whether the calling thread, which is hooked and is about to wait, can be parked here.
+/// Whether the calling thread, which is hooked and about to wait, can be parked here; if so, counts the call.
 fn can_park() -> bool {
-    door::can_leave()
+    door::parks_here()
 }
 
 /// Sets `errno`, and returns what a function returns that fails.
@@ -127,60 +132,3 @@ fn read(clock: libc::clockid_t) -> u64 {
     unsafe { libc::clock_gettime(clock, &mut now) };
     nanos(&now).unwrap_or(0)
 }
-
-/// Declares functions of libc: for each a module of its name, with `real`, which calls it.
-macro_rules! libc_functions {
-    ($(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {$(
-        #[allow(non_camel_case_types, reason = "libc's name")]
-        mod $name {
-            #[allow(unused_imports, reason = "types of arguments")]
-            use super::*;
-            static REAL: $crate::engine::door::real::Real = $crate::engine::door::real::Real::new(
-                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!("a name has no NUL"),
-                },
-            );
-
-            /// libc's function.
-            ///
-            /// # Safety
-            /// That of libc's function.
-            #[inline]
-            pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
-                // SAFETY: libc's function of this name has this type; the arguments are the caller's.
-                unsafe {
-                    core::mem::transmute::<usize, unsafe extern "C" fn($($Type),*) -> $Result>(
-                        REAL.address(),
-                    )($($argument),*)
-                }
-            }
-        }
-    )*};
-}
-use libc_functions;
-
-/// Declares functions that have the names of libc's, and libc's behind them.
-///
-/// The body is the hooked call; it runs on a green thread that may be parked. Any other thread calls
-/// libc's.
-macro_rules! hooked {
-    ($(
-        fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
-    )*) => {
-        $crate::unmodified::libc_functions! {
-            $(fn $name($($argument: $Type),*) -> $Result;)*
-        }
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($argument: $Type),*) -> $Result {
-                if !$crate::unmodified::is_hooked() {
-                    // SAFETY: the caller's arguments, unchanged.
-                    return unsafe { $name::real($($argument),*) };
-                }
-                $body
-            }
-        )*
-    };
-}
-use hooked;

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_ulong};
 use super::descriptor::is_there;
 use super::{can_park, errno, hooked, nanos};
 use crate::engine::door::watch::{self, Interest, Purpose};
-use crate::engine::door::{self, blocking, clock, count_parked, signal};
+use crate::engine::door::{self, blocking, clock, signal};
 
 /// After so many events in a row that are none for the caller it pauses after each, for so many nanoseconds.
 const IN_VAIN: u32 = 10;
@@ -36,7 +36,6 @@ pub(super) fn until(
     if !can_park() {
         return None;
     }
-    count_parked();
     let (before, interests) = (errno(), interests());
     let mut in_vain = 0;
     loop {

@@ -6,8 +6,8 @@ use core::ffi::c_int;
 
 use super::descriptor::is_nonblocking;
 use super::{can_park, errno, hooked, set_errno};
+use crate::engine::door::blocking;
 use crate::engine::door::watch::{Call, Purpose};
-use crate::engine::door::{blocking, count_parked};
 
 /// Options under which the end of the child is all that is waited for.
 const PLAIN: c_int = libc::WNOHANG | libc::WEXITED | libc::WNOWAIT;
@@ -26,7 +26,6 @@ fn has_ended(child: libc::pid_t) -> bool {
 }
 
 fn waits_for(pidfd: c_int) -> bool {
-    count_parked();
     let mut call = Call::new(pidfd);
     matches!(call.wait(Purpose::Read, None), Ok(true))
 }

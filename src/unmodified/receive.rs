@@ -1,13 +1,12 @@
 //! `recv`, `recvfrom`, `recvmsg`: tried with `MSG_DONTWAIT`.
 //!
-//! With `MSG_WAITALL` a call goes on until its buffers are full, or until the end, an error, or the
+//! With `MSG_WAITALL` a call on a stream goes on until its buffers are full, or until the end, an error, or the
 //! time-out; then it returns what has come. With `MSG_PEEK` beside it, or room for control messages, it
 //! is libc's.
 
 use core::ffi::{c_int, c_void};
 
-use super::connect::option;
-use super::descriptor::{is_there, length_of, rest_of, run, run_all};
+use super::descriptor::{is_stream, is_there, length_of, rest_of, run, run_all};
 use super::hooked;
 use crate::engine::door::watch::Purpose;
 use crate::engine::door::{blocking, may_block};
@@ -18,7 +17,7 @@ const NEVER_WAITS: c_int = NOW | libc::MSG_ERRQUEUE | libc::MSG_OOB;
 
 /// Whether a call goes on until its buffers are full: on a stream. A datagram ends it.
 fn is_for_all(fd: c_int, flags: c_int) -> bool {
-    flags & libc::MSG_WAITALL != 0 && option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+    flags & libc::MSG_WAITALL != 0 && is_stream(fd)
 }
 
 /// `recvmsg`; `real` makes libc's call.

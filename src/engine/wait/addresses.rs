@@ -26,12 +26,15 @@
 //! 3. The first of a group, and no other, has a `last` that is not null.
 //! 4. One call wakes only threads that were there when it began: later ones have a higher stamp.
 //!
+//! A signal's handler that has interrupted its own thread in here leaves its wake-ups to that thread (`inside`).
+//!
 //! Orderings: the two fences of invariant 1 are SeqCst, and are partners. All else is under the
 //! buckets' locks.
 
 use core::ptr;
 
 use super::claim::{Claimed, Ended, Node, Wait};
+use super::inside::{self, Inside};
 use super::list::{Chain, List};
 use super::queue::{Locked, Position, WaitQueue};
 use crate::engine::atomic::{
@@ -49,7 +52,7 @@ pub(crate) type Events = u32;
 /// All of them.
 pub(crate) const ANY: Events = !0;
 
-/// The threads that wait at addresses.
+/// The threads that wait at addresses. A table is a static.
 pub(crate) struct Addresses {
     buckets: [Bucket; BUCKETS],
 }
@@ -131,6 +134,9 @@ impl Addresses {
         waiting.node.set_wait(&waiting.wait);
         let bucket = self.bucket(address);
         {
+            let Some(_inside) = Inside::enter() else {
+                return Ok(Waited::Interrupted);
+            };
             let mut locked = bucket.queue.lock();
             perturb::point("addresses: locked");
             // SeqCst: invariant 1; partner: in `is_empty`.
@@ -157,8 +163,15 @@ impl Addresses {
         })
     }
 
+    /// Forgets all threads: in a forked child, where they do not exist.
+    pub(crate) fn forget(&self) {
+        self.buckets.iter().for_each(|bucket| bucket.queue.forget());
+    }
+
     /// Takes a thread out that has ended its wait itself.
     fn leave(&self, waiting: &Waiting) {
+        // Nobody is: the thread was blocked, and a handler that has interrupted one does not wait.
+        let _inside = Inside::enter();
         loop {
             let address = waiting.address.load(Relaxed);
             let mut locked = self.bucket(address).queue.lock();
@@ -184,6 +197,10 @@ impl Addresses {
     #[cold]
     #[inline(never)]
     fn wake_some(&self, bucket: &Bucket, address: usize, events: Events, most: usize) -> usize {
+        let Some(_inside) = Inside::enter() else {
+            inside::wake_later(self, address, events, most);
+            return 0;
+        };
         let mut woken = 0;
         let mut until = None;
         loop {
@@ -199,7 +216,7 @@ impl Addresses {
             }
             drop(locked);
             let is_more = chain.is_long() && woken < most;
-            chain.wake();
+            chain.wake_from_anywhere();
             if !is_more {
                 return woken;
             }
@@ -218,6 +235,12 @@ impl Addresses {
         moved: usize,
         refuse: impl FnOnce() -> Result<(), E>,
     ) -> Result<(usize, usize), E> {
+        let Some(_inside) = Inside::enter() else {
+            // All are woken, and may find that they have to wait again.
+            refuse()?;
+            inside::wake_later(self, from, ANY, most.saturating_add(moved));
+            return Ok((0, 0));
+        };
         let (source, target) = (self.bucket(from), self.bucket(to));
         let mut refuse = Some(refuse);
         let mut done = (0, 0);
@@ -244,7 +267,7 @@ impl Addresses {
                 chain.push(claimed);
                 done.0 += 1;
             }
-            while !chain.is_long() && done.1 < moved && steps < STEPS && from != to {
+            while !chain.is_long() && done.1 < moved && steps < STEPS {
                 let first = Bucket::first(&locked, from).filter(|first| first.stamp.get() <= until);
                 let Some(first) = first.map(ptr::from_ref) else {
                     break;
@@ -261,7 +284,7 @@ impl Addresses {
             }
             drop((early, locked, late));
             let is_more = chain.is_long() || steps == STEPS;
-            chain.wake();
+            chain.wake_from_anywhere();
             if !is_more {
                 return Ok(done);
             }
