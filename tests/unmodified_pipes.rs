@@ -451,3 +451,26 @@ fn many_are_parked_in_reads() {
     );
     [r, w, a, b].into_iter().for_each(close);
 }
+
+#[test]
+fn descriptors_are_passed() {
+    let _w = watchdog("descriptors_are_passed");
+    alike(|s| {
+        let (a, b) = Kind::Stream.pair();
+        let (c, d) = Kind::Stream.pair();
+        s.waits(
+            || pass(b, b"take this", c),
+            |s| {
+                let mut buffer = [0; 32];
+                let mut passed = -1;
+                s.call("pass", || receive_passed(a, &mut buffer, &mut passed));
+                s.note(buffer);
+                put(d, b"by the other way");
+                s.call("passed", || recv(passed, &mut buffer, 0));
+                s.note(buffer);
+                close(passed);
+            },
+        );
+        [a, b, c, d].into_iter().for_each(close);
+    });
+}

@@ -380,3 +380,86 @@ fn handlers_use_descriptors() {
         .sum();
     assert_eq!(all, 5 * ROUNDS as isize);
 }
+
+/// The tests above over one arena of malloc's, which all threads share.
+#[test]
+fn with_one_arena() {
+    let _w = watchdog("with_one_arena");
+    for test in [
+        "processes_beside_readers",
+        "many_children_are_waited_for",
+        "children",
+    ] {
+        let output = common::child_with(test, "", &[("MALLOC_ARENA_MAX", "1")]);
+        common::assert_code(&output, 0);
+    }
+}
+
+/// No descriptor is left, not even for the runtime: calls block their kernel threads.
+#[test]
+fn without_descriptors() {
+    const NAME: &str = "without_descriptors";
+    let _w = watchdog(NAME);
+    if common::child_case(NAME).is_none() {
+        return common::assert_code(&common::child(NAME, "alone"), 0);
+    }
+    let runtime = Runtime::builder().processors(2).build().unwrap();
+    let (a, b) = Kind::Stream.pair();
+    // SAFETY: plain calls.
+    while unsafe { libc::dup(a) } >= 0 {}
+    let readers: Vec<_> = (0..4)
+        .map(|i| {
+            runtime.spawn(move || match i % 2 {
+                0 => recv(a, &mut [0], 0),
+                _ => {
+                    let mut asked = libc::pollfd {
+                        fd: a,
+                        events: libc::POLLIN,
+                        revents: 0,
+                    };
+                    // SAFETY: a valid record.
+                    unsafe { libc::poll(&mut asked, 1, -1) as isize }
+                }
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(20)); // most block by then
+    assert_eq!(write(b, b"four"), 4);
+    assert!(
+        readers
+            .into_iter()
+            .all(|reader| reader.join().unwrap() == 1)
+    );
+}
+
+/// A thread that cannot be parked, for it has a signal mask of its own, sends all.
+#[test]
+fn a_mask_of_its_own() {
+    const NAME: &str = "a_mask_of_its_own";
+    let _w = watchdog(NAME);
+    if common::child_case(NAME).is_none() {
+        return common::assert_code(&common::child(NAME, "alone"), 0);
+    }
+    extern "C" fn handler(_: c_int) {}
+    let handler = handler as extern "C" fn(c_int) as libc::sighandler_t;
+    // SAFETY: a handler of this type.
+    unsafe { libc::signal(libc::SIGUSR1, handler) };
+    alike(|s| {
+        // SAFETY: a valid set.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigaddset(&mut set, libc::SIGUSR2);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        }
+        let (a, b) = Kind::Stream.pair();
+        let bytes = vec![1; 8 << 20];
+        s.waits(
+            move || read_all(b),
+            |s| {
+                s.call("send", || send(a, &bytes, 0));
+                close(a);
+            },
+        );
+        close(b);
+    });
+}

@@ -27,11 +27,17 @@
 //!
 //! Orderings: the locks order all.
 
+mod call;
+mod closing;
+
 use core::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
+pub(crate) use self::call::Call;
+use self::call::Seat;
+pub(crate) use self::closing::{closing, look_again, watched_from};
 use super::epoll::INSTANCE;
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 use crate::engine::green::current;
@@ -39,14 +45,11 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::{BATCH, events};
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
+use crate::engine::sys::perturb;
 use crate::engine::sys::table::Table;
-use crate::engine::sys::{self, perturb};
 use crate::engine::wait::Waiter;
 use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::wait::list::List;
-
-/// The first number that a duplicate may get: a program may want the standard ones again.
-const ABOVE_STANDARD: usize = 3;
 
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
@@ -345,101 +348,6 @@ fn is_poll(waiting: &Waiting) -> bool {
     matches!(waiting.purpose, Purpose::Poll(_))
 }
 
-/// A call on a descriptor, which may have to wait. It takes something if the descriptor is ready, so
-/// an event wakes one such call, and that passes the rest on when it ends.
-pub(crate) struct Call {
-    /// As the program names it.
-    named: RawFd,
-    /// Once it has waited.
-    seat: Option<Box<Seat>>,
-}
-
-/// A call in the list of its descriptor. It changes the list together with the threads that wait.
-#[repr(C)] // the node first: a pointer to it is one to this
-struct Seat {
-    node: Node,
-    fd: AtomicI32,
-    /// `fd` is a duplicate of ours.
-    moved: AtomicBool,
-}
-
-impl Call {
-    pub(crate) fn new(fd: RawFd) -> Call {
-        Call {
-            named: fd,
-            seat: None,
-        }
-    }
-
-    /// The descriptor's number: another one if it was closed since the call has waited.
-    pub(crate) fn fd(&self) -> RawFd {
-        match &self.seat {
-            None => self.named,
-            Some(seat) => seat.fd.load(Relaxed),
-        }
-    }
-
-    /// As [`wait_for_any`], for one descriptor.
-    pub(crate) fn wait(&mut self, purpose: Purpose, deadline: Option<u64>) -> io::Result<bool> {
-        let again = self.seat.is_some();
-        let seat = self.sit_down()?;
-        let wait = Wait::new();
-        let fd = seat.fd.load(Relaxed);
-        let place = [Some(Waiting::new(&wait, Interest { fd, purpose }))];
-        match wait_in(&wait, &place, deadline, Some(seat), again) {
-            // It has another number now.
-            Err(_) if seat.fd.load(Relaxed) != fd => Ok(true),
-            ended => Ok(ended? == Awoken::Ready),
-        }
-    }
-
-    fn sit_down(&mut self) -> io::Result<&Seat> {
-        if self.seat.is_none() {
-            let watched = Watched::of(self.named)?;
-            let seat = self.seat.insert(Box::new(Seat {
-                node: Node::new(core::ptr::null()),
-                fd: AtomicI32::new(self.named),
-                moved: AtomicBool::new(false),
-            }));
-            let _off = current::preemption_off();
-            let mut lists = watched.lists.lock();
-            // SAFETY: the node is new, and is taken out before the seat is freed.
-            unsafe { lists.calls.push_back(&seat.node) };
-            watched.note(&lists);
-        }
-        self.seat.as_deref().ok_or_else(|| refused(libc::ENOMEM))
-    }
-}
-
-impl Drop for Call {
-    /// Arms the descriptor for the threads that wait for it; closes a duplicate that nobody else uses.
-    fn drop(&mut self) {
-        let Some(seat) = &self.seat else { return };
-        let unused = loop {
-            let fd = seat.fd.load(Relaxed);
-            let Ok(watched) = Watched::of(fd) else { return };
-            let mut ready = Fifo::new();
-            let _off = current::preemption_off();
-            let mut lists = watched.lists.lock();
-            if seat.fd.load(Relaxed) != fd {
-                continue; // it was moved meanwhile
-            }
-            // SAFETY: it is in this list.
-            unsafe { lists.calls.remove(&seat.node) };
-            watched.arm_for_others(fd, &mut lists, 0, &mut ready);
-            watched.note(&lists);
-            let moved = seat.moved.load(Relaxed);
-            let is_unused = moved && watched.users.fetch_sub(1, Relaxed) == 1;
-            drop(lists);
-            make_ready(ready);
-            break is_unused.then_some(fd);
-        };
-        if let Some(fd) = unused {
-            sys::close(fd);
-        }
-    }
-}
-
 fn make_ready(mut ready: Fifo) {
     while let Some(green) = ready.pop() {
         crate::engine::sched::ready(green);
@@ -498,87 +406,6 @@ impl Watched {
             }
         }
     }
-
-    /// Lets all threads look again.
-    #[cold]
-    fn wake_all(&self) {
-        let mut ready = Fifo::new();
-        let _off = current::preemption_off();
-        let mut lists = self.lists.lock();
-        while let Some(claimed) = lists.pop() {
-            wake(claimed, &mut ready);
-        }
-        self.note(&lists);
-        drop(lists);
-        make_ready(ready);
-    }
-
-    /// The calls that have waited go on with a duplicate of `fd`, if there can be one.
-    #[cold]
-    fn close(&self, fd: RawFd) {
-        // SAFETY: the call makes a descriptor, and touches no memory.
-        let duplicate = unsafe {
-            let arguments = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, ABOVE_STANDARD];
-            sys::call(libc::SYS_fcntl, &arguments)
-        };
-        let duplicate = duplicate.ok().map(|fd| fd as RawFd);
-        let target = duplicate.and_then(|fd| Some((fd, Watched::of(fd).ok()?)));
-        let mut ready = Fifo::new();
-        let mut moved = false;
-        {
-            let _off = current::preemption_off();
-            // In the order of their numbers, so that no two threads wait for each other.
-            let mut early = target
-                .filter(|target| target.0 < fd)
-                .map(|t| t.1.lists.lock());
-            let mut lists = self.lists.lock();
-            let mut late = target
-                .filter(|target| target.0 > fd)
-                .map(|t| t.1.lists.lock());
-            if let (Some((new, watched)), Some(theirs)) = (target, early.as_mut().or(late.as_mut()))
-            {
-                for purpose in [Purpose::Read, Purpose::Write] {
-                    while let Some(node) = lists.of(purpose).first().map(core::ptr::from_ref) {
-                        // SAFETY: a node in the list is the first part of a living `Waiting`; both locks
-                        // are held.
-                        unsafe {
-                            lists.of(purpose).remove(node);
-                            (*node.cast::<Waiting>()).fd.store(new, Relaxed);
-                            theirs.of(purpose).push_back(node);
-                        }
-                    }
-                }
-                // If the number was a duplicate of ours, it is the program that closes it.
-                self.users.store(0, Relaxed);
-                while let Some(node) = lists.calls.first().map(core::ptr::from_ref) {
-                    // SAFETY: a node in the list is the first part of a living `Seat`; both locks are
-                    // held.
-                    unsafe {
-                        lists.calls.remove(node);
-                        let seat = &*node.cast::<Seat>();
-                        seat.fd.store(new, Relaxed);
-                        seat.moved.store(true, Relaxed);
-                        theirs.calls.push_back(node);
-                    }
-                    watched.users.fetch_add(1, Relaxed);
-                    moved = true;
-                }
-                if moved {
-                    watched.arm_for_others(new, theirs, 0, &mut ready);
-                    watched.note(theirs);
-                }
-            }
-            self.note(&lists);
-            if let Some(nested) = NESTED.get() {
-                nested.remove(fd);
-            }
-            drop((early, lists, late));
-            make_ready(ready);
-        }
-        if let Some(duplicate) = duplicate.filter(|_| !moved) {
-            sys::close(duplicate);
-        }
-    }
 }
 
 fn wake(claimed: Claimed, ready: &mut Fifo) {
@@ -586,36 +413,4 @@ fn wake(claimed: Claimed, ready: &mut Fifo) {
     if let Some(green) = unsafe { Waiter::notify_at(claimed.into_waiter()) } {
         ready.push(green);
     }
-}
-
-/// The record of `fd`, if threads may wait for it and it is this process's.
-#[inline]
-fn waited_for(fd: RawFd) -> Option<&'static Watched> {
-    let watched = WATCHED.find(usize::try_from(fd).ok()?)?;
-    let is_ours = || std::process::id() == OWNER.load(Relaxed);
-    (watched.is_waited_for.load(Relaxed) && is_ours()).then_some(watched)
-}
-
-/// The program is about to close `fd`, or to put another file in its place: calls that have waited for it
-/// go on with a duplicate.
-#[inline]
-pub(crate) fn closing(fd: RawFd) {
-    if let Some(watched) = waited_for(fd) {
-        watched.close(fd);
-    }
-}
-
-/// All threads that wait for `fd` look again: the program has shut it down, or closed it. In the second case
-/// these are threads that poll it, and those that have come since [`closing`].
-#[inline]
-pub(crate) fn look_again(fd: RawFd) {
-    if let Some(watched) = waited_for(fd) {
-        watched.wake_all();
-    }
-}
-
-/// The numbers from `first` to `last` that may be waited for.
-pub(crate) fn watched_from(first: u32, last: u32) -> impl Iterator<Item = RawFd> {
-    let end = WATCHED.len().min((last as usize).saturating_add(1));
-    (first as usize..end).map(|fd| fd as RawFd)
 }

@@ -1,0 +1,136 @@
+//! A watched descriptor is closed, or another file takes its number.
+//!
+//! | when | who | what it does |
+//! |---|---|---|
+//! | before it is closed | calls that have waited | go on with a duplicate ([`closing`]) |
+//! | after it was closed | all others | look again ([`look_again`]) |
+//!
+//! The second step is for threads that poll the descriptor, for those that have come between the steps, and for all
+//! if there is no descriptor left for a duplicate.
+
+use std::os::fd::RawFd;
+
+use super::call::Seat;
+use super::{NESTED, OWNER, Purpose, WATCHED, Waiting, Watched, make_ready, wake};
+use crate::engine::atomic::Ordering::Relaxed;
+use crate::engine::green::current;
+use crate::engine::green::fifo::Fifo;
+use crate::engine::sys;
+
+/// The first number that a duplicate may get: a program may want the standard ones again.
+const ABOVE_STANDARD: usize = 3;
+
+impl Watched {
+    /// Lets all threads look again.
+    #[cold]
+    fn wake_all(&self) {
+        let mut ready = Fifo::new();
+        let _off = current::preemption_off();
+        let mut lists = self.lists.lock();
+        while let Some(claimed) = lists.pop() {
+            wake(claimed, &mut ready);
+        }
+        self.note(&lists);
+        drop(lists);
+        make_ready(ready);
+    }
+
+    /// The calls that have waited go on with a duplicate of `fd`, if there can be one.
+    #[cold]
+    fn close(&self, fd: RawFd) {
+        // SAFETY: the call makes a descriptor, and touches no memory.
+        let duplicate = unsafe {
+            let arguments = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, ABOVE_STANDARD];
+            sys::call(libc::SYS_fcntl, &arguments)
+        };
+        let duplicate = duplicate.ok().map(|fd| fd as RawFd);
+        let target = duplicate.and_then(|fd| Some((fd, Watched::of(fd).ok()?)));
+        let mut ready = Fifo::new();
+        let mut moved = false;
+        {
+            let _off = current::preemption_off();
+            // In the order of their numbers, so that no two threads wait for each other.
+            let mut early = target
+                .filter(|target| target.0 < fd)
+                .map(|t| t.1.lists.lock());
+            let mut lists = self.lists.lock();
+            let mut late = target
+                .filter(|target| target.0 > fd)
+                .map(|t| t.1.lists.lock());
+            if let (Some((new, watched)), Some(theirs)) = (target, early.as_mut().or(late.as_mut()))
+            {
+                for purpose in [Purpose::Read, Purpose::Write] {
+                    while let Some(node) = lists.of(purpose).first().map(core::ptr::from_ref) {
+                        // SAFETY: a node in the list is the first part of a living `Waiting`; both locks
+                        // are held.
+                        unsafe {
+                            lists.of(purpose).remove(node);
+                            (*node.cast::<Waiting>()).fd.store(new, Relaxed);
+                            theirs.of(purpose).push_back(node);
+                        }
+                    }
+                }
+                // If the number was a duplicate of ours, it is the program that closes it.
+                self.users.store(0, Relaxed);
+                while let Some(node) = lists.calls.first().map(core::ptr::from_ref) {
+                    // SAFETY: a node in the list is the first part of a living `Seat`; both locks are
+                    // held.
+                    unsafe {
+                        lists.calls.remove(node);
+                        let seat = &*node.cast::<Seat>();
+                        seat.fd.store(new, Relaxed);
+                        seat.moved.store(true, Relaxed);
+                        theirs.calls.push_back(node);
+                    }
+                    watched.users.fetch_add(1, Relaxed);
+                    moved = true;
+                }
+                if moved {
+                    watched.arm_for_others(new, theirs, 0, &mut ready);
+                    watched.note(theirs);
+                }
+            }
+            self.note(&lists);
+            if let Some(nested) = NESTED.get() {
+                nested.remove(fd);
+            }
+            drop((early, lists, late));
+            make_ready(ready);
+        }
+        if let Some(duplicate) = duplicate.filter(|_| !moved) {
+            sys::close(duplicate);
+        }
+    }
+}
+
+/// The record of `fd`, if threads may wait for it and it is this process's.
+#[inline]
+fn waited_for(fd: RawFd) -> Option<&'static Watched> {
+    let watched = WATCHED.find(usize::try_from(fd).ok()?)?;
+    let is_ours = || std::process::id() == OWNER.load(Relaxed);
+    (watched.is_waited_for.load(Relaxed) && is_ours()).then_some(watched)
+}
+
+/// The program is about to close `fd`, or to put another file in its place: calls that have waited for it
+/// go on with a duplicate.
+#[inline]
+pub(crate) fn closing(fd: RawFd) {
+    if let Some(watched) = waited_for(fd) {
+        watched.close(fd);
+    }
+}
+
+/// All threads that wait for `fd` look again: the program has shut it down, or closed it. In the second case
+/// these are threads that poll it, and those that have come since [`closing`].
+#[inline]
+pub(crate) fn look_again(fd: RawFd) {
+    if let Some(watched) = waited_for(fd) {
+        watched.wake_all();
+    }
+}
+
+/// The numbers from `first` to `last` that may be waited for.
+pub(crate) fn watched_from(first: u32, last: u32) -> impl Iterator<Item = RawFd> {
+    let end = WATCHED.len().min((last as usize).saturating_add(1));
+    (first as usize..end).map(|fd| fd as RawFd)
+}
