@@ -282,7 +282,8 @@ fn closed_while_threads_wait() {
     }
 }
 
-/// One thread is woken by an event, and before it runs its descriptor is closed.
+/// One thread is woken by an event, and before it runs its descriptor is closed. Few go astray: those that were
+/// preempted between the look at the number and the system call.
 #[test]
 fn closed_while_a_woken_thread_has_not_run() {
     let _w = watchdog("closed_while_a_woken_thread_has_not_run");
@@ -297,30 +298,38 @@ fn closed_while_a_woken_thread_has_not_run() {
         })
         .collect();
     let mut random = common::Rng::new("closed_while_a_woken_thread_has_not_run");
-    for round in 0..300 {
+    const MUCH: usize = 1 << 20;
+    const ROUNDS: u32 = 200;
+    let mut astray = 0;
+    for round in 0..ROUNDS {
         let (r, w) = pipe();
         let (other, writer) = pipe();
-        put(writer, b"not yours");
         let before = runtime.metrics().parked_calls;
-        let reader = runtime.spawn(move || {
-            let mut buffer = [0; 9];
-            (read(r, &mut buffer), errno(), buffer)
-        });
+        let call = runtime.spawn(move || write(w, &[7; MUCH]));
         common::wait_until(|| runtime.metrics().parked_calls > before);
-        put(w, b"for you!!");
+        // The writer is about to wait, or waits. When more comes than a pipe has room for it has waited.
+        let mut got = 0;
+        while got < 100_000 {
+            got += read(r, &mut [0; 5_000]);
+        }
         let begin = std::time::Instant::now();
         let pause = Duration::from_micros(random.below(400) as u64);
         while begin.elapsed() < pause {}
         // SAFETY: a plain call.
-        assert_eq!(unsafe { libc::dup2(other, r) }, r);
-        let (got, errno, buffer) = reader.join().unwrap();
-        assert_eq!(
-            (got, &buffer),
-            (9, b"for you!!"),
-            "round {round}, errno {errno}"
-        );
-        [r, w, other, writer].into_iter().for_each(close);
+        assert_eq!(unsafe { libc::dup2(writer, w) }, w);
+        got += read_all(r).len() as isize;
+        assert_eq!(call.join().unwrap(), MUCH as isize, "round {round}");
+        [r, w, writer].into_iter().for_each(close);
+        let lost = read_all(other).len() as isize;
+        assert_eq!(got + lost, MUCH as isize, "round {round}");
+        astray += u32::from(lost != 0);
+        close(other);
     }
+    println!("{astray} of {ROUNDS} writes went astray");
+    assert!(
+        astray <= ROUNDS / 20,
+        "{astray} of {ROUNDS} writes went astray"
+    );
     over.store(true, std::sync::atomic::Ordering::Relaxed);
     hogs.into_iter().for_each(|hog| hog.join().unwrap());
 }
@@ -360,9 +369,14 @@ fn sendfile_and_splice() {
                 move || read_all(b),
                 |s| {
                     // SAFETY: no offset.
-                    s.call("sendfile", || unsafe {
-                        libc::sendfile(a, from, none, MUCH)
-                    });
+                    let send = || unsafe { libc::sendfile(a, from, none, MUCH) };
+                    let mut sent = send();
+                    // The signal that ends a time slice may cut short libc's own call.
+                    assert!(!s.is_green || sent == MUCH as isize, "{sent}");
+                    while sent < MUCH as isize {
+                        sent += send();
+                    }
+                    s.note(sent);
                     // SAFETY: no offset.
                     s.call("at its end", || unsafe {
                         libc::sendfile(a, from, none, MUCH)
@@ -416,6 +430,9 @@ fn sendfile_and_splice() {
 fn many_are_parked_in_reads() {
     let _w = watchdog("many_are_parked_in_reads");
     const MANY: u64 = 1000;
+    if common::child_case("many_are_parked_in_reads").is_none() {
+        return common::assert_code(&common::child("many_are_parked_in_reads", ""), 0);
+    }
     let runtime = Runtime::builder().processors(2).build().unwrap();
     if runtime.mode() != greenthread::runtime::Mode::Green {
         return;
@@ -439,7 +456,7 @@ fn many_are_parked_in_reads() {
         .find_map(|line| line.strip_prefix("Threads:"))
         .unwrap();
     let threads: u32 = threads.trim().parse().unwrap();
-    assert!(threads < 30 + 10, "{threads} kernel threads"); // the test's own among them
+    assert!(threads < 30, "{threads} kernel threads");
     for _ in 0..MANY / 2 {
         put(w, b"x");
         put(b, b"x");

@@ -370,8 +370,12 @@ fn each_event_comes_once() {
 /// An event for one descriptor is seen by all threads that poll it.
 #[test]
 fn all_pollers_see_it() {
-    let _w = watchdog("all_pollers_see_it");
-    const MANY: u64 = 200;
+    const NAME: &str = "all_pollers_see_it";
+    const MANY: u64 = 1000;
+    let _w = watchdog(NAME);
+    if common::child_case(NAME).is_none() {
+        return common::assert_code(&common::child(NAME, ""), 0);
+    }
     let runtime = Runtime::builder().processors(2).build().unwrap();
     let (a, b) = Kind::Stream.pair();
     let (c, d) = Kind::Stream.pair();
@@ -397,7 +401,7 @@ fn all_pollers_see_it() {
     if runtime.mode() == Mode::Green {
         common::wait_until(|| runtime.metrics().parked_calls >= before + MANY);
         let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
-        assert!(threads < 40, "{threads} kernel threads");
+        assert!(threads < 30, "{threads} kernel threads");
     }
     put(b, b"x");
     assert!(

@@ -150,7 +150,11 @@ fn any_child() {
 
 #[test]
 fn many_children_are_waited_for() {
-    let _w = watchdog("many_children_are_waited_for");
+    const NAME: &str = "many_children_are_waited_for";
+    let _w = watchdog(NAME);
+    if common::child_case(NAME).is_none() {
+        return common::assert_code(&common::child(NAME, ""), 0);
+    }
     const MANY: usize = 100;
     let runtime = Runtime::builder().processors(2).build().unwrap();
     let before = runtime.metrics().parked_calls;
@@ -165,7 +169,7 @@ fn many_children_are_waited_for() {
     if runtime.mode() == Mode::Green {
         common::wait_until(|| runtime.metrics().parked_calls >= before + MANY as u64);
         let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
-        assert!(threads < 40, "{threads} kernel threads");
+        assert!(threads < 30, "{threads} kernel threads");
     }
     children
         .iter_mut()
