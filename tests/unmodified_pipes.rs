@@ -20,8 +20,8 @@ use sockets::*;
 
 fn pipe() -> (i32, i32) {
     let mut ends = [0; 2];
-    // SAFETY: a place for two numbers.
     assert_eq!(
+        // SAFETY: a place for two numbers.
         unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) },
         0
     );
@@ -419,7 +419,7 @@ fn sendfile_and_splice() {
             s.call("no source", || libc::sendfile(a, -1, none, 10));
             s.call("nothing", || libc::sendfile(a, from, none, 0));
             s.call("bad offset", || {
-                libc::sendfile(a, from, 8 as *mut libc::off_t, 1)
+                libc::sendfile(a, from, 16 as *mut libc::off_t, 1)
             });
         }
         [r, w, a, b].into_iter().for_each(close);

@@ -196,7 +196,7 @@ fn selecting() {
             // As a sleep.
             let mut left = time(Duration::from_millis(3));
             s.int("sleep", || libc::select(0, none, none, none, &mut left));
-            let bad = 8 as *mut fd_set;
+            let bad = 16 as *mut fd_set;
             let mut left = time(Duration::from_millis(3));
             s.int("bad set", || {
                 libc::select(a + 1, bad, none, none, &mut left)
@@ -224,8 +224,8 @@ fn add(epoll: c_int, fd: c_int, events: c_int) {
         events: events as u32,
         u64: 7,
     };
-    // SAFETY: a valid event.
     assert_eq!(
+        // SAFETY: a valid event.
         unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) },
         0
     );

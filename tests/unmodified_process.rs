@@ -2,6 +2,7 @@
 //! threads what they answer on kernel threads.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::zombie_processes)] // libc's calls wait
 
 #[path = "support/alike.rs"]
 mod alike;

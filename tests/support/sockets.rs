@@ -37,8 +37,8 @@ impl Kind {
     pub fn pair(self) -> (c_int, c_int) {
         let unix = |kind| {
             let mut pair = [0; 2];
-            // SAFETY: a place for two numbers.
             assert_eq!(
+                // SAFETY: a place for two numbers.
                 unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) },
                 0
             );
@@ -103,8 +103,8 @@ pub fn listener() -> (c_int, libc::sockaddr_in) {
 }
 
 pub fn connect_to(fd: c_int, address: libc::sockaddr_in) {
-    // SAFETY: a valid address.
     assert_eq!(
+        // SAFETY: a valid address.
         unsafe { libc::connect(fd, (&raw const address).cast(), SIZE) },
         0
     );
@@ -145,8 +145,8 @@ pub fn reset(fd: c_int) {
 fn option<T>(fd: c_int, name: c_int, value: &T) {
     let size = size_of::<T>() as libc::socklen_t;
     let value = core::ptr::from_ref(value).cast();
-    // SAFETY: a valid place of this size.
     assert_eq!(
+        // SAFETY: a valid place of this size.
         unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, value, size) },
         0
     );
@@ -272,6 +272,7 @@ impl Receive {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::enum_variant_names)] // libc's names
 pub enum Send {
     Send,
     Sendto,
@@ -328,8 +329,8 @@ pub fn pass(fd: c_int, bytes: &[u8], passed: c_int) {
     };
     (message.msg_control, message.msg_controllen) =
         ((&raw mut control).cast(), size_of::<Passed>());
-    // SAFETY: a valid message.
     assert_eq!(
+        // SAFETY: a valid message.
         unsafe { libc::sendmsg(fd, &message, 0) },
         bytes.len() as isize
     );
