@@ -8,6 +8,7 @@
 //! | file | functions |
 //! |---|---|
 //! | `futex` | `syscall` |
+//! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once, join |
 //! | `sleep` | `nanosleep` and its kin |
 //!
 //! What they promise:
@@ -22,6 +23,7 @@
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
 mod futex;
+mod pthread;
 mod sleep;
 
 use core::ffi::c_int;
@@ -111,19 +113,39 @@ fn read(clock: libc::clockid_t) -> u64 {
 ///
 /// The body is the hooked call; it runs on a green thread that may be parked. Any other thread calls
 /// libc's.
+///
+/// A function of libc's that has versions is written `fn name["GLIBC_2.3.2"](…)`. All may unwind: libc's do when a
+/// kernel thread is cancelled in them.
 macro_rules! hooked {
     ($(
         $(#[$attribute:meta])*
-        fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
+        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
+    )*) => {
+        $crate::unmodified::interposed! {$(
+            $(#[$attribute])*
+            fn $name $([$version])? ($($argument: $Type),*) -> $Result {
+                if !$crate::unmodified::is_hooked() {
+                    // SAFETY: the caller's arguments, unchanged.
+                    return unsafe { $name::real($($argument),*) };
+                }
+                $body
+            }
+        )*}
+    };
+}
+use hooked;
+
+/// [`hooked`], but every thread runs the body.
+macro_rules! interposed {
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
     )*) => {$(
         #[allow(non_camel_case_types, reason = "libc's name")]
         mod $name {
             use super::*;
             static REAL: $crate::engine::door::real::Real =
-                $crate::engine::door::real::Real::new(
-                    // SAFETY: a literal that ends in the only NUL.
-                    unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
-                );
+                $crate::unmodified::real_of!($name $($version)?);
 
             /// libc's function.
             ///
@@ -133,7 +155,7 @@ macro_rules! hooked {
             pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
                 // SAFETY: libc's function of this name has this type; the arguments are the caller's.
                 unsafe {
-                    core::mem::transmute::<usize, unsafe extern "C" fn($($Type),*) -> $Result>(
+                    core::mem::transmute::<usize, unsafe extern "C-unwind" fn($($Type),*) -> $Result>(
                         REAL.address(),
                     )($($argument),*)
                 }
@@ -142,13 +164,31 @@ macro_rules! hooked {
 
         $(#[$attribute])*
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $Type),*) -> $Result {
-            if !$crate::unmodified::is_hooked() {
-                // SAFETY: the caller's arguments, unchanged.
-                return unsafe { $name::real($($argument),*) };
-            }
-            $body
-        }
+        pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result $body
     )*};
 }
-use hooked;
+use interposed;
+
+/// A function of libc's by its name, and by its version.
+macro_rules! real_of {
+    ($name:ident) => {
+        $crate::engine::door::real::Real::new($crate::unmodified::c_str(
+            concat!(stringify!($name), "\0").as_bytes(),
+        ))
+    };
+    ($name:ident $version:literal) => {
+        $crate::engine::door::real::Real::versioned(
+            $crate::unmodified::c_str(concat!(stringify!($name), "\0").as_bytes()),
+            $crate::unmodified::c_str(concat!($version, "\0").as_bytes()),
+        )
+    };
+}
+use real_of;
+
+/// A literal that ends in its only NUL.
+const fn c_str(literal: &'static [u8]) -> &'static core::ffi::CStr {
+    match core::ffi::CStr::from_bytes_with_nul(literal) {
+        Ok(text) => text,
+        Err(_) => panic!("one NUL, at the end"),
+    }
+}
