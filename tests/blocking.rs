@@ -2,6 +2,8 @@
 //! and when there is nothing to do, nothing is done.
 
 mod support;
+#[path = "support/unhooked.rs"]
+mod unhooked;
 
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};

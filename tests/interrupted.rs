@@ -6,6 +6,8 @@
 //! signals interrupt.
 
 mod common;
+#[path = "support/unhooked.rs"]
+mod unhooked;
 
 use common::*;
 use greenthread::runtime::{Mode, Runtime};

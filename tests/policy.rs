@@ -298,7 +298,7 @@ fn shutdown_waits_for_who_calls_a_policy() {
         .build()
         .unwrap();
     let (mut reader, mut writer) = std::io::pipe().unwrap();
-    drop(runtime.spawn(move || reader.read_exact(&mut [0]).unwrap()));
+    drop(runtime.spawn(move || greenthread::unhooked(|| reader.read_exact(&mut [0]).unwrap())));
     wait_until(|| calls.begun.load(SeqCst));
     writer.write_all(&[0]).unwrap();
     runtime.shutdown();

@@ -5,6 +5,8 @@
 //! Each case runs in a process of its own: stderr and the limits are the whole process's.
 
 mod common;
+#[path = "support/unhooked.rs"]
+mod unhooked;
 
 use common::*;
 use greenthread::runtime::{Mode, Runtime};

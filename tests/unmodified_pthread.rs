@@ -416,7 +416,7 @@ fn readers_and_writers(test: &'static str, kind: c_int) {
             // SAFETY: a valid lock; what is under it.
             unsafe {
                 let far = after(CLOCK_REALTIME, LONG);
-                if (i as u64 + turn) % 5 == 0 {
+                if (i as u64 + turn).is_multiple_of(5) {
                     let answer = match turn % 3 {
                         0 => pthread_rwlock_wrlock(lock.at()),
                         1 => pthread_rwlock_timedwrlock(lock.at(), &far),
@@ -449,7 +449,11 @@ fn readers_and_writers(test: &'static str, kind: c_int) {
             }
         }
     });
-    let writes = (0..ALL).map(|i| (0..TURNS).filter(|turn| (i + turn) % 5 == 0).count() as u64);
+    let writes = (0..ALL).map(|i| {
+        (0..TURNS)
+            .filter(|turn| (i + turn).is_multiple_of(5))
+            .count() as u64
+    });
     assert_eq!(one.value(), writes.sum::<u64>() * RUNS);
 }
 

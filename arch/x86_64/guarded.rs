@@ -10,9 +10,6 @@ use super::frame::Frame;
 /// What an access returns that has faulted: more than any 32-bit word.
 pub(crate) const FAULT: u64 = u64::MAX;
 
-/// No function here has more bytes of code.
-const LONGEST: usize = 16;
-
 /// Reads a word.
 ///
 /// # Safety
@@ -32,12 +29,19 @@ pub(crate) unsafe extern "C" fn compare_exchange(address: usize, old: u32, new: 
     naked_asm!("mov eax, esi", "lock cmpxchg [rdi], edx", "ret")
 }
 
+/// The bytes of `mov eax, esi`, before the access.
+const BEFORE_EXCHANGE: usize = 2;
+
 impl Frame<'_> {
     /// If the fault that this frame belongs to is that of an access above, ends the access. False: it
     /// belongs to other code.
     pub(crate) fn end_access(&mut self) -> bool {
-        let is_in = |function: usize| (function..function + LONGEST).contains(&self.pc());
-        if !is_in(load as *const () as usize) && !is_in(compare_exchange as *const () as usize) {
+        // The very instructions: what lies behind such a function is other code, whose faults are its own.
+        let accesses = [
+            load as *const () as usize,
+            compare_exchange as *const () as usize + BEFORE_EXCHANGE,
+        ];
+        if !accesses.contains(&self.pc()) {
             return false;
         }
         // SAFETY: the stack pointer of such a function points to its return address.

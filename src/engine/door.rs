@@ -7,7 +7,7 @@
 //! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
 //! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
 //! | block in the kernel | [`blocking`], [`may_block`] |
-//! | make a call of libc park the thread | [`is_hooked`], [`can_leave`], [`unhooked`]; [`addresses`], [`real`], [`word`] |
+//! | make a call of libc park the thread | [`is_hooked`], [`parks_here`], [`unhooked`]; [`addresses`], [`real`], [`word`] |
 //! | wait for a descriptor | [`Source`] |
 //! | know a thread as libc's locks do | [`thread_id`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`] |
@@ -25,14 +25,15 @@ pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
 pub use super::backend::{BlockedCall, Driver, Metrics, Mode, ProcessorMetrics};
 #[cfg(green)]
 pub(crate) use super::driver::{
-    Direction, Limit, Source, closed, file,
+    Direction, Limit, Source, closed, connect, file,
     source::{says_would_block, uninterrupted},
+    sync, watch,
 };
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preemption_off};
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::sched::announce::{blocking, unhooked};
 #[cfg(green)]
-pub(crate) use super::sched::announce::{can_leave, is_hooked, may_block};
+pub(crate) use super::sched::announce::{gives_way_here, is_hooked, may_block, parks_here};
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(green)]
 pub(crate) use super::sched::interpose;
@@ -62,14 +63,6 @@ pub(crate) fn sleep_until(deadline: u64) {
     let alarm = Waiter::new();
     while clock::now() < deadline {
         alarm.wait(Some(deadline));
-    }
-}
-
-/// Counts a call of libc's that parks the calling thread.
-#[cfg(green)]
-pub(crate) fn count_parked() {
-    if let Some(mut entered) = enter() {
-        entered.processor().shared().parked_calls.add(1);
     }
 }
 

@@ -13,15 +13,29 @@
 //! A forked child has another table, the kernel's: the threads in this one are the parent's.
 
 use core::ffi::{c_int, c_long};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::{can_park, deadline_on, fail, is_hooked, is_on, nanos};
 use crate::engine::door::addresses::{ANY, Addresses, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
-use crate::engine::door::{clock, count_parked, is_forked_child};
+use crate::engine::door::{clock, is_forked_child};
 
 /// The threads that wait on words.
 static FUTEXES: Addresses = Addresses::new();
+
+/// Sees to it that a child that is forked before there is a runtime begins with an empty table. (Later ones
+/// do not use it.)
+fn forget_in_children() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    extern "C" fn in_child() {
+        FUTEXES.forget();
+    }
+    if !DONE.load(Ordering::Relaxed) && !DONE.swap(true, Ordering::Relaxed) {
+        // SAFETY: the handler writes to atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+}
 
 /// `errno`.
 struct Errno(c_int);
@@ -64,10 +78,14 @@ unsafe fn door_call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errn
     unsafe { crate::engine::door::call(number, &arguments) }.map_err(Errno)
 }
 
+/// The part of an operation that says what is to be done. Flags that are not known here belong to it, so
+/// that the kernel gets them.
+const COMMAND: c_int = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+
 /// Whether the operation is one of those above, on a private futex.
 fn is_ours(operation: c_int) -> bool {
     let is_known = matches!(
-        operation & libc::FUTEX_CMD_MASK,
+        operation & COMMAND,
         libc::FUTEX_WAIT
             | libc::FUTEX_WAIT_BITSET
             | libc::FUTEX_WAKE
@@ -81,9 +99,9 @@ fn is_ours(operation: c_int) -> bool {
 
 fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Result<usize, Errno> {
     let by_real_clock = operation as c_int & libc::FUTEX_CLOCK_REALTIME != 0;
-    let operation = operation as c_int & libc::FUTEX_CMD_MASK;
-    if address % 4 != 0 {
-        return Err(Errno(libc::EINVAL));
+    let operation = operation as c_int & COMMAND;
+    if by_real_clock && operation != libc::FUTEX_WAIT_BITSET {
+        return Err(Errno(libc::ENOSYS));
     }
     // Of threads to wake or to move; the kernel wakes one if it is asked for fewer.
     let most = |count: usize| (count as c_int).max(1) as usize;
@@ -101,13 +119,22 @@ fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Resu
             let deadline = time(fourth)?.map(|time| deadline_on(clock, time));
             wait(address, value as u32, events(third)?, deadline)
         }
-        libc::FUTEX_WAKE => Ok(FUTEXES.wake(address, ANY, most(value))),
-        libc::FUTEX_WAKE_BITSET => Ok(FUTEXES.wake(address, events(third)?, most(value))),
+        libc::FUTEX_WAKE => {
+            check(address)?;
+            Ok(FUTEXES.wake(address, ANY, most(value)))
+        }
+        libc::FUTEX_WAKE_BITSET => {
+            let events = events(third)?;
+            check(address)?;
+            Ok(FUTEXES.wake(address, events, most(value)))
+        }
         libc::FUTEX_WAKE_OP => wake_op(address, most(value), second, most(fourth), third as u32),
         _ => {
-            if (value as c_int) < 0 || (fourth as c_int) < 0 || second % 4 != 0 {
+            if (value as c_int) < 0 || (fourth as c_int) < 0 {
                 return Err(Errno(libc::EINVAL));
             }
+            check(address)?;
+            check(second)?;
             let (woken, moved) = (value as c_int as usize, fourth as c_int as usize);
             let expected = (operation == libc::FUTEX_CMP_REQUEUE).then_some(third as u32);
             let compare = || match expected {
@@ -123,10 +150,30 @@ fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Resu
 
 /// The time at `address`, if there is one.
 fn time(address: usize) -> Result<Option<u64>, Errno> {
-    // SAFETY: the caller's argument: null, or a valid time.
-    match unsafe { (address as *const libc::timespec).as_ref() } {
-        None => Ok(None),
-        Some(time) => nanos(time).map(Some).ok_or(Errno(libc::EINVAL)),
+    let place = address as *const libc::timespec;
+    if place.is_null() {
+        return Ok(None);
+    }
+    if address.is_multiple_of(4) {
+        // Not there: an error, as the kernel's.
+        let last = size_of::<libc::timespec>() - 4;
+        word::load(address)?;
+        word::load(address + last)?;
+    }
+    // SAFETY: the caller's argument: a valid time. The kernel asks for no alignment.
+    let time = unsafe { place.read_unaligned() };
+    nanos(&time).map(Some).ok_or(Errno(libc::EINVAL))
+}
+
+/// Checks the address of a futex.
+fn check(address: usize) -> Result<(), Errno> {
+    if !address.is_multiple_of(4) {
+        return Err(Errno(libc::EINVAL));
+    }
+    // No program has more; what lies above is the kernel's, or nobody's.
+    match address >> 56 != 0 {
+        true => Err(Errno(libc::EFAULT)),
+        false => Ok(()),
     }
 }
 
@@ -148,12 +195,11 @@ fn wait(
         false => Err(Errno(libc::EAGAIN)),
     };
     // The common refusal needs no lock.
+    check(address)?;
     compare()?;
+    forget_in_children();
     let how = match is_hooked() && can_park() {
-        true => {
-            count_parked();
-            How::Park
-        }
+        true => How::Park,
         false => How::Block,
     };
     match FUTEXES.wait(address, events, how, Position::Back, deadline, compare)? {
@@ -172,9 +218,8 @@ fn wake_op(
     most_there: usize,
     operation: u32,
 ) -> Result<usize, Errno> {
-    if other % 4 != 0 {
-        return Err(Errno(libc::EINVAL));
-    }
+    check(address)?;
+    check(other)?;
     // | 4 bits: what to do, and whether with 1 << argument | 4: how to compare | 12: argument | 12: with what |
     let signed = |bits: u32| (bits << 20) as i32 >> 20;
     let (argument, with) = (signed(operation >> 12), signed(operation));
@@ -203,10 +248,13 @@ fn wake_op(
             _ => return None,
         })
     };
-    if change(0).is_none() || is_met(0).is_none() {
+    if change(0).is_none() {
         return Err(Errno(libc::ENOSYS));
     }
     let before = word::update(other, |word| change(word).unwrap_or(word))?;
+    if is_met(before).is_none() {
+        return Err(Errno(libc::ENOSYS)); // the kernel, too, has changed the word by then
+    }
     let woken = FUTEXES.wake(address, ANY, most);
     match is_met(before) {
         Some(true) => Ok(woken + FUTEXES.wake(other, ANY, most_there)),

@@ -8,8 +8,19 @@
 //! | file | functions |
 //! |---|---|
 //! | `futex` | `syscall` |
+//! | `sleep` | `nanosleep`, `sleep` and their kin |
 //! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once, join |
-//! | `sleep` | `nanosleep` and its kin |
+//! | `poll`, `select`, `epoll` | waiting for one of several descriptors |
+//! | `stream` | `read`, `write` and their kin |
+//! | `receive`, `send` | `recv`, `send` and their kin |
+//! | `connect` | `connect`, `accept` |
+//! | `splice` | `splice`, `sendfile` |
+//! | `process` | `waitpid` and its kin |
+//! | `lock` | locks on files, and syncing |
+//! | `announced` | `getaddrinfo` and others that cannot be waited for |
+//! | `close` | `close` and its kin: a descriptor for which threads wait |
+//! | `descriptor` | (none) a call on a descriptor: try, wait, try again |
+//! | `macros` | (none) declaring a function of libc's, and ours of the same name |
 //!
 //! What they promise:
 //! 1. A result is one that libc's function could have given, `errno` included.
@@ -22,10 +33,25 @@
 //!
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
+mod announced;
+mod close;
+mod connect;
+mod descriptor;
+mod epoll;
 mod futex;
+mod lock;
+mod macros;
+mod poll;
+mod process;
 mod pthread;
+mod receive;
+mod select;
+mod send;
 mod sleep;
+mod splice;
+mod stream;
 
+use self::macros::{hooked, interposed, libc_functions};
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -59,9 +85,9 @@ fn is_hooked() -> bool {
     door::is_hooked() && is_on()
 }
 
-/// Whether the calling thread, which is hooked and is about to wait, can be parked here.
+/// Whether the calling thread, which is hooked and about to wait, can be parked here; if so, counts the call.
 fn can_park() -> bool {
-    door::can_leave()
+    door::parks_here()
 }
 
 /// Sets `errno`, and returns what a function returns that fails.
@@ -107,88 +133,4 @@ fn read(clock: libc::clockid_t) -> u64 {
     // SAFETY: a valid place. It fails for a clock that does not exist: then 0 is returned.
     unsafe { libc::clock_gettime(clock, &mut now) };
     nanos(&now).unwrap_or(0)
-}
-
-/// Declares functions that have the names of libc's, and beside each, in a module of that name, `real`: libc's.
-///
-/// The body is the hooked call; it runs on a green thread that may be parked. Any other thread calls
-/// libc's.
-///
-/// A function of libc's that has versions is written `fn name["GLIBC_2.3.2"](…)`. All may unwind: libc's do when a
-/// kernel thread is cancelled in them.
-macro_rules! hooked {
-    ($(
-        $(#[$attribute:meta])*
-        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
-    )*) => {
-        $crate::unmodified::interposed! {$(
-            $(#[$attribute])*
-            fn $name $([$version])? ($($argument: $Type),*) -> $Result {
-                if !$crate::unmodified::is_hooked() {
-                    // SAFETY: the caller's arguments, unchanged.
-                    return unsafe { $name::real($($argument),*) };
-                }
-                $body
-            }
-        )*}
-    };
-}
-use hooked;
-
-/// [`hooked`], but every thread runs the body.
-macro_rules! interposed {
-    ($(
-        $(#[$attribute:meta])*
-        fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
-    )*) => {$(
-        #[allow(non_camel_case_types, reason = "libc's name")]
-        mod $name {
-            use super::*;
-            static REAL: $crate::engine::door::real::Real =
-                $crate::unmodified::real_of!($name $($version)?);
-
-            /// libc's function.
-            ///
-            /// # Safety
-            /// That of libc's function.
-            #[inline]
-            pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
-                // SAFETY: libc's function of this name has this type; the arguments are the caller's.
-                unsafe {
-                    core::mem::transmute::<usize, unsafe extern "C-unwind" fn($($Type),*) -> $Result>(
-                        REAL.address(),
-                    )($($argument),*)
-                }
-            }
-        }
-
-        $(#[$attribute])*
-        #[unsafe(no_mangle)]
-        pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result $body
-    )*};
-}
-use interposed;
-
-/// A function of libc's by its name, and by its version.
-macro_rules! real_of {
-    ($name:ident) => {
-        $crate::engine::door::real::Real::new($crate::unmodified::c_str(
-            concat!(stringify!($name), "\0").as_bytes(),
-        ))
-    };
-    ($name:ident $version:literal) => {
-        $crate::engine::door::real::Real::versioned(
-            $crate::unmodified::c_str(concat!(stringify!($name), "\0").as_bytes()),
-            $crate::unmodified::c_str(concat!($version, "\0").as_bytes()),
-        )
-    };
-}
-use real_of;
-
-/// A literal that ends in its only NUL.
-const fn c_str(literal: &'static [u8]) -> &'static core::ffi::CStr {
-    match core::ffi::CStr::from_bytes_with_nul(literal) {
-        Ok(text) => text,
-        Err(_) => panic!("one NUL, at the end"),
-    }
 }

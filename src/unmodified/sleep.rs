@@ -1,4 +1,5 @@
-//! Sleeping: `nanosleep`, `clock_nanosleep`, `usleep`, `sleep`.
+//! Sleeping: `nanosleep`, `clock_nanosleep`, `usleep`, `sleep`. And giving way, `sched_yield`: libraries spin
+//! with it for a while before they wait.
 //!
 //! A parked thread is not interrupted, so nothing is ever left of its sleep. A sleep until a time of a clock that
 //! can be set looks at that clock again when it wakes.
@@ -6,7 +7,7 @@
 use core::ffi::{c_int, c_uint};
 
 use super::{can_park, deadline_on, hooked, nanos, read};
-use crate::engine::door::{clock, sleep_until};
+use crate::engine::door::{clock, gives_way_here, sleep_until, yield_now};
 
 /// How long a sleep relies on a clock that can be set.
 const TRUST: u64 = 1_000_000_000;
@@ -66,6 +67,15 @@ hooked! {
             // SAFETY: the caller's arguments.
             _ => unsafe { clock_nanosleep::real(clock, flags, time, left) },
         }
+    }
+
+    fn sched_yield() -> c_int {
+        if !gives_way_here() {
+            // SAFETY: it has no arguments.
+            return unsafe { sched_yield::real() };
+        }
+        yield_now();
+        0
     }
 
     fn usleep(micros: c_uint) -> c_int {

@@ -15,6 +15,8 @@
 #[path = "../support/checking_allocator.rs"]
 pub mod checking_allocator;
 pub mod directory;
+#[cfg(feature = "unmodified")]
+pub mod futex;
 mod rng;
 
 #[allow(unused_imports)] // the same

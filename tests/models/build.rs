@@ -15,6 +15,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("turns", &[TURNS, SIDE]),
     ("claim", &[CLAIM, LIST]),
     ("queue", &[CLAIM, LIST, QUEUE]),
+    ("addresses", &[CLAIM, LIST, QUEUE, ADDRESSES]),
     ("mutex", &[CLAIM, LIST, QUEUE, RAW_MUTEX]),
     ("once", &[CLAIM, LIST, QUEUE, ONCE]),
     ("rwlock", &[RAW_RWLOCK]),

@@ -15,6 +15,7 @@ pub(super) const SIDE: &str = "engine/wait/side.rs";
 pub(super) const TURNS: &str = "engine/wait/turns.rs";
 pub(super) const CLAIM: &str = "engine/wait/claim.rs";
 pub(super) const LIST: &str = "engine/wait/list.rs";
+pub(super) const ADDRESSES: &str = "engine/wait/addresses.rs";
 pub(super) const QUEUE: &str = "engine/wait/queue.rs";
 pub(super) const RAW_MUTEX: &str = "sync/raw_mutex.rs";
 pub(super) const ONCE: &str = "sync/once.rs";

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
 use super::record::Record;
+use super::watch;
 use super::{Direction, Driver, Limit, Source, Transfer, would_block};
 use crate::engine::arch;
 use crate::engine::green::fifo::Fifo;
@@ -32,6 +33,9 @@ const READ: i32 =
 const WRITE: i32 = libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR;
 /// Events after which a short answer does not prove that the descriptor is empty.
 const DOUBT: i32 = libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
+
+/// The token of the instance for descriptors that are not ours (`watch`). No record has this address.
+const WATCHED: u64 = 1;
 
 /// The driver.
 pub(crate) struct Epoll;
@@ -98,6 +102,11 @@ impl Instance {
         Ok(())
     }
 
+    /// Registers the instance for descriptors that are not ours.
+    pub(super) fn add_watched(&self, instance: RawFd) -> io::Result<()> {
+        self.start()?.add(instance, libc::EPOLLIN, WATCHED)
+    }
+
     /// Cancels the registration of `fd`.
     pub(super) fn remove(&self, fd: RawFd) {
         if let Some(epoll) = self.0.get() {
@@ -129,6 +138,9 @@ impl Collect for Instance {
         }
         for event in events {
             let Some(record) = record_of(event) else {
+                if event.u64 == WATCHED {
+                    watch::collect(&mut ready);
+                }
                 continue;
             };
             let events = event.events as i32;
@@ -149,10 +161,10 @@ impl Collect for Instance {
     }
 }
 
-/// The record of an event's descriptor; `None`: the event is the bell's.
+/// The record of an event's descriptor; `None`: the event is the bell's, or a watched descriptor's.
 fn record_of(event: &Event) -> Option<&'static Record> {
     let token = event.u64;
-    // SAFETY: a token other than the bell's is the address of a record, exposed in `add`.
-    (token != BELL)
+    // SAFETY: any other token is the address of a record, exposed in `add`.
+    (token != BELL && token != WATCHED)
         .then(|| unsafe { &*core::ptr::with_exposed_provenance::<Record>(token as usize) })
 }

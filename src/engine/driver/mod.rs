@@ -9,6 +9,7 @@
 //! | `readiness`, `record` | the known readiness of one direction of a descriptor; of both |
 //! | `uring` | the kernel does the operation |
 //! | `direct` | a kernel thread's own way to wait |
+//! | `watch` | descriptors that are not ours: a thread waits until any of some may be ready |
 //!
 //! A cluster has the driver `epoll` or `uring`, chosen at its start: [`choose`]. Both live as long
 //! as the process and serve any number of clusters; a descriptor may be used with both.
@@ -24,8 +25,10 @@ pub(crate) mod source;
 mod transfer;
 #[cfg_attr(not(feature = "io-uring"), path = "no_uring.rs")]
 mod uring;
+pub(crate) mod watch;
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use self::direct::Direct;
 use self::epoll::Epoll;
@@ -117,6 +120,24 @@ fn has_ring_for_files() -> bool {
 fn by_ring<T>(operation: impl FnOnce() -> io::Result<T>) -> Option<io::Result<T>> {
     let answer = has_ring_for_files().then(operation)?;
     (!answer.as_ref().is_err_and(uring::is_refused)).then_some(answer)
+}
+
+/// `connect(2)` on a socket in blocking mode, by the ring. `None`: there is no ring.
+///
+/// # Safety
+/// The address is valid for its length.
+pub(crate) unsafe fn connect(
+    fd: BorrowedFd<'_>,
+    address: *const libc::sockaddr,
+    length: libc::socklen_t,
+) -> Option<io::Result<()>> {
+    // SAFETY: the caller's promise.
+    by_ring(|| unsafe { uring::connect(fd, address, length) })
+}
+
+/// `fsync(2)`, or `fdatasync(2)`, by the ring. `None`: there is no ring.
+pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> Option<io::Result<()>> {
+    by_ring(|| uring::file::sync(fd, data_only))
 }
 
 /// The calling thread's driver.

@@ -1,6 +1,7 @@
 //! The stand-in for `uring` without the feature `io-uring`: there is never a ring.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use super::epoll::Epoll;
 use super::{Direction, Driver, Limit, Source};
@@ -22,6 +23,16 @@ impl Driver for Uring {
     }
 
     fn end_waits(&self, _source: &Source) {}
+}
+
+/// # Safety
+/// None: it does nothing.
+pub(crate) unsafe fn connect(
+    _: BorrowedFd<'_>,
+    _: *const libc::sockaddr,
+    _: libc::socklen_t,
+) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 pub(crate) mod file {

@@ -7,7 +7,9 @@
 //! Other calls of libc that block are *hooked*: the front defines functions of the same names, which
 //! park the thread ([`is_hooked`]). In a call that it has announced a thread means the kernel's.
 
-use super::enter;
+#[cfg(green)]
+use super::enter::Entered;
+use super::enter::enter;
 #[cfg(green)]
 use super::interpose;
 use crate::engine::atomic::{AtomicBool, Ordering};
@@ -64,19 +66,38 @@ pub(crate) fn is_hooked() -> bool {
     })
 }
 
-/// Whether the calling thread, which is hooked, can leave its kernel thread at this place. A signal
-/// handler cannot: it runs on the kernel thread's alternate stack, or the kernel restores, when it
-/// returns, what belongs to the kernel thread that it began on.
+/// Whether the calling thread, which is hooked and about to wait, can leave its kernel thread at this
+/// place; if so, counts the call.
 #[cfg(green)]
-pub(crate) fn can_leave() -> bool {
-    let here = 0_u8;
-    let is_here = |stack: Bounds| (stack.bottom..stack.top).contains(&(&raw const here).addr());
-    let Some(entered) = enter() else { return false };
-    let is_on_stack = entered.green().stack().is_some_and(is_here);
-    // A handler's mask differs. A thread with a mask of its own cannot be told from one.
-    is_on_stack
-        && (!interpose::program_has_handlers()
-            || signal::mask() == entered.machine().base_mask.get())
+pub(crate) fn parks_here() -> bool {
+    enter().is_some_and(|mut entered| {
+        let can_leave = entered.can_leave();
+        if can_leave {
+            entered.processor().parked_calls.add(1);
+        }
+        can_leave
+    })
+}
+
+/// [`parks_here`] for a thread that gives way, and does not wait.
+#[cfg(green)]
+pub(crate) fn gives_way_here() -> bool {
+    enter().is_some_and(|entered| entered.can_leave())
+}
+
+#[cfg(green)]
+impl Entered {
+    /// Whether this is not in a signal handler. A handler cannot leave the kernel thread: it runs on the kernel
+    /// thread's alternate stack, or the kernel restores, when it returns, what belongs to the kernel
+    /// thread that it began on.
+    fn can_leave(&self) -> bool {
+        let here = 0_u8;
+        let is_here = |stack: Bounds| (stack.bottom..stack.top).contains(&(&raw const here).addr());
+        // A handler's mask differs. A thread with a mask of its own cannot be told from one.
+        self.green().stack().is_some_and(is_here)
+            && (!interpose::program_has_handlers()
+                || signal::mask() == self.machine().base_mask.get())
+    }
 }
 
 /// Runs `f` with one of the thread's flags set.

@@ -323,7 +323,8 @@ fn function_range(name: &CStr) -> Option<Range> {
     // the function's start (4, in glibc relative to itself) and its size (4). The start is checked
     // against the unwinder's answer.
     unsafe {
-        let address = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as *const u8;
+        // Not those that the program has in their place.
+        let address = libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as *const u8;
         if address.is_null() {
             return None;
         }

@@ -12,7 +12,8 @@ pub(crate) use libc::epoll_event as Event;
 #[derive(Debug)]
 pub(crate) struct Epoll {
     instance: OwnedFd,
-    bell: OwnedFd,
+    /// Absent if nobody waits for this instance but by way of another one.
+    bell: Option<OwnedFd>,
 }
 
 /// The token of a ring of the bell: no registration has it.
@@ -26,11 +27,21 @@ impl Epoll {
         let bell_flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
         let epoll = Epoll {
             instance: descriptor(Plain::EPOLL_CREATE, &[libc::EPOLL_CLOEXEC as usize])?,
-            bell: descriptor(Plain::EVENTFD, &[0, bell_flags as usize])?,
+            bell: Some(descriptor(Plain::EVENTFD, &[0, bell_flags as usize])?),
         };
-        // Edge-triggered, and never read: each ring is an edge.
-        epoll.add(epoll.bell.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, BELL)?;
+        if let Some(bell) = &epoll.bell {
+            // Edge-triggered, and never read: each ring is an edge.
+            epoll.add(bell.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, BELL)?;
+        }
         Ok(epoll)
+    }
+
+    /// Makes an instance that is to be registered with another one.
+    pub(crate) fn without_bell() -> io::Result<Epoll> {
+        Ok(Epoll {
+            instance: descriptor(Plain::EPOLL_CREATE, &[libc::EPOLL_CLOEXEC as usize])?,
+            bell: None,
+        })
     }
 
     /// Registers `fd`: its events carry `token`, which is not [`BELL`].
@@ -40,6 +51,20 @@ impl Epoll {
             u64: token,
         };
         self.control(libc::EPOLL_CTL_ADD, fd, Some(&mut event))
+    }
+
+    /// Registers `fd` anew, for one event: if there is one already, it comes.
+    pub(crate) fn arm(&self, fd: RawFd, events: i32, token: u64) -> io::Result<()> {
+        let mut event = Event {
+            events: (events | libc::EPOLLONESHOT) as u32,
+            u64: token,
+        };
+        match self.control(libc::EPOLL_CTL_MOD, fd, Some(&mut event)) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                self.control(libc::EPOLL_CTL_ADD, fd, Some(&mut event))
+            }
+            done => done,
+        }
     }
 
     /// Forgets `fd`, which is open still. Events that some thread has already collected are to come.
@@ -99,7 +124,15 @@ impl Epoll {
     /// Ends a wait: the one in progress, or the next.
     pub(crate) fn ring(&self) {
         // The count is never read, and 2^64 rings are not reached.
-        let _ = super::write(self.bell.as_raw_fd(), &1u64.to_ne_bytes());
+        if let Some(bell) = &self.bell {
+            let _ = super::write(bell.as_raw_fd(), &1u64.to_ne_bytes());
+        }
+    }
+}
+
+impl AsRawFd for Epoll {
+    fn as_raw_fd(&self) -> RawFd {
+        self.instance.as_raw_fd()
     }
 }
 

@@ -71,6 +71,11 @@ pub(crate) fn plain(Plain(number): Plain, arguments: &[usize]) -> Result<usize, 
     unsafe { call(number, arguments) }
 }
 
+/// Closes `descriptor`. A failure cannot be reported anywhere.
+pub(crate) fn close(descriptor: RawFd) {
+    let _ = plain(Plain::CLOSE, &[descriptor as usize]);
+}
+
 /// Writes `bytes`, or a part of them, to `descriptor`; returns how many.
 pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> Result<usize, i32> {
     let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len()];

@@ -14,19 +14,19 @@ use crate::engine::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::engine::sys::die;
 
 const SEGMENTS: usize = 13;
-/// How many entries fit.
+/// How many entries fit into a table, unless its type says more.
 pub(crate) const MAX: usize = (1 << SEGMENTS) - 1;
 
-pub(crate) struct Table<T> {
+pub(crate) struct Table<T, const SEGMENTS: usize = { self::SEGMENTS }> {
     segments: [AtomicPtr<T>; SEGMENTS],
     len: AtomicUsize,
     growing: Mutex<()>,
 }
 
 // SAFETY: readers share the entries, and the table owns them.
-unsafe impl<T: Send + Sync> Sync for Table<T> {}
+unsafe impl<T: Send + Sync, const SEGMENTS: usize> Sync for Table<T, SEGMENTS> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Send for Table<T> {}
+unsafe impl<T: Send, const SEGMENTS: usize> Send for Table<T, SEGMENTS> {}
 
 fn place(index: usize) -> (usize, usize) {
     let segment = (index + 1).ilog2() as usize;
@@ -35,6 +35,15 @@ fn place(index: usize) -> (usize, usize) {
 
 impl<T> Table<T> {
     pub(crate) const fn new() -> Table<T> {
+        Table::with_segments()
+    }
+}
+
+impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
+    /// How many entries fit.
+    const ROOM: usize = (1 << SEGMENTS) - 1;
+
+    pub(crate) const fn with_segments() -> Self {
         Table {
             segments: [const { AtomicPtr::new(core::ptr::null_mut()) }; SEGMENTS],
             len: AtomicUsize::new(0),
@@ -49,7 +58,7 @@ impl<T> Table<T> {
         }
         // A panic in `make` leaves the entries before it.
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        for index in self.len()..len.min(MAX) {
+        for index in self.len()..len.min(Self::ROOM) {
             let (segment, at) = place(index);
             if self.segments[segment].load(Ordering::Relaxed).is_null() {
                 let fresh = ManuallyDrop::new(Vec::with_capacity(1 << segment)).as_mut_ptr();
@@ -96,7 +105,7 @@ impl<T> Table<T> {
     }
 }
 
-impl<T> Drop for Table<T> {
+impl<T, const SEGMENTS: usize> Drop for Table<T, SEGMENTS> {
     fn drop(&mut self) {
         let mut rest = self.len();
         for (segment, pointer) in self.segments.iter().enumerate() {

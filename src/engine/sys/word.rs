@@ -22,14 +22,16 @@ pub(crate) fn faults_are_caught(caught: bool) {
 /// Reads the word at `address`, a multiple of 4.
 #[inline]
 pub(crate) fn load(address: usize) -> Result<u32, Fault> {
-    check(address)?;
+    check(address, Access::Read)?;
     // SAFETY: the handler ends a fault, or the kernel has just read the word.
     answer(unsafe { guarded::load(address) })
 }
 
 /// Replaces the word at `address`, a multiple of 4, by what `next` makes of it; returns the value that it had.
 pub(crate) fn update(address: usize, next: impl Fn(u32) -> u32) -> Result<u32, Fault> {
-    let mut seen = load(address)?;
+    check(address, Access::Write)?;
+    // SAFETY: as in `load`.
+    let mut seen = answer(unsafe { guarded::load(address) })?;
     loop {
         // SAFETY: as in `load`.
         match answer(unsafe { guarded::compare_exchange(address, seen, next(seen)) })? {
@@ -43,16 +45,31 @@ fn answer(value: u64) -> Result<u32, Fault> {
     u32::try_from(value).map_err(|_| Fault)
 }
 
-/// Asks the kernel whether the word can be read, if a fault would not be caught.
-fn check(address: usize) -> Result<(), Fault> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// Asks the kernel whether the word can be accessed, if a fault would not be caught.
+fn check(address: usize, access: Access) -> Result<(), Fault> {
     if CAUGHT.load(Ordering::Relaxed) {
         return Ok(());
     }
-    // A wait that is over at once, whatever the word is.
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let at_once = [0_u64; 2];
-    let arguments = [address, operation as usize, 0, at_once.as_ptr() as usize];
-    // SAFETY: the kernel reads the word and the time, and writes nothing.
+    let time = at_once.as_ptr() as usize;
+    let (operation, change) = match access {
+        // A wait that is over at once, whatever the word is.
+        Access::Read => (libc::FUTEX_WAIT, 0),
+        // Sets no bits, and wakes nobody: no thread waits in the kernel at the place of the time.
+        Access::Write => (libc::FUTEX_WAKE_OP, libc::FUTEX_OP_OR << 28),
+    };
+    let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let arguments = match access {
+        Access::Read => [address, operation, 0, time, 0, 0],
+        Access::Write => [time, operation, 0, 0, address, change as usize],
+    };
+    // SAFETY: the kernel reads the word and the time, and writes to the word what it holds.
     match unsafe { call(libc::SYS_futex, &arguments) } {
         Err(libc::EFAULT) => Err(Fault),
         _ => Ok(()),

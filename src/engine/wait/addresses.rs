@@ -26,12 +26,15 @@
 //! 3. The first of a group, and no other, has a `last` that is not null.
 //! 4. One call wakes only threads that were there when it began: later ones have a higher stamp.
 //!
+//! A signal's handler that has interrupted its own thread in here leaves its wake-ups to that thread (`inside`).
+//!
 //! Orderings: the two fences of invariant 1 are SeqCst, and are partners. All else is under the
 //! buckets' locks.
 
 use core::ptr;
 
 use super::claim::{Claimed, Ended, Node, Wait};
+use super::inside::{self, Inside};
 use super::list::{Chain, List};
 use super::queue::{Locked, Position, WaitQueue};
 use crate::engine::atomic::{
@@ -49,7 +52,7 @@ pub(crate) type Events = u32;
 /// All of them.
 pub(crate) const ANY: Events = !0;
 
-/// The threads that wait at addresses.
+/// The threads that wait at addresses. A table is a static.
 pub(crate) struct Addresses {
     buckets: [Bucket; BUCKETS],
 }
@@ -73,19 +76,6 @@ struct Waiting {
     stamp: Cell<u64>,
     /// Of the first of a group: the last one. Else null.
     last: Cell<*const Waiting>,
-}
-
-impl Waiting {
-    fn new(address: usize, events: Events) -> Waiting {
-        Waiting {
-            node: Node::new(ptr::null()),
-            wait: Wait::new(),
-            address: AtomicUsize::new(address),
-            events,
-            stamp: Cell::new(0),
-            last: Cell::new(ptr::null()),
-        }
-    }
 }
 
 /// The threads that wait at an address already, for one that is about to.
@@ -148,8 +138,8 @@ impl Addresses {
         deadline: Option<u64>,
         refuse: impl FnOnce() -> Result<(), E>,
     ) -> Result<Waited, E> {
-        let waiting = Waiting::new(address, events);
-        self.queue(waiting, how, position, deadline, |_| refuse(), || ())
+        let what = (address, events);
+        self.queue(what, how, position, deadline, |_| refuse(), || ())
     }
 
     /// [`Addresses::wait`] of a green thread. `refuse` may ask who else waits at the address. `then` runs
@@ -163,24 +153,34 @@ impl Addresses {
         refuse: impl FnOnce(Beside<'_>) -> Result<(), E>,
         then: impl FnOnce(),
     ) -> Result<Waited, E> {
-        let waiting = Waiting::new(address, events);
-        self.queue(waiting, How::Park, position, deadline, refuse, then)
+        let what = (address, events);
+        self.queue(what, How::Park, position, deadline, refuse, then)
     }
 
     #[inline(always)]
     fn queue<E>(
         &self,
-        waiting: Waiting,
+        (address, events): (usize, Events),
         how: How,
         position: Position,
         deadline: Option<u64>,
         refuse: impl FnOnce(Beside<'_>) -> Result<(), E>,
         then: impl FnOnce(),
     ) -> Result<Waited, E> {
+        let waiting = Waiting {
+            node: Node::new(ptr::null()),
+            wait: Wait::new(),
+            address: AtomicUsize::new(address),
+            events,
+            stamp: Cell::new(0),
+            last: Cell::new(ptr::null()),
+        };
         waiting.node.set_wait(&waiting.wait);
-        let address = waiting.address.load(Relaxed);
         let bucket = self.bucket(address);
         {
+            let Some(_inside) = Inside::enter() else {
+                return Ok(Waited::Interrupted);
+            };
             let mut locked = bucket.queue.lock();
             perturb::point("addresses: locked");
             // SeqCst: invariant 1; partner: in `is_empty`.
@@ -208,8 +208,15 @@ impl Addresses {
         })
     }
 
+    /// Forgets all threads: in a forked child, where they do not exist.
+    pub(crate) fn forget(&self) {
+        self.buckets.iter().for_each(|bucket| bucket.queue.forget());
+    }
+
     /// Takes a thread out that has ended its wait itself.
     fn leave(&self, waiting: &Waiting) {
+        // Nobody is: the thread was blocked, and a handler that has interrupted one does not wait.
+        let _inside = Inside::enter();
         loop {
             let address = waiting.address.load(Relaxed);
             let mut locked = self.bucket(address).queue.lock();
@@ -260,6 +267,10 @@ impl Addresses {
     #[cold]
     #[inline(never)]
     fn wake_some(&self, bucket: &Bucket, address: usize, events: Events, most: usize) -> usize {
+        let Some(_inside) = Inside::enter() else {
+            inside::wake_later(self, address, events, most);
+            return 0;
+        };
         let mut woken = 0;
         let mut until = None;
         loop {
@@ -294,6 +305,12 @@ impl Addresses {
         moved: usize,
         refuse: impl FnOnce() -> Result<(), E>,
     ) -> Result<(usize, usize), E> {
+        let Some(_inside) = Inside::enter() else {
+            // All are woken, and may find that they have to wait again.
+            refuse()?;
+            inside::wake_later(self, from, ANY, most.saturating_add(moved));
+            return Ok((0, 0));
+        };
         let (source, target) = (self.bucket(from), self.bucket(to));
         let mut refuse = Some(refuse);
         let mut done = (0, 0);
@@ -320,7 +337,7 @@ impl Addresses {
                 chain.push(claimed);
                 done.0 += 1;
             }
-            while !chain.is_long() && done.1 < moved && steps < STEPS && from != to {
+            while !chain.is_long() && done.1 < moved && steps < STEPS {
                 let first = Bucket::first(&locked, from).filter(|first| first.stamp.get() <= until);
                 let Some(first) = first.map(ptr::from_ref) else {
                     break;

@@ -7,6 +7,7 @@
 //! | `side` | two threads take turns, and one goes on in the other's place |
 //! | `queue` | a list, its lock and its owner's flags in one word |
 //! | `addresses` | threads that wait at addresses, for the futexes and locks of code that is not ours |
+//! | `inside` | a signal handler that has interrupted its thread in there leaves it a note |
 //! | `turns` | two threads, one of which waits for the other (coroutines) |
 //! | `dependents` | closures that wait for a value, in one word (dataflow) |
 //!
@@ -15,6 +16,7 @@
 pub(crate) mod addresses;
 pub(crate) mod claim;
 pub(crate) mod dependents;
+mod inside;
 pub(crate) mod list;
 pub(crate) mod queue;
 pub(crate) mod side;

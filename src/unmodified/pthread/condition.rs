@@ -20,7 +20,7 @@ use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 use super::{SIGNAL, TABLE, Until, field, is_accepted, mutex, silent};
 use crate::engine::door::addresses::Waited;
 use crate::engine::door::queue::Position;
-use crate::engine::door::{blocking, count_parked, is_forked_child};
+use crate::engine::door::{blocking, is_forked_child};
 use crate::unmodified::{can_park, interposed, is_hooked};
 
 const IS_SHARED: u32 = 1;
@@ -94,7 +94,6 @@ unsafe fn wait_or(
         if mutex::may_not_unlock(mutex) {
             return libc::EPERM;
         }
-        count_parked();
         let Ok(ended) = TABLE.wait_beside(
             condition as usize,
             SIGNAL,

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 
 use libc::pthread_t;
 
-use crate::engine::door::{Direction, Limit, Source, blocking, calls, count_parked, thread_id};
+use crate::engine::door::{Direction, Limit, Source, blocking, calls, thread_id};
 use crate::unmodified::{can_park, hooked};
 
 /// A descriptor that is readable when the thread has ended. `None`: the kernel has none to give.
@@ -46,7 +46,6 @@ hooked! {
         let Some(descriptor) = can_park().then(|| unsafe { descriptor(thread) }).flatten() else {
             return blocking(real);
         };
-        count_parked();
         let ended = Source::new(descriptor).run(Direction::Read, Limit::Forever, || match attempt() {
             libc::EBUSY => Err(io::ErrorKind::WouldBlock.into()),
             answer => Ok(answer),

@@ -45,7 +45,7 @@ use core::sync::atomic::AtomicU32;
 use super::{deadline_on, errno, read, set_errno};
 use crate::engine::door::addresses::{Addresses, Beside, Events, Waited};
 use crate::engine::door::queue::Position;
-use crate::engine::door::{count_parked, is_forked_child, thread_id};
+use crate::engine::door::{is_forked_child, thread_id};
 
 /// The green threads that wait for locks, semaphores and conditions.
 static TABLE: Addresses = Addresses::new();
@@ -125,7 +125,6 @@ fn wait<A>(
     until: Until,
     mut attempt: impl FnMut(&Beside<'_>) -> Option<A>,
 ) -> Option<A> {
-    count_parked();
     let mut position = Position::Back;
     loop {
         let attempt = |beside: Beside<'_>| match attempt(&beside) {

@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::atomic::AtomicU32;
 
 use super::{POST, TABLE};
-use crate::engine::door::{can_leave, die, interpose, is_preemption_off};
+use crate::engine::door::{die, gives_way_here, interpose, is_preemption_off};
 
 static NOTES: [AtomicUsize; 256] = [const { AtomicUsize::new(0) }; 256];
 static BELL: AtomicU32 = AtomicU32::new(0);
@@ -52,7 +52,7 @@ pub(super) fn prepare() {
 pub(super) fn wake(address: usize) {
     // A kernel thread does not know whether it is in a handler.
     let may_be_in_handler =
-        is_preemption_off() || interpose::program_has_handlers() && !can_leave();
+        is_preemption_off() || interpose::program_has_handlers() && !gives_way_here();
     match may_be_in_handler && HAS_MESSENGER.load(Relaxed) {
         true => leave(address),
         false => {

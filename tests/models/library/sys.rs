@@ -103,6 +103,8 @@ pub(crate) mod clock {
 
     /// A deadline that never comes.
     pub(crate) const NEVER: u64 = u64::MAX;
+    /// No deadline, but a signal's handler that runs.
+    pub(crate) const SIGNAL: u64 = 2;
 
     std::thread_local! {
         static TIME: Cell<u64> = const { Cell::new(0) };

@@ -17,6 +17,8 @@ use crate::{
     sys::clock,
 };
 
+#[path = "../../../src/engine/wait/addresses.rs"]
+pub(crate) mod addresses;
 #[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;
 #[path = "../../../src/engine/wait/dependents.rs"]
@@ -30,6 +32,21 @@ pub(crate) mod side;
 #[path = "../../../src/engine/wait/turns.rs"]
 pub(crate) mod turns;
 pub(crate) use crate::green::ticket;
+
+/// No signal comes here.
+pub(crate) mod inside {
+    pub(crate) struct Inside(());
+
+    impl Inside {
+        pub(crate) fn enter() -> Option<Inside> {
+            Some(Inside(()))
+        }
+    }
+
+    pub(crate) fn wake_later<T>(_: &T, _: usize, _: u32, _: usize) {
+        unreachable!("no handler");
+    }
+}
 
 use self::ticket::{By, Commit, Found, Ticket};
 pub(crate) use crate::green::ticket::Outcome;
@@ -93,9 +110,11 @@ impl Waiter {
         self.ticket.resumed()
     }
 
-    /// No signal interrupts it here.
+    /// A signal interrupts it where its time would be up.
     pub(crate) fn block(&self, deadline: Option<u64>) -> Option<Outcome> {
-        Some(self.wait(deadline))
+        let outcome = self.wait(deadline);
+        let is_interrupted = outcome == Outcome::Expired && deadline == Some(clock::SIGNAL);
+        (!is_interrupted).then_some(outcome)
     }
 
     /// The run loop's half of a green thread's wait. False: it need not wait.

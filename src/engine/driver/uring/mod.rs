@@ -115,6 +115,20 @@ impl Driver for Uring {
     }
 }
 
+/// `connect(2)`, which waits even if the socket is in blocking mode and the kernel would block.
+///
+/// # Safety
+/// The address is valid for its length.
+pub(crate) unsafe fn connect(
+    fd: BorrowedFd<'_>,
+    address: *const libc::sockaddr,
+    length: libc::socklen_t,
+) -> io::Result<()> {
+    let entry = opcode::Connect::new(types::Fd(fd.as_raw_fd()), address.cast(), length);
+    // SAFETY: the kernel reads the address, which is the caller's, when the entry is submitted.
+    unsafe { perform(entry.build(), Limit::Forever) }.map(drop)
+}
+
 /// Ends every operation in flight on the descriptor's file, with ECANCELED, and returns their
 /// number. It does not end operations that begin later: a caller that closes the file must mark it
 /// closed first.

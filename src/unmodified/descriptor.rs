@@ -1,0 +1,295 @@
+//! A call on a descriptor in blocking mode: it is tried in a form that does not block; if it would block, the
+//! thread waits until the descriptor may be ready, and tries again.
+//!
+//! | question | asked | by |
+//! |---|---|---|
+//! | is the descriptor in non-blocking mode? | when a try would block | `fcntl` |
+//! | has it a time-out of its own? | the same | `getsockopt` |
+//! | which form does not block? | at the first call; the answer is a hint | [`Nature`] |
+//!
+//! Nothing is remembered that a program could change unseen, but for the nature. That is forgotten
+//! when the descriptor is closed. If it is wrong all the same, the call fails in a way that shows
+//! it, or blocks the kernel thread.
+
+use core::ffi::c_int;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use super::{can_park, errno, set_errno};
+use crate::engine::door::watch::{Call, Purpose};
+use crate::engine::door::{blocking, clock};
+
+/// How a descriptor is read and written without blocking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Nature {
+    /// By a socket's calls, with `MSG_DONTWAIT`.
+    Socket,
+    /// With `RWF_NOWAIT`.
+    Pipe,
+    /// When `poll` says that it is ready: a terminal, an event descriptor …
+    Device,
+    /// Never: a regular file. The call blocks the kernel thread, for a short time.
+    File,
+}
+
+/// Descriptors with numbers below this have a remembered nature.
+const KNOWN: usize = 1 << 16;
+
+/// The natures, plus one; 0: not known. Relaxed: hints.
+static NATURES: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
+
+impl Nature {
+    const ALL: [Nature; 4] = [Nature::Socket, Nature::Pipe, Nature::Device, Nature::File];
+
+    /// The nature of `fd`. `None`: it is not open.
+    #[inline]
+    pub(super) fn of(fd: c_int) -> Option<Nature> {
+        let known = usize::try_from(fd).ok().and_then(|fd| NATURES.get(fd));
+        match known.map_or(0, |known| known.load(Relaxed)) {
+            0 => Nature::ask(fd),
+            known => Some(Nature::ALL[usize::from(known) - 1]),
+        }
+    }
+
+    /// Asks the kernel.
+    #[cold]
+    pub(super) fn ask(fd: c_int) -> Option<Nature> {
+        let mut stat = core::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: a valid place, read if the call has filled it in.
+        let kind = unsafe {
+            if libc::fstat(fd, stat.as_mut_ptr()) != 0 {
+                return None;
+            }
+            stat.assume_init().st_mode & libc::S_IFMT
+        };
+        let nature = match kind {
+            libc::S_IFSOCK => Nature::Socket,
+            libc::S_IFIFO => Nature::Pipe,
+            libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Nature::File,
+            _ => Nature::Device,
+        };
+        nature.remember(fd);
+        Some(nature)
+    }
+
+    pub(super) fn remember(self, fd: c_int) {
+        if let Some(place) = usize::try_from(fd).ok().and_then(|fd| NATURES.get(fd)) {
+            place.store(self as u8 + 1, Relaxed);
+        }
+    }
+
+    /// Forgets the nature of a number that will be another file's.
+    #[inline]
+    pub(super) fn forget(fd: c_int) {
+        if let Some(place) = usize::try_from(fd).ok().and_then(|fd| NATURES.get(fd))
+            && place.load(Relaxed) != 0
+        {
+            place.store(0, Relaxed);
+        }
+    }
+
+    pub(super) fn forget_all(first: u32, last: u32) {
+        (first..=last.min(KNOWN as u32 - 1)).for_each(|fd| Nature::forget(fd as c_int));
+    }
+}
+
+/// Whether `fd` is in non-blocking mode.
+pub(super) fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: the call asks for flags.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags != -1 && flags & libc::O_NONBLOCK != 0
+}
+
+/// Whether `poll` says at this moment that `fd` is ready for `events`, or that it has an error.
+pub(super) fn is_ready(fd: c_int, events: i16) -> bool {
+    let mut asked = libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    // SAFETY: one valid record, and no waiting.
+    unsafe { super::poll::now(&mut asked, 1) != 0 }
+}
+
+/// The length of the time-out that a socket has for a direction, in nanoseconds, if it has one.
+fn own_time_out(fd: c_int, purpose: Purpose) -> Option<u64> {
+    let name = match purpose {
+        Purpose::Read => libc::SO_RCVTIMEO,
+        _ => libc::SO_SNDTIMEO,
+    };
+    let [seconds, micros] = option::<[u64; 2]>(fd, name)?;
+    let nanos = seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(micros * 1_000);
+    (nanos != 0).then_some(nanos)
+}
+
+/// An option of `fd`. `None`: it is not a socket.
+pub(super) fn option<T: Default>(fd: c_int, name: c_int) -> Option<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let place = (&raw mut value).cast();
+    // SAFETY: valid places, for as many bytes; any bits are a `T` of those used here.
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, place, &mut length) };
+    (result == 0).then_some(value)
+}
+
+/// Whether `fd` is a stream socket.
+pub(super) fn is_stream(fd: c_int) -> bool {
+    option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+}
+
+fn would_block() -> bool {
+    matches!(errno(), libc::EAGAIN)
+}
+
+/// A call that may be made of several parts, each of which waits until it can go on.
+pub(super) struct Waiter {
+    call: Call,
+    /// The descriptor as the program has named it.
+    fd: c_int,
+    purpose: Purpose,
+    /// Since when it waits, and until when; known once it would block.
+    deadline: Option<Option<u64>>,
+}
+
+impl Waiter {
+    pub(super) fn new(fd: c_int, purpose: Purpose) -> Waiter {
+        Waiter {
+            call: Call::new(fd),
+            fd,
+            purpose,
+            deadline: None,
+        }
+    }
+
+    /// Tries `attempt`, which gets the descriptor, until it no longer would block, and waits in between. If the thread
+    /// cannot wait, makes the call `block`, which blocks the kernel thread.
+    ///
+    /// Both return a negative number with `errno` set if they fail.
+    pub(super) fn run(
+        &mut self,
+        mut attempt: impl FnMut(c_int) -> isize,
+        block: impl FnOnce() -> isize,
+    ) -> isize {
+        let before = errno();
+        loop {
+            let result = attempt(self.call.fd());
+            if result >= 0 {
+                if self.deadline.is_some() {
+                    set_errno(before);
+                }
+                return result;
+            }
+            if !would_block() {
+                return result;
+            }
+            let deadline = match self.deadline {
+                Some(deadline) => deadline,
+                None => {
+                    if is_nonblocking(self.fd) {
+                        set_errno(libc::EAGAIN);
+                        return -1;
+                    }
+                    if !can_park() {
+                        return blocking(block);
+                    }
+                    let limit = own_time_out(self.fd, self.purpose);
+                    *self
+                        .deadline
+                        .insert(limit.map(|limit| clock::now().saturating_add(limit)))
+                }
+            };
+            match self.call.wait(self.purpose, deadline) {
+                Ok(true) => {}
+                Ok(false) => {
+                    // It may be ready although no event has come.
+                    let result = attempt(self.call.fd());
+                    if result < 0 && would_block() {
+                        set_errno(libc::EAGAIN);
+                    }
+                    return result;
+                }
+                Err(_) => return blocking(block),
+            }
+        }
+    }
+}
+
+/// A call of one part.
+pub(super) fn run(
+    fd: c_int,
+    purpose: Purpose,
+    attempt: impl FnMut(c_int) -> isize,
+    block: impl FnOnce() -> isize,
+) -> isize {
+    Waiter::new(fd, purpose).run(attempt, block)
+}
+
+/// A call that transfers `wanted` bytes in several parts, and returns their sum. If a part fails after another,
+/// the sum is the result, as the kernel does it.
+///
+/// `attempt` gets the descriptor and the number of bytes that are done.
+pub(super) fn run_all(
+    fd: c_int,
+    purpose: Purpose,
+    wanted: usize,
+    mut attempt: impl FnMut(c_int, usize) -> isize,
+    block: impl Fn() -> isize,
+) -> isize {
+    let mut waiter = Waiter::new(fd, purpose);
+    let mut done = 0;
+    loop {
+        // What cannot wait here is made as a whole, or not gone on with.
+        let blocked = || match done {
+            0 => block(),
+            _ => -1,
+        };
+        match waiter.run(|fd| attempt(fd, done), blocked) {
+            ..0 if done != 0 => return done as isize,
+            part @ ..=0 => return done as isize + part,
+            part => done += part as usize,
+        }
+        if done >= wanted {
+            return done as isize;
+        }
+    }
+}
+
+/// The total length of buffers.
+///
+/// # Safety
+/// The records are valid.
+pub(super) unsafe fn length_of(buffers: *const libc::iovec, count: usize) -> usize {
+    // SAFETY: the caller's promise.
+    (0..count)
+        .map(|i| unsafe { (*buffers.add(i)).iov_len })
+        .sum()
+}
+
+/// The most buffers that a call takes.
+const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
+
+/// What is left of `buffers` behind the first `done` bytes.
+///
+/// # Safety
+/// The records are valid.
+pub(super) unsafe fn rest_of(
+    buffers: *const libc::iovec,
+    count: usize,
+    mut done: usize,
+) -> Vec<libc::iovec> {
+    let mut rest = Vec::with_capacity(count.min(MOST_BUFFERS));
+    for i in 0..count.min(MOST_BUFFERS) {
+        // SAFETY: the caller's promise.
+        let buffer = unsafe { *buffers.add(i) };
+        let skipped = done.min(buffer.iov_len);
+        done -= skipped;
+        if skipped < buffer.iov_len {
+            rest.push(libc::iovec {
+                iov_base: buffer.iov_base.wrapping_byte_add(skipped),
+                iov_len: buffer.iov_len - skipped,
+            });
+        }
+    }
+    rest
+}

@@ -1,0 +1,97 @@
+//! `epoll_wait`, `epoll_pwait`, `epoll_pwait2`: an epoll instance is a descriptor that can be waited for.
+//!
+//! Of the threads that wait for one instance an event wakes one, as the kernel does it; if there are
+//! more events than that takes, the next one is woken when its call is over.
+
+use core::ffi::c_int;
+
+use super::poll::{after_millis, changes_mask, deadline_of};
+use super::{can_park, errno, hooked, set_errno};
+use crate::engine::door::watch::{Call, Purpose};
+use crate::engine::door::{blocking, clock};
+
+/// Collects events until there are some, or until `deadline`. `None`: the caller is to make the call that
+/// blocks.
+///
+/// # Safety
+/// There is room for `room` events.
+unsafe fn wait(
+    epoll: c_int,
+    events: *mut libc::epoll_event,
+    room: c_int,
+    deadline: Option<u64>,
+) -> Option<c_int> {
+    // SAFETY: the caller's promise.
+    let look = |fd| unsafe { epoll_wait::real(fd, events, room, 0) };
+    let first = look(epoll);
+    if first != 0 || deadline.is_some_and(|deadline| deadline <= clock::now()) {
+        return Some(first);
+    }
+    if !can_park() {
+        return None;
+    }
+    let before = errno();
+    let mut call = Call::new(epoll);
+    loop {
+        let has_come = call.wait(Purpose::Read, deadline).ok()?;
+        let answer = look(call.fd());
+        if answer != 0 || !has_come {
+            if answer >= 0 {
+                set_errno(before);
+            }
+            return Some(answer);
+        }
+    }
+}
+
+hooked! {
+    fn epoll_wait(
+        epoll: c_int,
+        events: *mut libc::epoll_event,
+        room: c_int,
+        millis: c_int,
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            wait(epoll, events, room, after_millis(millis))
+                .unwrap_or_else(|| blocking(|| epoll_wait::real(epoll, events, room, millis)))
+        }
+    }
+
+    fn epoll_pwait(
+        epoll: c_int,
+        events: *mut libc::epoll_event,
+        room: c_int,
+        millis: c_int,
+        mask: *const libc::sigset_t,
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            let real = || epoll_pwait::real(epoll, events, room, millis, mask);
+            match changes_mask(mask) {
+                true => blocking(real),
+                false => wait(epoll, events, room, after_millis(millis))
+                    .unwrap_or_else(|| blocking(real)),
+            }
+        }
+    }
+
+    fn epoll_pwait2(
+        epoll: c_int,
+        events: *mut libc::epoll_event,
+        room: c_int,
+        time: *const libc::timespec,
+        mask: *const libc::sigset_t,
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            let real = || epoll_pwait2::real(epoll, events, room, time, mask);
+            match deadline_of(time) {
+                Ok(deadline) if !changes_mask(mask) => {
+                    wait(epoll, events, room, deadline).unwrap_or_else(|| blocking(real))
+                }
+                _ => blocking(real),
+            }
+        }
+    }
+}

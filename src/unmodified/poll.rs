@@ -1,0 +1,166 @@
+//! `poll`, `ppoll`: asked without waiting first, and again whenever one of the descriptors may be ready.
+//!
+//! A call with a signal mask that differs from the thread's is libc's: it waits for a signal, too.
+
+use core::ffi::{c_int, c_ulong};
+
+use super::{can_park, errno, hooked, nanos};
+use crate::engine::door::watch::{self, Interest, Purpose};
+use crate::engine::door::{blocking, clock, signal};
+
+/// What `poll` says at this moment.
+///
+/// # Safety
+/// The records are valid.
+pub(super) unsafe fn now(records: *mut libc::pollfd, count: c_ulong) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { poll::real(records, count, 0) }
+}
+
+/// Asks with `look`, which does not wait, until its answer is not 0, or until `deadline`. In between it waits for one of
+/// `interests`. `None`: the caller is to make the call that blocks.
+pub(super) fn until(
+    deadline: Option<u64>,
+    interests: impl FnOnce() -> Vec<Interest>,
+    mut look: impl FnMut() -> c_int,
+) -> Option<c_int> {
+    let first = look();
+    if first != 0 || deadline.is_some_and(|deadline| deadline <= clock::now()) {
+        return Some(first);
+    }
+    if !can_park() {
+        return None;
+    }
+    let (before, interests) = (errno(), interests());
+    loop {
+        let has_come = watch::wait_for_any(&interests, deadline).ok()?;
+        let answer = look();
+        if answer != 0 || !has_come {
+            if answer >= 0 {
+                super::set_errno(before);
+            }
+            return Some(answer);
+        }
+    }
+}
+
+/// The deadline of a time-out in milliseconds. `None`: there is none.
+pub(super) fn after_millis(millis: c_int) -> Option<u64> {
+    let millis = u64::try_from(millis).ok()?;
+    Some(match millis {
+        0 => 0,
+        _ => clock::now().saturating_add(millis * 1_000_000),
+    })
+}
+
+/// Whether a call with this mask waits for other signals than the thread does anyway.
+///
+/// # Safety
+/// The mask is null or valid.
+pub(super) unsafe fn changes_mask(mask: *const libc::sigset_t) -> bool {
+    // SAFETY: the caller's promise; a set begins with the kernel's mask.
+    !mask.is_null() && unsafe { *mask.cast::<signal::Mask>() } != signal::mask()
+}
+
+/// Whether a time-out is one that the kernel accepts.
+///
+/// # Safety
+/// The time is null or valid.
+pub(super) unsafe fn deadline_of(time: *const libc::timespec) -> Result<Option<u64>, ()> {
+    // SAFETY: the caller's promise.
+    match unsafe { time.as_ref() } {
+        None => Ok(None),
+        Some(time) => match nanos(time) {
+            Some(0) => Ok(Some(0)),
+            Some(time) => Ok(Some(clock::now().saturating_add(time))),
+            None => Err(()),
+        },
+    }
+}
+
+/// # Safety
+/// The records are valid.
+unsafe fn interests_of(records: *const libc::pollfd, count: c_ulong) -> Vec<Interest> {
+    let interest = |i| {
+        // SAFETY: the caller's promise.
+        let record = unsafe { &*records.add(i) };
+        let purpose = Purpose::Poll(i32::from(record.events as u16));
+        (record.fd >= 0).then_some(Interest {
+            fd: record.fd,
+            purpose,
+        })
+    };
+    (0..count as usize).filter_map(interest).collect()
+}
+
+hooked! {
+    fn poll(records: *mut libc::pollfd, count: c_ulong, millis: c_int) -> c_int {
+        if millis == 0 {
+            // SAFETY: the caller's arguments.
+            return unsafe { poll::real(records, count, 0) };
+        }
+        // SAFETY: the caller's records: the first look has found them valid.
+        unsafe {
+            until(after_millis(millis), || interests_of(records, count), || now(records, count))
+                .unwrap_or_else(|| blocking(|| poll::real(records, count, millis)))
+        }
+    }
+
+    fn ppoll(
+        records: *mut libc::pollfd,
+        count: c_ulong,
+        time: *const libc::timespec,
+        mask: *const libc::sigset_t,
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe {
+            let real = || ppoll::real(records, count, time, mask);
+            match deadline_of(time) {
+                Ok(deadline) if !changes_mask(mask) => {
+                    until(deadline, || interests_of(records, count), || now(records, count))
+                        .unwrap_or_else(|| blocking(real))
+                }
+                _ => blocking(real),
+            }
+        }
+    }
+}
+
+unsafe extern "C" {
+    fn __chk_fail() -> !;
+}
+
+/// What fortified C calls: it has checked nothing yet.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __poll_chk(
+    records: *mut libc::pollfd,
+    count: c_ulong,
+    millis: c_int,
+    room: usize,
+) -> c_int {
+    // SAFETY: there is as much room as was found now; or the program ends.
+    unsafe {
+        if room / size_of::<libc::pollfd>() < count as usize {
+            __chk_fail();
+        }
+        super::poll::poll(records, count, millis)
+    }
+}
+
+/// The same.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __ppoll_chk(
+    records: *mut libc::pollfd,
+    count: c_ulong,
+    time: *const libc::timespec,
+    mask: *const libc::sigset_t,
+    room: usize,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        if room / size_of::<libc::pollfd>() < count as usize {
+            __chk_fail();
+        }
+        super::poll::ppoll(records, count, time, mask)
+    }
+}

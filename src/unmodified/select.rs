@@ -1,0 +1,168 @@
+//! `select`, `pselect`: as `poll`. `select` leaves in its time-out what is left of it, as Linux does.
+
+use core::ffi::c_int;
+
+use super::hooked;
+use super::poll::{changes_mask, deadline_of, until};
+use crate::engine::door::watch::{Interest, Purpose};
+use crate::engine::door::{blocking, clock};
+
+const BITS: usize = u64::BITS as usize;
+/// The kernel accepts more descriptors than libc's type has room for. A longer set is libc's matter.
+const WORDS: usize = size_of::<libc::fd_set>() / size_of::<u64>();
+
+/// The three sets of a call: the descriptors to read, to write, with something exceptional.
+#[derive(Clone, Copy)]
+struct Sets {
+    count: c_int,
+    at: [*mut libc::fd_set; 3],
+}
+
+/// Their contents.
+type Asked = [[u64; WORDS]; 3];
+
+impl Sets {
+    fn words(&self) -> usize {
+        (self.count as usize).div_ceil(BITS)
+    }
+
+    /// # Safety
+    /// The sets are null or valid for `count` descriptors.
+    unsafe fn load(&self) -> Asked {
+        let mut asked = [[0; WORDS]; 3];
+        for (set, asked) in self.at.iter().zip(&mut asked) {
+            for (word, asked) in asked.iter_mut().enumerate().take(self.words()) {
+                if !set.is_null() {
+                    // SAFETY: the caller's promise.
+                    *asked = unsafe { *set.cast::<u64>().add(word) };
+                }
+            }
+        }
+        asked
+    }
+
+    /// # Safety
+    /// As [`Sets::load`].
+    unsafe fn store(&self, asked: &Asked) {
+        for (set, asked) in self.at.iter().zip(asked) {
+            for (word, asked) in asked.iter().enumerate().take(self.words()) {
+                if !set.is_null() {
+                    // SAFETY: the caller's promise.
+                    unsafe { *set.cast::<u64>().add(word) = *asked };
+                }
+            }
+        }
+    }
+}
+
+/// The events that the kernel counts for each set.
+const EVENTS: [i32; 3] = [
+    libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDBAND | libc::EPOLLHUP | libc::EPOLLERR,
+    libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND | libc::EPOLLERR,
+    libc::EPOLLPRI,
+];
+
+fn interests_of(asked: &Asked, count: c_int) -> Vec<Interest> {
+    let interest = |fd: c_int| {
+        let (word, bit) = (fd as usize / BITS, fd as usize % BITS);
+        let wanted = asked
+            .iter()
+            .zip(EVENTS)
+            .filter(|(set, _)| set[word] >> bit & 1 != 0);
+        let events = wanted.fold(0, |all, (_, events)| all | events);
+        let purpose = Purpose::Poll(events);
+        (events != 0).then_some(Interest { fd, purpose })
+    };
+    (0..count).filter_map(interest).collect()
+}
+
+/// Waits as `select` does. `None`: the caller is to make libc's call.
+///
+/// # Safety
+/// The sets are null or valid.
+unsafe fn wait(sets: Sets, deadline: Option<u64>) -> Option<c_int> {
+    if !(0..=(WORDS * BITS) as c_int).contains(&sets.count) {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let asked = sets.load();
+        let look = || {
+            sets.store(&asked);
+            let [read, write, except] = sets.at;
+            let mut at_once = libc::timeval {
+                tv_sec: 0,
+                tv_usec: 0,
+            };
+            select::real(sets.count, read, write, except, &mut at_once)
+        };
+        let answer = until(deadline, || interests_of(&asked, sets.count), look);
+        if answer.is_none() {
+            sets.store(&asked);
+        }
+        answer
+    }
+}
+
+hooked! {
+    fn select(
+        count: c_int,
+        read: *mut libc::fd_set,
+        write: *mut libc::fd_set,
+        except: *mut libc::fd_set,
+        time: *mut libc::timeval,
+    ) -> c_int {
+        let sets = Sets { count, at: [read, write, except] };
+        // SAFETY: the caller's arguments.
+        unsafe {
+            let deadline = match time.as_ref() {
+                None => None,
+                Some(time) if time.tv_sec < 0 || time.tv_usec < 0 => Some(Err(())),
+                Some(time) => {
+                    let nanos = (time.tv_sec as u64).saturating_mul(1_000_000_000);
+                    let nanos = nanos.saturating_add((time.tv_usec as u64).saturating_mul(1_000));
+                    Some(Ok(match nanos {
+                        0 => 0,
+                        _ => clock::now().saturating_add(nanos),
+                    }))
+                }
+            };
+            let real = || select::real(count, read, write, except, time);
+            let Ok(deadline) = deadline.transpose() else {
+                return real();
+            };
+            match wait(sets, deadline) {
+                None => blocking(real),
+                Some(answer) => {
+                    if let (Some(time), Some(deadline)) = (time.as_mut(), deadline) {
+                        let left = deadline.saturating_sub(clock::now());
+                        time.tv_sec = (left / 1_000_000_000) as libc::time_t;
+                        time.tv_usec = (left % 1_000_000_000 / 1_000) as libc::suseconds_t;
+                    }
+                    answer
+                }
+            }
+        }
+    }
+
+    fn pselect(
+        count: c_int,
+        read: *mut libc::fd_set,
+        write: *mut libc::fd_set,
+        except: *mut libc::fd_set,
+        time: *const libc::timespec,
+        mask: *const libc::sigset_t,
+    ) -> c_int {
+        let sets = Sets { count, at: [read, write, except] };
+        // SAFETY: the caller's arguments.
+        unsafe {
+            let real = || pselect::real(count, read, write, except, time, mask);
+            match deadline_of(time) {
+                Ok(deadline) if !changes_mask(mask) => {
+                    wait(sets, deadline).unwrap_or_else(|| blocking(real))
+                }
+                _ => blocking(real),
+            }
+        }
+    }
+}

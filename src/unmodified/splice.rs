@@ -1,0 +1,109 @@
+//! `sendfile`, `splice`: made when both ends are ready.
+//!
+//! `splice` is asked not to wait for pipes. `sendfile` is given, for a socket, no more at a time than
+//! the socket has room for; otherwise a slow peer would hold a kernel thread.
+
+use core::ffi::{c_int, c_uint};
+
+use super::descriptor::{Nature, is_nonblocking, is_ready, run, run_all};
+use super::{errno, hooked, set_errno};
+use crate::engine::door::may_block;
+use crate::engine::door::watch::Purpose;
+
+/// The least that is sent at once: a socket that is ready for writing has room for it.
+const LITTLE: usize = 16 << 10;
+
+/// How many bytes a socket has room for, at least.
+fn room_of(socket: c_int) -> usize {
+    let (mut size, mut queued): (c_int, c_int) = (0, 0);
+    let mut length = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: valid places. A call that fails leaves 0.
+    unsafe {
+        let place = (&raw mut size).cast();
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            place,
+            &mut length,
+        );
+        libc::ioctl(socket, libc::TIOCOUTQ, &mut queued);
+    }
+    // The size is twice what a program may send: the kernel's own records are in it.
+    let room = (size / 2).saturating_sub(queued).max(0) as usize;
+    room.max(LITTLE)
+}
+
+/// `sendfile`; `real` makes libc's call, for so many bytes.
+fn send_file(to: c_int, count: usize, real: impl Fn(c_int, usize) -> isize) -> isize {
+    if Nature::of(to).is_none_or(|nature| nature == Nature::File) || is_nonblocking(to) {
+        return may_block(|| real(to, count));
+    }
+    let attempt = |to: c_int, done: usize| match is_ready(to, libc::POLLOUT) {
+        true => may_block(|| real(to, (count - done).min(room_of(to)))),
+        false => {
+            set_errno(libc::EAGAIN);
+            -1
+        }
+    };
+    run_all(to, Purpose::Write, count, attempt, || real(to, count))
+}
+
+hooked! {
+    fn sendfile(to: c_int, from: c_int, offset: *mut libc::off_t, count: usize) -> isize {
+        // SAFETY: the caller's arguments.
+        send_file(to, count, |to, count| unsafe { sendfile::real(to, from, offset, count) })
+    }
+
+    fn sendfile64(to: c_int, from: c_int, offset: *mut libc::off64_t, count: usize) -> isize {
+        // SAFETY: the caller's arguments.
+        send_file(to, count, |to, count| unsafe { sendfile64::real(to, from, offset, count) })
+    }
+
+    fn splice(
+        from: c_int,
+        from_offset: *mut libc::off64_t,
+        to: c_int,
+        to_offset: *mut libc::off64_t,
+        length: usize,
+        flags: c_uint,
+    ) -> isize {
+        // SAFETY: the caller's arguments.
+        let real = |flags| unsafe { splice::real(from, from_offset, to, to_offset, length, flags) };
+        if flags & libc::SPLICE_F_NONBLOCK != 0 {
+            return real(flags);
+        }
+        let is_file = |fd| Nature::of(fd).is_none_or(|nature| nature == Nature::File);
+        let waits = |fd, events| !is_file(fd) && !is_ready(fd, events);
+        let before = errno();
+        loop {
+            // Waits for one end after the other.
+            let (fd, purpose, events) = match (waits(from, libc::POLLIN), waits(to, libc::POLLOUT)) {
+                (true, _) => (from, Purpose::Read, libc::POLLIN),
+                (_, true) => (to, Purpose::Write, libc::POLLOUT),
+                _ => {
+                    let result = may_block(|| real(flags | libc::SPLICE_F_NONBLOCK));
+                    if result >= 0 || errno() != libc::EAGAIN {
+                        return result;
+                    }
+                    if is_nonblocking(from) || is_nonblocking(to) {
+                        return result;
+                    }
+                    // Both are ready, and there is no room for a part: only the kernel knows.
+                    return crate::engine::door::blocking(|| real(flags));
+                }
+            };
+            let attempt = |fd| match is_ready(fd, events) {
+                true => 0,
+                false => {
+                    set_errno(libc::EAGAIN);
+                    -1
+                }
+            };
+            match run(fd, purpose, attempt, || real(flags)) {
+                0 => set_errno(before),
+                result => return result,
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `read`, `readv`, `write`, `writev` on any descriptor.
+//!
+//! | nature | reads | writes |
+//! |---|---|---|
+//! | a socket | as `recvmsg` | as `sendmsg` |
+//! | a pipe | `preadv2` with `RWF_NOWAIT` | the same, until all is written |
+//! | a device | `poll`, then the call | `poll`, then the call |
+//! | a file | the call | the call |
+//!
+//! A call that is made after `poll` may block all the same, if another thread came between; then it
+//! blocks its kernel thread.
+
+use core::ffi::{c_int, c_void};
+
+use super::descriptor::{Nature, is_ready, length_of, rest_of, run, run_all};
+use super::{errno, hooked, set_errno};
+use crate::engine::door::may_block;
+use crate::engine::door::watch::Purpose;
+
+/// A direction in which bytes go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Read,
+    Write,
+}
+
+impl Way {
+    fn purpose(self) -> Purpose {
+        match self {
+            Way::Read => Purpose::Read,
+            Way::Write => Purpose::Write,
+        }
+    }
+
+    fn events(self) -> i16 {
+        match self {
+            Way::Read => libc::POLLIN,
+            Way::Write => libc::POLLOUT,
+        }
+    }
+}
+
+/// The transfer of `buffers`; `real` makes libc's call.
+///
+/// # Safety
+/// The records and their buffers are valid, as for `readv(2)` and `writev(2)`.
+unsafe fn transfer(
+    fd: c_int,
+    way: Way,
+    buffers: *const libc::iovec,
+    count: c_int,
+    real: impl Fn() -> isize,
+) -> isize {
+    let Some(nature) = Nature::of(fd) else {
+        return real();
+    };
+    let is_known = (1..=libc::UIO_MAXIOV).contains(&count);
+    if nature == Nature::File || !is_known {
+        return may_block(real);
+    }
+    let count = count as usize;
+    // SAFETY: the caller's promise.
+    let wanted = unsafe { length_of(buffers, count) };
+    if wanted == 0 {
+        return real(); // it does not wait
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match nature {
+            Nature::Socket => socket(fd, way, buffers, count, wanted, real),
+            Nature::Pipe => pipe(fd, way, buffers, count, wanted, real),
+            _ => device(fd, way, real),
+        }
+    }
+}
+
+/// # Safety
+/// As [`transfer`].
+unsafe fn socket(
+    fd: c_int,
+    way: Way,
+    buffers: *const libc::iovec,
+    count: usize,
+    wanted: usize,
+    real: impl Fn() -> isize,
+) -> isize {
+    // SAFETY: a zeroed message is valid.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (buffers.cast_mut(), count);
+    // SAFETY: the caller's promise.
+    let result = unsafe {
+        match way {
+            Way::Read => super::receive::message(fd, &mut message, 0, &real),
+            Way::Write => super::send::message(fd, &message, 0, wanted, &real),
+        }
+    };
+    match result {
+        -1 if errno() == libc::ENOTSOCK => {
+            // The number is another file's now.
+            match Nature::ask(fd) {
+                Some(Nature::Socket) | None => -1,
+                // SAFETY: the caller's promise.
+                Some(_) => unsafe { transfer(fd, way, buffers, count as c_int, real) },
+            }
+        }
+        result => result,
+    }
+}
+
+/// # Safety
+/// As [`transfer`].
+unsafe fn pipe(
+    fd: c_int,
+    way: Way,
+    buffers: *const libc::iovec,
+    count: usize,
+    wanted: usize,
+    real: impl Fn() -> isize,
+) -> isize {
+    let attempt = |fd: c_int, done: usize| {
+        // SAFETY: the caller's promise; what is left of the records is valid for this call.
+        let result = unsafe {
+            let rest = (done != 0).then(|| rest_of(buffers, count, done));
+            let (at, count) = match &rest {
+                None => (buffers, count as c_int),
+                Some(rest) => (rest.as_ptr(), rest.len() as c_int),
+            };
+            match way {
+                Way::Read => libc::preadv2(fd, at, count, -1, libc::RWF_NOWAIT),
+                Way::Write => libc::pwritev2(fd, at, count, -1, libc::RWF_NOWAIT),
+            }
+        };
+        if result < 0 && matches!(errno(), libc::EOPNOTSUPP | libc::ENOSYS | libc::ESPIPE) {
+            // Before Linux 6.4, or no pipe.
+            Nature::Device.remember(fd);
+            return ready_then(fd, way, || match done {
+                0 => real(),
+                // A part is done: what follows waits its turn in this thread, on its kernel thread.
+                // SAFETY: as above.
+                _ => unsafe {
+                    let rest = rest_of(buffers, count, done);
+                    libc::writev(fd, rest.as_ptr(), rest.len() as c_int)
+                },
+            });
+        }
+        result
+    };
+    match way {
+        Way::Read => run(fd, way.purpose(), |fd| attempt(fd, 0), &real),
+        Way::Write => run_all(fd, way.purpose(), wanted, attempt, &real),
+    }
+}
+
+fn device(fd: c_int, way: Way, real: impl Fn() -> isize) -> isize {
+    let attempt = |fd: c_int| ready_then(fd, way, &real);
+    run(fd, way.purpose(), attempt, &real)
+}
+
+/// Makes `call`, if `fd` is ready at this moment.
+fn ready_then(fd: c_int, way: Way, call: impl FnOnce() -> isize) -> isize {
+    match is_ready(fd, way.events()) {
+        true => may_block(call),
+        false => {
+            set_errno(libc::EAGAIN);
+            -1
+        }
+    }
+}
+
+fn one(buffer: *mut c_void, length: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: buffer,
+        iov_len: length,
+    }
+}
+
+hooked! {
+    fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize {
+        let buffers = one(buffer, length);
+        // SAFETY: the caller's buffer.
+        unsafe { transfer(fd, Way::Read, &buffers, 1, || read::real(fd, buffer, length)) }
+    }
+
+    fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize {
+        let buffers = one(buffer.cast_mut(), length);
+        // SAFETY: the caller's buffer.
+        unsafe { transfer(fd, Way::Write, &buffers, 1, || write::real(fd, buffer, length)) }
+    }
+
+    fn readv(fd: c_int, buffers: *const libc::iovec, count: c_int) -> isize {
+        // SAFETY: the caller's buffers.
+        unsafe { transfer(fd, Way::Read, buffers, count, || readv::real(fd, buffers, count)) }
+    }
+
+    fn writev(fd: c_int, buffers: *const libc::iovec, count: c_int) -> isize {
+        // SAFETY: the caller's buffers.
+        unsafe { transfer(fd, Way::Write, buffers, count, || writev::real(fd, buffers, count)) }
+    }
+}
+
+unsafe extern "C" {
+    fn __chk_fail() -> !;
+}
+
+/// What fortified C calls: it has checked nothing yet.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __read_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    room: usize,
+) -> isize {
+    // SAFETY: the buffer has as much room as was found now; or the program ends.
+    unsafe {
+        if length > room {
+            __chk_fail();
+        }
+        super::stream::read(fd, buffer, length)
+    }
+}

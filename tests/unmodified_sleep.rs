@@ -1,0 +1,133 @@
+//! Sleeps of code that has never heard of green threads: `nanosleep`, `clock_nanosleep`, `usleep`, `sleep`,
+//! and std's.
+//!
+//! A thousand green threads sleep at once: on few kernel threads, and none for too short a time.
+#![cfg(feature = "unmodified")]
+
+mod common;
+
+use common::*;
+use greenthread as thread;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
+
+const SLEEPERS: u32 = 1_000;
+
+fn time(tv_sec: i64, tv_nsec: i64) -> libc::timespec {
+    libc::timespec { tv_sec, tv_nsec }
+}
+
+fn timespec(duration: Duration) -> libc::timespec {
+    time(duration.as_secs() as i64, duration.subsec_nanos().into())
+}
+
+fn read(clock: libc::clockid_t) -> Duration {
+    let mut now = time(0, 0);
+    // SAFETY: a valid place.
+    assert_eq!(unsafe { libc::clock_gettime(clock, &mut now) }, 0);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap()
+}
+
+/// Sleeps for `pause`, in one of several ways, and says whether that was long enough.
+fn sleep(way: u32, pause: Duration) -> bool {
+    const CLOCKS: [libc::clockid_t; 3] = [
+        libc::CLOCK_MONOTONIC,
+        libc::CLOCK_REALTIME,
+        libc::CLOCK_BOOTTIME,
+    ];
+    let start = Instant::now();
+    let clock = CLOCKS[way as usize % 3];
+    let end = read(clock) + pause;
+    // SAFETY: valid places, and numbers.
+    let result = unsafe {
+        match way % 5 {
+            0 => libc::nanosleep(&timespec(pause), null_mut()),
+            1 => libc::clock_nanosleep(clock, 0, &timespec(pause), null_mut()),
+            2 => libc::usleep(pause.as_micros() as u32),
+            3 => {
+                std::thread::sleep(pause);
+                0
+            }
+            _ => {
+                let until = timespec(end);
+                let result = libc::clock_nanosleep(clock, libc::TIMER_ABSTIME, &until, null_mut());
+                return result == 0 && read(clock) >= end;
+            }
+        }
+    };
+    result == 0 && start.elapsed() >= pause
+}
+
+#[test]
+fn a_thousand_sleep_at_once() {
+    const NAME: &str = "a_thousand_sleep_at_once";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, ""), 0);
+    }
+    static ASLEEP: AtomicUsize = AtomicUsize::new(0);
+    let sleepers = (0..SLEEPERS).map(|n| {
+        thread::spawn(move || {
+            ASLEEP.fetch_add(1, Relaxed);
+            // Short ones, and one so long that all sleep together.
+            let is_long_enough = sleep(n, Duration::from_micros(u64::from(n) * 7))
+                && sleep(n / 5, Duration::from_millis(300));
+            // SAFETY: a number.
+            is_long_enough && unsafe { libc::sleep(u32::from(n % 100 == 0)) == 0 }
+        })
+    });
+    let start = Instant::now();
+    let sleepers: Vec<_> = sleepers.collect();
+    wait_until(|| ASLEEP.load(Relaxed) == SLEEPERS as usize);
+    let count = std::fs::read_dir("/proc/self/task").unwrap().count();
+    let is_right = sleepers.into_iter().all(|sleeper| sleeper.join().unwrap());
+    println!("{count} kernel threads, {:?}", start.elapsed());
+    assert!(is_right, "a sleep was too short, or failed");
+    // Some are made ahead of need.
+    assert!(count < 40 || !green(), "{count} kernel threads");
+}
+
+/// Values that are not accepted, and sleeps that are over.
+#[test]
+fn results_are_the_kernels() {
+    let _w = watchdog("results_are_the_kernels");
+    both(|| {
+        let bad = [time(-1, 0), time(0, -1), time(0, 1_000_000_000)];
+        // SAFETY: valid places, and null where the call refuses it.
+        unsafe {
+            for bad in &bad {
+                assert_eq!(
+                    (libc::nanosleep(bad, null_mut()), errno()),
+                    (-1, libc::EINVAL)
+                );
+                for flags in [0, libc::TIMER_ABSTIME] {
+                    for clock in [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME] {
+                        let result = libc::clock_nanosleep(clock, flags, bad, null_mut());
+                        assert_eq!(result, libc::EINVAL);
+                    }
+                }
+            }
+            let past = time(1, 0);
+            for clock in [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME] {
+                let flags = libc::TIMER_ABSTIME;
+                assert_eq!(libc::clock_nanosleep(clock, flags, &past, null_mut()), 0);
+            }
+            assert_eq!(
+                (libc::nanosleep(null(), null_mut()), errno()),
+                (-1, libc::EFAULT)
+            );
+            let clock = libc::CLOCK_MONOTONIC;
+            let result = libc::clock_nanosleep(clock, 0, null(), null_mut());
+            assert_eq!(result, libc::EFAULT);
+            let result = libc::clock_nanosleep(1234, 0, &time(0, 1), null_mut());
+            assert_eq!(result, libc::EINVAL);
+            assert_eq!(libc::nanosleep(&time(0, 0), null_mut()), 0);
+            assert_eq!((libc::usleep(0), libc::sleep(0)), (0, 0));
+        }
+    });
+}
