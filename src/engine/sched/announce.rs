@@ -7,8 +7,6 @@
 //! Other calls of libc that block are *hooked*: the front defines functions of the same names, which
 //! park the thread ([`is_hooked`]). In a call that it has announced a thread means the kernel's.
 
-#[cfg(green)]
-use super::enter::Entered;
 use super::enter::enter;
 #[cfg(green)]
 use super::interpose;
@@ -70,34 +68,41 @@ pub(crate) fn is_hooked() -> bool {
 /// place; if so, counts the call.
 #[cfg(green)]
 pub(crate) fn parks_here() -> bool {
-    enter().is_some_and(|mut entered| {
-        let can_leave = entered.can_leave();
-        if can_leave {
-            entered.processor().parked_calls.add(1);
-        }
-        can_leave
-    })
+    let parks = gives_way_here();
+    if parks && let Some(mut entered) = enter() {
+        entered.processor().parked_calls.add(1);
+    }
+    parks
 }
 
-/// [`parks_here`] for a thread that gives way, and does not wait.
+/// [`parks_here`] for a thread that gives way, and does not wait. A signal handler cannot leave its kernel
+/// thread: it runs on the kernel thread's alternate stack, or the kernel restores, when it returns,
+/// what belongs to the kernel thread that it began on.
 #[cfg(green)]
 pub(crate) fn gives_way_here() -> bool {
-    enter().is_some_and(|entered| entered.can_leave())
+    current::green().is_some_and(|green| !interrupts(green))
 }
 
+/// Whether this is in a handler that has interrupted `green`, or may be. A handler's mask differs from the base
+/// mask. A thread with a mask of its own cannot be told from one.
 #[cfg(green)]
-impl Entered {
-    /// Whether this is not in a signal handler. A handler cannot leave the kernel thread: it runs on the kernel
-    /// thread's alternate stack, or the kernel restores, when it returns, what belongs to the kernel
-    /// thread that it began on.
-    fn can_leave(&self) -> bool {
-        let here = 0_u8;
-        let is_here = |stack: Bounds| (stack.bottom..stack.top).contains(&(&raw const here).addr());
-        // A handler's mask differs. A thread with a mask of its own cannot be told from one.
-        self.green().stack().is_some_and(is_here)
-            && (!interpose::program_has_handlers()
-                || signal::mask() == self.machine().base_mask.get())
-    }
+fn interrupts(green: &Green) -> bool {
+    let here = 0_u8;
+    let is_here = |stack: Bounds| (stack.bottom..stack.top).contains(&(&raw const here).addr());
+    !green.stack().is_some_and(is_here)
+        || interpose::program_has_handlers() && signal::mask() != green.machine().base_mask.get()
+}
+
+/// Whether this is in a signal handler, or may be, and so must not enter the scheduler: the handler may have
+/// interrupted that.
+#[cfg(green)]
+#[inline]
+pub(crate) fn is_handler() -> bool {
+    interpose::program_has_handlers()
+        && match current::green() {
+            Some(green) => green.off.load(Ordering::Relaxed) != 0 || interrupts(green),
+            None => current::is_preemption_off() || signal::mask() != 0,
+        }
 }
 
 /// Runs `f` with one of the thread's flags set.

@@ -11,6 +11,7 @@ use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compil
 use crate::engine::green::waiter::Waiter;
 use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
+use crate::engine::sched::handed::Handed;
 use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
@@ -104,6 +105,8 @@ pub(crate) struct Cluster {
     pub(crate) spawned_outside: Counter,
     pub(crate) ended_outside: Counter,
     pub(crate) hand_offs: Counter,
+    /// Threads that signal handlers have woken.
+    pub(super) handed: Handed,
     /// Calls in which threads have lost their processors.
     pub(crate) blocked_calls: BlockedCalls,
     pub(crate) wake_ups: Counter,
@@ -145,6 +148,7 @@ impl Cluster {
             spawned_outside: Counter::new(),
             ended_outside: Counter::new(),
             hand_offs: Counter::new(),
+            handed: Handed::new(),
             blocked_calls: BlockedCalls::new(),
             wake_ups: Counter::new(),
             detached_preemptions: Counter::new(),

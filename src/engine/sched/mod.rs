@@ -54,6 +54,7 @@ pub(crate) mod enter;
 pub(crate) mod events;
 pub(crate) mod fork;
 mod guest;
+pub(crate) mod handed;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;

@@ -4,6 +4,7 @@
 //! their stack, and for kernel threads, which wait on the ticket as on a futex. The race between a
 //! wait, its wakers and its timer is the ticket's (`green::ticket`).
 
+use super::handed::ready_from_anywhere;
 use super::{ready, timers};
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
@@ -91,6 +92,17 @@ impl Waiter {
         // SAFETY: the caller's promise.
         if let Some(green) = unsafe { Waiter::notify_at(waiter) } {
             ready(green);
+        }
+    }
+
+    /// [`Waiter::wake_at`] for a caller that may be in a signal handler.
+    ///
+    /// # Safety
+    /// As [`Waiter::wake_at`].
+    pub(crate) unsafe fn wake_from_anywhere(waiter: *const Waiter) {
+        // SAFETY: the caller's promise.
+        if let Some(green) = unsafe { Waiter::notify_at(waiter) } {
+            ready_from_anywhere(green);
         }
     }
 

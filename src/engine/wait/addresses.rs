@@ -286,7 +286,7 @@ impl Addresses {
             }
             drop(locked);
             let is_more = chain.is_long() && woken < most;
-            chain.wake();
+            chain.wake_from_anywhere();
             if !is_more {
                 return woken;
             }
@@ -354,7 +354,7 @@ impl Addresses {
             }
             drop((early, locked, late));
             let is_more = chain.is_long() || steps == STEPS;
-            chain.wake();
+            chain.wake_from_anywhere();
             if !is_more {
                 return Ok(done);
             }

@@ -13,6 +13,7 @@
 
 use core::ptr;
 
+use super::Waiter;
 use super::claim::{Claimed, Node};
 use crate::engine::atomic::Cell;
 use crate::engine::sys::perturb;
@@ -324,14 +325,25 @@ impl Chain {
     }
 
     /// Lets all these threads go on. Call it without a lock that others may want.
-    pub(crate) fn wake(mut self) {
+    pub(crate) fn wake(self) {
         perturb::point("chain: waking");
+        self.for_each(Claimed::wake);
+    }
+
+    /// [`Chain::wake`] for a caller that may be in a signal handler.
+    pub(crate) fn wake_from_anywhere(self) {
+        perturb::point("chain: waking");
+        // SAFETY: a claimed wait is alive until it is notified.
+        self.for_each(|claimed| unsafe { Waiter::wake_from_anywhere(claimed.into_waiter()) });
+    }
+
+    fn for_each(mut self, wake: impl Fn(Claimed)) {
         while !self.first.is_null() {
             let node = self.first;
             // SAFETY: as in `push`. The link is read before the node is given away.
             unsafe {
                 self.first = (*node).next.replace(ptr::null());
-                Claimed::from_raw(node).wake();
+                wake(Claimed::from_raw(node));
             }
         }
     }

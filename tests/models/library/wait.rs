@@ -138,6 +138,13 @@ impl Waiter {
 
     /// # Safety
     /// The same as for `wake_at`.
+    pub(crate) unsafe fn wake_from_anywhere(waiter: *const Waiter) {
+        // SAFETY: the caller's promise.
+        unsafe { Waiter::wake_at(waiter) }
+    }
+
+    /// # Safety
+    /// The same as for `wake_at`.
     pub(crate) unsafe fn notify_at(waiter: *const Waiter) -> Option<&'static Green> {
         // SAFETY: alive until `notify`, which is the last of this.
         let (who, found) = unsafe {

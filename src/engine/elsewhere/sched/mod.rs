@@ -3,6 +3,9 @@
 #[path = "../../sched/announce.rs"]
 pub(crate) mod announce;
 pub(crate) mod enter;
+pub(crate) mod handed {
+    pub(crate) use super::ready as ready_from_anywhere;
+}
 #[path = "../../sched/park.rs"]
 pub(crate) mod park;
 

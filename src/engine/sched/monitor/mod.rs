@@ -91,6 +91,14 @@ impl Post {
         }
     }
 
+    /// A thread was handed over, and its waker calls this: the monitor looks soon, asleep or not.
+    pub(crate) fn rouse(&self) {
+        // SeqCst: partner of the fence in `sleep`: the monitor sees the thread, or we see that it sleeps.
+        fence(Ordering::SeqCst);
+        self.0.store(AWAKE, Ordering::Relaxed);
+        futex::wake(&self.0, 1);
+    }
+
     /// The cluster stops, and its closer calls this: the monitor sleeps no more.
     pub(crate) fn stop(&self) {
         // SeqCst: partner of the fence in `sleep`: the monitor sees that the cluster stops, or we are
@@ -209,6 +217,7 @@ impl Watch {
     /// Looks at everything once.
     fn look(&mut self) -> Seen {
         let cluster = self.cluster;
+        cluster.take_handed();
         let now = clock::now();
         let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
         let mut look = Look::new(cluster, &mut self.observer, now);
@@ -258,6 +267,7 @@ impl Watch {
                 && !cluster.stopping.load(Ordering::SeqCst)
                 && !events().is_unwatched()
                 && !cluster.is_short()
+                && cluster.handed.is_empty()
         };
         if seen.at_rest && everybody_sleeps() {
             if cluster
@@ -269,8 +279,13 @@ impl Watch {
             return;
         }
         let until = seen.next.min(seen.at + tick).max(seen.at + SHORTEST);
-        while clock::now() < until && !cluster.stopping.load(Ordering::SeqCst) {
-            // A plain sleep, which a stop cuts short.
+        let is_over = || {
+            clock::now() >= until
+                || cluster.stopping.load(Ordering::SeqCst)
+                || !cluster.handed.is_empty()
+        };
+        while !is_over() {
+            // A plain sleep, which a stop, or a thread that is handed over, cuts short.
             futex::wait(&cluster.monitor.0, AWAKE, Some(until));
         }
     }

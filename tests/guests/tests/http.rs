@@ -1,0 +1,152 @@
+//! HTTP clients, on green threads: ten thousand requests in flight, and the speed beside a client of our own.
+
+use greenthread::net::TcpStream;
+use greenthread::sync::Semaphore;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use support::http::{Gate, Server};
+use support::{Test, descriptors, ratios_count, some};
+
+/// Kernel threads while all wait, and at any time.
+const BOUND: usize = 40;
+const PEAK: usize = 300;
+
+/// A client by its function from an address and a path to a body.
+type Client = Arc<dyn Fn(SocketAddr, &str) -> String + Send + Sync>;
+
+/// ureq's own buffers have 128 KiB each, which malloc maps and unmaps for each request.
+const BUFFER: usize = 4 << 10;
+
+fn agent(idle: usize) -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .max_idle_connections(idle)
+        .max_idle_connections_per_host(idle)
+        .input_buffer_size(BUFFER)
+        .output_buffer_size(BUFFER)
+        .build()
+        .new_agent()
+}
+
+/// ureq without and with connections that it keeps.
+fn ureq_client(idle: usize) -> Client {
+    let agent = agent(idle);
+    Arc::new(move |address, path| {
+        let mut answer = agent.get(format!("http://{address}{path}")).call().unwrap();
+        answer.body_mut().read_to_string().unwrap()
+    })
+}
+
+fn minreq_client() -> Client {
+    Arc::new(|address, path| {
+        let answer = minreq::get(format!("http://{address}{path}"))
+            .send()
+            .unwrap();
+        assert_eq!(answer.status_code, 200);
+        answer.as_str().unwrap().to_owned()
+    })
+}
+
+/// The same by hand, over greenthread's sockets.
+fn our_client() -> Client {
+    Arc::new(|address, path| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: by-hand\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "));
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    })
+}
+
+/// Each of `n` green threads makes one request, as many at once as there are permits.
+fn requests(
+    n: usize,
+    at_once: usize,
+    server: Server,
+    folder: &'static str,
+    client: &Client,
+) -> Vec<greenthread::JoinHandle<()>> {
+    let permits = Arc::new(Semaphore::new(at_once));
+    let request = |i| {
+        let (client, permits) = (client.clone(), permits.clone());
+        greenthread::spawn(move || {
+            let _permit = permits.acquire();
+            let path = format!("/{folder}/{i}");
+            let answer = client(server.address(i), &path);
+            assert_eq!(answer, format!("answer to {path}"));
+        })
+    };
+    (0..n).map(request).collect()
+}
+
+/// So many connections have descriptors for both ends.
+fn at_once(n: usize) -> usize {
+    n.min((descriptors() - 200) / 2)
+}
+
+/// No request is answered before all that there are descriptors for have come.
+fn all_in_flight(name: &'static str, client: Client) {
+    let test = Test::new(name, 120);
+    let n = some(10_000, 500);
+    let at_once = at_once(n);
+    let gate = Arc::new(Gate::default());
+    let server = Server::new(&gate);
+    let requests = requests(n, at_once, server, "held", &client);
+    test.until(|| gate.waiting() == at_once);
+    eprintln!("{name}: {at_once} of {n} requests in flight");
+    test.all_wait(BOUND);
+    gate.open();
+    requests.into_iter().for_each(|t| t.join().unwrap());
+    test.report();
+}
+
+#[test]
+fn ureq_in_flight() {
+    all_in_flight("ureq", ureq_client(0));
+}
+
+#[test]
+fn ureq_with_a_pool_in_flight() {
+    all_in_flight("ureq, with kept connections", ureq_client(100));
+}
+
+#[test]
+fn minreq_in_flight() {
+    all_in_flight("minreq", minreq_client());
+}
+
+/// In turn, the best of several rounds.
+#[test]
+fn speed() {
+    let test = Test::new("requests a second", 120);
+    let n = some(10_000, 500);
+    let at_once = at_once(n);
+    let server = Server::new(&Arc::default());
+    let clients = [
+        ("by hand", our_client()),
+        ("ureq", ureq_client(0)),
+        ("ureq, with kept connections", ureq_client(100)),
+        ("minreq", minreq_client()),
+    ];
+    let mut best = [0.0f64; 4];
+    for _ in 0..if ratios_count() { 8 } else { 2 } {
+        for ((_, client), best) in clients.iter().zip(&mut best) {
+            let start = Instant::now();
+            let requests = requests(n, at_once, server, "at-once", client);
+            requests.into_iter().for_each(|t| t.join().unwrap());
+            *best = best.max(n as f64 / start.elapsed().as_secs_f64());
+        }
+    }
+    let ratios = best.map(|speed| speed / best[0]);
+    for (((name, _), speed), ratio) in clients.iter().zip(best).zip(ratios) {
+        eprintln!("{name}: {speed:.0} requests a second, {ratio:.2} of those by hand");
+    }
+    let fast = ratios.iter().all(|ratio| *ratio >= 0.8);
+    assert!(!ratios_count() || fast, "slower than by hand: {ratios:.2?}");
+    test.never_above(PEAK);
+}
