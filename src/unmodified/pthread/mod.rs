@@ -5,7 +5,6 @@
 //! | `mutex`, `rwlock`, `semaphore` | the lock is libc's; a green thread that finds it taken waits in [`TABLE`] |
 //! | `condition` | green threads wait in [`TABLE`], kernel threads in libc |
 //! | `silent` | the one place where libc unlocks a mutex and we do not see it |
-//! | `notes` | `sem_post` in a signal handler |
 //! | `barrier`, `once` | ours for all threads, built on futexes, which park |
 //! | `join` | a green thread waits for the descriptor of the thread that it joins |
 //! | `c11` | other names for the same |
@@ -34,7 +33,6 @@ mod c11;
 mod condition;
 mod join;
 mod mutex;
-mod notes;
 mod once;
 mod rwlock;
 mod semaphore;
@@ -187,16 +185,4 @@ fn futex(word: *const AtomicU32, operation: i32, value: u32, time: *const libc::
     // SAFETY: a valid word, or one that is only named.
     unsafe { libc::syscall(libc::SYS_futex, word, operation, value, time) };
     set_errno(before);
-}
-
-/// The kernel's futex, which knows nothing of the table: for a thread that may be in a signal handler.
-fn futex_raw(word: &AtomicU32, operation: i32, value: u32) {
-    let arguments = [
-        core::ptr::from_ref(word) as usize,
-        (operation | libc::FUTEX_PRIVATE_FLAG) as usize,
-        value as usize,
-        0,
-    ];
-    // SAFETY: a valid word, and no time. `errno` stays as it is.
-    let _ = unsafe { crate::engine::door::call(libc::SYS_futex, &arguments) };
 }

@@ -1,5 +1,8 @@
 //! Semaphores.
 //!
+//! `sem_post` is the only function of this folder that may be called in a signal handler: the table defers
+//! wake-ups that a handler cannot make (`wait::inside`).
+//!
 //! The word at offset 8 says whether a semaphore is process-shared; those that have names are.
 
 use core::ffi::c_int;
@@ -7,8 +10,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{sem_t, timespec};
 
-use super::{POST, TABLE, Until, field, is_accepted, notes, says_shared, wait as wait_for};
-use crate::engine::door::{blocking, is_forked_child};
+use super::{POST, Until, field, is_accepted, says_shared, wait as wait_for, wake};
+use crate::engine::door::blocking;
 use crate::unmodified::{can_park, errno, fail, hooked, interposed, set_errno};
 
 const SHARED: usize = 8;
@@ -26,7 +29,6 @@ unsafe fn take_or(semaphore: *mut sem_t, until: Until, real: impl FnOnce() -> c_
     if is_shared || !can_park() {
         return blocking(real);
     }
-    notes::prepare();
     match wait_for(semaphore as usize, POST, until, |_| attempt().then_some(())) {
         Some(()) => {
             set_errno(errno_before);
@@ -73,9 +75,8 @@ interposed! {
     fn sem_post(semaphore: *mut sem_t) -> c_int {
         // SAFETY: the caller's semaphore.
         let answer = unsafe { sem_post::real(semaphore) };
-        let address = semaphore as usize;
-        if answer == 0 && !is_forked_child() && TABLE.may_have_after_locked(address) {
-            notes::wake(address);
+        if answer == 0 {
+            wake(semaphore as usize, POST, 1);
         }
         answer
     }
