@@ -9,6 +9,7 @@
 //! | block in the kernel | [`blocking`], [`may_block`] |
 //! | make a call of libc park the thread | [`is_hooked`], [`parks_here`], [`unhooked`]; [`addresses`], [`real`], [`word`] |
 //! | wait for a descriptor | [`Source`] |
+//! | know a thread as libc's locks do | [`thread_id`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
@@ -40,6 +41,8 @@ pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlo
 #[cfg(green)]
 pub(crate) use super::sys::{call, calls, handler, real, signal, word};
 pub(crate) use super::sys::{clock, die, lock, perturb};
+#[cfg(green)]
+pub(crate) use super::tls::thread_id;
 pub(crate) use super::wait::{Waiter, addresses, claim, dependents, list, queue, turns};
 
 use super::green::context::Action;

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `futex` | `syscall` |
 //! | `sleep` | `nanosleep`, `sleep` and their kin |
+//! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once, join |
 //! | `poll`, `select`, `epoll` | waiting for one of several descriptors |
 //! | `stream` | `read`, `write` and their kin |
 //! | `receive`, `send` | `recv`, `send` and their kin |
@@ -42,6 +43,7 @@ mod lock;
 mod macros;
 mod poll;
 mod process;
+mod pthread;
 mod receive;
 mod select;
 mod send;
@@ -49,7 +51,7 @@ mod sleep;
 mod splice;
 mod stream;
 
-use self::macros::{hooked, libc_functions};
+use self::macros::{hooked, interposed, libc_functions};
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 

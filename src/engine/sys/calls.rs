@@ -84,6 +84,17 @@ pub(crate) fn pidfd(process: u32) -> io::Result<OwnedFd> {
     }
 }
 
+/// Returns a descriptor that is readable when this kernel thread of the process has ended. Linux has them since
+/// 6.9.
+pub(crate) fn pidfd_of_thread(thread: u32) -> io::Result<OwnedFd> {
+    const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
+    // SAFETY: a system call; its descriptor is new.
+    unsafe {
+        let fd = answer(libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) as isize)?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
 /// `FromRawFd` for a type that is made of an `OwnedFd`.
 macro_rules! from_raw_fd {
     ($Type:ty) => {

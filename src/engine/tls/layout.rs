@@ -155,6 +155,18 @@ pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 
     unsafe { Words::new(thread_pointer, SHARED.end) }.half(LOOK_UP_FLAG)
 }
 
+/// The kernel's name for the pthread `thread`, or a green thread's own one; 0 once a pthread has ended. `None`: where
+/// glibc keeps it was not looked for.
+///
+/// # Safety
+/// `thread` is a `pthread_t` whose control block is still there.
+pub(crate) unsafe fn thread_id(thread: usize) -> Option<u32> {
+    let offset = LAYOUT.get()?.tid;
+    // SAFETY: a pthread's name is the address of its control block; the caller's promise.
+    let control = unsafe { Words::new(thread as *const u8, offset + size_of::<u32>()) };
+    Some(control.half(offset).load(Relaxed))
+}
+
 static NO_CACHE: AtomicUsize = AtomicUsize::new(0);
 
 /// The value of that word in a thread without a cache.

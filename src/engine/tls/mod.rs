@@ -66,7 +66,7 @@ mod tests;
 mod words;
 
 pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
-pub(crate) use layout::{look_up_flag, no_cache, tcache_offset, with_thread_locals};
+pub(crate) use layout::{look_up_flag, no_cache, tcache_offset, thread_id, with_thread_locals};
 
 use std::sync::OnceLock;
 

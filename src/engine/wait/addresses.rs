@@ -78,6 +78,21 @@ struct Waiting {
     last: Cell<*const Waiting>,
 }
 
+/// The threads that wait at an address already, for one that is about to.
+pub(crate) struct Beside<'a>(&'a Locked<'a>, usize);
+
+impl Beside<'_> {
+    /// Whether one of them waits for any of `events`.
+    pub(crate) fn has(&self, events: Events) -> bool {
+        let waits = |node: &Node| {
+            // SAFETY: as in `Bucket::first`.
+            let other = unsafe { &*ptr::from_ref(node).cast::<Waiting>() };
+            other.address.load(Relaxed) == self.1 && other.events & events != 0
+        };
+        self.0.list().first_where(waits).is_some()
+    }
+}
+
 /// How a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
@@ -123,6 +138,35 @@ impl Addresses {
         deadline: Option<u64>,
         refuse: impl FnOnce() -> Result<(), E>,
     ) -> Result<Waited, E> {
+        let what = (address, events);
+        self.queue(what, how, position, deadline, |_| refuse(), || ())
+    }
+
+    /// [`Addresses::wait`] of a green thread. `refuse` may ask who else waits at the address. `then` runs
+    /// while the thread is queued, before it is parked, with preemption on.
+    pub(crate) fn wait_beside<E>(
+        &self,
+        address: usize,
+        events: Events,
+        position: Position,
+        deadline: Option<u64>,
+        refuse: impl FnOnce(Beside<'_>) -> Result<(), E>,
+        then: impl FnOnce(),
+    ) -> Result<Waited, E> {
+        let what = (address, events);
+        self.queue(what, How::Park, position, deadline, refuse, then)
+    }
+
+    #[inline(always)]
+    fn queue<E>(
+        &self,
+        (address, events): (usize, Events),
+        how: How,
+        position: Position,
+        deadline: Option<u64>,
+        refuse: impl FnOnce(Beside<'_>) -> Result<(), E>,
+        then: impl FnOnce(),
+    ) -> Result<Waited, E> {
         let waiting = Waiting {
             node: Node::new(ptr::null()),
             wait: Wait::new(),
@@ -141,11 +185,12 @@ impl Addresses {
             perturb::point("addresses: locked");
             // SeqCst: invariant 1; partner: in `is_empty`.
             fence(SeqCst);
-            refuse()?;
+            refuse(Beside(&locked, address))?;
             // SAFETY: `waiting` stays here until it was taken out, below or by its waker.
             unsafe { bucket.push(&mut locked, &waiting, position) };
         }
         perturb::point("addresses: queued");
+        then();
         let ended = match how {
             How::Park => Some(waiting.wait.wait(deadline)),
             How::Block => waiting.wait.block(deadline),
@@ -192,6 +237,31 @@ impl Addresses {
             return 0;
         }
         self.wake_some(bucket, address, events, most)
+    }
+
+    /// [`Addresses::wake`] by a caller whose change was an instruction that orders all memory accesses around
+    /// it, where the processor has such instructions.
+    #[inline]
+    pub(crate) fn wake_after_locked(&self, address: usize, events: Events, most: usize) -> usize {
+        match self.may_have_after_locked(address) {
+            true => self.wake_some(self.bucket(address), address, events, most),
+            false => 0,
+        }
+    }
+
+    /// Whether threads may wait at `address`, for such a caller.
+    ///
+    /// x86-64: a locked instruction changed the condition. No later load is done before it, so it is the
+    /// waker's fence of invariant 1.
+    #[inline]
+    pub(crate) fn may_have_after_locked(&self, address: usize) -> bool {
+        let bucket = self.bucket(address);
+        if cfg!(not(all(target_arch = "x86_64", not(greenthread_model)))) {
+            return !bucket.is_empty();
+        }
+        // SeqCst: for the compiler, as the fence in `is_empty`.
+        core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+        !bucket.queue.is_at_rest(0)
     }
 
     #[cold]

@@ -16,6 +16,7 @@
 //!    needed. In kernel-thread mode there are few threads and no bounds.
 
 pub mod http;
+pub mod our_sockets;
 
 use greenthread::JoinHandle;
 use greenthread::runtime::{Mode, Runtime};

@@ -1,0 +1,174 @@
+//! Reader-writer locks.
+//!
+//! | offset | |
+//! |---|---|
+//! | 24 | the name of the thread that has it for writing |
+//! | 28 | not 0: process-shared |
+//! | 48 | which threads it prefers |
+//!
+//! A thread that gives the lock back wakes all that wait to read, and the first that waits to write; they
+//! compete as in libc. A lock that prefers writers (`PREFER_WRITER_NONRECURSIVE`) wakes the first
+//! writer, and readers only if there is none. A reader that comes while a green writer waits for such a lock queues
+//! behind it. A writer that gives up lets the readers look again.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+
+use libc::{pthread_rwlock_t, timespec};
+
+use super::{
+    READ, TABLE, Until, WRITE, field, is_accepted, my_id, says_shared, wait as wait_for, wake,
+};
+use crate::engine::door::{blocking, is_forked_child};
+use crate::unmodified::{can_park, hooked, interposed};
+
+const WRITER: usize = 24;
+const SHARED: usize = 28;
+const PREFERENCE: usize = 48;
+const PREFERS_WRITERS: u32 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum To {
+    Read,
+    Write,
+}
+
+unsafe fn prefers_writers(lock: *mut pthread_rwlock_t) -> bool {
+    // SAFETY: the caller's lock, in glibc's layout.
+    unsafe { field(lock, PREFERENCE) }.load(Relaxed) == PREFERS_WRITERS
+}
+
+/// Locks it; the calling thread is hooked. `until` and `real` as in `mutex`.
+unsafe fn lock_or(
+    lock: *mut pthread_rwlock_t,
+    to: To,
+    until: impl FnOnce() -> Option<Until>,
+    real: impl Fn() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's lock.
+    let attempt = || unsafe {
+        match to {
+            To::Read => libc::pthread_rwlock_tryrdlock(lock),
+            To::Write => libc::pthread_rwlock_trywrlock(lock),
+        }
+    };
+    let address = lock as usize;
+    // SAFETY: the caller's lock.
+    let prefers_writers = unsafe { prefers_writers(lock) };
+    let gives_way = prefers_writers && to == To::Read;
+    if !(gives_way && TABLE.may_have_after_locked(address)) {
+        let first = attempt();
+        if first != libc::EBUSY {
+            return first;
+        }
+    }
+    // SAFETY: the caller's lock, in glibc's layout.
+    unsafe {
+        if says_shared(field(lock, SHARED).load(Relaxed)) || !can_park() {
+            return blocking(real);
+        }
+        if Some(field(lock, WRITER).load(Relaxed)) == my_id() {
+            return libc::EDEADLK;
+        }
+    }
+    let Some(until) = until() else {
+        return libc::EINVAL;
+    };
+    let events = match to {
+        To::Read => READ,
+        To::Write => WRITE,
+    };
+    let answer = wait_for(address, events, until, |beside| {
+        if gives_way && beside.has(WRITE) {
+            return None;
+        }
+        Some(attempt()).filter(|&answer| answer != libc::EBUSY)
+    });
+    if answer.is_none() && to == To::Write && prefers_writers {
+        TABLE.wake(address, READ, usize::MAX);
+    }
+    answer.unwrap_or(libc::ETIMEDOUT)
+}
+
+hooked! {
+    fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int {
+        // SAFETY: the caller's lock.
+        let real = || unsafe { pthread_rwlock_rdlock::real(lock) };
+        // SAFETY: as above.
+        unsafe { lock_or(lock, To::Read, || Some(Until::NEVER), real) }
+    }
+
+    fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int {
+        // SAFETY: the caller's lock.
+        let real = || unsafe { pthread_rwlock_wrlock::real(lock) };
+        // SAFETY: as above.
+        unsafe { lock_or(lock, To::Write, || Some(Until::NEVER), real) }
+    }
+
+    fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
+        // SAFETY: the caller's lock and time.
+        unsafe {
+            let until = || Until::new(libc::CLOCK_REALTIME, time);
+            lock_or(lock, To::Read, until, || pthread_rwlock_timedrdlock::real(lock, time))
+        }
+    }
+
+    fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
+        // SAFETY: the caller's lock and time.
+        unsafe {
+            let until = || Until::new(libc::CLOCK_REALTIME, time);
+            lock_or(lock, To::Write, until, || pthread_rwlock_timedwrlock::real(lock, time))
+        }
+    }
+
+    fn pthread_rwlock_clockrdlock(
+        lock: *mut pthread_rwlock_t,
+        clock: libc::clockid_t,
+        time: *const timespec,
+    ) -> c_int {
+        if !is_accepted(clock) {
+            return libc::EINVAL;
+        }
+        // SAFETY: the caller's lock and time.
+        unsafe {
+            let until = || Until::new(clock, time);
+            let real = || pthread_rwlock_clockrdlock::real(lock, clock, time);
+            lock_or(lock, To::Read, until, real)
+        }
+    }
+
+    fn pthread_rwlock_clockwrlock(
+        lock: *mut pthread_rwlock_t,
+        clock: libc::clockid_t,
+        time: *const timespec,
+    ) -> c_int {
+        if !is_accepted(clock) {
+            return libc::EINVAL;
+        }
+        // SAFETY: the caller's lock and time.
+        unsafe {
+            let until = || Until::new(clock, time);
+            let real = || pthread_rwlock_clockwrlock::real(lock, clock, time);
+            lock_or(lock, To::Write, until, real)
+        }
+    }
+}
+
+interposed! {
+    fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
+        // SAFETY: the caller's lock, which it holds, so nobody frees it before it is unlocked.
+        let (prefers_writers, answer) =
+            unsafe { (prefers_writers(lock), pthread_rwlock_unlock::real(lock)) };
+        let address = lock as usize;
+        if is_forked_child() || !TABLE.may_have_after_locked(address) {
+            return answer;
+        }
+        if !prefers_writers {
+            wake(address, READ, usize::MAX);
+            wake(address, WRITE, 1);
+        } else if wake(address, WRITE, 1) == 0 {
+            wake(address, READ, usize::MAX);
+        }
+        answer
+    }
+}
