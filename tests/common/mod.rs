@@ -17,6 +17,8 @@ pub mod checking_allocator;
 pub mod directory;
 #[cfg(feature = "unmodified")]
 pub mod futex;
+#[cfg(all(feature = "unmodified", target_os = "linux"))]
+pub mod pthread;
 mod rng;
 
 #[allow(unused_imports)] // the same
