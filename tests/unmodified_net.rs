@@ -381,6 +381,9 @@ fn shut_while_a_thread_waits() {
 #[test]
 fn closed_while_a_thread_waits() {
     let _w = watchdog("closed_while_a_thread_waits");
+    if !common::green() {
+        return; // a kernel thread cannot be seen to wait
+    }
     for kind in [Kind::Tcp, Kind::Stream, Kind::Seqpacket] {
         for way in 0..4 {
             let runtime = Runtime::builder().processors(1).build().unwrap();
@@ -397,7 +400,7 @@ fn closed_while_a_thread_waits() {
                     })
                 })
                 .collect();
-            common::wait_until(|| runtime.metrics().parked_calls == before + 10);
+            common::wait_until(|| runtime.metrics().parked_calls >= before + 10);
             // A thread that computes: threads that are woken do not run yet.
             let changed = std::sync::Arc::new(AtomicUsize::new(0));
             let hears = changed.clone();

@@ -33,7 +33,7 @@ pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preempt
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::sched::announce::{blocking, unhooked};
 #[cfg(green)]
-pub(crate) use super::sched::announce::{gives_way_here, is_hooked, may_block, parks_here};
+pub(crate) use super::sched::announce::{can_leave, is_hooked, may_block, parks_here};
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(green)]
 pub(crate) use super::sched::interpose;

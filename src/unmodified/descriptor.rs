@@ -14,7 +14,7 @@
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::{can_park, errno, set_errno};
+use super::{can_watch, errno, set_errno};
 use crate::engine::door::watch::{Call, Purpose};
 use crate::engine::door::{blocking, clock, word};
 
@@ -216,7 +216,7 @@ impl Waiter {
                         set_errno(refusal);
                         return -1;
                     }
-                    if !can_park() {
+                    if !can_watch() {
                         return blocking(|| block(fd));
                     }
                     let limit = own_time_out(fd, self.purpose);

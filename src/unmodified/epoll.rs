@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 
 use super::poll::{after_millis, changes_mask, deadline_of};
-use super::{can_park, errno, hooked, set_errno};
+use super::{can_watch, errno, hooked, set_errno};
 use crate::engine::door::watch::{Call, Purpose};
 use crate::engine::door::{blocking, clock};
 
@@ -27,7 +27,7 @@ unsafe fn wait(
     if first != 0 || deadline.is_some_and(|deadline| deadline <= clock::now()) {
         return Some(first);
     }
-    if !can_park() {
+    if !can_watch() {
         return None;
     }
     let before = errno();

@@ -90,6 +90,11 @@ fn can_park() -> bool {
     door::parks_here()
 }
 
+/// [`can_park`] for a thread that waits for descriptors; the watch counts its waits.
+fn can_watch() -> bool {
+    door::can_leave()
+}
+
 /// Sets `errno`, and returns what a function returns that fails.
 fn fail(errno: c_int) -> c_int {
     set_errno(errno);

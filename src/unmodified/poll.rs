@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_ulong};
 
 use super::descriptor::is_there;
-use super::{can_park, errno, hooked, nanos};
+use super::{can_watch, errno, hooked, nanos};
 use crate::engine::door::watch::{self, Interest, Purpose};
 use crate::engine::door::{self, blocking, clock, signal};
 
@@ -33,7 +33,7 @@ pub(super) fn until(
     if first != 0 || deadline.is_some_and(|deadline| deadline <= clock::now()) {
         return Some(first);
     }
-    if !can_park() {
+    if !can_watch() {
         return None;
     }
     let (before, interests) = (errno(), interests());

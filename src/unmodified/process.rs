@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 
 use super::descriptor::is_nonblocking;
-use super::{can_park, errno, hooked, set_errno};
+use super::{can_watch, errno, hooked, set_errno};
 use crate::engine::door::blocking;
 use crate::engine::door::watch::{Call, Purpose};
 
@@ -41,7 +41,7 @@ fn until_ended(
         if let Some(answer) = look() {
             return answer;
         }
-        if !can_park() || !ended() {
+        if !can_watch() || !ended() {
             set_errno(before);
             return blocking(block);
         }

@@ -42,6 +42,7 @@ use super::epoll::INSTANCE;
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::announce::count_parked;
 use crate::engine::sched::events::{BATCH, events};
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
@@ -328,6 +329,9 @@ fn wait_in(
         }
     }
     perturb::point("watch: queued");
+    if refusal.is_none() && !again {
+        count_parked(); // a call once, however often it waits
+    }
     // If a waker has the claim, its wake-up is on its way.
     let ended = match refusal.is_some() && wait.give_up() {
         true => Awoken::TimedOut,

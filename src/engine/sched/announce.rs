@@ -68,18 +68,26 @@ pub(crate) fn is_hooked() -> bool {
 /// place; if so, counts the call.
 #[cfg(green)]
 pub(crate) fn parks_here() -> bool {
-    let parks = gives_way_here();
-    if parks && let Some(mut entered) = enter() {
-        entered.processor().parked_calls.add(1);
+    let parks = can_leave();
+    if parks {
+        count_parked();
     }
     parks
 }
 
-/// [`parks_here`] for a thread that gives way, and does not wait. A signal handler cannot leave its kernel
+/// Counts a call of libc that parks the calling thread.
+#[cfg(green)]
+pub(crate) fn count_parked() {
+    if let Some(mut entered) = enter() {
+        entered.processor().parked_calls.add(1);
+    }
+}
+
+/// Whether the calling thread can leave its kernel thread at this place. A signal handler cannot leave its kernel
 /// thread: it runs on the kernel thread's alternate stack, or the kernel restores, when it returns,
 /// what belongs to the kernel thread that it began on.
 #[cfg(green)]
-pub(crate) fn gives_way_here() -> bool {
+pub(crate) fn can_leave() -> bool {
     current::green().is_some_and(|green| !interrupts(green))
 }
 
