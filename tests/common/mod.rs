@@ -132,6 +132,15 @@ pub fn green() -> bool {
     Runtime::global().mode() == Mode::Green
 }
 
+/// Waits until few kernel threads are busy or blocked: threads that wait hold none. Idle ones, made ahead of need, do
+/// not count.
+pub fn hold_no_kernel_thread(runtime: &Runtime) {
+    wait_until(|| {
+        let metrics = runtime.metrics();
+        metrics.kernel_threads - metrics.parked_kernel_threads < 10
+    });
+}
+
 /// How `call`, which has a time-out, fails. The kernel may interrupt such a call of std's, for
 /// reasons of its own.
 pub fn timed<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::ErrorKind {

@@ -217,11 +217,3 @@ pub const ALL: u64 = (GREEN + KERNEL) as u64;
 pub const TURNS: u64 = 30;
 /// On one processor, then on two.
 pub const RUNS: u64 = 2;
-
-/// Waits until few kernel threads are busy or blocked. Idle ones may be there, for later.
-pub fn hold_no_kernel_thread(runtime: &Runtime) {
-    wait_until(|| {
-        let metrics = runtime.metrics();
-        metrics.kernel_threads - metrics.parked_kernel_threads < 10
-    });
-}
