@@ -9,7 +9,7 @@ mod common;
 #[path = "support/sockets.rs"]
 mod sockets;
 
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
