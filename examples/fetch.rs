@@ -1,9 +1,10 @@
 //! A synchronous client from elsewhere, `ureq`, in fifty green threads at once.
 //!
-//! `ureq` knows nothing of green threads: it uses std's sockets, and blocks. The runtime notices when
-//! a thread blocks in the kernel, and gives its processor to another thread. The server here proves
-//! it: it answers no request before all fifty have come. So the program ends only if all fifty threads
-//! are in the middle of a request at once, however few processors there are.
+//! `ureq` knows nothing of green threads: it uses std's sockets, and blocks. Its blocking calls park the
+//! green thread (or, without the feature `unmodified`, block a kernel thread, whose processor goes to
+//! another thread). The server here proves it: it answers no request before all fifty have come. So the
+//! program ends only if all fifty threads are in the middle of a request at once, however few
+//! processors there are.
 //!
 //! ```sh
 //! cargo run --release --example fetch

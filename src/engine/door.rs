@@ -31,10 +31,13 @@ pub(crate) use super::driver::{
 };
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preemption_off};
 pub(crate) use super::policy::{Policy, Priority};
-pub(crate) use super::sched::announce::{blocking, unhooked};
+pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
-pub(crate) use super::sched::announce::{can_leave, is_hooked, may_block, parks_here};
+pub(crate) use super::sched::announce::may_block;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
+pub(crate) use super::sched::hooked::unhooked;
+#[cfg(green)]
+pub(crate) use super::sched::hooked::{can_leave, is_hooked, parks_here};
 #[cfg(green)]
 pub(crate) use super::sched::interpose;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};

@@ -19,7 +19,7 @@ use super::{can_park, deadline_on, fail, is_hooked, is_on, nanos};
 use crate::engine::door::addresses::{ANY, Addresses, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
-use crate::engine::door::{clock, is_forked_child};
+use crate::engine::door::{call, clock, is_forked_child};
 
 /// The threads that wait on words.
 static FUTEXES: Addresses = Addresses::new();
@@ -63,19 +63,12 @@ unsafe extern "C" fn syscall(
     let answer = match number {
         libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
         // SAFETY: the caller's promise.
-        _ => unsafe { door_call(number, [a, b, c, d, e, f]) },
+        _ => unsafe { call(number, &[a, b, c, d, e, f]) }.map_err(Errno),
     };
     match answer {
         Ok(result) => result as c_long,
         Err(Errno(errno)) => c_long::from(fail(errno)),
     }
-}
-
-/// # Safety
-/// As the system call demands.
-unsafe fn door_call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
-    // SAFETY: the caller's promise.
-    unsafe { crate::engine::door::call(number, &arguments) }.map_err(Errno)
 }
 
 /// The part of an operation that says what is to be done. Flags that are not known here belong to it, so

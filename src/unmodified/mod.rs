@@ -111,6 +111,17 @@ fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
+/// What fortified C asks of its buffers: otherwise the program ends.
+fn must_hold(is_right: bool) {
+    unsafe extern "C" {
+        fn __chk_fail() -> !;
+    }
+    if !is_right {
+        // SAFETY: libc's function for this case.
+        unsafe { __chk_fail() };
+    }
+}
+
 /// A time in nanoseconds. `None`: the kernel does not accept it.
 fn nanos(time: &libc::timespec) -> Option<u64> {
     let seconds = u64::try_from(time.tv_sec).ok()?;

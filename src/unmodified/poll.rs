@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_ulong};
 
 use super::descriptor::is_there;
-use super::{can_watch, errno, hooked, nanos};
+use super::{can_watch, errno, hooked, must_hold, nanos};
 use crate::engine::door::watch::{self, Interest, Purpose};
 use crate::engine::door::{self, blocking, clock, signal};
 
@@ -145,10 +145,6 @@ hooked! {
     }
 }
 
-unsafe extern "C" {
-    fn __chk_fail() -> !;
-}
-
 /// What fortified C calls: it has checked nothing yet.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __poll_chk(
@@ -159,9 +155,7 @@ unsafe extern "C" fn __poll_chk(
 ) -> c_int {
     // SAFETY: there is as much room as was found now; or the program ends.
     unsafe {
-        if room / size_of::<libc::pollfd>() < count as usize {
-            __chk_fail();
-        }
+        must_hold(room / size_of::<libc::pollfd>() >= count as usize);
         super::poll::poll(records, count, millis)
     }
 }
@@ -177,9 +171,7 @@ unsafe extern "C" fn __ppoll_chk(
 ) -> c_int {
     // SAFETY: as above.
     unsafe {
-        if room / size_of::<libc::pollfd>() < count as usize {
-            __chk_fail();
-        }
+        must_hold(room / size_of::<libc::pollfd>() >= count as usize);
         super::poll::ppoll(records, count, time, mask)
     }
 }

@@ -3,26 +3,19 @@
 //! A wait for any child, or for one of a group, or for a stop, has no descriptor: it is libc's, and announced.
 
 use core::ffi::c_int;
+use std::os::fd::AsRawFd;
 
 use super::descriptor::is_nonblocking;
 use super::{can_watch, errno, hooked, set_errno};
-use crate::engine::door::blocking;
 use crate::engine::door::watch::{Call, Purpose};
+use crate::engine::door::{blocking, calls};
 
 /// Options under which the end of the child is all that is waited for.
 const PLAIN: c_int = libc::WNOHANG | libc::WEXITED | libc::WNOWAIT;
 
 /// Waits until `child` has ended. False: it cannot be waited for in this way.
 fn has_ended(child: libc::pid_t) -> bool {
-    // SAFETY: a system call of numbers.
-    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, child, 0) } as c_int;
-    if pidfd < 0 {
-        return false;
-    }
-    let ended = waits_for(pidfd);
-    // SAFETY: it was opened here.
-    unsafe { libc::close(pidfd) };
-    ended
+    calls::pidfd(child as u32).is_ok_and(|pidfd| waits_for(pidfd.as_raw_fd()))
 }
 
 fn waits_for(pidfd: c_int) -> bool {

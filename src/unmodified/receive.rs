@@ -7,7 +7,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::descriptor::{is_stream, is_there, length_of, rest_of, run, run_all};
-use super::hooked;
+use super::{hooked, must_hold};
 use crate::engine::door::watch::Purpose;
 use crate::engine::door::{blocking, may_block};
 
@@ -128,10 +128,6 @@ unsafe fn from(
     run_all(fd, Purpose::Read, length, attempt, block)
 }
 
-unsafe extern "C" {
-    fn __chk_fail() -> !;
-}
-
 /// What fortified C calls: it has checked nothing yet.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __recv_chk(
@@ -143,9 +139,7 @@ unsafe extern "C" fn __recv_chk(
 ) -> isize {
     // SAFETY: the buffer has as much room as was found now; or the program ends.
     unsafe {
-        if length > room {
-            __chk_fail();
-        }
+        must_hold(length <= room);
         super::receive::recv(fd, buffer, length, flags)
     }
 }
@@ -163,9 +157,7 @@ unsafe extern "C" fn __recvfrom_chk(
 ) -> isize {
     // SAFETY: as above.
     unsafe {
-        if length > room {
-            __chk_fail();
-        }
+        must_hold(length <= room);
         super::receive::recvfrom(fd, buffer, length, flags, address, address_length)
     }
 }

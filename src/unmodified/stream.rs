@@ -13,7 +13,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::descriptor::{Nature, is_ready, length_of, rest_of, run, run_all};
-use super::{errno, hooked, set_errno};
+use super::{errno, hooked, must_hold, set_errno};
 use crate::engine::door::may_block;
 use crate::engine::door::watch::Purpose;
 
@@ -218,10 +218,6 @@ hooked! {
     }
 }
 
-unsafe extern "C" {
-    fn __chk_fail() -> !;
-}
-
 /// What fortified C calls: it has checked nothing yet.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __read_chk(
@@ -232,9 +228,7 @@ unsafe extern "C" fn __read_chk(
 ) -> isize {
     // SAFETY: the buffer has as much room as was found now; or the program ends.
     unsafe {
-        if length > room {
-            __chk_fail();
-        }
+        must_hold(length <= room);
         super::stream::read(fd, buffer, length)
     }
 }

@@ -148,7 +148,7 @@ pub(crate) fn write_at(
 
 /// Waits until the written data is on the disk.
 pub(crate) fn sync(file: &File, data_only: bool) -> io::Result<()> {
-    if let Some(answer) = by_ring(|| uring::file::sync(file.as_fd(), data_only)) {
+    if let Some(answer) = super::sync(file.as_fd(), data_only) {
         return answer;
     }
     may_block(|| match data_only {

@@ -73,7 +73,7 @@ pub(crate) struct Green {
     /// The thread is in a call that may block (`announce::may_block`); the monitor does not signal
     /// it.
     pub(crate) in_call: AtomicBool,
-    /// The thread's calls of libc are libc's (`announce::unhooked`).
+    /// The thread's calls of libc are libc's (`hooked::unhooked`).
     pub(crate) unhooked: Cell<bool>,
     /// A digest of the event for which the thread waited when it was last evicted
     /// (`sched::shortage`). Monitors write it: the record may be another cluster's as soon as the

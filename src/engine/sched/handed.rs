@@ -7,14 +7,15 @@
 //! Invariants:
 //! 1. A thread on the stack was claimed, and belongs to the stack: `next` is its link.
 //! 2. None is left behind: the handler pushes, and then changes the monitor's word; the monitor looks at the
-//!    stack after it has said that it sleeps.
+//!    stack after it has said that it sleeps. If it is about to wait for its next look it may miss the
+//!    change, and sees the thread at that look: 10 ms later at most.
 //!
 //! Orderings: Release where a thread is pushed, and Acquire where all are taken, are partners: the
 //! link, and all that the waker did.
 
 use core::ptr;
 
-use super::announce::is_handler;
+use super::hooked::is_handler;
 use super::{Cluster, ready, ready_globally};
 use crate::engine::atomic::{
     AtomicPtr,
@@ -36,7 +37,7 @@ impl Handed {
         loop {
             // SAFETY: null, or a thread on the stack: records are never freed.
             green.next.set(unsafe { top.as_ref() });
-            // Release: the link, and what the waker did; partner: Acquire in `take_all`. Acquire: the links
+            // Release: the link, and what the waker did; partner: Acquire in `take_handed`. Acquire: the links
             // of those below are handed on.
             let new = ptr::from_ref(green).cast_mut();
             match self.0.compare_exchange_weak(top, new, AcqRel, Relaxed) {

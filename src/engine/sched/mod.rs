@@ -55,6 +55,7 @@ pub(crate) mod events;
 pub(crate) mod fork;
 mod guest;
 pub(crate) mod handed;
+pub(crate) mod hooked;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;

@@ -1,7 +1,8 @@
 //! The report of a stack overflow: which thread, which size, then abort, as with std.
 //!
 //! A fault whose address lies in a slot's guard is an overflow of that slot's stack. A fault of a guarded
-//! access (`sys::word`) ends that access. Any other goes to the previous handler of the signal (std's, a crash reporter's), as if this one were not there.
+//! access (`sys::word`) ends that access. Any other goes to the previous handler of the signal (std's, a
+//! crash reporter's), as if this one were not there.
 //!
 //! An overflow that passes the whole guard without touching it is not seen here (see the parent
 //! module).

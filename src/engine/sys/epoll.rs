@@ -25,14 +25,11 @@ static COARSE: AtomicBool = AtomicBool::new(false);
 impl Epoll {
     pub(crate) fn new() -> io::Result<Epoll> {
         let bell_flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-        let epoll = Epoll {
-            instance: descriptor(Plain::EPOLL_CREATE, &[libc::EPOLL_CLOEXEC as usize])?,
-            bell: Some(descriptor(Plain::EVENTFD, &[0, bell_flags as usize])?),
-        };
-        if let Some(bell) = &epoll.bell {
-            // Edge-triggered, and never read: each ring is an edge.
-            epoll.add(bell.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, BELL)?;
-        }
+        let bell = descriptor(Plain::EVENTFD, &[0, bell_flags as usize])?;
+        let mut epoll = Epoll::without_bell()?;
+        // Edge-triggered, and never read: each ring is an edge.
+        epoll.add(bell.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, BELL)?;
+        epoll.bell = Some(bell);
         Ok(epoll)
     }
 

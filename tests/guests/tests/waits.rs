@@ -143,7 +143,6 @@ fn waits() {
         greenthread::channel::Receiver<u32>,
         greenthread::channel::unbounded()
     );
-    let own_event: Measure = condition!(our_sync, std_lock, std_wait);
     let kinds: [(&str, Measure, Measure); 6] = [
         (
             "std's condition",
@@ -153,7 +152,7 @@ fn waits() {
         (
             "parking_lot's condition",
             condition!(parking_lot, parking_lot_lock, parking_lot_wait),
-            own_event,
+            own_condition,
         ),
         (
             "std's mpsc",

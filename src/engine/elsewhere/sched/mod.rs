@@ -6,6 +6,8 @@ pub(crate) mod enter;
 pub(crate) mod handed {
     pub(crate) use super::ready as ready_from_anywhere;
 }
+#[path = "../../sched/hooked.rs"]
+pub(crate) mod hooked;
 #[path = "../../sched/park.rs"]
 pub(crate) mod park;
 
