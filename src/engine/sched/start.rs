@@ -17,9 +17,11 @@
 //!
 //! That can be too late, as when such a thread is preempted at once. Then the thread without a room
 //! waits in a list, for a *finder*: the first machine with such a thread gives its processor away,
-//! and is thus free to wait for malloc. It makes a room for each thread of the list and leaves when
-//! that is empty. If there is no memory it puts the threads back into the queue after a while:
-//! processors get the rooms of threads that end.
+//! and is thus free to wait for malloc. It makes a room for the first thread of the list, which will
+//! make the next one itself, and puts the others back into the queue: while it was at work, a
+//! processor without a room has sent there every new thread that it came by, thousands perhaps, and
+//! most of them can have the room of one that ends. It leaves when the list is empty. If there is no
+//! memory it puts all back after a while.
 //!
 //! Invariants:
 //! 1. A thread is in the list only if there is a finder that will look into it again: both are
@@ -132,14 +134,13 @@ pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
                     let _ = writeln!(io::stderr(), "{text}: {error}");
                 }
                 std::thread::sleep(PAUSE);
-                // Processors may have rooms by now: those of threads that have ended.
-                let mut others = cluster.homeless.take();
-                while let Some(other) = others.pop() {
-                    ready_globally(other, Readied::Spawned);
-                }
             }
         }
         ready_globally(green, Readied::Spawned);
+        let mut others = cluster.homeless.take();
+        while let Some(other) = others.pop() {
+            ready_globally(other, Readied::Spawned);
+        }
     }
     cluster.wait_for_processor(run)
 }
