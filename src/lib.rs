@@ -12,7 +12,7 @@
 #![warn(unreachable_pub)]
 #![deny(unsafe_code)]
 #![cfg_attr(
-    not(all(green, feature = "io-uring", feature = "net")),
+    not(all(green, hooks, feature = "io-uring", feature = "net")),
     allow(
         dead_code,
         unused_imports,
