@@ -106,7 +106,7 @@ fn a_library_of_cpp_parks() {
             .map(|thread| thread.join().unwrap())
             .sum();
         let metrics = runtime.metrics();
-        if green() {
+        if hooked() {
             let parked = metrics.parked_calls as i64;
             assert!(parked >= waited, "{parked} of {waited}");
         }
@@ -121,7 +121,7 @@ fn a_library_of_cpp_parks() {
         wait_until(|| HELD.load(SeqCst));
         let before = runtime.metrics().parked_calls;
         let looking: Vec<_> = (0..100).map(|_| runtime.spawn(move || look())).collect();
-        if green() {
+        if hooked() {
             wait_until(|| runtime.metrics().parked_calls - before >= 100);
             hold_no_kernel_thread(&runtime);
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use alike::{alike, errno};
 use common::watchdog;
-use greenthread::runtime::{Mode, Runtime};
+use greenthread::runtime::Runtime;
 use libc::{c_int, epoll_event, fd_set, pollfd, timespec, timeval};
 use sockets::*;
 
@@ -398,7 +398,7 @@ fn all_pollers_see_it() {
             })
         })
         .collect();
-    if runtime.mode() == Mode::Green {
+    if common::hooked() {
         common::wait_until(|| runtime.metrics().parked_calls >= before + MANY);
         common::hold_no_kernel_thread(&runtime);
     }

@@ -216,7 +216,7 @@ fn times_run_out() {
 #[test]
 fn a_reader_queues_behind_a_writer_that_is_preferred() {
     let _w = watchdog("a_reader_queues_behind_a_writer");
-    if !green() {
+    if !hooked() {
         return;
     }
     let runtime = runtime(1);

@@ -25,7 +25,7 @@ fn crowd(test: &'static str, wait: impl Fn() + Send + Sync + 'static, let_go: im
             runtime.spawn(move || wait())
         })
         .collect();
-    if green() {
+    if hooked() {
         wait_until(|| runtime.metrics().parked_calls - before >= GREEN as u64);
         hold_no_kernel_thread(&runtime);
     }
@@ -253,7 +253,7 @@ fn a_crowd_joins() {
             runtime.spawn(move || thread.join().unwrap())
         })
         .collect();
-    if green() {
+    if hooked() {
         wait_until(|| runtime.metrics().parked_calls >= THREADS as u64);
         hold_no_kernel_thread(&runtime);
     }

@@ -10,7 +10,7 @@ mod common;
 use common::futex::*;
 use common::*;
 use greenthread as thread;
-use greenthread::runtime::{Mode, Runtime};
+use greenthread::runtime::Runtime;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::time::Duration;
@@ -21,6 +21,9 @@ fn a_thousand_wait_on_few_kernel_threads() {
     let _w = watchdog(NAME);
     if child_case(NAME).is_none() {
         return assert_code(&child(NAME, ""), 0);
+    }
+    if green() && !hooked() {
+        return; // a signal that preempts a thread ends its wait in the kernel
     }
     for words in [1, 1_000] {
         let waited: Arc<Vec<AtomicU32>> = Arc::new((0..words).map(|_| AtomicU32::new(0)).collect());
@@ -36,7 +39,7 @@ fn a_thousand_wait_on_few_kernel_threads() {
             moved += waited.iter().map(move_one).sum::<usize>();
             moved == 1_000
         });
-        if green() {
+        if hooked() {
             hold_no_kernel_thread(Runtime::global());
         }
         assert_eq!(wake(by_name, &meeting, ALL), 1_000);
@@ -171,7 +174,7 @@ fn the_ledger_balances_in_a_storm() {
             .unwrap();
         let parked = || runtime.metrics().parked_calls;
         storm(&runtime, &mut rng, [200, 4], |body| body());
-        assert!(parked() > 0 || runtime.mode() == Mode::Kernel);
+        assert!(parked() > 0 || !hooked());
         storm(&runtime, &mut rng, [20, 4], |body| thread::unhooked(body));
         storm(&runtime, &mut rng, [20, 4], |body| thread::blocking(body));
         runtime.shutdown();

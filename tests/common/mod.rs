@@ -132,6 +132,12 @@ pub fn green() -> bool {
     Runtime::global().mode() == Mode::Green
 }
 
+/// Whether calls of libc that block park green threads.
+pub fn hooked() -> bool {
+    let is_off = std::env::var_os("GREENTHREAD_UNMODIFIED").is_some_and(|value| value == "off");
+    cfg!(feature = "unmodified") && green() && !is_off
+}
+
 /// Waits until few kernel threads are busy or blocked: threads that wait hold none. Idle ones, made ahead of need, do
 /// not count.
 pub fn hold_no_kernel_thread(runtime: &Runtime) {
