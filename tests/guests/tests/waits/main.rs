@@ -77,7 +77,7 @@ fn measure(what: Measure, pairs: usize, rounds: usize) -> Turn {
     }
 }
 
-/// The best of several rounds: nanoseconds of a wait, and waits in a turn.
+/// The best of several rounds: nanoseconds of a turn, and its waits.
 #[derive(Clone, Copy)]
 struct Best {
     nanos: f64,
@@ -92,13 +92,15 @@ impl Best {
 
     /// A round in which few had to wait says nothing.
     fn or(self, nanos: f64, waits: f64) -> Best {
-        match waits >= WAITS && nanos / waits < self.nanos {
-            true => Best {
-                nanos: nanos / waits,
-                waits,
-            },
+        match waits >= WAITS && nanos < self.nanos {
+            true => Best { nanos, waits },
             false => self,
         }
+    }
+
+    /// Nanoseconds of a wait, where a turn without one takes `off`.
+    fn wait(self, off: f64) -> f64 {
+        (self.nanos - off) / self.waits
     }
 }
 
@@ -115,8 +117,8 @@ fn compare(kind: &Kind, pairs: usize, rounds: usize, best_of: usize) -> Option<f
         most_parked = most_parked.max(theirs.parked);
         match kind.without {
             Some((_, switches)) => {
-                guest = guest.or(theirs.nanos - off, theirs.parked);
-                own = own.or(ours.nanos - off, ours.switches - switches);
+                guest = guest.or(theirs.nanos, theirs.parked);
+                own = own.or(ours.nanos, ours.switches - switches);
             }
             // Each turn is a wait, but for the last thread's in a crowd.
             None if theirs.parked >= WAITS || kind.name == SPINS => {
@@ -131,10 +133,11 @@ fn compare(kind: &Kind, pairs: usize, rounds: usize, best_of: usize) -> Option<f
         eprintln!("{threads} threads, {name}: {most_parked:.2} waits a turn: too few");
         return None;
     }
-    let ratio = guest.nanos / own.nanos;
+    let off = kind.without.map_or(0.0, |_| off);
+    let (guest, own) = (guest.wait(off), own.wait(off));
+    let ratio = guest / own;
     eprintln!(
-        "{threads} threads, {name}: {:.0} ns, own {:.0} ns, {ratio:.2}; {most_parked:.2} waits a turn",
-        guest.nanos, own.nanos
+        "{threads} threads, {name}: {guest:.0} ns, own {own:.0} ns, {ratio:.2}; {most_parked:.2} waits a turn"
     );
     Some(ratio)
 }
@@ -146,7 +149,7 @@ fn waits() {
     let mut misses = Vec::new();
     // Many short rounds find the moments in which the machine does nothing else. A thousand threads take longer, or the
     // time would be that of their spawns.
-    for (pairs, turns, best_of) in [(5, 20_000, 60), (500, 150_000, 15)] {
+    for (pairs, turns, best_of) in [(5, 20_000, 60), (500, 100_000, 25)] {
         let rounds = support::some(turns, 2_000) / pairs;
         for kind in &kinds {
             let best_of = match ratios_count() {
