@@ -1,0 +1,168 @@
+//! What a wait costs in primitives that know nothing of green threads, beside the crate's own.
+//!
+//! Ten threads take part, or a thousand. Each primitive is measured in turn with its counterpart, in the same
+//! program, and the best of several rounds counts. How many of the guest's calls have parked their threads is
+//! counted too: most turns have a wait.
+//!
+//! ```sh
+//! GT_GUESTS_RATIO=1 cargo test --release -p greenthread-guests --test waits -- --nocapture
+//! ```
+
+mod crowds;
+mod turns;
+
+use greenthread::runtime::Runtime;
+use std::time::Duration;
+use support::{Test, ratios_count};
+
+/// A wait may cost so many times the crate's own.
+const BOUND: f64 = 2.5;
+/// So many turns at least must have a wait.
+const WAITS: f64 = 0.4;
+/// Its receivers spin for microseconds before they wait, whatever threads they run on; then the message is there.
+const SPINS: &str = "crossbeam";
+
+/// A program's answer.
+pub struct Taken {
+    turns: usize,
+    time: Duration,
+}
+
+/// A program, of so many pairs of threads, and so many rounds of each.
+pub type Measure = fn(usize, usize) -> Taken;
+
+/// A guest's primitive, and the crate's own.
+pub struct Kind {
+    name: &'static str,
+    guest: Measure,
+    own: Measure,
+    /// What is taken off both: the program without what is measured, and how many switches a turn of it has.
+    without: Option<(Measure, f64)>,
+}
+
+impl Kind {
+    pub fn new(name: &'static str, guest: Measure, own: Measure) -> Kind {
+        Kind {
+            name,
+            guest,
+            own,
+            without: None,
+        }
+    }
+
+    pub fn without(self, without: Measure, switches: f64) -> Kind {
+        Kind {
+            without: Some((without, switches)),
+            ..self
+        }
+    }
+}
+
+/// Of one turn: nanoseconds, the guest's calls that parked their threads, and switches.
+struct Turn {
+    nanos: f64,
+    parked: f64,
+    switches: f64,
+}
+
+fn measure(what: Measure, pairs: usize, rounds: usize) -> Turn {
+    let before = Runtime::global().metrics();
+    let taken = what(pairs, rounds);
+    let after = Runtime::global().metrics();
+    let each = |count: u64| count as f64 / taken.turns as f64;
+    Turn {
+        nanos: taken.time.as_nanos() as f64 / taken.turns as f64,
+        parked: each(after.parked_calls - before.parked_calls),
+        switches: each(after.switches - before.switches),
+    }
+}
+
+/// The best of several rounds: nanoseconds of a turn, and its waits.
+#[derive(Clone, Copy)]
+struct Best {
+    nanos: f64,
+    waits: f64,
+}
+
+impl Best {
+    const NONE: Best = Best {
+        nanos: f64::MAX,
+        waits: 0.0,
+    };
+
+    /// A round in which few had to wait says nothing.
+    fn or(self, nanos: f64, waits: f64) -> Best {
+        match waits >= WAITS && nanos < self.nanos {
+            true => Best { nanos, waits },
+            false => self,
+        }
+    }
+
+    /// Nanoseconds of a wait, where a turn without one takes `off`.
+    fn wait(self, off: f64) -> f64 {
+        (self.nanos - off) / self.waits
+    }
+}
+
+/// Measures, says so, and returns the ratio, if there were enough waits.
+fn compare(kind: &Kind, pairs: usize, rounds: usize, best_of: usize) -> Option<f64> {
+    let (mut guest, mut own) = (Best::NONE, Best::NONE);
+    let (mut off, mut most_parked) = (f64::MAX, 0.0_f64);
+    for _ in 0..best_of {
+        if let Some((without, _)) = kind.without {
+            off = off.min(measure(without, pairs, rounds).nanos);
+        }
+        let theirs = measure(kind.guest, pairs, rounds);
+        let ours = measure(kind.own, pairs, rounds);
+        most_parked = most_parked.max(theirs.parked);
+        match kind.without {
+            Some((_, switches)) => {
+                guest = guest.or(theirs.nanos, theirs.parked);
+                own = own.or(ours.nanos, ours.switches - switches);
+            }
+            // Each turn is a wait, but for the last thread's in a crowd.
+            None if theirs.parked >= WAITS || kind.name == SPINS => {
+                guest = guest.or(theirs.nanos, 1.0);
+                own = own.or(ours.nanos, 1.0);
+            }
+            None => {}
+        }
+    }
+    let (threads, name) = (2 * pairs, kind.name);
+    if guest.waits == 0.0 || own.waits == 0.0 {
+        eprintln!("{threads} threads, {name}: {most_parked:.2} waits a turn: too few");
+        return None;
+    }
+    let off = kind.without.map_or(0.0, |_| off);
+    let (guest, own) = (guest.wait(off), own.wait(off));
+    let ratio = guest / own;
+    eprintln!(
+        "{threads} threads, {name}: {guest:.0} ns, own {own:.0} ns, {ratio:.2}; {most_parked:.2} waits a turn"
+    );
+    Some(ratio)
+}
+
+#[test]
+fn waits() {
+    let test = Test::new("waits", 600);
+    let kinds: Vec<Kind> = turns::kinds().into_iter().chain(crowds::kinds()).collect();
+    let mut misses = Vec::new();
+    // Many short rounds find the moments in which the machine does nothing else. A thousand threads take longer, or the
+    // time would be that of their spawns.
+    for (pairs, turns, best_of) in [(5, 20_000, 60), (500, 100_000, 25)] {
+        let rounds = support::some(turns, 2_000) / pairs;
+        for kind in &kinds {
+            let best_of = match ratios_count() {
+                true if kind.name == SPINS => 3,
+                true => best_of,
+                false => 1,
+            };
+            let ratio = compare(kind, pairs, rounds, best_of);
+            if kind.name != SPINS && ratio.is_none_or(|ratio| ratio > BOUND) {
+                misses.push((2 * pairs, kind.name, ratio));
+            }
+        }
+    }
+    test.report();
+    assert!(!ratios_count() || misses.is_empty(), "{misses:.2?}");
+}
