@@ -58,7 +58,7 @@ const SEGMENTS: usize = 24;
 static WATCHED: Table<Watched, SEGMENTS> = Table::with_segments();
 static NESTED: OnceLock<Epoll> = OnceLock::new();
 /// The process whose descriptors these are. A child of `vfork` shares the memory and not the descriptors.
-static OWNER: AtomicU32 = AtomicU32::new(0);
+static OWNER: OnceLock<u32> = OnceLock::new();
 
 const READ: i32 = libc::EPOLLIN;
 const WRITE: i32 = libc::EPOLLOUT;
@@ -236,7 +236,7 @@ fn nested() -> io::Result<&'static Epoll> {
     }
     let new = Epoll::without_bell()?;
     INSTANCE.add_watched(new.as_raw_fd())?;
-    OWNER.store(std::process::id(), Relaxed);
+    OWNER.get_or_init(std::process::id);
     // If another thread has made one too, this one is closed, and so no longer registered.
     let _ = NESTED.set(new);
     Ok(NESTED.wait())
@@ -359,7 +359,7 @@ fn make_ready(mut ready: Fifo) {
 }
 
 /// Collects events of these descriptors; their threads go into `ready`.
-pub(super) fn collect(ready: &mut Fifo) {
+pub(crate) fn collect(ready: &mut Fifo) {
     let Some(nested) = NESTED.get() else { return };
     let mut places = [Event { events: 0, u64: 0 }; BATCH];
     for event in nested.wait(&mut places, Some(0)) {

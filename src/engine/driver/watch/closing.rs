@@ -18,7 +18,7 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sys;
 
 /// The first number that a duplicate may get: a program may want the standard ones again.
-const ABOVE_STANDARD: usize = 3;
+const ABOVE_STANDARD: RawFd = 3;
 
 impl Watched {
     /// Lets all threads look again.
@@ -38,12 +38,7 @@ impl Watched {
     /// The calls that have waited go on with a duplicate of `fd`, if there can be one.
     #[cold]
     fn close(&self, fd: RawFd) {
-        // SAFETY: the call makes a descriptor, and touches no memory.
-        let duplicate = unsafe {
-            let arguments = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, ABOVE_STANDARD];
-            sys::call(libc::SYS_fcntl, &arguments)
-        };
-        let duplicate = duplicate.ok().map(|fd| fd as RawFd);
+        let duplicate = sys::duplicate(fd, ABOVE_STANDARD).ok();
         let target = duplicate.and_then(|fd| Some((fd, Watched::of(fd).ok()?)));
         let mut ready = Fifo::new();
         let mut moved = false;
@@ -107,7 +102,7 @@ impl Watched {
 #[inline]
 fn waited_for(fd: RawFd) -> Option<&'static Watched> {
     let watched = WATCHED.find(usize::try_from(fd).ok()?)?;
-    let is_ours = || std::process::id() == OWNER.load(Relaxed);
+    let is_ours = || OWNER.get() == Some(&std::process::id());
     (watched.is_waited_for.load(Relaxed) && is_ours()).then_some(watched)
 }
 
