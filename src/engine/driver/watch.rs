@@ -25,7 +25,8 @@
 //! 4. A record's lists are under its lock, with preemption off. A thread is in the lists of the record whose
 //!    number is in its `fd`; that changes under both locks.
 //!
-//! Orderings: the locks order all.
+//! Orderings: the locks order all, but for `is_waited_for`: a thread stores it before it arms a descriptor, and
+//! who closes that loads it afterwards. Both calls take the kernel's reference to the file, which orders them.
 
 mod call;
 mod closing;
@@ -203,12 +204,14 @@ impl Watched {
                 false => list.push_back(&waiting.node),
             }
         }
+        // Before it is armed: who closes it after that finds the thread, and it cannot be armed later.
+        self.note(&lists);
         let armed = arm(nested, fd, lists.events(0));
         if armed.is_err() {
             // SAFETY: it was queued above.
             unsafe { lists.of(waiting.purpose).remove(&waiting.node) };
+            self.note(&lists);
         }
-        self.note(&lists);
         armed
     }
 
