@@ -11,7 +11,7 @@
 use std::os::fd::RawFd;
 
 use super::call::Seat;
-use super::{NESTED, OWNER, Purpose, WATCHED, Waiting, Watched, make_ready, wake};
+use super::{Lists, NESTED, OWNER, Purpose, WATCHED, Waiting, Watched, make_ready, wake};
 use crate::engine::atomic::Ordering::Relaxed;
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
@@ -35,6 +35,17 @@ impl Watched {
         make_ready(ready);
     }
 
+    /// If the number was a duplicate of ours, it is the program that closes it, and no call does.
+    fn give_away(&self, lists: &Lists) {
+        self.users.store(0, Relaxed);
+        let _none = lists.calls.first_where(|node| {
+            // SAFETY: a node in the list is the first part of a living `Seat`.
+            let seat = unsafe { &*core::ptr::from_ref(node).cast::<Seat>() };
+            seat.moved.store(false, Relaxed);
+            false
+        });
+    }
+
     /// The calls that have waited go on with a duplicate of `fd`, if there can be one.
     #[cold]
     fn close(&self, fd: RawFd) {
@@ -52,6 +63,7 @@ impl Watched {
             let mut late = target
                 .filter(|target| target.0 > fd)
                 .map(|t| t.1.lists.lock());
+            self.give_away(&lists);
             if let (Some((new, watched)), Some(theirs)) = (target, early.as_mut().or(late.as_mut()))
             {
                 for purpose in [Purpose::Read, Purpose::Write] {
@@ -65,8 +77,6 @@ impl Watched {
                         }
                     }
                 }
-                // If the number was a duplicate of ours, it is the program that closes it.
-                self.users.store(0, Relaxed);
                 while let Some(node) = lists.calls.first().map(core::ptr::from_ref) {
                     // SAFETY: a node in the list is the first part of a living `Seat`; both locks are
                     // held.
