@@ -24,6 +24,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("inbox", &[INBOX]),
     ("dependents", &[DEPENDENTS]),
     ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
+    ("watch", &[WATCH, WATCH_CALL, WATCH_CLOSING]),
     ("channels", CHANNEL),
     ("select", CHANNEL),
     (
@@ -97,6 +98,14 @@ fn main() {
                 assert_eq!(found, 1, "{name}: {from:?} in {original}");
                 text = text.replace(from, to);
             }
+            // A file that is named by its path looks for its modules beside itself.
+            for part in sources.iter().filter(|part| whole_of(part) == file) {
+                let (folder, part) = part.rsplit_once('/').unwrap();
+                let (_, folder) = folder.rsplit_once('/').unwrap();
+                let declared = format!("\nmod {};", part.trim_end_matches(".rs"));
+                let path = format!("\n#[path = \"{folder}/{part}\"]{declared}");
+                text = text.replace(&declared, &path);
+            }
             let text = text.replace("crate::", &format!("crate::{name}::"));
             let copy = Path::new(&out).join(name).join(file);
             fs::create_dir_all(copy.parent().unwrap()).unwrap();
@@ -114,7 +123,9 @@ fn main() {
             };
             let copied = copy(file, format!("{here}/../../src/{file}"));
             // A folder's own file declares the others.
-            if !sources.contains(&&*format!("{folder}/mod.rs")) {
+            if sources.contains(&&*whole_of(file)) {
+                continue;
+            } else if !sources.contains(&&*format!("{folder}/mod.rs")) {
                 *folders.entry(folder).or_default() += &copied;
             } else if file.ends_with("/mod.rs") {
                 root += &copied.replace(" mod mod;", &format!(" mod {folder};"));
@@ -152,6 +163,12 @@ fn main() {
         .unwrap();
     }
     fs::write(Path::new(&out).join("mutants.rs"), index).unwrap();
+}
+
+/// The file that a file in its folder is a part of, if there is one.
+fn whole_of(file: &str) -> String {
+    let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+    format!("{folder}.rs")
 }
 
 /// The library's module that `file` belongs to; `None`: it is the models' own.

@@ -142,6 +142,11 @@ models! {
     inbox: two_ask asks_again roused_by_itself time_is_up;
     dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;
+    watch: watched_by_two watched_with_two_items watched_beside_another_taker watched_both_ways
+        watched_by_a_poller watched_for_a_time watched_and_closed watched_and_closed_when_woken
+        watched_and_closed_in_time watched_by_two_and_closed watched_by_a_newcomer watched_and_closed_twice
+        watched_and_closed_twice_without_duplicate watched_and_closed_unseen
+        watched_without_duplicate watched_by_a_poller_and_closed;
     channels: bounded unbounded zero bounded_with_deadlines zero_with_deadlines last_receiver_goes;
     select: select_meets_select select_is_not_its_own_peer select_receives select_receives_from_zero
         select_sends select_beside_another select_with_a_deadline default_looks_at_one_moment

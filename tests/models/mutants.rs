@@ -2,6 +2,7 @@
 //! the words that they share; the mutants themselves are listed by the library's rooms.
 
 mod channel;
+mod driver;
 mod sched;
 mod sync;
 mod wait;
@@ -27,6 +28,9 @@ pub(super) const CONDVAR: &str = "sync/condvar.rs";
 pub(super) const LOCK: &str = "engine/sys/lock.rs";
 pub(super) const READERS: &str = "engine/policy/readers.rs";
 pub(super) const READINESS: &str = "engine/driver/readiness.rs";
+pub(super) const WATCH: &str = "engine/driver/watch.rs";
+pub(super) const WATCH_CALL: &str = "engine/driver/watch/call.rs";
+pub(super) const WATCH_CLOSING: &str = "engine/driver/watch/closing.rs";
 pub(super) const INBOX: &str = "engine/driver/uring/inbox.rs";
 pub(super) const DEPENDENTS: &str = "engine/wait/dependents.rs";
 pub(super) const CELL: &str = "channel/cell.rs";
@@ -57,9 +61,10 @@ pub(super) const FOR_EVER: &str = "Model exceeded maximum number of branches";
 /// A turn has come without its message.
 pub(super) const SILENT: &str = "without a word";
 
-pub(super) const MUTANTS: [&[Mutant]; 4] = [
+pub(super) const MUTANTS: [&[Mutant]; 5] = [
     sched::MUTANTS,
     wait::MUTANTS,
+    driver::MUTANTS,
     sync::MUTANTS,
     channel::MUTANTS,
 ];

@@ -25,7 +25,8 @@
 //! 4. A record's lists are under its lock, with preemption off. A thread is in the lists of the record whose
 //!    number is in its `fd`; that changes under both locks.
 //!
-//! Orderings: the locks order all.
+//! Orderings: the locks order all, but for `is_waited_for`: a thread stores it before it arms a descriptor, and
+//! who closes that loads it afterwards. Both calls take the kernel's reference to the file, which orders them.
 
 mod call;
 mod closing;
@@ -58,7 +59,7 @@ const SEGMENTS: usize = 24;
 static WATCHED: Table<Watched, SEGMENTS> = Table::with_segments();
 static NESTED: OnceLock<Epoll> = OnceLock::new();
 /// The process whose descriptors these are. A child of `vfork` shares the memory and not the descriptors.
-static OWNER: AtomicU32 = AtomicU32::new(0);
+static OWNER: OnceLock<u32> = OnceLock::new();
 
 const READ: i32 = libc::EPOLLIN;
 const WRITE: i32 = libc::EPOLLOUT;
@@ -203,12 +204,14 @@ impl Watched {
                 false => list.push_back(&waiting.node),
             }
         }
+        // Before it is armed: who closes it after that finds the thread, and it cannot be armed later.
+        self.note(&lists);
         let armed = arm(nested, fd, lists.events(0));
         if armed.is_err() {
             // SAFETY: it was queued above.
             unsafe { lists.of(waiting.purpose).remove(&waiting.node) };
+            self.note(&lists);
         }
-        self.note(&lists);
         armed
     }
 
@@ -236,7 +239,7 @@ fn nested() -> io::Result<&'static Epoll> {
     }
     let new = Epoll::without_bell()?;
     INSTANCE.add_watched(new.as_raw_fd())?;
-    OWNER.store(std::process::id(), Relaxed);
+    OWNER.get_or_init(std::process::id);
     // If another thread has made one too, this one is closed, and so no longer registered.
     let _ = NESTED.set(new);
     Ok(NESTED.wait())
@@ -359,7 +362,7 @@ fn make_ready(mut ready: Fifo) {
 }
 
 /// Collects events of these descriptors; their threads go into `ready`.
-pub(super) fn collect(ready: &mut Fifo) {
+pub(crate) fn collect(ready: &mut Fifo) {
     let Some(nested) = NESTED.get() else { return };
     let mut places = [Event { events: 0, u64: 0 }; BATCH];
     for event in nested.wait(&mut places, Some(0)) {

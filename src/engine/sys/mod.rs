@@ -76,6 +76,15 @@ pub(crate) fn close(descriptor: RawFd) {
     let _ = plain(Plain::CLOSE, &[descriptor as usize]);
 }
 
+/// Makes a duplicate of `descriptor`: its number is the lowest free one from `lowest` on.
+pub(crate) fn duplicate(descriptor: RawFd, lowest: RawFd) -> Result<RawFd, i32> {
+    let make = libc::F_DUPFD_CLOEXEC as usize;
+    let arguments = [descriptor as usize, make, lowest as usize];
+    // SAFETY: the call makes a descriptor, and touches no memory.
+    let made = unsafe { call(libc::SYS_fcntl, &arguments) };
+    made.map(|fd| fd as RawFd)
+}
+
 /// Writes `bytes`, or a part of them, to `descriptor`; returns how many.
 pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> Result<usize, i32> {
     let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len()];

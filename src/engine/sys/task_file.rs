@@ -14,6 +14,7 @@
 //! 3. Nothing allocates.
 
 use core::ffi::CStr;
+use std::os::fd::RawFd;
 
 use super::kernel_thread::{self, SystemCall};
 use super::{Plain, call, plain};
@@ -155,12 +156,9 @@ fn open(directory: usize, path: &CStr, flags: i32) -> Result<usize, i32> {
     if descriptor > libc::STDERR_FILENO as usize {
         return Ok(descriptor);
     }
-    let above = libc::STDERR_FILENO as usize + 1;
-    let arguments = [descriptor, libc::F_DUPFD_CLOEXEC as usize, above];
-    // SAFETY: only makes a descriptor.
-    let moved = unsafe { call(libc::SYS_fcntl, &arguments) };
+    let moved = super::duplicate(descriptor as RawFd, libc::STDERR_FILENO + 1);
     close(descriptor);
-    moved
+    moved.map(|moved| moved as usize)
 }
 
 /// Closes a descriptor that the caller has seen to be ours.

@@ -44,9 +44,17 @@ impl Entered {
     }
 }
 
+/// Nobody counts calls.
+pub(crate) mod hooked {
+    pub(crate) fn count_parked() {}
+}
+
 /// The turn at collecting events, and its bell.
 pub(crate) mod events {
-    use std::{cell::RefCell, sync::Arc};
+    use std::{
+        cell::{Cell, RefCell},
+        sync::Arc,
+    };
 
     use crate::{
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
@@ -54,11 +62,15 @@ pub(crate) mod events {
         sys::futex,
     };
 
+    /// As many as wait in a model at most.
+    pub(crate) const BATCH: usize = 4;
+
     /// All Relaxed: the bell orders nothing for who hears it.
     pub(crate) struct Events {
         taken: AtomicBool,
         /// 1: it was rung, and nobody has heard it.
         bell: AtomicU32,
+        sources: Cell<usize>,
     }
 
     // On a kernel thread that runs one model.
@@ -71,6 +83,7 @@ pub(crate) mod events {
         EVENTS.set(Some(Arc::new(Events {
             taken: AtomicBool::new(false),
             bell: AtomicU32::new(0),
+            sources: Cell::new(0),
         })));
     }
 
@@ -86,6 +99,18 @@ pub(crate) mod events {
     }
 
     impl Events {
+        pub(crate) fn watch<T>(&self, _driver: &'static T) {
+            self.sources.set(self.sources.get() + 1);
+        }
+
+        pub(crate) fn forget(&self) {
+            self.sources.set(self.sources.get() - 1);
+        }
+
+        pub(crate) fn is_in_use(&self) -> bool {
+            self.sources.get() != 0
+        }
+
         pub(crate) fn turn(self: Arc<Self>) -> Option<Turn> {
             (!self.taken.swap(true, Relaxed)).then(|| Turn(self))
         }

@@ -1,5 +1,5 @@
 //! Stands in for the library's `sys`: waiting for another's next few instructions, futexes, a clock
-//! that the models set, a table, and the barrier.
+//! that the models set, tables, descriptors, and the barrier.
 
 use std::cell::Cell;
 
@@ -19,6 +19,7 @@ pub(crate) fn begin() {
     clock::each_look_takes(0);
     futex::begin();
     kernel_thread::has_barrier(true);
+    table::begin();
 }
 
 /// Lets the checker run another thread.
@@ -53,6 +54,10 @@ pub(crate) fn die(message: &str) -> ! {
 pub(crate) mod fence;
 #[path = "../../../src/engine/sys/lock.rs"]
 pub(crate) mod lock;
+
+#[path = "kernel.rs"]
+pub(crate) mod kernel;
+pub(crate) use self::kernel::{close, duplicate, epoll};
 
 pub(crate) mod futex {
     use std::{cell::RefCell, ptr};
@@ -137,10 +142,59 @@ pub(crate) mod clock {
 }
 
 pub(crate) mod table {
-    use std::sync::OnceLock;
+    use std::{any::Any, cell::RefCell, collections::HashMap, ptr, sync::OnceLock};
 
     /// It grows before the threads begin.
-    pub(crate) struct Table<T>(OnceLock<Vec<T>>);
+    pub(crate) struct Table<T, const SEGMENTS: usize = 13>(OnceLock<Vec<T>>);
+
+    // On a kernel thread that runs one model: the entries of static tables, by their addresses.
+    std::thread_local! {
+        static ENTRIES: RefCell<HashMap<usize, Box<dyn Any>>> = RefCell::new(HashMap::new());
+    }
+
+    /// Each execution has its own entries.
+    pub(super) fn begin() {
+        ENTRIES.with_borrow_mut(HashMap::clear);
+    }
+
+    /// Tables of this size are static, and live for one execution. They have their full length at once.
+    const STATIC: usize = 24;
+    const LEN: usize = 8;
+
+    // SAFETY: it holds nothing.
+    unsafe impl<T> Sync for Table<T, STATIC> {}
+
+    impl<T: 'static> Table<T, STATIC> {
+        pub(crate) const fn with_segments() -> Self {
+            Self(OnceLock::new())
+        }
+
+        fn entries(&self) -> Option<&[T]> {
+            ENTRIES.with_borrow(|all| {
+                let entries = all.get(&ptr::from_ref(self).addr())?;
+                let entries = ptr::from_ref(entries.downcast_ref::<Vec<T>>()?);
+                // SAFETY: they stay where they are until the execution ends.
+                Some(unsafe { &**entries })
+            })
+        }
+
+        pub(crate) fn find(&self, index: usize) -> Option<&T> {
+            self.entries()?.get(index)
+        }
+
+        pub(crate) fn len(&self) -> usize {
+            self.entries().map_or(0, <[T]>::len)
+        }
+
+        pub(crate) fn grow_to(&self, len: usize, make: impl FnMut(usize) -> T) {
+            assert!(len <= LEN, "a larger number than the models use");
+            if self.entries().is_none() {
+                let entries = (0..LEN).map(make).collect::<Vec<_>>();
+                let address = ptr::from_ref(self).addr();
+                ENTRIES.with_borrow_mut(|all| all.insert(address, Box::new(entries)));
+            }
+        }
+    }
 
     impl<T> Table<T> {
         pub(crate) fn new() -> Self {

@@ -11,14 +11,14 @@
 use std::os::fd::RawFd;
 
 use super::call::Seat;
-use super::{NESTED, OWNER, Purpose, WATCHED, Waiting, Watched, make_ready, wake};
+use super::{Lists, NESTED, OWNER, Purpose, WATCHED, Waiting, Watched, make_ready, wake};
 use crate::engine::atomic::Ordering::Relaxed;
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys;
 
 /// The first number that a duplicate may get: a program may want the standard ones again.
-const ABOVE_STANDARD: usize = 3;
+const ABOVE_STANDARD: RawFd = 3;
 
 impl Watched {
     /// Lets all threads look again.
@@ -35,15 +35,21 @@ impl Watched {
         make_ready(ready);
     }
 
+    /// If the number was a duplicate of ours, it is the program that closes it, and no call does.
+    fn give_away(&self, lists: &Lists) {
+        self.users.store(0, Relaxed);
+        let _none = lists.calls.first_where(|node| {
+            // SAFETY: a node in the list is the first part of a living `Seat`.
+            let seat = unsafe { &*core::ptr::from_ref(node).cast::<Seat>() };
+            seat.moved.store(false, Relaxed);
+            false
+        });
+    }
+
     /// The calls that have waited go on with a duplicate of `fd`, if there can be one.
     #[cold]
     fn close(&self, fd: RawFd) {
-        // SAFETY: the call makes a descriptor, and touches no memory.
-        let duplicate = unsafe {
-            let arguments = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, ABOVE_STANDARD];
-            sys::call(libc::SYS_fcntl, &arguments)
-        };
-        let duplicate = duplicate.ok().map(|fd| fd as RawFd);
+        let duplicate = sys::duplicate(fd, ABOVE_STANDARD).ok();
         let target = duplicate.and_then(|fd| Some((fd, Watched::of(fd).ok()?)));
         let mut ready = Fifo::new();
         let mut moved = false;
@@ -57,6 +63,7 @@ impl Watched {
             let mut late = target
                 .filter(|target| target.0 > fd)
                 .map(|t| t.1.lists.lock());
+            self.give_away(&lists);
             if let (Some((new, watched)), Some(theirs)) = (target, early.as_mut().or(late.as_mut()))
             {
                 for purpose in [Purpose::Read, Purpose::Write] {
@@ -70,8 +77,6 @@ impl Watched {
                         }
                     }
                 }
-                // If the number was a duplicate of ours, it is the program that closes it.
-                self.users.store(0, Relaxed);
                 while let Some(node) = lists.calls.first().map(core::ptr::from_ref) {
                     // SAFETY: a node in the list is the first part of a living `Seat`; both locks are
                     // held.
@@ -107,7 +112,7 @@ impl Watched {
 #[inline]
 fn waited_for(fd: RawFd) -> Option<&'static Watched> {
     let watched = WATCHED.find(usize::try_from(fd).ok()?)?;
-    let is_ours = || std::process::id() == OWNER.load(Relaxed);
+    let is_ours = || OWNER.get() == Some(&std::process::id());
     (watched.is_waited_for.load(Relaxed) && is_ours()).then_some(watched)
 }
 

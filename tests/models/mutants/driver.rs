@@ -1,0 +1,57 @@
+//! Mutants of the protocol by which threads wait for descriptors that are not ours.
+
+use super::*;
+
+/// Somebody got another end of its call, or another file.
+const OTHERWISE: &str = "left == right";
+
+#[rustfmt::skip]
+pub(super) const MUTANTS: &[Mutant] = &[
+    // ---- watch: no event is lost ----
+    Mutant { protocol: "watch", name: "watched_and_not_passed_on", model: "watched_with_two_items", fails: "deadlock",
+        edits: &[(WATCH_CALL, "            watched.arm_for_others(fd, &mut lists, 0, &mut ready);\n", "")] },
+    Mutant { protocol: "watch", name: "watched_until_an_event", model: "watched_by_a_poller", fails: "deadlock",
+        edits: &[(WATCH, "        self.arm_for_others(fd, &mut lists, woken, ready);\n", "")] },
+    Mutant { protocol: "watch", name: "watched_for_nobody_else", model: "watched_by_a_poller", fails: "deadlock",
+        edits: &[(WATCH, "self.arm_for_others(fd, &mut lists, woken, ready)", "self.arm_for_others(fd, &mut lists, READ | WRITE, ready)")] },
+    Mutant { protocol: "watch", name: "watched_for_the_last_only", model: "watched_both_ways", fails: "deadlock",
+        edits: &[(WATCH, "let armed = arm(nested, fd, lists.events(0));", "let armed = arm(nested, fd, match waiting.purpose { Purpose::Read => READ, Purpose::Write => WRITE, Purpose::Poll(events) => events });")] },
+    Mutant { protocol: "watch", name: "watched_and_writers_are_not_told", model: "watched_both_ways", fails: FOR_EVER,
+        edits: &[(WATCH, "[(Purpose::Read, READ), (Purpose::Write, WRITE)]", "[(Purpose::Read, READ)]")] },
+    Mutant { protocol: "watch", name: "watched_though_it_is_not_armed", model: "watched_by_a_poller_and_closed", fails: "deadlock",
+        edits: &[(WATCH, "            self.note(&lists);\n        }\n        armed\n", "            self.note(&lists);\n        }\n        Ok(())\n")] },
+    Mutant { protocol: "watch", name: "watched_though_it_is_gone", model: "watched_and_closed_unseen", fails: "deadlock",
+        edits: &[(WATCH, "if arm(nested, fd, wanted).is_err() {", "if arm(nested, fd, wanted).is_err() && false {")] },
+    // ---- watch: who is found ----
+    Mutant { protocol: "watch", name: "watched_and_noted_too_late", model: "watched_by_a_poller_and_closed", fails: "deadlock",
+        edits: &[(WATCH, "        self.note(&lists);\n        let armed = arm(nested, fd, lists.events(0));\n", "        let armed = arm(nested, fd, lists.events(0));\n        perturb::point(\"\");\n        self.note(&lists);\n")] },
+    Mutant { protocol: "watch", name: "watched_and_not_looked_at_again", model: "watched_by_a_poller_and_closed", fails: "deadlock",
+        edits: &[(MODEL, "    look_again(fd);\n", "")] },
+    Mutant { protocol: "watch", name: "watched_by_sleepers_only", model: "watched_and_closed_when_woken", fails: OTHERWISE,
+        edits: &[(WATCH, "!lists.is_empty() || !lists.calls.is_empty();", "!lists.is_empty();")] },
+    Mutant { protocol: "watch", name: "watched_where_it_was_before", model: "watched_by_two_and_closed", fails: "deadlock",
+        edits: &[(WATCH, "if seat.is_some_and(|seat| seat.fd.load(Relaxed) != fd) {", "if false {")] },
+    Mutant { protocol: "watch", name: "watched_and_left_where_it_was", model: "watched_and_closed_in_time", fails: RACE,
+        edits: &[(WATCH, "if self.fd.load(Relaxed) == fd {", "if true {")] },
+    Mutant { protocol: "watch", name: "watched_elsewhere_unknown_to_itself", model: "watched_and_closed_in_time", fails: RACE,
+        edits: &[(WATCH_CLOSING, "                            (*node.cast::<Waiting>()).fd.store(new, Relaxed);\n", "")] },
+    // ---- watch: calls and their duplicate ----
+    Mutant { protocol: "watch", name: "watched_and_the_call_stays", model: "watched_and_closed", fails: OTHERWISE,
+        edits: &[(WATCH_CLOSING, "                        seat.fd.store(new, Relaxed);\n", "")] },
+    Mutant { protocol: "watch", name: "watched_and_moved_is_refused", model: "watched_and_closed", fails: OTHERWISE,
+        edits: &[(WATCH_CALL, "            Err(_) if seat.fd.load(Relaxed) != fd => Ok(true),\n", "")] },
+    Mutant { protocol: "watch", name: "watched_elsewhere_and_not_armed", model: "watched_and_closed", fails: "deadlock",
+        edits: &[(WATCH_CLOSING, "                    watched.arm_for_others(new, theirs, 0, &mut ready);\n", "")] },
+    Mutant { protocol: "watch", name: "watched_by_uncounted_calls", model: "watched_and_closed", fails: OTHERWISE,
+        edits: &[(WATCH_CLOSING, "                    watched.users.fetch_add(1, Relaxed);\n", "")] },
+    Mutant { protocol: "watch", name: "watched_and_not_known_to_be_ours", model: "watched_and_closed", fails: OTHERWISE,
+        edits: &[(WATCH_CLOSING, "                        seat.moved.store(true, Relaxed);\n", "")] },
+    Mutant { protocol: "watch", name: "watched_and_closed_by_the_first", model: "watched_by_two_and_closed", fails: "it is open",
+        edits: &[(WATCH_CALL, "watched.users.fetch_sub(1, Relaxed) == 1", "watched.users.fetch_sub(1, Relaxed) >= 1")] },
+    Mutant { protocol: "watch", name: "watched_and_ended_where_it_was", model: "watched_and_closed_when_woken", fails: OTHERWISE,
+        edits: &[(WATCH_CALL, "            if seat.fd.load(Relaxed) != fd {\n                continue;", "            if false {\n                continue;")] },
+    Mutant { protocol: "watch", name: "watched_by_nobody_and_duplicated", model: "watched_by_a_poller_and_closed", fails: OTHERWISE,
+        edits: &[(WATCH_CLOSING, "            sys::close(duplicate);\n", "")] },
+    Mutant { protocol: "watch", name: "watched_and_the_programs_is_closed", model: "watched_and_closed_twice_without_duplicate", fails: OTHERWISE,
+        edits: &[(WATCH_CLOSING, "            self.give_away(&lists);\n            if let", "            if target.is_some() { self.give_away(&lists); }\n            if let")] },
+];
