@@ -12,6 +12,7 @@
 //! it, or blocks the kernel thread.
 
 use core::ffi::c_int;
+use core::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::{can_watch, errno, set_errno};
@@ -170,17 +171,17 @@ fn is_over(fd: c_int) -> bool {
 const IN_VAIN: u32 = 3;
 
 /// A call that may be made of several parts, each of which waits until it can go on.
-pub(super) struct Waiter {
-    call: Call,
+pub(super) struct Waiter<'a> {
+    call: Pin<&'a Call>,
     purpose: Purpose,
     /// Since when it waits, and until when; known once it would block.
     deadline: Option<Option<u64>>,
 }
 
-impl Waiter {
-    pub(super) fn new(fd: c_int, purpose: Purpose) -> Waiter {
+impl<'a> Waiter<'a> {
+    pub(super) fn new(call: Pin<&'a Call>, purpose: Purpose) -> Waiter<'a> {
         Waiter {
-            call: Call::new(fd),
+            call,
             purpose,
             deadline: None,
         }
@@ -258,7 +259,8 @@ pub(super) fn run(
     attempt: impl FnMut(c_int) -> isize,
     block: impl FnOnce(c_int) -> isize,
 ) -> isize {
-    Waiter::new(fd, purpose).run(attempt, block)
+    let call = pin!(Call::new(fd));
+    Waiter::new(call.as_ref(), purpose).run(attempt, block)
 }
 
 /// A call that transfers `wanted` bytes in several parts, and returns their sum. If a part fails after another,
@@ -273,7 +275,8 @@ pub(super) fn run_all(
     block: impl Fn(c_int, usize) -> isize,
 ) -> isize {
     let wanted = wanted.min(MOST_BYTES);
-    let mut waiter = Waiter::new(fd, purpose);
+    let call = pin!(Call::new(fd));
+    let mut waiter = Waiter::new(call.as_ref(), purpose);
     let mut done = 0;
     loop {
         // A part that is made after the end is empty.

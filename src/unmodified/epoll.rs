@@ -4,6 +4,7 @@
 //! more events than that takes, the next one is woken when its call is over.
 
 use core::ffi::c_int;
+use core::pin::pin;
 
 use super::poll::{after_millis, changes_mask, deadline_of};
 use super::{can_watch, errno, hooked, set_errno};
@@ -31,9 +32,9 @@ unsafe fn wait(
         return None;
     }
     let before = errno();
-    let mut call = Call::new(epoll);
+    let call = pin!(Call::new(epoll));
     loop {
-        let has_come = call.wait(Purpose::Read, deadline).ok()?;
+        let has_come = call.as_ref().wait(Purpose::Read, deadline).ok()?;
         let answer = look(call.fd());
         if answer != 0 || !has_come {
             if answer >= 0 {

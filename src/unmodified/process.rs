@@ -3,6 +3,7 @@
 //! A wait for any child, or for one of a group, or for a stop, has no descriptor: it is libc's, and announced.
 
 use core::ffi::c_int;
+use core::pin::pin;
 use std::os::fd::AsRawFd;
 
 use super::descriptor::is_nonblocking;
@@ -19,8 +20,8 @@ fn has_ended(child: libc::pid_t) -> bool {
 }
 
 fn waits_for(pidfd: c_int) -> bool {
-    let mut call = Call::new(pidfd);
-    matches!(call.wait(Purpose::Read, None), Ok(true))
+    let call = pin!(Call::new(pidfd));
+    matches!(call.as_ref().wait(Purpose::Read, None), Ok(true))
 }
 
 /// Makes `look`, which does not wait and answers 0 as long as the child runs, until it has ended.

@@ -10,7 +10,7 @@
 //! The kernel asks for a call's number at the moment of the call: not modelled is a thread that is preempted
 //! between the two, and finds the file that has the number by then.
 
-use std::os::fd::RawFd;
+use std::{os::fd::RawFd, pin::Pin};
 
 use loom::thread::{self, JoinHandle};
 
@@ -80,7 +80,7 @@ enum Done {
 use Done::{Blocked, Closed, From, TimedOut};
 
 /// Makes a call as the functions in front do.
-fn make(mut call: Call, purpose: Purpose, deadline: Option<u64>) -> Done {
+fn make(call: Pin<Box<Call>>, purpose: Purpose, deadline: Option<u64>) -> Done {
     let attempt = |call: &Call| {
         let answer = match purpose {
             Write => kernel::write(|| call.fd()),
@@ -96,7 +96,7 @@ fn make(mut call: Call, purpose: Purpose, deadline: Option<u64>) -> Done {
         if let Some(done) = attempt(&call) {
             return done;
         }
-        match call.wait(purpose, deadline) {
+        match call.as_ref().wait(purpose, deadline) {
             Ok(true) => {}
             Ok(false) => return attempt(&call).unwrap_or(TimedOut),
             Err(error) => {
@@ -108,7 +108,7 @@ fn make(mut call: Call, purpose: Purpose, deadline: Option<u64>) -> Done {
 }
 
 fn spawn(purpose: Purpose, deadline: Option<u64>) -> JoinHandle<Done> {
-    thread::spawn(move || make(Call::new(N), purpose, deadline))
+    thread::spawn(move || make(Box::pin(Call::new(N)), purpose, deadline))
 }
 
 fn read() -> JoinHandle<Done> {
@@ -117,8 +117,8 @@ fn read() -> JoinHandle<Done> {
 
 /// A reader that has waited once in vain.
 fn read_again(deadline: Option<u64>) -> JoinHandle<Done> {
-    let mut call = Call::new(N);
-    assert!(!call.wait(Read, Some(0)).unwrap(), "lost or doubled");
+    let call = Box::pin(Call::new(N));
+    assert!(!call.as_ref().wait(Read, Some(0)).unwrap(), "lost or doubled");
     thread::spawn(move || make(call, Read, deadline))
 }
 

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::sync::{Arc, Weak};
 use ureq::Error;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, ShutdownHandle, Transport,
 };
 
 /// An agent like ureq's own.
@@ -30,12 +32,24 @@ impl Connector for OurConnector {
             stream.set_nodelay(true)?;
         }
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        let stream = Arc::new(Stream(stream));
+        // As ureq does with its own.
+        let handle: Weak<dyn ShutdownHandle> = Arc::downgrade(&stream) as _;
+        (details.register_shutdown)(handle)?;
         Ok(Some(OurTransport { stream, buffers }))
     }
 }
 
+struct Stream(greenthread::net::TcpStream);
+
+impl ShutdownHandle for Stream {
+    fn shutdown(&self) {
+        let _ = self.0.shutdown(Shutdown::Both); // an error: it is over
+    }
+}
+
 struct OurTransport {
-    stream: greenthread::net::TcpStream,
+    stream: Arc<Stream>,
     buffers: LazyBuffers,
 }
 
@@ -51,21 +65,21 @@ impl Transport for OurTransport {
     }
 
     fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
-        Ok(self.stream.write_all(&self.buffers.output()[..amount])?)
+        Ok((&self.stream.0).write_all(&self.buffers.output()[..amount])?)
     }
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
-        let amount = self.stream.read(self.buffers.input_append_buf())?;
+        let amount = (&self.stream.0).read(self.buffers.input_append_buf())?;
         self.buffers.input_appended(amount);
         Ok(amount > 0)
     }
 
     /// As ureq asks its own: a connection on which nothing has come.
     fn is_open(&mut self) -> bool {
-        let mut open = || -> io::Result<bool> {
-            self.stream.set_nonblocking(true)?;
-            let answer = self.stream.read(&mut [0]);
-            self.stream.set_nonblocking(false)?;
+        let open = || -> io::Result<bool> {
+            self.stream.0.set_nonblocking(true)?;
+            let answer = (&self.stream.0).read(&mut [0]);
+            self.stream.0.set_nonblocking(false)?;
             Ok(answer.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock))
         };
         open().unwrap_or(false)

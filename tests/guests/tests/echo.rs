@@ -58,7 +58,7 @@ fn echoes() {
     let test = Test::new("echoes", 120);
     let connections = some(1_000, 50).min((descriptors() - 200) / 2);
     let (theirs, ours) = (echo!(std_net), echo!(our_net));
-    let (echoes, times) = if ratios_count() { (100, 7) } else { (5, 1) };
+    let (echoes, times) = if ratios_count() { (20, 40) } else { (5, 1) };
     let mut best = [f64::INFINITY; 2];
     for _ in 0..times {
         best[0] = best[0].min(theirs(connections, echoes));

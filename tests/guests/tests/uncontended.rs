@@ -20,9 +20,9 @@ use support::{Test, ratios_count};
 const BOUND: f64 = 1.05;
 /// How often the green thread and the kernel thread take turns, and how many rounds each has then.
 const TURNS: usize = 30;
-const ROUNDS: usize = 60;
-/// How often an operation is made in a round: for some microseconds.
-const TIMES: usize = 400;
+const ROUNDS: usize = 20;
+/// How often an operation is made in a round: for microseconds, also if it takes less than one nanosecond.
+const TIMES: usize = 10_000;
 
 /// Makes an operation so many times.
 type Repeat = Arc<dyn Fn(usize) + Send + Sync>;

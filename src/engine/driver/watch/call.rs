@@ -7,10 +7,13 @@
 //! Invariant: `Seat::fd` and `Seat::moved` change under the locks of both records, the old number's and the new
 //! one's. The record of a duplicate counts the calls that use it; the last one closes it.
 
+use core::cell::Cell;
+use core::marker::PhantomPinned;
+use core::pin::Pin;
 use std::io;
 use std::os::fd::RawFd;
 
-use super::{Awoken, Interest, Purpose, Waiting, Watched, make_ready, refused, wait_in};
+use super::{Awoken, Interest, Purpose, Waiting, Watched, make_ready, wait_in};
 use crate::engine::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
@@ -20,10 +23,11 @@ use crate::engine::wait::claim::{Node, Wait};
 /// A call on a descriptor, which may have to wait. It takes something if the descriptor is ready, so
 /// an event wakes one such call, and that passes the rest on when it ends.
 pub(crate) struct Call {
-    /// As the program names it.
-    named: RawFd,
-    /// Once it has waited.
-    seat: Option<Box<Seat>>,
+    seat: Seat,
+    /// Since it has waited.
+    is_seated: Cell<bool>,
+    /// The list has the seat's address.
+    _pinned: PhantomPinned,
 }
 
 /// A call in the list of its descriptor. It changes the list together with the threads that wait.
@@ -36,25 +40,35 @@ pub(super) struct Seat {
 }
 
 impl Call {
+    /// A call on the descriptor that the program names `fd`.
     pub(crate) fn new(fd: RawFd) -> Call {
         Call {
-            named: fd,
-            seat: None,
+            seat: Seat {
+                node: Node::new(core::ptr::null()),
+                fd: AtomicI32::new(fd),
+                moved: AtomicBool::new(false),
+            },
+            is_seated: Cell::new(false),
+            _pinned: PhantomPinned,
         }
     }
 
     /// The descriptor's number: another one if it was closed since the call has waited.
     pub(crate) fn fd(&self) -> RawFd {
-        match &self.seat {
-            None => self.named,
-            Some(seat) => seat.fd.load(Relaxed),
-        }
+        self.seat.fd.load(Relaxed)
     }
 
-    /// As [`wait_for_any`], for one descriptor.
-    pub(crate) fn wait(&mut self, purpose: Purpose, deadline: Option<u64>) -> io::Result<bool> {
-        let again = self.seat.is_some();
-        let seat = self.sit_down()?;
+    /// As [`wait_for_any`](super::wait_for_any), for one descriptor.
+    pub(crate) fn wait(
+        self: Pin<&Self>,
+        purpose: Purpose,
+        deadline: Option<u64>,
+    ) -> io::Result<bool> {
+        let again = self.is_seated.get();
+        if !again {
+            self.sit_down()?;
+        }
+        let seat = &self.get_ref().seat;
         let wait = Wait::new();
         let fd = seat.fd.load(Relaxed);
         let place = [Some(Waiting::new(&wait, Interest { fd, purpose }))];
@@ -65,28 +79,25 @@ impl Call {
         }
     }
 
-    fn sit_down(&mut self) -> io::Result<&Seat> {
-        if self.seat.is_none() {
-            let watched = Watched::of(self.named)?;
-            let seat = self.seat.insert(Box::new(Seat {
-                node: Node::new(core::ptr::null()),
-                fd: AtomicI32::new(self.named),
-                moved: AtomicBool::new(false),
-            }));
-            let _off = current::preemption_off();
-            let mut lists = watched.lists.lock();
-            // SAFETY: the node is new, and is taken out before the seat is freed.
-            unsafe { lists.calls.push_back(&seat.node) };
-            watched.note(&lists);
-        }
-        self.seat.as_deref().ok_or_else(|| refused(libc::ENOMEM))
+    fn sit_down(self: Pin<&Self>) -> io::Result<()> {
+        let watched = Watched::of(self.fd())?;
+        let _off = current::preemption_off();
+        let mut lists = watched.lists.lock();
+        // SAFETY: the node is in no list. The call is pinned, and takes it out when it is dropped.
+        unsafe { lists.calls.push_back(&self.get_ref().seat.node) };
+        watched.note(&lists);
+        self.is_seated.set(true);
+        Ok(())
     }
 }
 
 impl Drop for Call {
     /// Arms the descriptor for the threads that wait for it; closes a duplicate that nobody else uses.
     fn drop(&mut self) {
-        let Some(seat) = &self.seat else { return };
+        if !self.is_seated.get() {
+            return;
+        }
+        let seat = &self.seat;
         let unused = loop {
             let fd = seat.fd.load(Relaxed);
             let Ok(watched) = Watched::of(fd) else { return };
