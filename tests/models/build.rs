@@ -125,7 +125,8 @@ fn main() {
             // A folder's own file declares the others.
             if sources.contains(&&*whole_of(file)) {
                 continue;
-            } else if !sources.contains(&&*format!("{folder}/mod.rs")) {
+            }
+            if !sources.contains(&&*format!("{folder}/mod.rs")) {
                 *folders.entry(folder).or_default() += &copied;
             } else if file.ends_with("/mod.rs") {
                 root += &copied.replace(" mod mod;", &format!(" mod {folder};"));

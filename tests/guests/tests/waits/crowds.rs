@@ -9,6 +9,7 @@ use crate::{Kind, Measure, Taken};
 
 /// How many threads share a lock.
 const CROWD: usize = 10;
+
 /// Ten threads share each thing. `turn` is given the thread's number and the round's.
 fn crowds<T: Send + Sync + 'static>(
     pairs: usize,
