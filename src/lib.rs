@@ -31,6 +31,7 @@ pub mod future;
 pub mod io;
 #[cfg(all(green, feature = "net"))]
 pub mod net;
+pub mod observe;
 #[cfg(green)]
 pub mod os;
 pub use crate::engine::policy;

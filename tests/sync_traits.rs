@@ -91,8 +91,8 @@ fn constants_sizes_and_conversions() {
     assert!(BARRIER.wait().is_leader());
     assert_eq!(SEMAPHORE.available_permits(), 3);
 
-    assert_eq!(size_of::<green::Mutex<u64>>(), 8 + 8);
-    assert_eq!(size_of::<green::RwLock<u64>>(), 16 + 8);
+    assert_eq!(size_of::<green::Mutex<u64>>(), 16 + 8);
+    assert_eq!(size_of::<green::RwLock<u64>>(), 24 + 8);
     assert_eq!(size_of::<green::Condvar>(), 8);
 
     assert_eq!(green::Mutex::from(7).into_inner().unwrap(), 7);

@@ -84,6 +84,13 @@ impl<'a> Frame<'a> {
         self.0.machine.gregs[libc::REG_RSP as usize] as usize
     }
 
+    /// What an unwinder needs: the program counter, the stack pointer, rbp and rbx.
+    pub(crate) fn registers(&self) -> [usize; 4] {
+        use libc::{REG_RBP, REG_RBX, REG_RIP, REG_RSP};
+        [REG_RIP, REG_RSP, REG_RBP, REG_RBX]
+            .map(|name| self.0.machine.gregs[name as usize] as usize)
+    }
+
     /// The signal mask of the interrupted thread.
     pub(crate) fn mask(&self) -> u64 {
         self.0.mask
@@ -240,18 +247,36 @@ macro_rules! trampoline {
             concat!(".globl ", $name),
             concat!(".type ", $name, ", @function"),
             concat!($name, ":"),
+            // For unwinders: as behind a signal's frame, the address below is of the next instruction.
+            ".cfi_startproc",
+            ".cfi_signal_frame",
+            ".cfi_def_cfa rsp, 136",
+            ".cfi_offset rip, -136",
             "pushfq",
+            ".cfi_adjust_cfa_offset 8",
             "push rbp",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_offset rbp, -152",
             "mov rbp, rsp",
+            ".cfi_def_cfa_register rbp",
             "push rax",
+            ".cfi_offset rax, -160",
             "push rcx",
+            ".cfi_offset rcx, -168",
             "push rdx",
+            ".cfi_offset rdx, -176",
             "push rsi",
+            ".cfi_offset rsi, -184",
             "push rdi",
+            ".cfi_offset rdi, -192",
             "push r8",
+            ".cfi_offset r8, -200",
             "push r9",
+            ".cfi_offset r9, -208",
             "push r10",
+            ".cfi_offset r10, -216",
             "push r11",
+            ".cfi_offset r11, -224",
             "cld",
             "mov rdi, rsp",
             "sub rsp, [rip + {bytes}]",
@@ -283,17 +308,30 @@ macro_rules! trampoline {
             "xrstor64 [rsp]",
             "lea rsp, [rbp - 72]",
             "pop r11",
+            ".cfi_restore r11",
             "pop r10",
+            ".cfi_restore r10",
             "pop r9",
+            ".cfi_restore r9",
             "pop r8",
+            ".cfi_restore r8",
             "pop rdi",
+            ".cfi_restore rdi",
             "pop rsi",
+            ".cfi_restore rsi",
             "pop rdx",
+            ".cfi_restore rdx",
             "pop rcx",
+            ".cfi_restore rcx",
             "pop rax",
+            ".cfi_restore rax",
             "pop rbp",
+            ".cfi_restore rbp",
+            ".cfi_def_cfa rsp, 144",
             "popfq",
+            ".cfi_adjust_cfa_offset -8",
             "ret 128",
+            ".cfi_endproc",
             concat!(".size ", $name, ", . - ", $name),
             bytes = sym greenthread_xsave_bytes,
             compacts = sym greenthread_xsave_compacts,
@@ -307,3 +345,73 @@ trampoline!(
     crate::engine::sched::preempt::preempted
 );
 trampoline!("go_on_trampoline", crate::engine::sched::interrupted::go_on);
+
+#[cfg(test)]
+mod tests {
+    use core::arch::naked_asm;
+
+    use super::*;
+    use crate::engine::report::unwind::tests::stepped::step;
+
+    trampoline!("trampoline_of_tests", landed);
+
+    #[inline(never)]
+    unsafe extern "C" fn landed() {
+        core::hint::black_box(());
+    }
+
+    /// Goes on at `interrupted` by way of the trampoline, as if a signal had come before its first
+    /// instruction: the byte before that is another function's.
+    #[unsafe(naked)]
+    unsafe extern "C" fn inject() {
+        naked_asm!(
+            ".cfi_startproc",
+            "lea rax, [rip + {interrupted}]",
+            "lea rsp, [rsp - 128]",
+            ".cfi_adjust_cfa_offset 128",
+            "push rax",
+            ".cfi_adjust_cfa_offset 8",
+            "jmp trampoline_of_tests",
+            ".cfi_endproc",
+            interrupted = sym interrupted,
+        )
+    }
+
+    #[unsafe(naked)]
+    unsafe extern "C" fn interrupted() {
+        naked_asm!(".cfi_startproc", "nop", "ret", ".cfi_endproc")
+    }
+
+    /// Its caller is found only with its own frame pointer.
+    #[unsafe(naked)]
+    unsafe extern "C" fn has_frame_pointer() {
+        naked_asm!(
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_offset rbp, -16",
+            "mov rbp, rsp",
+            ".cfi_def_cfa_register rbp",
+            "sub rsp, 512",
+            "call {inject}",
+            "leave",
+            ".cfi_def_cfa rsp, 8",
+            ".cfi_restore rbp",
+            "ret",
+            ".cfi_endproc",
+            inject = sym inject,
+        )
+    }
+
+    /// Another test shows that unwinders get through real preemptions.
+    #[test]
+    fn the_trampolines_tell_unwinders_at_every_instruction_where_they_came_from() {
+        measure_state();
+        let (steps, _) = step(|| {
+            // SAFETY: it touches nothing but its stack.
+            unsafe { has_frame_pointer() }
+        });
+        println!("{steps} instructions");
+        assert!(steps > 50);
+    }
+}

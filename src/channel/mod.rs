@@ -94,6 +94,7 @@ mod error;
 mod handle;
 pub(crate) mod iter;
 mod receiver;
+mod report;
 mod rights;
 mod select;
 #[cfg(not(greenthread_model))]

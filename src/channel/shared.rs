@@ -8,6 +8,7 @@
 //! Invariant: under the lock preemption is off. All waking, allocating and freeing waits until after
 //! it.
 
+use core::mem::offset_of;
 use core::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
@@ -100,6 +101,9 @@ impl<T> DerefMut for Locked<'_, T> {
 }
 
 impl<T> Shared<T> {
+    /// Where the state lies, for reports.
+    pub(super) const STATE: usize = offset_of!(Shared<T>, state) + Lock::<State<T>>::VALUE;
+
     /// Makes a channel for `capacity` messages; `usize::MAX` means no bound.
     pub(super) fn new(capacity: usize) -> Shared<T> {
         Shared {

@@ -52,6 +52,8 @@
 //!
 //! Under the lock preemption is off: nothing is allocated, freed or dropped, no user code runs.
 
+use core::mem::offset_of;
+
 use super::cell::buffer::{Block, Buffer};
 use super::cell::{Chooser, Entry, Kind, Peer, Plain, Queue, Side};
 use crate::engine::door::claim::Claimed;
@@ -69,6 +71,12 @@ pub(super) struct State<T> {
     tickets: usize,
     pub(super) senders_gone: bool,
     pub(super) receivers_gone: bool,
+}
+
+impl<T> State<T> {
+    // Where these lie, for reports.
+    pub(super) const LENGTH: usize = offset_of!(State<T>, buffer) + Buffer::<T>::LENGTH;
+    pub(super) const CAPACITY: usize = offset_of!(State<T>, capacity);
 }
 
 /// The place for a message that is sent now.

@@ -11,6 +11,9 @@
 //! | wait for a descriptor | [`Source`] |
 //! | know a thread as libc's locks do | [`thread_id`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`] |
+//! | record the schedule | [`Session`], [`Timeline`] |
+//! | measure times; look at every runtime's figures | [`measure`]; [`runtimes`] |
+//! | hear what happens to threads (feature `tracing`) | `news`, `Resident`, `syscall_name` |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
@@ -19,18 +22,25 @@ pub(crate) use super::atomic;
 pub(crate) use super::backend::config::check_stack_size;
 pub(crate) use super::backend::handle;
 pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
+pub(crate) use super::backend::runtimes;
 pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
 pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
-pub use super::backend::{BlockedCall, Driver, Metrics, Mode, ProcessorMetrics};
+pub use super::backend::{
+    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
+    ProcessorMetrics, QueueWait,
+};
 #[cfg(green)]
 pub(crate) use super::driver::{
     Direction, Limit, Source, closed, connect, file,
     source::{says_would_block, uninterrupted},
     sync, watch,
 };
-pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, preemption_off};
+pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
+#[cfg(feature = "tracing")]
+pub(crate) use super::green::resident::Resident;
 pub(crate) use super::policy::{Policy, Priority};
+pub(crate) use super::report;
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
 pub(crate) use super::sched::announce::may_block;
@@ -41,12 +51,20 @@ pub(crate) use super::sched::hooked::{can_leave, is_hooked, parks_here};
 #[cfg(green)]
 pub(crate) use super::sched::interpose;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
+#[cfg(all(green, feature = "tracing"))]
+pub(crate) use super::sched::syscall_name;
+pub(crate) use super::sched::witness::measure;
+#[cfg(feature = "tracing")]
+pub(crate) use super::sched::witness::news;
 #[cfg(green)]
-pub(crate) use super::sys::{call, calls, handler, real, signal, word};
-pub(crate) use super::sys::{clock, die, lock, perturb};
+pub(crate) use super::sys::{call, calls, handler, real, signal};
+pub(crate) use super::sys::{clock, die, lock, perturb, word};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
-pub(crate) use super::wait::{Waiter, addresses, claim, dependents, list, queue, turns};
+pub(crate) use super::trace::{Session, Timeline};
+pub(crate) use super::wait::{
+    About, Clue, Facts, Subject, Waiter, addresses, claim, dependents, list, queue, subject, turns,
+};
 
 use super::green::context::Action;
 use super::green::current;
@@ -61,11 +79,13 @@ pub(crate) fn yield_now() {
     }
 }
 
+static SLEEP: Subject = Subject::inside("sleep", subject::nothing);
+
 /// Blocks until `deadline` (monotonic nanoseconds); returns at once if it has passed.
 pub(crate) fn sleep_until(deadline: u64) {
     let alarm = Waiter::new();
     while clock::now() < deadline {
-        alarm.wait(Some(deadline));
+        alarm.wait(About::only(&SLEEP), Some(deadline));
     }
 }
 

@@ -13,6 +13,12 @@ pub(crate) mod atomic;
     reason = "threads that begin and end, and the handles to them"
 )]
 mod backend;
+#[cfg(green)]
+#[allow(
+    unsafe_code,
+    reason = "a symbol and a section that debuggers know, std's place of a call"
+)]
+mod debugger;
 pub(crate) mod door;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
@@ -26,6 +32,12 @@ mod green;
 #[allow(unsafe_code, reason = "queues of records")]
 pub mod policy;
 #[cfg(green)]
+#[allow(
+    unsafe_code,
+    reason = "names that others own, the loader's list, unwind tables"
+)]
+pub(crate) mod report;
+#[cfg(green)]
 #[allow(unsafe_code, reason = "records that change hands, signals")]
 mod sched;
 #[cfg(green)]
@@ -37,6 +49,8 @@ mod sys;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
+#[allow(unsafe_code, reason = "text in words; the end of the process")]
+pub(crate) mod trace;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
 mod wait;
 
@@ -44,5 +58,7 @@ mod wait;
 #[cfg(not(green))]
 #[allow(unsafe_code, reason = "a record that there is none of")]
 pub(crate) mod elsewhere;
+#[cfg(not(green))]
+pub(crate) use self::elsewhere::report;
 #[cfg(not(green))]
 use self::elsewhere::{arch, green, sched, stack, sys};

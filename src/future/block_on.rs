@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::engine::door::Waiter;
+use crate::engine::door::{About, Subject, Waiter, subject};
 
 struct Signal(Waiter);
 
@@ -27,6 +27,9 @@ impl Wake for Signal {
         self.0.wake();
     }
 }
+
+/// For reports.
+static FUTURE: Subject = Subject::outside("future", subject::nothing);
 
 /// Runs a future on the current thread until it is ready, and returns its output.
 ///
@@ -63,6 +66,6 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        signal.0.wait(None);
+        signal.0.wait(About::only(&FUTURE), None);
     }
 }

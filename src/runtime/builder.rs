@@ -3,14 +3,14 @@
 use std::io;
 use std::time::Duration;
 
-use super::{Driver, Mode, Runtime};
+use super::{Driver, Mode, OnDeadlock, Runtime};
 use crate::engine::door::Policy;
 use crate::engine::door::{Choice, Knobs};
 
 /// Configures and starts a [`Runtime`].
 ///
 /// A knob that is not set here is taken from the environment (`GREENTHREAD_PROCS`, `_STACK_SIZE`,
-/// `_MODE`, `_DRIVER`, `_POLICY`, `_SIGNAL`), and otherwise has its default.
+/// `_MODE`, `_DRIVER`, `_POLICY`, `_SIGNAL`, `_DEADLOCK`), and otherwise has its default.
 ///
 /// # Examples
 ///
@@ -305,6 +305,27 @@ impl Builder {
     /// ```
     pub fn preemption(mut self, on: bool) -> Builder {
         self.knobs.preemption = Some(on);
+        self
+    }
+
+    /// Sets what the process does when every thread waits for another, and nothing outside can wake one.
+    ///
+    /// It holds for the whole process, also for threads of other runtimes. If several runtimes ask for something,
+    /// the last one that was built decides. `GREENTHREAD_DEADLOCK` (`report`, `abort` or `off`) decides if none
+    /// does. Default: [`OnDeadlock::Report`]. Where there are no green threads at all nothing is looked for; in
+    /// [`Mode::Kernel`] on Linux it is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::{Builder, OnDeadlock};
+    ///
+    /// let runtime = Builder::new().on_deadlock(OnDeadlock::Ignore).build()?;
+    /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_deadlock(mut self, action: OnDeadlock) -> Builder {
+        self.knobs.on_deadlock = Some(action);
         self
     }
 

@@ -30,7 +30,10 @@ use std::sync::OnceLock;
 
 pub use self::builder::Builder;
 use crate::engine::door::Backend;
-pub use crate::engine::door::{BlockedCall, Driver, Metrics, Mode, ProcessorMetrics};
+pub use crate::engine::door::{
+    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
+    ProcessorMetrics, QueueWait,
+};
 use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
 
@@ -145,6 +148,7 @@ impl Runtime {
     /// assert_eq!(thread.join().unwrap(), 42);
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[track_caller]
     pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,

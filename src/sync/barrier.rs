@@ -8,9 +8,11 @@
 //! wake-ups publish. So what any thread did before the barrier is seen by all after it.
 
 use core::fmt;
+use core::mem::offset_of;
 
 use crate::engine::door::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::engine::door::queue::{Position, WaitQueue};
+use crate::engine::door::{About, Subject, word};
 
 /// A point at which a fixed number of threads wait for each other.
 ///
@@ -55,6 +57,18 @@ pub struct Barrier {
 /// assert!(result.is_leader());
 /// ```
 pub struct BarrierWaitResult(bool);
+
+/// For reports.
+static BARRIER: Subject = Subject::inside("barrier", |address, facts| {
+    let word = |offset| word::read(address + offset);
+    if let (Some(arrived), Some(size)) = (
+        word(offset_of!(Barrier, arrived)),
+        word(offset_of!(Barrier, size)),
+    ) {
+        facts.number("arrived", arrived as u64);
+        facts.number("of", size as u64);
+    }
+});
 
 impl Barrier {
     /// Creates a barrier for `n` threads.
@@ -107,7 +121,14 @@ impl Barrier {
         let arrived = self.arrived.load(Relaxed) + 1;
         if arrived < self.size {
             self.arrived.store(arrived, Relaxed);
-            let _woken = locked.wait(Position::Back, 0, None, Some, || ());
+            let _woken = locked.wait(
+                About::new(&BARRIER, self),
+                Position::Back,
+                0,
+                None,
+                Some,
+                || (),
+            );
             return BarrierWaitResult(false);
         }
         self.arrived.store(0, Relaxed);

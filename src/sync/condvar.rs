@@ -21,8 +21,8 @@ use core::time::Duration;
 use super::mutex::MutexGuard;
 use super::poison::{self, LockResult, PoisonError};
 use crate::engine::door::atomic::{Ordering::Relaxed, const_fn};
-use crate::engine::door::clock;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
+use crate::engine::door::{About, Subject, clock, subject};
 
 /// A condition variable: threads wait on it until data behind a [`Mutex`](super::Mutex) has
 /// changed.
@@ -97,6 +97,9 @@ impl WaitTimeoutResult {
         self.0
     }
 }
+
+/// For reports.
+static CONDVAR: Subject = Subject::inside("condition variable", subject::nothing);
 
 impl Condvar {
     const_fn! {
@@ -376,7 +379,16 @@ impl Condvar {
         let waited = guard.unlocked(|mutex| {
             let locked = self.queue.lock();
             let unlock = || mutex.unlock();
-            locked.wait(Position::Back, 0, deadline, Some, unlock).ok()
+            locked
+                .wait(
+                    About::new(&CONDVAR, self),
+                    Position::Back,
+                    0,
+                    deadline,
+                    Some,
+                    unlock,
+                )
+                .ok()
         });
         waited == Some(Waited::TimedOut)
     }

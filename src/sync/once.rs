@@ -30,10 +30,16 @@
 use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::offset_of;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::engine::door::atomic::{Ordering::Acquire, const_fn};
+use crate::engine::door::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed},
+    const_fn,
+};
 use crate::engine::door::queue::{Position, State, WaitQueue};
+use crate::engine::door::{About, Clue, Subject, mark, word};
 
 const RUNNING: usize = WaitQueue::flag(0);
 const COMPLETE: usize = WaitQueue::flag(1);
@@ -61,9 +67,25 @@ const POISONED: usize = WaitQueue::flag(2);
 /// });
 /// assert_eq!(STARTED.load(Relaxed), 1);
 /// ```
+#[repr(C)]
 pub struct Once {
     queue: WaitQueue,
+    /// For reports: the mark of the thread that runs a closure, if `RUNNING` is set.
+    runner: AtomicUsize,
 }
+
+/// For reports.
+static ONCE: Subject = Subject::inside("once", |address, facts| {
+    let word = |offset| word::read(address + offset);
+    if word(offset_of!(Once, queue)).is_some_and(|state| state & RUNNING != 0) {
+        facts.holder = word(offset_of!(Once, runner)).filter(|&mark| mark != 0);
+    }
+})
+.with(Clue::holder(
+    offset_of!(Once, runner),
+    offset_of!(Once, queue),
+    RUNNING,
+));
 
 // Poisoning reports that a closure panicked.
 impl UnwindSafe for Once {}
@@ -106,6 +128,7 @@ impl Once {
         pub const fn new() -> Once {
             Once {
                 queue: WaitQueue::new(0),
+                runner: AtomicUsize::new(0),
             }
         }
     }
@@ -250,7 +273,9 @@ impl Once {
         while unfinished(self.queue.state(Acquire)) {
             let waits = |state| unfinished(state).then_some(state);
             // Whatever ended the wait, the loop looks again.
-            let _ = self.queue.wait(Position::Back, 0, None, waits);
+            let _ = self
+                .queue
+                .wait(About::new(&ONCE, self), Position::Back, 0, None, waits);
         }
     }
 
@@ -270,6 +295,7 @@ impl Once {
             let running = state.without(POISONED).with(RUNNING);
             // Acquire: pairs with the Release in `Running::drop` that left the poison.
             if !state.has(RUNNING) && self.queue.change(state, running, Acquire).is_ok() {
+                self.runner.store(mark(), Relaxed);
                 let mut running = Running {
                     once: self,
                     leaves: POISONED,
@@ -293,6 +319,7 @@ struct Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
+        self.once.runner.store(0, Relaxed);
         // A Release: pairs with the Acquires above.
         let done = |state: State| state.without(RUNNING).with(self.leaves);
         self.once.queue.lock().wake_all(done);

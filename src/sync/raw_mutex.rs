@@ -32,12 +32,15 @@
 //! Orderings: setting `HELD` is Acquire and clearing it Release. When the mutex is handed over, the
 //! unlocker acquires it in the waiter's name, and the wake-up publishes it.
 
+use core::mem::offset_of;
+
 use crate::engine::door::atomic::{
+    AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::door::clock;
 use crate::engine::door::queue::{Position, State, WaitQueue, Waited};
+use crate::engine::door::{self, About, Clue, Subject, clock, word};
 
 const HELD: usize = WaitQueue::flag(0);
 const WOKEN: usize = WaitQueue::flag(1);
@@ -55,15 +58,32 @@ const TRY_AGAIN: usize = 0;
 /// A waiter's wait ended because it holds the mutex now.
 const HANDED: usize = 1;
 
+#[repr(C)]
 pub(crate) struct RawMutex {
     queue: WaitQueue,
+    /// For reports: the mark of the thread that took the mutex last; it holds it if `HELD` is set.
+    holder: AtomicUsize,
 }
+
+/// For reports.
+static MUTEX: Subject = Subject::inside("mutex", |address, facts| {
+    let word = |offset| word::read(address + offset);
+    if word(offset_of!(RawMutex, queue)).is_some_and(|state| state & HELD != 0) {
+        facts.holder = word(offset_of!(RawMutex, holder)).filter(|&mark| mark != 0);
+    }
+})
+.with(Clue::holder(
+    offset_of!(RawMutex, holder),
+    offset_of!(RawMutex, queue),
+    HELD,
+));
 
 impl RawMutex {
     const_fn! {
         pub(crate) const fn new() -> RawMutex {
             RawMutex {
                 queue: WaitQueue::new(0),
+                holder: AtomicUsize::new(0),
             }
         }
     }
@@ -74,18 +94,33 @@ impl RawMutex {
         while is_free(state) {
             // Acquire: pairs with the Release in `unlock`.
             match self.queue.change(state, state.with(HELD), Acquire) {
-                Ok(()) => return true,
+                Ok(()) => {
+                    self.note_holder();
+                    return true;
+                }
                 Err(now) => state = now,
             }
         }
         false
     }
 
+    #[inline(always)]
+    fn note_holder(&self) {
+        self.holder.store(door::mark(), Relaxed);
+    }
+
     /// Blocks until the caller has the mutex. Returns false if `deadline` (monotonic nanoseconds)
     /// passes first.
     #[inline]
     pub(crate) fn lock(&self, deadline: Option<u64>) -> bool {
-        self.try_lock() || self.lock_contended(deadline)
+        if self.try_lock() {
+            return true;
+        }
+        let locked = self.lock_contended(deadline);
+        if locked {
+            self.note_holder();
+        }
+        locked
     }
 
     #[cold]
@@ -113,9 +148,11 @@ impl RawMutex {
                 continue;
             }
             let since = *since.get_or_insert_with(clock::now);
-            let waited = self.queue.wait(position, 0, deadline, |state| {
-                (!is_free(state)).then(|| state.without(woken).with(starving))
-            });
+            let waited =
+                self.queue
+                    .wait(About::new(&MUTEX, self), position, 0, deadline, |state| {
+                        (!is_free(state)).then(|| state.without(woken).with(starving))
+                    });
             match waited {
                 Waited::Refused => continue,
                 Waited::TimedOut => return false,
@@ -140,6 +177,8 @@ impl RawMutex {
     /// The caller must hold it.
     #[inline]
     pub(crate) fn unlock(&self) {
+        // A report must not take this thread for the holder when the next one has not signed yet.
+        self.holder.store(0, Relaxed);
         // Release: pairs with the Acquire in `try_lock` and `lock_contended`.
         let before = self.queue.clear_known(HELD, Release);
         if before.has(STARVING) || before.has_waiters() && !before.has(WOKEN) {

@@ -47,13 +47,14 @@
 
 use super::rwlock_state::{QUEUED, READER, READERS, State, WOKEN, WRITER, is_late, now};
 use crate::engine::door::atomic::{
-    AtomicU64,
+    AtomicU64, AtomicUsize,
     Ordering::{self, Acquire, Relaxed, Release},
     const_fn,
 };
 use crate::engine::door::list::Chain;
-use crate::engine::door::perturb;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
+use crate::engine::door::{self, About, Clue, Facts, Subject, perturb, word};
+use core::mem::offset_of;
 
 /// The number of threads that may read at once: std's figure. Readers let in from the queue are not
 /// counted against it, so the state has room for more.
@@ -70,9 +71,34 @@ const TRY_AGAIN: usize = 0;
 /// A waiter's wait ended because it holds the lock now.
 const HANDED: usize = 1;
 
+#[repr(C)]
 pub(crate) struct RawRwLock {
     state: AtomicU64,
     queue: WaitQueue,
+    /// For reports: the mark of the thread that took the lock for writing last.
+    writer: AtomicUsize,
+}
+
+/// For reports.
+static READ: Subject = Subject::inside("read lock", look).with(WRITER_CLUE);
+static WRITE: Subject = Subject::inside("write lock", look).with(WRITER_CLUE);
+const WRITER_CLUE: Clue = Clue::holder(
+    offset_of!(RawRwLock, writer),
+    offset_of!(RawRwLock, state),
+    WRITER as usize,
+);
+
+fn look(address: usize, facts: &mut Facts) {
+    let word = |offset| word::read(address + offset);
+    let Some(state) = word(offset_of!(RawRwLock, state)) else {
+        return;
+    };
+    let state = State(state as u64);
+    if state.has(WRITER) {
+        facts.holder = word(offset_of!(RawRwLock, writer)).filter(|&mark| mark != 0);
+    } else {
+        facts.number("readers", state.readers());
+    }
 }
 
 /// The kind of hold that a thread waits for, and since when: a tag in the queue.
@@ -86,6 +112,14 @@ impl Wish {
     fn new(to_write: bool) -> Wish {
         let since = now();
         Wish { to_write, since }
+    }
+
+    /// For reports.
+    fn subject(self) -> &'static Subject {
+        match self.to_write {
+            true => &WRITE,
+            false => &READ,
+        }
     }
 
     fn tag(self) -> usize {
@@ -106,6 +140,7 @@ impl RawRwLock {
             RawRwLock {
                 state: AtomicU64::new(0),
                 queue: WaitQueue::new(0),
+                writer: AtomicUsize::new(0),
             }
         }
     }
@@ -142,7 +177,10 @@ impl RawRwLock {
         while state.may_write() {
             // Acquire: pairs with the Release in `unlock_read` and `unlock_write`.
             match self.change(state, State(state.0 | WRITER), Acquire) {
-                Ok(()) => return true,
+                Ok(()) => {
+                    self.note_writer();
+                    return true;
+                }
                 Err(now) => state = now,
             }
         }
@@ -163,7 +201,19 @@ impl RawRwLock {
     /// passes first.
     #[inline]
     pub(crate) fn write(&self, deadline: Option<u64>) -> bool {
-        self.try_write() || self.write_contended(deadline)
+        if self.try_write() {
+            return true;
+        }
+        let locked = self.write_contended(deadline);
+        if locked {
+            self.note_writer();
+        }
+        locked
+    }
+
+    #[inline(always)]
+    fn note_writer(&self) {
+        self.writer.store(door::mark(), Relaxed);
     }
 
     #[cold]
@@ -235,30 +285,36 @@ impl RawRwLock {
         deadline: Option<u64>,
         woken: &mut u64,
     ) -> Waited {
-        let waited = self.queue.wait(position, wish.tag(), deadline, |flags| {
-            let mut state = self.state();
-            loop {
-                let may_take = match wish.to_write {
-                    false => state.may_read(),
-                    true => state.may_write() || *woken != 0 && state.is_free(),
-                };
-                if may_take {
-                    return None;
+        let waited = self.queue.wait(
+            About::new(wish.subject(), self),
+            position,
+            wish.tag(),
+            deadline,
+            |flags| {
+                let mut state = self.state();
+                loop {
+                    let may_take = match wish.to_write {
+                        false => state.may_read(),
+                        true => state.may_write() || *woken != 0 && state.is_free(),
+                    };
+                    if may_take {
+                        return None;
+                    }
+                    let without = State(state.0 & !*woken | QUEUED);
+                    let queued = if position == Position::Front || !state.has(QUEUED) {
+                        without.queued(wish.since)
+                    } else {
+                        without
+                    };
+                    match self.change(state, queued, Relaxed) {
+                        Ok(()) => break,
+                        Err(now) => state = now,
+                    }
                 }
-                let without = State(state.0 & !*woken | QUEUED);
-                let queued = if position == Position::Front || !state.has(QUEUED) {
-                    without.queued(wish.since)
-                } else {
-                    without
-                };
-                match self.change(state, queued, Relaxed) {
-                    Ok(()) => break,
-                    Err(now) => state = now,
-                }
-            }
-            *woken = 0;
-            Some(flags)
-        });
+                *woken = 0;
+                Some(flags)
+            },
+        );
         if waited == Waited::TimedOut {
             // Threads that had to let this one go first need not any more.
             self.pass_on();
@@ -283,6 +339,7 @@ impl RawRwLock {
     /// The caller must have it.
     #[inline]
     pub(crate) fn unlock_write(&self) {
+        self.writer.store(0, Relaxed);
         // Release: pairs with the Acquire of the thread that takes the lock next.
         let before = State(self.state.fetch_sub(WRITER, Release));
         if before.has(QUEUED) && !before.has(WOKEN) {
@@ -294,6 +351,7 @@ impl RawRwLock {
     ///
     /// The caller must hold the lock as the writer.
     pub(crate) fn downgrade(&self) {
+        self.writer.store(0, Relaxed);
         // Release: pairs with the Acquire of the readers that come now.
         let before = State(self.state.fetch_add(READER - WRITER, Release));
         if before.has(QUEUED) {

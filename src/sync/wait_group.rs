@@ -10,6 +10,7 @@
 //! did before it left.
 
 use core::fmt;
+use core::mem::offset_of;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::engine::door::atomic::{
 };
 use crate::engine::door::clock;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
+use crate::engine::door::{About, Subject, word};
 
 /// A handle of a group of threads, each of which can wait until the others have finished.
 ///
@@ -54,13 +56,26 @@ struct Inner {
     count: AtomicUsize,
 }
 
+/// For reports.
+static WAIT_GROUP: Subject = Subject::inside("wait group", |address, facts| {
+    if let Some(count) = word::read(address + offset_of!(Inner, count)) {
+        facts.number("handles", count as u64);
+    }
+});
+
 impl Inner {
     /// Waits until the count is zero. Returns false if the time is up before that.
     fn wait(&self, deadline: Option<u64>) -> bool {
-        let waited = self.queue.wait(Position::Back, 0, deadline, |state| {
-            // Acquire: pairs with the Release in `drop`.
-            (self.count.load(Acquire) != 0).then_some(state)
-        });
+        let waited = self.queue.wait(
+            About::new(&WAIT_GROUP, self),
+            Position::Back,
+            0,
+            deadline,
+            |state| {
+                // Acquire: pairs with the Release in `drop`.
+                (self.count.load(Acquire) != 0).then_some(state)
+            },
+        );
         waited != Waited::TimedOut
     }
 }

@@ -1,5 +1,6 @@
 //! [`Builder`], [`JoinHandle`], and `spawn`.
 
+use core::panic::Location;
 use std::fmt;
 use std::io;
 use std::task::Waker;
@@ -146,6 +147,7 @@ impl Builder {
     /// assert_eq!(handle.join().unwrap(), "from a thread");
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[track_caller]
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -183,6 +185,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[allow(unsafe_code, reason = "the promise of std's method, handed on")]
+    #[track_caller]
     pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send,
@@ -193,6 +196,7 @@ impl Builder {
         unsafe { door::spawn_unchecked(Backend::here()?, wishes, f) }.map(JoinHandle)
     }
 
+    #[track_caller]
     pub(crate) fn spawn_on<F, T>(self, backend: Backend, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -226,6 +230,7 @@ impl Builder {
     /// })?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[track_caller]
     pub fn spawn_scoped<'scope, 'env, F, T>(
         self,
         scope: &'scope Scope<'scope, 'env>,
@@ -240,6 +245,7 @@ impl Builder {
         door::spawn_scoped(backend, wishes, scope, f).map(ScopedJoinHandle::new)
     }
 
+    #[track_caller]
     fn checked(self) -> io::Result<Wishes> {
         if let Some(name) = &self.name
             && let Some(at) = name.find('\0')
@@ -253,6 +259,7 @@ impl Builder {
             name: self.name.map(String::into_boxed_str),
             stack_size: self.stack_size,
             priority: self.priority,
+            spawned_at: Location::caller(),
         })
     }
 }
@@ -275,6 +282,7 @@ impl Builder {
 /// let handle = thread::spawn(|| 6 * 7);
 /// assert_eq!(handle.join().unwrap(), 42);
 /// ```
+#[track_caller]
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,

@@ -39,8 +39,7 @@ pub use self::scope::{ScopedJoinHandle, scope};
 pub use crate::engine::door::Scope;
 pub use crate::engine::door::handle::{Thread, ThreadId, current};
 
-use crate::engine::door::clock;
-use crate::engine::door::{self, Backend, handle};
+use crate::engine::door::{self, Backend, clock, handle};
 
 /// The result of a thread: the value that its closure returned, or the payload of its panic.
 pub type Result<T> = std::thread::Result<T>;
@@ -91,7 +90,7 @@ pub fn yield_now() {
 /// waiting.join().unwrap();
 /// ```
 pub fn park() {
-    handle::with_token(|token| token.wait(None));
+    handle::wait_for_token(None);
 }
 
 /// Blocks like [`park`], but for `duration` at most.
@@ -106,7 +105,7 @@ pub fn park() {
 /// ```
 pub fn park_timeout(duration: Duration) {
     let deadline = clock::after(duration);
-    handle::with_token(|token| token.wait(Some(deadline)));
+    handle::wait_for_token(Some(deadline));
 }
 
 /// Blocks like [`park`], but until `deadline` at most.
@@ -121,7 +120,7 @@ pub fn park_timeout(duration: Duration) {
 /// ```
 pub fn park_until(deadline: Instant) {
     let deadline = clock::at(deadline);
-    handle::with_token(|token| token.wait(Some(deadline)));
+    handle::wait_for_token(Some(deadline));
 }
 
 /// Blocks the current thread for at least `duration`; other threads run meanwhile.

@@ -86,6 +86,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// });
     /// assert_eq!(sum, 6);
     /// ```
+    #[track_caller]
     pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
         F: FnOnce() -> T + Send + 'scope,

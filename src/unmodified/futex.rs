@@ -16,13 +16,20 @@ use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::{can_park, deadline_on, fail, is_hooked, is_on, nanos};
+use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
 use crate::engine::door::{call, clock, is_forked_child};
 
 /// The threads that wait on words.
-static FUTEXES: Addresses = Addresses::new();
+static FUTEXES: Addresses = Addresses::new(&FUTEX);
+
+static FUTEX: Subject = Subject::inside("futex", |address, facts| {
+    if let Ok(word) = word::look(address) {
+        facts.number("word", u64::from(word));
+    }
+});
 
 /// Sees to it that a child that is forked before there is a runtime begins with an empty table. (Later ones
 /// do not use it.)

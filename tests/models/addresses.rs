@@ -15,6 +15,7 @@ use crate::{
     green,
     sys::clock,
     wait::{
+        something,
         addresses::{ANY, Addresses, Events, How, Waited},
         queue::Position,
     },
@@ -81,7 +82,7 @@ impl Waiter {
 impl World {
     fn new() -> Arc<World> {
         Arc::new(World {
-            table: Addresses::new(),
+            table: Addresses::new(something()),
             words: [0; 3].map(AtomicU32::new),
             queued: AtomicU32::new(0),
             order: Mutex::new(Vec::new()),

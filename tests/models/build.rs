@@ -50,6 +50,7 @@ const CHANNEL: &[&str] = &[
     "channel/handle.rs",
     "channel/iter.rs",
     "channel/receiver.rs",
+    "channel/report.rs",
     RIGHTS,
     "channel/select.rs",
     SELECTING,

@@ -12,6 +12,7 @@ use crate::{
     },
     sys::Patience,
     wait::{
+        about,
         claim::{Ended, Node, Wait},
         list::List,
     },
@@ -89,7 +90,7 @@ impl World {
     /// Receives from one channel. False: the time was up.
     fn select(&self, deadline: Option<u64>) -> bool {
         let (wait, nodes) = self.selection.get_or_init(|| {
-            let wait = Box::new(Wait::new());
+            let wait = Box::new(Wait::new(about()));
             let nodes = [Node::new(&*wait), Node::new(&*wait)];
             (wait, nodes)
         });

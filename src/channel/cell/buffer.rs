@@ -96,6 +96,9 @@ impl<T> Block<T> {
 }
 
 impl<T> Buffer<T> {
+    /// Where the length lies, for reports.
+    pub(in crate::channel) const LENGTH: usize = core::mem::offset_of!(Buffer<T>, len);
+
     /// Makes a queue for a number of messages that never exceeds `capacity`.
     pub(in crate::channel) fn ring(capacity: usize) -> Buffer<T> {
         Buffer {

@@ -8,6 +8,7 @@
 //! Orderings: giving a reference up is AcqRel, so that all accesses through any handle come before
 //! the disconnection and the freeing. Cloning is Relaxed: the cloning thread has a reference.
 
+use core::mem::offset_of;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
@@ -41,6 +42,16 @@ pub(in crate::channel) fn halves<T>(shared: Shared<T>) -> (Half<T, true>, Half<T
         one_side_gone: AtomicBool::new(false),
     })));
     (Half(counted), Half(counted))
+}
+
+/// For reports: where the numbers of handles of the channel at this address are counted.
+pub(in crate::channel) fn counts<T>(shared: usize) -> [(&'static str, usize); 2] {
+    let counted = shared.wrapping_sub(offset_of!(Counted<T>, shared));
+    let place = |offset| counted.wrapping_add(offset);
+    [
+        ("senders", place(offset_of!(Counted<T>, senders))),
+        ("receivers", place(offset_of!(Counted<T>, receivers))),
+    ]
 }
 
 impl<T, const SENDS: bool> Half<T, SENDS> {

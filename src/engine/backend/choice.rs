@@ -20,6 +20,7 @@ use crate::engine::sched::Ideas;
 pub(crate) struct Choice {
     policy: Arc<Mutex<Option<Box<dyn Policy>>>>,
     is_guest: bool,
+    name: &'static str,
 }
 
 /// The policy and options of `GREENTHREAD_POLICY`.
@@ -38,12 +39,20 @@ pub(super) const ACCEPTED: &str = "a policy: work-stealing, relaxed-fifo, least-
 impl Choice {
     pub(crate) fn new<P: Policy>(policy: P) -> Choice {
         let ours = anew_if_ours(&policy);
+        let name = name_of(&policy);
         let is_guest = ours.is_none();
         let policy = ours.unwrap_or_else(|| Box::new(policy));
         Choice {
             policy: Arc::new(Mutex::new(Some(policy))),
             is_guest,
+            name,
         }
+    }
+
+    /// The name of a policy of this crate; `custom` for another.
+    #[cfg(green)]
+    pub(super) fn name(&self) -> &'static str {
+        self.name
     }
 
     /// Takes the policy, and says whether it is a guest: a policy that is not this crate's.
@@ -70,9 +79,22 @@ fn anew_if_ours(policy: &dyn Any) -> Option<Box<dyn Policy>> {
         .or_else(|| like(policy, |_: &GlobalQueue| GlobalQueue::new()))
 }
 
+fn name_of(policy: &dyn Any) -> &'static str {
+    type IsOne = fn(&dyn Any) -> bool;
+    let names: [(IsOne, &str); 5] = [
+        (|policy| policy.is::<WorkStealing>(), "work-stealing"),
+        (|policy| policy.is::<LeastLoaded>(), "least-loaded"),
+        (|policy| policy.is::<RelaxedFifo>(), "relaxed-fifo"),
+        (|policy| policy.is::<Priorities>(), "priority"),
+        (|policy| policy.is::<GlobalQueue>(), "global-queue"),
+    ];
+    let name = names.iter().find(|(is, _)| is(policy));
+    name.map_or("custom", |&(_, name)| name)
+}
+
 impl fmt::Debug for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a policy")
+        f.write_str(self.name)
     }
 }
 

@@ -3,19 +3,23 @@
 
 use std::io;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use super::config::{invalid, read};
 use super::start::Plan;
-use super::{Backend, BlockedCall, Driver, Metrics, ProcessorMetrics};
+use super::{Backend, BlockedCall, BlockedPlace, Driver, Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
 use crate::engine::backend::handle;
 use crate::engine::driver;
 use crate::engine::green::room;
 use crate::engine::policy::Policy;
 use crate::engine::sched::cluster::Kind;
-use crate::engine::sched::{Cluster, Config, Counter, Processor, interpose, preempt, setxid};
+use crate::engine::sched::witness::measure;
+use crate::engine::sched::{
+    Blocked, BlockedAt, Cluster, Config, Counter, Processor, interpose, preempt, sample, setxid,
+};
 use crate::engine::sys::signal;
-use crate::engine::{stack, tls};
+use crate::engine::{debugger, stack, tls};
 
 /// Starts a cluster.
 pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::Result<Backend> {
@@ -25,6 +29,7 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
     };
     interpose::reserve(signal);
     preempt::install(signal)?;
+    debugger::prepare(signal);
     let config = Config {
         processors: plan.processors,
         follows_quota: plan.follows_quota,
@@ -82,9 +87,10 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
     let sum = |count: fn(&Processor) -> &Counter| {
         cluster.processors().map(|p| count(p).get()).sum::<u64>()
     };
-    Metrics {
+    let mut metrics = Metrics {
         switches: sum(|p| &p.switches) + cluster.detached_switches.get(),
         steals: sum(|p| &p.steals),
+        steal_attempts: sum(|p| &p.steal_attempts),
         preemptions: sum(|p| &p.preemptions) + cluster.detached_preemptions.get(),
         hand_offs: cluster.hand_offs.get(),
         parked_calls: sum(|p| &p.parked_calls),
@@ -92,7 +98,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
             .blocked_calls
             .most_frequent()
             .into_iter()
-            .map(|(name, count)| BlockedCall { name, count })
+            .map(blocked_call)
             .collect(),
         spawns: sum(|p| &p.spawns) + cluster.spawned_outside.get(),
         wake_ups: cluster.wake_ups.get(),
@@ -111,6 +117,50 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
                 switches: p.switches.get(),
             })
             .collect(),
+        ..Metrics::default()
+    };
+    add_times(&mut metrics, cluster);
+    metrics
+}
+
+/// Returns how many processors sleep, and how many search.
+pub(super) fn idle_of(cluster: &Cluster) -> (usize, usize) {
+    let idle = &cluster.idle;
+    (idle.sleeping() as usize, idle.searching() as usize)
+}
+
+pub(super) fn is_closed(cluster: &Cluster) -> bool {
+    cluster.stopping.load(Ordering::Relaxed)
+}
+
+/// Adds the histograms of all processors.
+fn add_times(metrics: &mut Metrics, cluster: &'static Cluster) {
+    for measures in cluster.processors().filter_map(measure::read) {
+        let [next_slot, queue, stolen] = &measures.waits;
+        let waits = &mut metrics.queue_wait;
+        waits.next_slot.add(next_slot.read());
+        waits.queue.add(queue.read());
+        waits.stolen.add(stolen.read());
+        metrics.run_time.add(measures.runs.read());
+    }
+    metrics.run_time.add(cluster.detached_runs.read());
+    metrics.blocked_time.add(cluster.holds.read());
+    let waits = &metrics.queue_wait;
+    for part in [&waits.next_slot, &waits.queue, &waits.stolen] {
+        metrics.scheduling_latency.merge(part);
+    }
+}
+
+fn blocked_call(blocked: Blocked) -> BlockedCall {
+    let place = |at: BlockedAt| BlockedPlace {
+        spawned_at: at.spawned_at,
+        count: at.count,
+        time: Duration::from_nanos(at.nanos),
+    };
+    BlockedCall {
+        name: blocked.name,
+        count: blocked.count,
+        places: blocked.places.into_iter().map(place).collect(),
     }
 }
 
@@ -145,6 +195,16 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
 
 /// Chooses a real-time signal: the one with which another runtime preempts, or else the highest
 /// that is free.
+/// Lets reports see the stacks of kernel threads that run. Without it they see less: an error is none of the
+/// caller's.
+pub(super) fn allow_samples() {
+    if !sample::is_possible()
+        && let Ok(signal) = choose_signal()
+    {
+        let _ = sample::install(signal);
+    }
+}
+
 fn choose_signal() -> io::Result<i32> {
     let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
     candidates()

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
 
 thread_local! {
@@ -23,6 +24,9 @@ pub(crate) struct KernelBackend {
     closing: AtomicBool,
     drained: Waiter,
 }
+
+/// For reports: a runtime that is being shut down.
+static DRAINED: Subject = Subject::inside("end of a runtime's threads", subject::nothing);
 
 impl KernelBackend {
     /// Makes a backend, which is never freed: threads hold it without counting.
@@ -74,10 +78,14 @@ impl KernelBackend {
         }
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing.load(Ordering::Relaxed) && self.live.load(Ordering::Relaxed) == 0
+    }
+
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         while self.live.load(Ordering::SeqCst) != 0 {
-            self.drained.wait(None);
+            self.drained.wait(About::new(&DRAINED, self), None);
         }
     }
 }

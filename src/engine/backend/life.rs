@@ -12,10 +12,10 @@ use crate::engine::arch::FloatControl;
 use crate::engine::atomic::Ordering;
 use crate::engine::backend::handle::{Shared, own_shared, shared_of};
 use crate::engine::green::current;
-use crate::engine::green::{Green, Oddities, Room, records};
+use crate::engine::green::{Green, Oddities, Room, inspection, records};
 use crate::engine::policy::Readied;
 use crate::engine::sched::start::stock_up;
-use crate::engine::sched::{self, Cluster};
+use crate::engine::sched::{self, Cluster, witness};
 use crate::engine::sys::signal;
 use crate::engine::tls;
 
@@ -42,14 +42,17 @@ pub(super) unsafe fn start<J: Job>(
         .store(wishes.priority.get(), Ordering::Relaxed);
     inherit_mask(cluster, green);
     inherit_floats(green);
+    green.since.note_time();
     match sched::enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
+            witness::spawned(Some(&mut entered), green);
             sched::ready_from(&entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
             cluster.spawned_outside.add_shared(1);
+            witness::spawned(None, green);
             sched::ready_globally(green, Readied::Spawned);
         }
     }
@@ -142,10 +145,12 @@ fn leave(green: &'static Green) {
         unsafe { tls::exit() };
     }
     let shared = shared_of(green);
+    #[cfg(feature = "tracing")]
+    witness::ends(green);
     green
         .identity
         .store(core::ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: the count that `start` gave to the thread; no code asks for the current thread any more.
-    drop(unsafe { Arc::from_raw(shared) });
+    inspection::leave(unsafe { Arc::from_raw(shared) });
     current::forbid_preemption(green);
 }

@@ -1,12 +1,20 @@
 //! [`Metrics`]: figures about a runtime.
 
-use super::KernelBackend;
+use core::panic::Location;
+use core::time::Duration;
+
+use super::{Histogram, KernelBackend};
 use crate::engine::atomic::Ordering;
+#[cfg(green)]
+use crate::engine::report::runtimes::Figures;
 
 /// Figures about a runtime: counts since its start, and its present state.
 ///
 /// They are returned by [`Runtime::metrics`](crate::runtime::Runtime::metrics). In
 /// [`Mode::Kernel`](super::Mode::Kernel) most of them are 0.
+///
+/// Counts are always kept. Times are measured, and the histograms grow, only while
+/// [`observe::measure`](crate::observe::measure) or `GREENTHREAD_METRICS=on` asks for that.
 ///
 /// # Examples
 ///
@@ -23,6 +31,9 @@ pub struct Metrics {
     pub switches: u64,
     /// The number of times that a processor took threads from another processor's queue.
     pub steals: u64,
+    /// The number of times that a processor without work looked for threads at all other processors. In
+    /// [`steals`](Metrics::steals) of these cases it found some.
+    pub steal_attempts: u64,
     /// The number of times that a thread was interrupted because its time slice was over.
     pub preemptions: u64,
     /// The number of times that a processor was taken from a thread that was blocked in the kernel,
@@ -52,6 +63,43 @@ pub struct Metrics {
     ///
     /// [`Runtime::set_processors`]: crate::runtime::Runtime::set_processors
     pub processors: Vec<ProcessorMetrics>,
+    /// For how long threads were ready before they ran: from a wake-up, a spawn, or the end of the turn
+    /// before, to the beginning of a turn. A thread to which another one hands over
+    /// ([`coroutine`](crate::coroutine)) does not wait and is not counted, nor is one with a signal mask of its
+    /// own.
+    pub scheduling_latency: Histogram,
+    /// The same times, by where the processor found the thread.
+    pub queue_wait: QueueWait,
+    /// For how long threads ran at a stretch, on a processor: the time after a thread has lost its processor
+    /// ([`hand_offs`](Metrics::hand_offs)) is not part of it.
+    pub run_time: Histogram,
+    /// For how long threads held kernel threads after they were seen to be blocked and had lost their processors:
+    /// until they came back to the runtime.
+    pub blocked_time: Histogram,
+}
+
+/// [`Metrics::scheduling_latency`] in three parts.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::Runtime;
+///
+/// let metrics = Runtime::global().metrics();
+/// let parts = &metrics.queue_wait;
+/// let count = parts.next_slot.count() + parts.queue.count() + parts.stolen.count();
+/// assert_eq!(count, metrics.scheduling_latency.count());
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct QueueWait {
+    /// Of threads that ran next after the thread that had readied them, in the same time slice.
+    pub next_slot: Histogram,
+    /// Of threads that the processor took from a queue, its own or the global one.
+    pub queue: Histogram,
+    /// Of threads that the processor took from another one. (It may take several at once; the others count as
+    /// taken from its own queue.)
+    pub stolen: Histogram,
 }
 
 /// Figures about one processor.
@@ -96,9 +144,58 @@ pub struct BlockedCall {
     pub name: String,
     /// The number of times that a thread in this call has lost its processor.
     pub count: u64,
+    /// Whose calls these were: the ten most frequent places, the most frequent first.
+    pub places: Vec<BlockedPlace>,
+}
+
+/// Where the threads were spawned that a [`BlockedCall`] has blocked.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::Runtime;
+///
+/// for call in Runtime::global().metrics().blocked_calls {
+///     for place in &call.places {
+///         let Some(at) = place.spawned_at else { continue };
+///         println!("{}, {} times: threads spawned at {at}", call.name, place.count);
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockedPlace {
+    /// The place in the program that spawned the threads, if it is known.
+    pub spawned_at: Option<&'static Location<'static>>,
+    /// The number of times that such a thread has lost its processor in this call.
+    pub count: u64,
+    /// For how long such threads held kernel threads, while times were measured.
+    pub time: Duration,
 }
 
 impl Metrics {
+    /// The figures as reports tell them.
+    #[cfg(green)]
+    pub(super) fn figures(self) -> Figures {
+        let calls = self.blocked_calls.into_iter();
+        Figures {
+            numbers: vec![
+                ("switches", self.switches),
+                ("steals", self.steals),
+                ("preemptions", self.preemptions),
+                ("hand_offs", self.hand_offs),
+                ("parked_calls", self.parked_calls),
+                ("spawns", self.spawns),
+                ("wake_ups", self.wake_ups),
+                ("live_threads", self.live_threads as u64),
+                ("kernel_threads", self.kernel_threads as u64),
+                ("parked_kernel_threads", self.parked_kernel_threads as u64),
+                ("global_queue", self.global_queue_len as u64),
+            ],
+            blocked_calls: calls.map(|call| (call.name, call.count)).collect(),
+        }
+    }
+
     pub(super) fn of_kernel_threads(backend: &KernelBackend) -> Metrics {
         let live = backend.live.load(Ordering::Relaxed);
         Metrics {

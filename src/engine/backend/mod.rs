@@ -10,7 +10,8 @@
 //! | `packet`, `scope` | a closure and its result; threads that end before the data they borrow |
 //! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
 //! | `handle/` | a thread's shared data: its name, its number, its token, its end |
-//! | `metrics` | figures: counts since the start, and the present state |
+//! | `metrics`, `histogram` | figures: counts since the start, and the present state; times |
+//! | `runtimes`, `schedtrace` | every runtime of the process; a line about each now and then |
 
 #[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
 mod bare;
@@ -19,11 +20,14 @@ pub(crate) mod config;
 #[cfg_attr(not(green), path = "../elsewhere/backend_green.rs")]
 mod green;
 pub(crate) mod handle;
+mod histogram;
 mod kernel;
 #[cfg_attr(not(green), path = "../elsewhere/life.rs")]
 mod life;
 mod metrics;
 pub(crate) mod packet;
+pub(crate) mod runtimes;
+mod schedtrace;
 pub(crate) mod scope;
 mod spawn;
 mod start;
@@ -32,12 +36,18 @@ use std::io;
 use std::sync::{Mutex, OnceLock};
 
 pub(crate) use self::choice::Choice;
+pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
-pub use self::metrics::{BlockedCall, Metrics, ProcessorMetrics};
+pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
 pub(crate) use self::spawn::{Job, Kernel, Wishes};
 pub(crate) use self::start::Knobs;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::current;
+#[cfg(green)]
+use crate::engine::report::{
+    reporter,
+    runtimes::{self as reported, Runtime},
+};
 use crate::engine::sched::{self, Cluster, resize};
 
 /// The kind of threads that a runtime runs.
@@ -89,6 +99,39 @@ pub enum Driver {
     /// or forbids it, or where the crate lacks its feature `io-uring`, this is the same as
     /// [`Driver::Epoll`].
     IoUring,
+}
+
+/// What the process does when it finds that every thread waits for another, and that nothing outside can wake one.
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Builder, OnDeadlock};
+///
+/// let runtime = Builder::new().on_deadlock(OnDeadlock::Abort).build()?;
+/// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum OnDeadlock {
+    /// It says so, once, with a dump of all threads, and goes on.
+    Report,
+    /// It says so, and aborts.
+    Abort,
+    /// Nothing: it does not look for deadlocks.
+    Ignore,
+}
+
+#[cfg(green)]
+impl OnDeadlock {
+    fn for_reporter(self) -> reporter::OnDeadlock {
+        match self {
+            OnDeadlock::Report => reporter::OnDeadlock::Report,
+            OnDeadlock::Abort => reporter::OnDeadlock::Abort,
+            OnDeadlock::Ignore => reporter::OnDeadlock::Ignore,
+        }
+    }
 }
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
@@ -195,6 +238,45 @@ impl Backend {
         }
     }
 
+    /// Makes the backend known to reports.
+    #[cfg(green)]
+    fn introduce(self, policy: &'static str) {
+        let cluster = match self {
+            Backend::Green(cluster) => Some(cluster),
+            Backend::Kernel(_) => None,
+        };
+        reported::enter(Runtime {
+            cluster,
+            policy: cluster.map(|_| policy),
+            figures: Box::new(move || self.metrics().figures()),
+            address: self.address(),
+        });
+    }
+
+    #[cfg(green)]
+    fn address(self) -> usize {
+        match self {
+            Backend::Green(cluster) => core::ptr::from_ref(cluster).addr(),
+            Backend::Kernel(backend) => core::ptr::from_ref(backend).addr(),
+        }
+    }
+
+    /// Returns how many processors sleep, and how many search.
+    pub(crate) fn idle(self) -> (usize, usize) {
+        match self {
+            Backend::Green(cluster) => green::idle_of(cluster),
+            Backend::Kernel(_) => (0, 0),
+        }
+    }
+
+    /// Returns whether the backend was closed.
+    pub(crate) fn is_closed(self) -> bool {
+        match self {
+            Backend::Green(cluster) => green::is_closed(cluster),
+            Backend::Kernel(backend) => backend.is_closed(),
+        }
+    }
+
     /// Returns whether the current thread is one of the backend's threads.
     pub(crate) fn runs_this_thread(self) -> bool {
         match self {
@@ -208,6 +290,8 @@ impl Backend {
     /// Waits until the backend's threads have ended, and ends its kernel threads. None of its
     /// threads may call it.
     pub(crate) fn close(self) {
+        #[cfg(green)]
+        reported::leave(self.address());
         match self {
             Backend::Green(cluster) => cluster.close(),
             Backend::Kernel(backend) => backend.close(),

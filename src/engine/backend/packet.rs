@@ -89,9 +89,8 @@ impl<T> Joiner<T> {
 
     pub(crate) fn join(self) -> Result<T> {
         self.forbid_self();
-        if self.kernel.is_none() {
-            self.end().wait(None);
-        }
+        // A kernel thread, too: so reports know whom the caller waits for.
+        self.end().wait(None);
         self.after_end()
     }
 
@@ -200,7 +199,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    let shared = Shared::new(wishes.name.take());
+    let shared = Shared::new(wishes.name.take(), Some(wishes.spawned_at));
     if let Some(scope) = &scope {
         scope.enter();
     }

@@ -9,12 +9,13 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::sys::perturb;
-use crate::engine::wait::Waiter;
+use crate::engine::sys::{perturb, word};
+use crate::engine::wait::{About, Subject, Waiter};
 
 /// The data that a scope and its threads share.
 pub(super) struct Members {
@@ -69,6 +70,13 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
+/// For reports.
+static SCOPE: Subject = Subject::inside("end of a scope", |address, facts| {
+    if let Some(running) = word::read(address + offset_of!(Members, running)) {
+        facts.number("threads", running as u64);
+    }
+});
+
 impl Scope<'_, '_> {
     pub(super) fn members(&self) -> Arc<Members> {
         self.members.clone()
@@ -95,7 +103,7 @@ where
     let members = &scope.members;
     // Acquire: pairs with the Release in `leave`.
     while members.running.load(Ordering::Acquire) != 0 {
-        members.all_done.wait(None);
+        members.all_done.wait(About::new(&SCOPE, &**members), None);
     }
     (result, members.panicked.load(Ordering::Relaxed))
 }

@@ -1,11 +1,14 @@
 //! Starting a thread, green or kernel: [`Backend::spawn`].
 
+use core::panic::Location;
 use std::io;
 use std::sync::Arc;
 
 use super::{Backend, KernelBackend, bare, life};
 use crate::engine::backend::handle::{self, Shared, Thread};
+use crate::engine::green::resident::Resident;
 use crate::engine::policy::Priority;
+use crate::engine::sched::witness;
 use crate::engine::{sched, stack};
 
 /// The configuration of a thread.
@@ -13,6 +16,8 @@ pub(crate) struct Wishes {
     pub(crate) name: Option<Box<str>>,
     pub(crate) stack_size: Option<usize>,
     pub(crate) priority: Priority,
+    /// The place in the program that spawns the thread.
+    pub(crate) spawned_at: &'static Location<'static>,
 }
 
 /// The work of a thread, which it runs once.
@@ -102,6 +107,7 @@ unsafe fn start_kernel<J: Job>(
         stack::check_size(size)?;
     }
     backend.enter();
+    witness::kernel_spawned(shared.identity());
     let (forked, named) = (sched::fork::is_child(), shared.clone());
     let main = move || {
         /// Says that the thread has ended, and counts it out, after all thread-local destructors
@@ -109,7 +115,9 @@ unsafe fn start_kernel<J: Job>(
         struct Last(&'static KernelBackend, Thread);
         impl Drop for Last {
             fn drop(&mut self) {
+                witness::kernel_ended(self.1.shared().identity());
                 let _ = self.1.shared().end.come();
+                Resident::end();
                 self.0.leave();
             }
         }
@@ -120,8 +128,10 @@ unsafe fn start_kernel<J: Job>(
             bare::set_name(name);
         }
         backend.own_this_thread();
+        witness::kernel_began(shared.identity());
         let thread = Thread::new(shared);
         LAST.set(Some(Last(backend, thread.clone())));
+        Resident::begin();
         handle::set_kernel_thread(thread);
         job.run();
     };

@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use super::choice::{Asked, Choice};
 use super::config::{self, check_stack_size, invalid};
-use super::{Backend, Driver, KernelBackend, Mode, green};
+use super::{Backend, Driver, KernelBackend, Mode, OnDeadlock, green, runtimes, schedtrace};
 use crate::engine::backend::handle;
+#[cfg(green)]
+use crate::engine::report::reporter;
+use crate::engine::sched::witness::measure;
 use crate::engine::sched::{Ideas, machine, resize};
 use crate::engine::stack;
+use crate::engine::trace::environment;
 
 const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
 const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
@@ -43,6 +47,7 @@ pub(crate) struct Knobs {
     pub(crate) spinning: Option<bool>,
     pub(crate) hand_off: Option<bool>,
     pub(crate) preemption: Option<bool>,
+    pub(crate) on_deadlock: Option<OnDeadlock>,
 }
 
 impl Knobs {
@@ -67,6 +72,11 @@ impl Knobs {
             None => config::std_stack_size()?,
         };
         config::check_unmodified()?;
+        let trace = config::trace()?;
+        #[cfg(not(green))]
+        config::say_unobserved();
+        let measures = config::metrics()?;
+        let schedtrace = config::schedtrace()?;
         let plan = Plan {
             processors,
             follows_quota: named.is_none(),
@@ -87,19 +97,44 @@ impl Knobs {
                 preemption: self.preemption.unwrap_or(asked.ideas.preemption),
             },
         };
+        #[cfg(green)]
+        let (wishes, warnings) = (config::reporter()?, config::warnings()?);
         let mode = self.mode(plan.stack_size)?;
         KernelBackend::prepare_forked_child(asked_stack, processors);
         handle::prepare_fork();
-        match mode {
-            Mode::Kernel => Ok(Backend::Kernel(KernelBackend::start(
-                asked_stack,
-                processors,
-            ))),
-            Mode::Green => {
-                let (policy, is_guest) = self.policy.unwrap_or(asked.policy).take()?;
-                green::start(plan, policy, is_guest)
-            }
+        if let Some(path) = trace {
+            environment::begin(&path)?;
         }
+        let choice = self.policy.unwrap_or(asked.policy);
+        #[cfg(green)]
+        let policy_name = choice.name();
+        if measures == Some(true) {
+            measure::switch(true);
+        }
+        let backend = match mode {
+            Mode::Kernel => {
+                #[cfg(green)]
+                green::allow_samples();
+                Backend::Kernel(KernelBackend::start(asked_stack, processors))
+            }
+            Mode::Green => {
+                let (policy, is_guest) = choice.take()?;
+                green::start(plan, policy, is_guest)?
+            }
+        };
+        runtimes::add(backend);
+        #[cfg(green)]
+        backend.introduce(policy_name);
+        #[cfg(green)]
+        reporter::start(
+            &wishes,
+            self.on_deadlock.map(OnDeadlock::for_reporter),
+            warnings,
+        );
+        if let Some(interval) = schedtrace {
+            schedtrace::begin(interval)?;
+        }
+        Ok(backend)
     }
 
     fn time_slice(&self) -> io::Result<Duration> {

@@ -47,7 +47,8 @@ impl Driver for Epoll {
             Limit::Until(deadline) if deadline > clock::now() => Some(deadline),
             Limit::Until(_) | Limit::DontWait => return Err(would_block()),
         };
-        match source.register()?.side(direction).wait(deadline) {
+        let about = source.about(direction);
+        match source.register()?.side(direction).wait(about, deadline) {
             Waited::TimedOut => Err(would_block()),
             Waited::Refused | Waited::Woken(_) => Ok(()),
         }

@@ -39,8 +39,8 @@ use crate::engine::atomic::{
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::perturb;
-use crate::engine::wait::Waiter;
 use crate::engine::wait::queue::{Position, WaitQueue, Waited};
+use crate::engine::wait::{About, Waiter};
 
 const MAYBE: usize = WaitQueue::flag(0);
 const DOUBT: usize = WaitQueue::flag(1);
@@ -97,10 +97,11 @@ impl Readiness {
     }
 
     /// Blocks until a call may find something, or until `deadline`.
-    pub(crate) fn wait(&self, deadline: Option<u64>) -> Waited {
-        self.queue.wait(Position::Back, 0, deadline, |state| {
-            (!state.has(MAYBE | CLOSED)).then_some(state)
-        })
+    pub(crate) fn wait(&self, about: About, deadline: Option<u64>) -> Waited {
+        self.queue
+            .wait(about, Position::Back, 0, deadline, |state| {
+                (!state.has(MAYBE | CLOSED)).then_some(state)
+            })
     }
 
     /// The address of the first waiting thread's node, if there is one. The node may be gone.

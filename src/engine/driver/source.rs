@@ -19,7 +19,8 @@ use crate::engine::green::current;
 use crate::engine::sched;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::perturb;
+use crate::engine::sys::{perturb, word};
+use crate::engine::wait::{About, Clue, Facts, Subject};
 
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
@@ -33,7 +34,26 @@ pub(crate) struct Source {
     is_stream: bool,
 }
 
+/// For reports.
+static READ: Subject = Subject::outside("descriptor to read", look).with(FD);
+static WRITE: Subject = Subject::outside("descriptor to write", look).with(FD);
+const FD: Clue = Clue::descriptor(mem::offset_of!(Source, fd));
+
+fn look(address: usize, facts: &mut Facts) {
+    let fd = word::look(address + mem::offset_of!(Source, fd));
+    facts.descriptor = fd.ok().map(|fd| fd as i32);
+}
+
 impl Source {
+    /// For reports: a thread waits for one direction.
+    pub(crate) fn about(&self, direction: Direction) -> About {
+        let subject = match direction {
+            Direction::Read => &READ,
+            Direction::Write => &WRITE,
+        };
+        About::new(subject, self)
+    }
+
     pub(crate) fn new(fd: OwnedFd) -> Source {
         Source {
             fd: ManuallyDrop::new(fd),

@@ -49,9 +49,9 @@ use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
 use crate::engine::sys::table::Table;
-use crate::engine::wait::Waiter;
 use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::wait::list::List;
+use crate::engine::wait::{About, Subject, Waiter, subject};
 
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
@@ -245,12 +245,15 @@ fn nested() -> io::Result<&'static Epoll> {
     Ok(NESTED.wait())
 }
 
+/// For reports: a `poll`, or the like.
+static DESCRIPTORS: Subject = Subject::outside("descriptors", subject::nothing);
+
 /// Blocks the calling thread, a green one, until something may have come that it waits for, or until
 /// `deadline`: then the answer is false. An error: the descriptors cannot be watched, and the caller is
 /// to make the blocking call.
 pub(crate) fn wait_for_any(interests: &[Interest], deadline: Option<u64>) -> io::Result<bool> {
     const FEW: usize = 4;
-    let wait = Wait::new();
+    let wait = Wait::new(About::new(&DESCRIPTORS, interests.as_ptr()));
     let new = |interest: &Interest| Waiting::new(&wait, *interest);
     match interests.len() {
         ..=FEW => {

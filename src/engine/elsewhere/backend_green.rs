@@ -26,6 +26,14 @@ pub(super) fn metrics_of(cluster: &Cluster) -> Metrics {
     cluster.never()
 }
 
+pub(super) fn idle_of(cluster: &Cluster) -> (usize, usize) {
+    cluster.never()
+}
+
+pub(super) fn is_closed(cluster: &Cluster) -> bool {
+    cluster.never()
+}
+
 /// Accepts any signal: the runtime preempts no thread.
 pub(super) fn check_signal(_: i32) -> io::Result<()> {
     Ok(())

@@ -14,6 +14,7 @@
 //! tests can run there.
 
 pub(crate) mod green;
+pub(crate) mod report;
 pub(crate) mod sched;
 pub mod signal;
 pub(crate) mod sys;

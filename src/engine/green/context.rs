@@ -7,11 +7,13 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::{ManuallyDrop, MaybeUninit};
+use std::sync::OnceLock;
 
 use corosensei::stack::{Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::engine::arch;
+use crate::engine::atomic::{AtomicUsize, Ordering};
 
 /// The run loop's next step with a thread that has just left its stack.
 #[derive(Clone, Copy)]
@@ -47,6 +49,25 @@ unsafe impl Stack for Bounds {
     }
 }
 
+impl Bounds {
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        (self.bottom..self.top).contains(&address)
+    }
+
+    /// Reads a word of the stack, which another thread may be running on; for reports.
+    pub(crate) fn word(&self, address: usize) -> Option<usize> {
+        const WORD: usize = size_of::<usize>();
+        let last = address.checked_add(WORD - 1)?;
+        if !address.is_multiple_of(WORD) || !self.holds(address) || !self.holds(last) {
+            return None;
+        }
+        // SAFETY: the word is in the slot, which is mapped for as long as the process lives. Others write it
+        // by whole instructions; an atomic load reads what is there.
+        let word = unsafe { AtomicUsize::from_ptr(address as *mut usize) };
+        Some(word.load(Ordering::Relaxed))
+    }
+}
+
 type Body = Coroutine<(), Action, (), Bounds>;
 
 /// A context. Only the owner of the green thread may touch it (see `green`).
@@ -56,6 +77,9 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// For debuggers.
+    pub(super) const BODY: usize = core::mem::offset_of!(Context, body);
+
     pub(crate) const fn new() -> Context {
         Context {
             body: UnsafeCell::new(MaybeUninit::uninit()),
@@ -103,6 +127,21 @@ impl Context {
         }
     }
 
+    /// The stack pointer that was saved when the thread last left its stack; 0 if none was. For reports,
+    /// while the thread may be running: the value may be old, and says where to look, not what is
+    /// there.
+    pub(crate) fn saved_stack_pointer(&self) -> usize {
+        let Some(offset) = saved_at() else {
+            return 0;
+        };
+        // SAFETY: a word of the body, which is aligned as words are. The thread that resumes the body may
+        // write it meanwhile, by a plain store of one word.
+        unsafe {
+            let word = self.body.get().cast::<u8>().add(offset);
+            AtomicUsize::from_ptr(word.cast()).load(Ordering::Relaxed)
+        }
+    }
+
     /// Leaves the stack; returns when the thread is resumed, perhaps on another kernel thread.
     ///
     /// # Safety
@@ -112,5 +151,55 @@ impl Context {
         // SAFETY: the caller runs on the context's own stack, so the yielder has been set and is
         // alive.
         unsafe { (*self.yielder.get()).suspend(action) }
+    }
+}
+
+/// Where in a body corosensei keeps the stack pointer of a stack that was left. `None`: it is not where we
+/// look, and reports have no backtraces.
+///
+/// The field is private, so it is found by trying: it is the word that leads onto the stack, is equal to
+/// another one (the first value) before the body has run, and has changed when the body has suspended.
+pub(crate) fn saved_at() -> Option<usize> {
+    static OFFSET: OnceLock<Option<usize>> = OnceLock::new();
+    *OFFSET.get_or_init(find_saved)
+}
+
+fn find_saved() -> Option<usize> {
+    const WORDS: usize = size_of::<Body>() / size_of::<usize>();
+    const SIZE: usize = 16 << 10;
+    let mut stack = vec![0_u128; SIZE / size_of::<u128>()];
+    let bottom = stack.as_mut_ptr().expose_provenance();
+    let bounds = Bounds {
+        bottom,
+        top: bottom + SIZE,
+    };
+    // SAFETY: the stack is ours until the body has ended, below, and large enough for one that does nothing.
+    let mut body = unsafe {
+        Body::with_stack_unchecked(bounds, |yielder: &Yielder<(), Action>, ()| {
+            yielder.suspend(Action::Yield);
+        })
+    };
+    let words = |body: &Body| -> [usize; WORDS] {
+        let first = core::ptr::from_ref(body).cast::<usize>();
+        // SAFETY: the body's own words: it consists of addresses, without gaps.
+        core::array::from_fn(|i| unsafe { first.add(i).read() })
+    };
+    let before = words(&body);
+    let _ = body.resume(());
+    let after = words(&body);
+    let _ = body.resume(());
+    let mut found = (0..WORDS).filter(|&i| {
+        let is_first = before.iter().filter(|&&word| word == before[i]).count() == 2;
+        is_first && after[i] != before[i] && bounds.holds(before[i]) && bounds.holds(after[i])
+    });
+    let word = found.next()?;
+    found.next().is_none().then_some(word * size_of::<usize>())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_saved_stack_pointer_is_found() {
+        assert!(super::saved_at().is_some());
     }
 }

@@ -11,6 +11,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 
 use super::Green;
+use crate::engine::arch;
 use crate::engine::atomic::Ordering;
 use crate::engine::sys::fence::entry_fence;
 
@@ -45,6 +46,13 @@ pub(crate) fn is_preemption_off() -> bool {
         Some(green) => green.off.load(Ordering::Relaxed) != 0,
         None => SCHEDULING.get(),
     }
+}
+
+/// A word that tells the calling thread, green or kernel, from all others that live: the address of its
+/// control block.
+#[inline(always)]
+pub(crate) fn mark() -> usize {
+    arch::thread_pointer() as usize
 }
 
 /// Raises the count of `green`, the current thread.

@@ -1,24 +1,40 @@
-//! The name and the number of a thread. The public handle to a thread begins with them.
+//! The name and the number of a thread, and where it was spawned. The public handle to a thread begins with them.
 
+use core::mem::offset_of;
 use core::num::NonZeroU64;
+use core::panic::Location;
 
 use crate::engine::atomic::{AtomicU64, Ordering};
 
 /// The name and the number of one thread, green or kernel.
+#[repr(C)]
 pub(crate) struct Identity {
     /// The identifier; 0 until a caller first asks for it, which rarely happens.
     id: AtomicU64,
     name: Option<Box<Name>>,
+    /// The place in the program that spawned the thread; none if that was not this crate's doing.
+    spawned_at: Option<&'static Location<'static>>,
 }
 
 /// A name. Boxed, it takes one word in its owner: most threads have none.
 struct Name(Box<str>);
 
 impl Identity {
-    pub(crate) fn new(name: Option<Box<str>>) -> Identity {
+    /// For debuggers: where the parts lie.
+    pub(crate) const ID: usize = offset_of!(Identity, id);
+    pub(crate) const NAME: usize = offset_of!(Identity, name);
+    pub(crate) const PLACE: usize = offset_of!(Identity, spawned_at);
+
+    pub(crate) fn new(
+        name: Option<Box<str>>,
+        spawned_at: Option<&'static Location<'static>>,
+    ) -> Identity {
+        // It is made a reference again from its address (`sched::blocked_calls`).
+        spawned_at.map(|at| core::ptr::from_ref(at).expose_provenance());
         Identity {
             id: AtomicU64::new(0),
             name: name.map(|name| Box::new(Name(name))),
+            spawned_at,
         }
     }
 
@@ -26,10 +42,18 @@ impl Identity {
         self.name.as_ref().map(|name| &*name.0)
     }
 
+    pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
+        self.spawned_at
+    }
+
+    /// The identifier, if a caller has asked for it.
+    pub(crate) fn known_id(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.id.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn id(&self) -> NonZeroU64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let known = NonZeroU64::new(self.id.load(Ordering::Relaxed));
-        known.unwrap_or_else(|| {
+        self.known_id().unwrap_or_else(|| {
             let new = NEXT.fetch_add(1, Ordering::Relaxed);
             // Two callers may ask at once: the first number stays.
             let found = self

@@ -32,24 +32,31 @@ pub(crate) mod current;
 pub(crate) mod fifo;
 mod hook;
 pub(crate) mod identity;
+pub(crate) mod inspection;
 mod links;
+pub(crate) mod quiet;
 pub(crate) mod records;
+pub(crate) mod resident;
 pub(crate) mod room;
+mod since;
+pub(crate) mod subject;
 pub(crate) mod ticket;
 pub(crate) mod timer;
 pub(crate) mod waiter;
 
 use core::cell::{Cell, UnsafeCell};
+use core::mem::offset_of;
 
 use self::context::{Bounds, Context};
 pub(crate) use self::hook::Hook;
 pub(crate) use self::identity::Identity;
 pub(crate) use self::links::Links;
 pub(crate) use self::room::Room;
-use self::waiter::Waiter;
+pub(crate) use self::since::Since;
+use self::waiter::Parking;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use crate::engine::sys::clock;
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::signal::Mask;
 use crate::engine::tls;
 
@@ -81,6 +88,8 @@ pub(crate) struct Green {
     pub(crate) evicted_from: AtomicU8,
     /// The number of times that the thread is locked to a kernel thread.
     pub(crate) locks: Cell<u16>,
+    /// For reports: how often the thread has left its stack, and when it last did ([`Since`]).
+    pub(crate) since: Since,
     pub(crate) context: Context,
 
     // Waits, and the beginning and end of a thread, touch these fields.
@@ -89,17 +98,18 @@ pub(crate) struct Green {
     /// The name and number, owned by the thread; null before and after its life.
     pub(crate) identity: AtomicPtr<Identity>,
     main: Cell<Option<Main>>,
-    room: Cell<Option<&'static Room>>,
-    /// The waiter on which the thread waits, and the deadline (`clock::NEVER`: there is none), if
-    /// the thread is parked or about to park.
-    pub(crate) waiter: Cell<*const Waiter>,
-    pub(crate) deadline: Cell<u64>,
+    room: AtomicStatic<Room>,
+    /// The park under way, on the thread's stack; null if the thread neither is parked nor is about to
+    /// park. Reports read it, too.
+    parking: AtomicPtr<Parking>,
     /// The processor whose heap has, or had, the timer (`sched`'s).
     pub(crate) timer_home: Hook,
     pub(crate) timer: UnsafeCell<timer::Entry>,
     /// The attributes that a policy may read, and may need. Each spawn sets them.
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
+    /// With [`Oddities::TIMED`] when the thread became ready (`set_measured`); otherwise, with
+    /// [`Oddities::MASK`], its signal mask.
     pub(crate) mask: Cell<Mask>,
     /// The kernel thread to which the thread is locked (`sched`'s).
     pub(crate) locked_to: Hook,
@@ -127,6 +137,11 @@ impl Oddities {
     pub(crate) const LOCKED: u32 = 4;
     /// The thread has not run yet, and has no room.
     pub(crate) const NEW: u32 = 8;
+    /// The thread's next run is measured (`sched::witness`).
+    pub(crate) const MEASURED: u32 = 16;
+    /// The place of the mask holds a time, until the thread's next run begins. (A signal handler of the program that
+    /// interrupts the scheduler may add [`MASK`](Oddities::MASK) meanwhile.)
+    const TIMED: u32 = 32;
     /// The bits from this one up: how the thread's floating-point settings differ from the default,
     /// while it does not run.
     const FLOATS: u32 = 8;
@@ -178,6 +193,18 @@ impl Oddities {
         self.0.store(kept | cache, Ordering::Relaxed);
     }
 
+    /// [`add`](Oddities::add) for a thread that does not run, so that no handler comes between.
+    fn add_suspended(&self, oddity: u32) {
+        let all = self.0.load(Ordering::Relaxed) | oddity;
+        self.0.store(all, Ordering::Relaxed);
+    }
+
+    /// [`remove`](Oddities::remove) for a thread that does not run.
+    fn remove_suspended(&self, oddity: u32) {
+        let all = self.0.load(Ordering::Relaxed) & !oddity;
+        self.0.store(all, Ordering::Relaxed);
+    }
+
     /// Resets all; the thread has ended.
     fn reset(&self) {
         self.0.store(Oddities::NEW, Ordering::Relaxed);
@@ -190,7 +217,14 @@ unsafe impl Sync for Green {}
 unsafe impl Send for Green {}
 
 impl Green {
-    fn new() -> Green {
+    /// For debuggers: where the parts lie that this folder keeps to itself.
+    pub(crate) const SINCE: usize = offset_of!(Green, since) + Since::AT;
+    pub(crate) const PARKING: usize = offset_of!(Green, parking);
+    pub(crate) const ROOM: usize = offset_of!(Green, room);
+    /// Where the body begins in which [`context::saved_at`] is an offset.
+    pub(crate) const STACK_POINTER: usize = offset_of!(Green, context) + Context::BODY;
+
+    const fn new() -> Green {
         Green {
             thread_pointer: Cell::new(core::ptr::null_mut()),
             tcache: Cell::new(core::ptr::null_mut()),
@@ -202,8 +236,7 @@ impl Green {
             arrived: Cell::new(false),
             cluster: Hook::new(),
             identity: AtomicPtr::new(core::ptr::null_mut()),
-            waiter: Cell::new(core::ptr::null()),
-            deadline: Cell::new(clock::NEVER),
+            parking: AtomicPtr::new(core::ptr::null_mut()),
             timer: UnsafeCell::new(timer::Entry::new()),
             timer_home: Hook::new(),
             priority: AtomicU64::new(0),
@@ -215,7 +248,8 @@ impl Green {
             locked_to: Hook::new(),
             evicted_from: AtomicU8::new(0),
             locks: Cell::new(0),
-            room: Cell::new(None),
+            since: Since::new(),
+            room: AtomicStatic::none(),
             main: Cell::new(None),
             took_last: Cell::new(false),
         }
@@ -237,7 +271,8 @@ impl Green {
         room.let_to(self);
         self.thread_pointer.set(room.thread_pointer);
         self.tcache.set(room.tcache);
-        self.room.set(Some(room));
+        // Relaxed, here and below: the thread and the holder of its record write it; reports read it.
+        self.room.store(Some(room), Ordering::Relaxed);
         self.oddities.settle(room.has_cache());
         let main = move || match self.main.take() {
             // SAFETY: the caller of `prepare` made this promise.
@@ -252,8 +287,11 @@ impl Green {
     #[inline]
     pub(crate) fn move_out(&self) -> &'static Room {
         self.oddities.reset();
-        match self.room.take() {
-            Some(room) => room,
+        match self.room.load(Ordering::Relaxed) {
+            Some(room) => {
+                self.room.store(None, Ordering::Relaxed);
+                room
+            }
             None => crate::engine::sys::die("a thread has ended that lived nowhere"),
         }
     }
@@ -266,13 +304,20 @@ impl Green {
         (0..3).for_each(|line| arch::prefetch(record.wrapping_add(line * LINE)));
     }
 
+    /// Marks the address of a wait in which the thread blocks its kernel thread.
+    const ON_STACK: usize = 1;
+
     /// Prefetches the memory that a parked thread will touch when it goes on.
     pub(crate) fn prefetch(&self) {
         // A wait is some calls deep: the memory about it holds their frames.
         const LINE: usize = 64;
         const BELOW: usize = 4 * LINE;
         const FRAMES: usize = 20;
-        let frames = self.waiter.get().cast::<u8>().wrapping_sub(BELOW);
+        let frames = self
+            .parking
+            .load(Ordering::Relaxed)
+            .cast::<u8>()
+            .wrapping_sub(BELOW);
         for line in 0..FRAMES {
             arch::prefetch(frames.wrapping_add(line * LINE));
         }
@@ -280,6 +325,48 @@ impl Green {
         arch::prefetch(tls::stack_top(thread_pointer).wrapping_sub(LINE));
         arch::prefetch(self.tcache.get().cast());
         arch::prefetch(thread_pointer);
+    }
+
+    /// Notes the park that this thread, the caller, is about to begin.
+    #[inline(always)]
+    pub(crate) fn expect(&self, parking: *const Parking) {
+        // Relaxed: the run loop reads it on the same kernel thread, a timer under a lock, and reports
+        // look twice.
+        self.parking.store(parking.cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Notes a wait of this thread, the caller, in which it blocks its kernel thread; null: the wait is over.
+    pub(crate) fn expect_on_stack(&self, parking: *const Parking) {
+        let _off = current::preemption_off();
+        self.since.left();
+        self.since.note_time();
+        self.expect(match parking.is_null() {
+            true => parking,
+            false => parking.wrapping_byte_add(Green::ON_STACK),
+        });
+    }
+
+    /// The park of this thread, which is the caller, is over.
+    #[inline(always)]
+    pub(crate) fn goes_on(&self) {
+        self.parking.store(core::ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// The park under way. The caller owns the thread, which has left its stack with
+    /// [`Action::Park`](context::Action::Park).
+    #[inline(always)]
+    pub(crate) fn parking(&self) -> *const Parking {
+        self.parking.load(Ordering::Relaxed)
+    }
+
+    /// The wait under way, for reports; null if there is none. A thread that runs may be about to leave a park behind,
+    /// and no count tells when it has: of such a thread only a wait on its kernel thread counts.
+    pub(crate) fn seen_parking(&self, runs: bool) -> *const Parking {
+        let parking = self.parking.load(Ordering::Relaxed);
+        match parking.addr() & Green::ON_STACK {
+            0 if runs => core::ptr::null(),
+            mark => parking.wrapping_byte_sub(mark),
+        }
     }
 
     /// The name of this thread, which is the caller.
@@ -291,12 +378,49 @@ impl Green {
     /// The stack, from the lowest usable address up. `None`: the thread has no room, so it does not
     /// run, although the caller thinks so.
     pub(crate) fn stack(&self) -> Option<Bounds> {
-        self.room.get().map(|room| room.stack)
+        self.room().map(|room| room.stack)
+    }
+
+    /// The room, if the thread has one now.
+    pub(crate) fn room(&self) -> Option<&'static Room> {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    /// The number by which a trace knows the thread (`sched::witness`).
+    #[inline(always)]
+    pub(crate) fn traced(&self) -> &AtomicU32 {
+        // SAFETY: the entry lives as long as the record, and is never borrowed uniquely: its heap's
+        // references are shared ones.
+        unsafe { &(*self.timer.get()).lodger }
+    }
+
+    /// Has the next run of the thread measured. The thread is the caller's, and suspended. `ticks`: since when it is
+    /// ready, or 0; it is noted where there is room for that.
+    pub(crate) fn set_measured(&self, ticks: u64) {
+        match self.oddities.has(Oddities::MASK) && !self.oddities.has(Oddities::TIMED) {
+            true => self.oddities.add_suspended(Oddities::MEASURED),
+            false => {
+                self.oddities
+                    .add_suspended(Oddities::MEASURED | Oddities::TIMED);
+                self.mask.set(ticks);
+            }
+        }
+    }
+
+    /// The thread's run begins: returns since when it was ready; 0 if that was not noted.
+    pub(crate) fn take_measured(&self) -> u64 {
+        let is_timed = self.oddities.has(Oddities::TIMED);
+        self.oddities
+            .remove_suspended(Oddities::MEASURED | Oddities::TIMED);
+        match is_timed {
+            true => self.mask.replace(0),
+            false => 0,
+        }
     }
 
     /// Whether the thread still lives in `room`.
     fn lives_in(&self, room: &Room) -> bool {
-        self.room.get().is_some_and(|own| core::ptr::eq(own, room))
+        self.room().is_some_and(|own| core::ptr::eq(own, room))
     }
 
     /// The address of malloc's word for its per-thread cache, in this thread's block; null if it

@@ -10,6 +10,8 @@
 //! it goes to the common stack only when both are full, or both empty, so a processor that spawns
 //! and ends threads in turn stays away.
 //!
+//! Every record stands in the roster, too, in use or not: reports go through it without a lock.
+//!
 //! Invariant: a free record is in one batch, linked by `next`; a batch belongs to a processor or is
 //! in the stack, linked by its first record's `heap`.
 
@@ -17,10 +19,12 @@ use std::io;
 
 use super::Green;
 use crate::engine::arch;
+use crate::engine::atomic::Ordering;
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::lock::Lock;
 
 /// The number of records in a full batch.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 static FREE: Lock<Stack> = Lock::new(Stack { top: None });
 
@@ -156,13 +160,67 @@ pub(crate) fn release(green: &'static Green) {
     FREE.lock().push(single);
 }
 
+/// Records that were made together: an entry of the roster.
+#[repr(C)]
+pub(crate) struct Piece {
+    records: [Green; BATCH],
+    /// The piece that was made before.
+    older: AtomicStatic<Piece>,
+}
+
+/// The roster: the piece that was made last leads to all others.
+static NEWEST: AtomicStatic<Piece> = AtomicStatic::none();
+
+/// For debuggers: where a piece leads to the one before.
+pub(crate) const OLDER: usize = core::mem::offset_of!(Piece, older);
+/// The place that leads to the newest piece.
+pub(crate) type Roster = AtomicStatic<Piece>;
+pub(crate) const fn roster() -> *const Roster {
+    &raw const NEWEST
+}
+
+impl Piece {
+    fn enlist(&'static self) {
+        let mut newest = NEWEST.load(Ordering::Relaxed);
+        loop {
+            self.older.store(newest, Ordering::Relaxed);
+            // Release: the piece; partner: Acquire in `all`. (Later pieces continue its release
+            // sequence.)
+            match NEWEST.replace(newest, self, Ordering::Release) {
+                Ok(()) => return,
+                Err(now) => newest = now,
+            }
+        }
+    }
+}
+
+/// Every record that was ever made, the newest first. Records that are made meanwhile may be missing.
+pub(crate) fn all() -> impl Iterator<Item = &'static Green> {
+    // Acquire: partner: Release in `enlist`.
+    let newest = NEWEST.load(Ordering::Acquire);
+    core::iter::successors(newest, |piece| piece.older.load(Ordering::Relaxed))
+        .flat_map(|piece| &piece.records)
+}
+
 fn make() -> io::Result<&'static Green> {
-    let mut made = Vec::new();
-    made.try_reserve_exact(BATCH)
+    let mut made: Vec<Piece> = Vec::new();
+    made.try_reserve_exact(1)
         .map_err(|_| io::ErrorKind::OutOfMemory)?;
-    made.extend((0..BATCH).map(|_| Green::new()));
+    // Each record is written where it stays: the stack of a thread that asks may be small.
+    let piece: *mut Piece = made.as_mut_ptr();
+    // SAFETY: there is room for a piece, whose fields are all written before it counts.
+    unsafe {
+        for i in 0..BATCH {
+            (&raw mut (*piece).records[i]).write(Green::new());
+        }
+        (&raw mut (*piece).older).write(AtomicStatic::none());
+        made.set_len(1);
+    }
     let mut batch = Batch::EMPTY;
-    made.leak().iter().for_each(|green| batch.push(green));
+    for piece in made.leak().iter() {
+        piece.enlist();
+        piece.records.iter().for_each(|green| batch.push(green));
+    }
     let Some(green) = batch.pop() else {
         crate::engine::sys::die("a batch of records is empty")
     };

@@ -209,6 +209,14 @@ impl Ticket {
         }
     }
 
+    /// For debuggers.
+    pub(crate) const WORD_OF_PARKED: u32 = PARKED;
+
+    /// Whether a ticket's word says that a green thread is parked; for reports, which read it from outside.
+    pub(crate) fn says_parked(word: u32) -> bool {
+        word == PARKED
+    }
+
     /// The word on which a kernel thread waits while it is [`Ticket::ASLEEP`].
     pub(crate) fn as_futex(&self) -> &AtomicU32 {
         &self.word

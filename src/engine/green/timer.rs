@@ -48,6 +48,8 @@ use std::cell::Cell;
 use std::marker::PhantomPinned;
 use std::ptr::NonNull;
 
+use crate::engine::atomic::AtomicU32;
+
 type Link = Option<NonNull<Entry>>;
 
 /// The order of entries: the deadline, and below it the number of the insertion. The key is one
@@ -66,6 +68,8 @@ pub(crate) struct Entry {
     previous: Cell<Link>,
     rank: Cell<u8>,
     queued: Cell<bool>,
+    /// The owner's: see `Green::traced`. The record has no other place left for four bytes.
+    pub(super) lodger: AtomicU32,
     _pinned: PhantomPinned,
 }
 
@@ -85,6 +89,7 @@ impl Entry {
             previous: Cell::new(None),
             rank: Cell::new(0),
             queued: Cell::new(false),
+            lodger: AtomicU32::new(0),
             _pinned: PhantomPinned,
         }
     }

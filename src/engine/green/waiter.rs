@@ -1,8 +1,9 @@
 //! A place where one thread waits to be woken: a [`Ticket`], and the green thread behind it.
 //!
-//! A thread's record points at the waiter on which it waits. This file has the parts of a wait that
-//! the run loop, a timer and a waker do; `sched::park` has the functions by which a thread waits
-//! and another wakes it.
+//! A thread's record points at its [`Parking`], which lies on the thread's own stack and names the waiter,
+//! the deadline, and for reports what the thread waits for. This file has the parts of a wait that the run
+//! loop, a timer and a waker do; `sched::park` has the functions by which a thread waits and another
+//! wakes it.
 //!
 //! Invariants:
 //! 1. One thread waits on a waiter at a time; any number of threads wake it.
@@ -11,16 +12,52 @@
 //!    it found a parked green thread, which cannot go on before the waker makes it ready.
 
 use super::Green;
+use super::subject::About;
 use super::ticket::{By, Commit, Found, Ticket};
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::sys::atomic_static::AtomicStatic;
-use crate::engine::sys::perturb;
+use crate::engine::sys::{clock, perturb};
 
 /// A place where one thread waits to be woken.
 pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
     /// The parked green thread. The ticket publishes it.
     green: AtomicStatic<Green>,
+}
+
+/// A park under way. A thread's record points at it from before the thread leaves its stack until the
+/// thread goes on; it lies on that stack, which is never unmapped, so a report can read it whenever.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Parking {
+    /// Null: another thread of a pair has the turn, and nobody else knows of this one (`wait::side`).
+    pub(crate) waiter: *const Waiter,
+    /// `clock::NEVER`: there is none.
+    pub(crate) deadline: u64,
+    pub(crate) about: About,
+}
+
+// SAFETY: it is read only; the waiter belongs to the thread that owns the parked one.
+unsafe impl Sync for Parking {}
+
+impl Parking {
+    pub(crate) const WORDS: usize = size_of::<Parking>() / size_of::<usize>();
+
+    /// # Safety
+    /// The words were copied out of a park while it was one.
+    pub(crate) unsafe fn from_words(words: [usize; Parking::WORDS]) -> Parking {
+        // SAFETY: a park consists of words without gaps; the caller's promise.
+        unsafe { core::mem::transmute(words) }
+    }
+
+    /// The park of threads that wait without a waiter.
+    pub(crate) const fn without_waiter(about: About) -> Parking {
+        Parking {
+            waiter: core::ptr::null(),
+            deadline: clock::NEVER,
+            about,
+        }
+    }
 }
 
 /// The thread that a notification found waiting: the notifier has to let it go on.
@@ -35,6 +72,9 @@ pub(crate) enum Notified {
 }
 
 impl Waiter {
+    /// Where the ticket lies, for reports.
+    pub(crate) const TICKET: usize = core::mem::offset_of!(Waiter, ticket);
+
     pub(crate) const fn new() -> Waiter {
         Waiter {
             ticket: Ticket::new(),
@@ -42,13 +82,11 @@ impl Waiter {
         }
     }
 
-    /// Notes that `green`, the caller, is about to leave its stack and wait here until `deadline`.
-    #[inline]
-    pub(crate) fn expect(&self, green: &'static Green, deadline: u64) {
+    /// Notes that `green`, the caller, is about to leave its stack and wait here.
+    #[inline(always)]
+    pub(crate) fn expect(&self, green: &'static Green) {
         // Relaxed: the commit, which is a Release, publishes it.
         self.green.store(Some(green), Ordering::Relaxed);
-        green.waiter.set(self);
-        green.deadline.set(deadline);
     }
 
     /// Whether a wait would end at once. After a no, the next waker sees the caller's earlier

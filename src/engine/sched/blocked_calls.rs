@@ -1,51 +1,247 @@
 //! The system calls in which threads were blocked when the monitor took their processors: a count for
-//! each number. A user who reads them sees which calls still hold kernel threads.
+//! each number, and for each place, which is a call and where its thread was spawned. A user who reads them sees
+//! which calls still hold kernel threads, and whose they are.
+//!
+//! One thread writes, the cluster's monitor; times are added by the kernel threads that were blocked, while
+//! times are measured (`witness::measure`). The table of places is never cleared: when it is full, further places
+//! go without.
+//!
+//! *Whose call it is.* The monitor does not own the thread, which may go on and end at any moment. So it reads the
+//! address of the thread's identity, then the word there, which may be freed memory (`sys::word`), and then
+//! the first address again. A thread that ends clears that address before it frees; if it is the same, and
+//! the machine has switched to no thread meanwhile (`tick`), the word was what it should be.
+//!
+//! Ordering: a place's key is stored with Release when its other half is there; readers load it with Acquire.
 
 use core::fmt;
+use core::panic::Location;
 
-use crate::engine::atomic::{AtomicU64, Ordering};
+use super::Machine;
+use crate::engine::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+use crate::engine::green::{Green, Identity};
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::observer::Doing;
+use crate::engine::sys::word;
 
 /// Numbers of system calls are below this, on all kernels so far.
 const NUMBERS: usize = 512;
 /// How many of them a user gets to see.
 const SHOWN: usize = 10;
 
-/// How often threads were blocked in each call.
-pub(crate) struct BlockedCalls([AtomicU64; NUMBERS]);
+/// How many places there can be.
+const PLACES: usize = 256;
+
+/// How often threads were blocked in each call, and at each place.
+pub(crate) struct BlockedCalls {
+    counts: Box<[AtomicU64]>,
+    places: Box<[Entry]>,
+}
+
+/// What is known of one place.
+struct Entry {
+    /// One more than the call's number; 0: the entry is free.
+    key: AtomicU64,
+    spawned_at: AtomicStatic<Location<'static>>,
+    count: AtomicU64,
+    nanos: AtomicU64,
+}
+
+/// A place in the table of its cluster.
+#[derive(Clone, Copy)]
+pub(crate) struct Place(u16);
+
+impl Place {
+    /// Its number, which is not 0.
+    pub(super) fn number(self) -> u32 {
+        u32::from(self.0) + 1
+    }
+
+    /// The place with this number; 0 is none's.
+    pub(super) fn of_number(number: u32) -> Option<Place> {
+        number.checked_sub(1).map(|place| Place(place as u16))
+    }
+}
+
+/// A call that has blocked threads.
+pub(crate) struct Blocked {
+    pub(crate) name: String,
+    pub(crate) count: u64,
+    /// The most frequent places, the most frequent first.
+    pub(crate) places: Vec<BlockedAt>,
+}
+
+/// A place where threads were blocked.
+pub(crate) struct BlockedAt {
+    pub(crate) spawned_at: Option<&'static Location<'static>>,
+    pub(crate) count: u64,
+    /// For how long, if that was measured.
+    pub(crate) nanos: u64,
+}
 
 impl BlockedCalls {
     pub(crate) fn new() -> BlockedCalls {
-        BlockedCalls([const { AtomicU64::new(0) }; NUMBERS])
-    }
-
-    /// Counts a thread that was seen `doing` this when it lost its processor.
-    pub(super) fn note(&self, doing: &Doing) {
-        if let Doing::Call(call) = doing
-            && let Some(count) = usize::try_from(call.number)
-                .ok()
-                .and_then(|n| self.0.get(n))
-        {
-            count.fetch_add(1, Ordering::Relaxed);
+        BlockedCalls {
+            // Not by way of the stack, which may be small.
+            counts: (0..NUMBERS).map(|_| AtomicU64::new(0)).collect(),
+            places: (0..PLACES).map(|_| Entry::free()).collect(),
         }
     }
 
-    /// The names of the calls in which threads were blocked most often, and how often, in that order.
-    pub(crate) fn most_frequent(&self) -> Vec<(String, u64)> {
-        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
-        let mut named = Vec::<(String, u64)>::new();
+    /// The place of `green`, which is blocked on `machine` and `doing` this. The monitor's.
+    pub(super) fn find(
+        &self,
+        doing: &Doing,
+        machine: &'static Machine,
+        green: &'static Green,
+    ) -> Option<Place> {
+        let key = number_of(doing)? as u64 + 1;
+        let spawned_at = spawned_at(machine, green);
+        let address = spawned_at.map_or(0, |at| core::ptr::from_ref(at).addr());
+        let first = (address >> 3).wrapping_add(key as usize * 31);
+        (0..PLACES).find_map(|step| {
+            let index = first.wrapping_add(step) % PLACES;
+            let entry = &self.places[index];
+            if entry.key.load(Relaxed) == 0 {
+                entry.spawned_at.store(spawned_at, Relaxed);
+                // Release: partner: Acquire in `most_frequent`.
+                entry.key.store(key, Release);
+            }
+            entry.is(key, address).then_some(Place(index as u16))
+        })
+    }
+
+    /// Counts a thread that was seen `doing` this, at `place`, when it lost its processor.
+    pub(super) fn note(&self, doing: &Doing, place: Option<Place>) {
+        if let Some(number) = number_of(doing) {
+            self.counts[number].fetch_add(1, Relaxed);
+        }
+        if let Some(Place(place)) = place {
+            self.places[usize::from(place)].count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The same as news.
+    #[cfg(feature = "tracing")]
+    pub(super) fn tell(&self, doing: &Doing, place: Option<Place>) {
+        use super::witness::news::{self, Happened};
+        if let (Some(number), Some(Place(place))) = (number_of(doing), place) {
+            let spawned_at = self.places[usize::from(place)].spawned_at.load(Relaxed);
+            news::put(Happened::Blocked, 0, "", spawned_at, number as u64);
+        }
+    }
+
+    /// Adds the time for which a thread at `place` held a kernel thread.
+    pub(super) fn add_time(&self, place: Option<Place>, nanos: u64) {
+        if let Some(Place(place)) = place {
+            self.places[usize::from(place)]
+                .nanos
+                .fetch_add(nanos, Relaxed);
+        }
+    }
+
+    /// The calls in which threads were blocked most often, in that order.
+    pub(crate) fn most_frequent(&self) -> Vec<Blocked> {
+        let counts = self.counts.iter().map(|count| count.load(Relaxed));
+        let mut named = Vec::<Blocked>::new();
         for (number, count) in counts.enumerate().filter(|(_, count)| *count != 0) {
             // Several numbers have one name.
             let name = Name(number as i64).to_string();
-            match named.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => *sum += count,
-                None => named.push((name, count)),
+            let places = self.places_of(number);
+            match named.iter_mut().find(|known| known.name == name) {
+                Some(known) => {
+                    known.count += count;
+                    known.places.extend(places);
+                }
+                None => named.push(Blocked {
+                    name,
+                    count,
+                    places: places.collect(),
+                }),
             }
         }
-        named.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
+        named.sort_by_key(|blocked| core::cmp::Reverse(blocked.count));
         named.truncate(SHOWN);
+        for blocked in &mut named {
+            blocked
+                .places
+                .sort_by_key(|place| core::cmp::Reverse(place.count));
+            blocked.places.truncate(SHOWN);
+        }
         named
     }
+
+    fn places_of(&self, number: usize) -> impl Iterator<Item = BlockedAt> {
+        let key = number as u64 + 1;
+        // Acquire: partner: Release in `find`.
+        let places = self
+            .places
+            .iter()
+            .filter(move |entry| entry.key.load(Acquire) == key);
+        let places = places.map(|entry| BlockedAt {
+            spawned_at: entry.spawned_at.load(Relaxed),
+            count: entry.count.load(Relaxed),
+            nanos: entry.nanos.load(Relaxed),
+        });
+        places.filter(|place| place.count != 0)
+    }
+}
+
+impl Entry {
+    const fn free() -> Entry {
+        Entry {
+            key: AtomicU64::new(0),
+            spawned_at: AtomicStatic::none(),
+            count: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+        }
+    }
+
+    fn is(&self, key: u64, spawned_at: usize) -> bool {
+        let at = self.spawned_at.load(Relaxed);
+        let at = at.map_or(0, |at| core::ptr::from_ref(at).addr());
+        self.key.load(Relaxed) == key && at == spawned_at
+    }
+}
+
+fn number_of(doing: &Doing) -> Option<usize> {
+    match doing {
+        Doing::Call(call) => usize::try_from(call.number).ok().filter(|&n| n < NUMBERS),
+        _ => None,
+    }
+}
+
+/// Where `green` was spawned, which `machine` was seen to run; see the header.
+fn spawned_at(
+    machine: &'static Machine,
+    green: &'static Green,
+) -> Option<&'static Location<'static>> {
+    let tick = machine.tick.load(Acquire);
+    let identity = green.identity.load(Acquire).addr();
+    if identity == 0 {
+        return None;
+    }
+    let address = word::read(identity.checked_add(Identity::PLACE)?)?;
+    // Acquire: the looks below come after the read.
+    fence(Acquire);
+    let same = machine.is_running(green)
+        && machine.tick.load(Relaxed) == tick
+        && green.identity.load(Relaxed).addr() == identity;
+    let location = core::ptr::with_exposed_provenance::<Location<'static>>(address);
+    match same {
+        // SAFETY: the thread has lived all the while, so the word is its identity's: null, or a location,
+        // which is static.
+        true => unsafe { location.as_ref() },
+        false => None,
+    }
+}
+
+/// The name of system call `number`.
+pub(crate) fn name(number: i64) -> String {
+    Name(number).to_string()
 }
 
 /// A system call's name, of those that block.

@@ -8,6 +8,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use crate::engine::green::resident::Resident;
+use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
 use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
@@ -15,9 +17,11 @@ use crate::engine::sched::handed::Handed;
 use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
+use crate::engine::sched::witness::measure::Gathered;
 use crate::engine::sched::{
     Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, outbox, recruiter,
 };
+use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
@@ -112,7 +116,14 @@ pub(crate) struct Cluster {
     pub(crate) wake_ups: Counter,
     pub(crate) detached_preemptions: Counter,
     pub(crate) detached_switches: Counter,
+    /// Runs that ended without a processor, and how long blocked threads held kernel threads (`witness`).
+    pub(crate) detached_runs: Gathered,
+    pub(crate) holds: Gathered,
 }
+
+/// For reports: a runtime that is being shut down.
+static DRAINED: Subject = Subject::inside("end of a runtime's threads", subject::nothing);
+static EMPTIED: Subject = Subject::inside("end of a runtime's kernel threads", subject::nothing);
 
 impl Cluster {
     /// Starts a cluster: its monitor, its recruiter and its first machine run when this returns.
@@ -127,6 +138,8 @@ impl Cluster {
         let guest: Option<&'static Guest> =
             is_guest.then(|| &*Box::leak(Box::new(Guest::new(policy))));
         let policy = guest.map_or(policy, |guest| guest);
+        // Threads may note the time before a monitor has looked.
+        clock::note(clock::now());
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             policy,
             table: Table::new(),
@@ -136,7 +149,7 @@ impl Cluster {
             base_mask: signal::mask() & !signal::bit(config.signal),
             recruiter: recruiter::Office::new(),
             monitor: monitor::Post::new(),
-            watched: AtomicU64::new(crate::engine::sys::clock::NEVER),
+            watched: AtomicU64::new(clock::NEVER),
             homeless: Homeless::new(),
             closing: AtomicBool::new(false),
             drained: Waiter::new(),
@@ -153,6 +166,8 @@ impl Cluster {
             wake_ups: Counter::new(),
             detached_preemptions: Counter::new(),
             detached_switches: Counter::new(),
+            detached_runs: Gathered::new(),
+            holds: Gathered::new(),
             config,
         }));
         if let Some(guest) = guest {
@@ -177,7 +192,9 @@ impl Cluster {
     ) -> io::Result<()> {
         self.staff.fetch_add(1, Ordering::Relaxed);
         let life = move || {
+            Resident::join_staff();
             work(self);
+            Resident::end();
             // Release: its changes to processors; pairs with the Acquire in `end`.
             self.staff.fetch_sub(1, Ordering::Release);
             perturb::point("close: one has left");
@@ -259,7 +276,7 @@ impl Cluster {
         perturb::point("close: closing");
         kernel_thread::barrier();
         while !self.is_drained() {
-            self.drained.wait(None);
+            self.drained.wait(About::new(&DRAINED, self), None);
         }
         perturb::point("close: drained");
         self.end();
@@ -280,7 +297,7 @@ impl Cluster {
         // Acquire: pairs with the Release in `employ`. It waits for the staff first: the recruiter,
         // one of them, makes machines.
         while self.staff.load(Ordering::Acquire) != 0 || self.machines.load(Ordering::SeqCst) != 0 {
-            self.emptied.wait(None);
+            self.emptied.wait(About::new(&EMPTIED, self), None);
         }
         // SAFETY: no thread is left that could own one, or have it in hand; one at a time is used
         // here.

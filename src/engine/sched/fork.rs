@@ -12,12 +12,13 @@
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
 //! (`backend::bare`).
 
+use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
-use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use crate::engine::green::Identity;
-use crate::engine::green::current;
-use crate::engine::sched::enter;
+use crate::engine::green::{current, inspection, resident};
+use crate::engine::sched::{enter, sample, witness};
 use crate::engine::sys;
 
 /// See [`let_go_on_as`].
@@ -26,6 +27,72 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// The distance from the thread pointer to the area where the kernel notes a thread's CPU, where
 /// glibc has registered one.
 static RSEQ: OnceLock<Option<isize>> = OnceLock::new();
+
+/// A descriptor that a forked child closes, and the number of its file.
+struct Closed {
+    /// -1 is none.
+    descriptor: AtomicI32,
+    inode: AtomicU64,
+}
+
+static CLOSED: [Closed; 8] = [const { Closed::none() }; 8];
+
+/// While it lives, a forked child closes this descriptor: nobody serves it there. (Beyond some descriptors the child
+/// keeps it open.) A program may have closed it and opened another file with the number: that stays open.
+pub(crate) struct OnlyHere {
+    place: Option<&'static Closed>,
+}
+
+impl OnlyHere {
+    pub(crate) fn new(descriptor: i32) -> OnlyHere {
+        let inode = inode(descriptor).unwrap_or(0);
+        let place = CLOSED.iter().find(|place| place.take(descriptor, inode));
+        OnlyHere { place }
+    }
+}
+
+impl Drop for OnlyHere {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            place.descriptor.store(-1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Closed {
+    const fn none() -> Closed {
+        Closed {
+            descriptor: AtomicI32::new(-1),
+            inode: AtomicU64::new(0),
+        }
+    }
+
+    fn take(&self, descriptor: i32, file: u64) -> bool {
+        let free = &self.descriptor;
+        let taken = free.compare_exchange(-1, descriptor, Ordering::Relaxed, Ordering::Relaxed);
+        if taken.is_ok() {
+            self.inode.store(file, Ordering::Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    /// In the child.
+    fn close(&self) {
+        let descriptor = self.descriptor.swap(-1, Ordering::Relaxed);
+        if descriptor != -1 && inode(descriptor) == Some(self.inode.load(Ordering::Relaxed)) {
+            sys::close(descriptor);
+        }
+    }
+}
+
+/// The number of an open file. Async-signal-safe.
+fn inode(descriptor: i32) -> Option<u64> {
+    let mut about = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the place is valid; it is written if the call succeeds.
+    unsafe {
+        (libc::fstat(descriptor, about.as_mut_ptr()) == 0).then(|| about.assume_init().st_ino)
+    }
+}
 
 /// Registers the handler, once per process, and makes the things that the child will use.
 pub(crate) fn register() {
@@ -55,6 +122,12 @@ fn register_first() {
 
 unsafe extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
+    resident::forget_others();
+    inspection::forget_others();
+    sample::forget();
+    // Nobody reads in the child.
+    witness::ON.store(0, Ordering::Relaxed);
+    CLOSED.iter().for_each(Closed::close);
     let Some(green) = current::green() else {
         return;
     };

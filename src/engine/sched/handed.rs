@@ -63,6 +63,7 @@ impl Cluster {
         let mut rest = unsafe { self.handed.0.swap(ptr::null_mut(), Acquire).as_ref() };
         while let Some(green) = rest {
             rest = green.next.take();
+            super::witness::passed_on(green);
             ready_globally(green, Readied::Woken);
         }
     }

@@ -206,7 +206,6 @@ impl IdleWord {
     }
 
     /// How many processors search.
-    #[cfg(greenthread_model)]
     pub(crate) fn searching(&self) -> u32 {
         searching(self.word.load(Relaxed))
     }

@@ -24,7 +24,10 @@ use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::wake::Slept;
-use crate::engine::sched::{Cluster, Machine, Owned, Processor, RunLoop, io, outbox, timers};
+use crate::engine::sched::witness::Arrival;
+use crate::engine::sched::{
+    Cluster, Machine, Owned, Processor, RunLoop, io, outbox, timers, witness,
+};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::perturb;
 
@@ -134,9 +137,10 @@ impl Cluster {
     fn lie_down(
         &self,
         idlers: &mut Idlers,
-        processor: Owned<'static>,
+        mut processor: Owned<'static>,
         was_searching: bool,
     ) -> bool {
+        witness::laid_down(&mut processor);
         let retires = processor.is_surplus();
         if retires {
             self.idle.retire(was_searching);
@@ -273,6 +277,7 @@ impl Cluster {
                 (slept, Fifo::new())
             }
         };
+        clock::note(clock::now());
         let collected = turn.is_some();
         drop(turn);
         if watched.is_some() {
@@ -405,6 +410,7 @@ impl Cluster {
         // Some of its threads would be out of reach of machines that get another processor.
         self.policy.leave(&processor.seat());
         for green in outbox::take_senders(&mut processor) {
+            witness::arrived(&mut processor, green, Arrival::Event);
             crate::engine::sched::ready_globally(green, Readied::Arrived);
         }
         perturb::point("lay_to_rest: left");

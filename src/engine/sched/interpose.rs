@@ -14,15 +14,29 @@
 //! `dlsym(RTLD_NEXT)` finds the real functions. In a shared library ours are not found before
 //! libc's, and in a static program there is no `dlsym`, but no green threads either.
 
-use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sys::real::Real;
-use crate::engine::sys::signal::bit;
+use crate::engine::sys::signal::{Handler, bit};
 use crate::engine::sys::word;
 
 /// The preemption signals of all clusters.
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
 /// Whether the program has installed a signal handler.
 static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
+/// Handlers of the crate's for signals that are not reserved: they do not count as the program's.
+static OWN_HANDLERS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// `handler` is the crate's, and does not count.
+pub(crate) fn own_handler(handler: Handler) {
+    let set = |place: &AtomicUsize| {
+        let (old, new) = (0, handler as usize);
+        let set = place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+        set.is_ok() || set == Err(new)
+    };
+    if !OWN_HANDLERS.iter().any(set) {
+        crate::engine::sys::die("the crate has more handlers than it knows of");
+    }
+}
 
 /// From now on `signal` preempts.
 pub(crate) fn reserve(signal: i32) {
@@ -131,7 +145,14 @@ mod functions {
         if matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
             word::faults_are_caught(false); // the crate says so once its handler is in place
         }
-        if is_handler && !matches!(signal, libc::SIGSEGV | libc::SIGBUS) && !is_reserved(signal) {
+        let is_own = OWN_HANDLERS
+            .iter()
+            .any(|own| own.load(Ordering::Relaxed) == handler);
+        if is_handler
+            && !is_own
+            && !matches!(signal, libc::SIGSEGV | libc::SIGBUS)
+            && !is_reserved(signal)
+        {
             HAS_HANDLERS.store(true, Ordering::Relaxed);
         }
         is_handler

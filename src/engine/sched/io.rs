@@ -25,6 +25,7 @@ use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::sched::events::{BATCH, events};
+use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Cluster, Owned, RunLoop};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::perturb;
@@ -53,6 +54,7 @@ pub(super) fn take_in(processor: &mut Owned<'_>, mut ready: Fifo) -> bool {
         if count > 1 {
             green.prefetch();
         }
+        witness::arrived(processor, green, Arrival::Event);
         if core::ptr::eq(green.cluster(), cluster) {
             processor.own().outbox.expect(green);
             let thread = Ready::new(green);
@@ -95,6 +97,7 @@ pub(crate) fn pass_on(mut ready: Fifo) {
             last.notify();
         }
         perturb::point("io: passing on");
+        witness::passed_on(green);
         let thread = Ready::new(green);
         cluster.policy.ready(thread, Readied::Arrived, None);
     }

@@ -8,7 +8,8 @@
 //! along the thread's changes to it: names, affinity, namespaces.
 
 use super::{
-    Action, Machine, Next, Readied, Ready, Rested, RunLoop, complete, current, outbox, ready_again,
+    Action, Machine, Next, Owned, Readied, Ready, Rested, RunLoop, complete, current, outbox,
+    ready_again, witness,
 };
 use crate::engine::atomic::Ordering;
 use crate::engine::green::{Green, Oddities};
@@ -87,7 +88,9 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
     cluster.bound.fetch_add(1, Ordering::Relaxed);
     // This comes first: the reclamation may wait for a thread that needs this processor.
-    if let Some(processor) = run.surrender() {
+    let mut processor = run.surrender();
+    witness::left(processor.as_mut().map(Owned::lend), green, action);
+    if let Some(processor) = processor {
         cluster.lay_to_rest(processor);
     }
     machine.allow_reclamation();

@@ -25,6 +25,7 @@ use crate::engine::sched::lifo::{Lifo, Linked};
 use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::shortage::Doubt;
 use crate::engine::sched::wake::{Slept, WakeWord};
+use crate::engine::sched::witness::measure::Stint;
 use crate::engine::sched::{Cluster, Processor};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock;
@@ -93,6 +94,8 @@ pub(crate) struct Machine {
     pub(crate) seen_cpu: AtomicU64,
     /// Whether its thread could give the machine up.
     pub(crate) doubt: Doubt,
+    /// Measures times (`witness`).
+    pub(super) stint: Stint,
     cluster: AtomicStatic<Cluster>,
 }
 
@@ -123,6 +126,17 @@ pub(crate) fn count() -> usize {
 /// Every machine of the process, ended ones included.
 pub(crate) fn all() -> impl Iterator<Item = &'static Machine> {
     (0..count()).filter_map(get)
+}
+
+/// Whether a processor of any cluster is awake.
+pub(crate) fn any_is_awake() -> bool {
+    all().any(|machine| {
+        machine.kernel_thread.load(Ordering::Relaxed) != 0
+            && machine
+                .cluster
+                .load(Ordering::Acquire) // pairs with the Release in `new`
+                .is_some_and(|cluster| cluster.idle.awake() != 0)
+    })
 }
 
 impl Machine {
@@ -199,6 +213,7 @@ impl Machine {
             steals_left: Cell::new(0),
             seen_cpu: AtomicU64::new(0),
             doubt: Doubt::default(),
+            stint: Stint::new(),
             cluster: AtomicStatic::none(),
         }
     }
@@ -268,9 +283,20 @@ impl Machine {
     }
 
     /// The green thread that it runs.
-    pub(super) fn running(&self) -> Option<&'static Green> {
+    pub(crate) fn running(&self) -> Option<&'static Green> {
         // Acquire: pairs with the Release in `switch`.
         self.current.load(Ordering::Acquire)
+    }
+
+    /// The system's number of its kernel thread.
+    pub(crate) fn thread(&self) -> i32 {
+        self.kernel_thread.load(Ordering::Relaxed) as i32
+    }
+
+    /// Whether it runs `green` now.
+    pub(crate) fn is_running(&self, green: &Green) -> bool {
+        // Acquire: pairs with the Release in `switch`.
+        self.current.is(green, Ordering::Acquire)
     }
 
     /// The CPU time that its kernel thread has used, in nanoseconds.

@@ -23,7 +23,10 @@
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need; what the monitor does when there can be none |
 //! | `fork`, `setxid` | what a forked child keeps; user ids change in every kernel thread |
+//! | `sight`, `sample` | what a report sees of a thread from outside; holding one that runs for a moment |
+//! | `activity` | what a report sees of a processor |
 //! | `unload` | `dlclose` waits for green threads, too |
+//! | `witness` | each event is announced there, for traces |
 //!
 //! Invariants:
 //! 1. While a machine owns a processor, the scheduler's code on it never allocates, frees, prints,
@@ -47,6 +50,7 @@
 //! | the turn at events | a machine that does not get it sleeps on its futex (`io`) |
 //! | places in an outbox | it is sent before the next thread runs (`outbox`) |
 
+mod activity;
 pub(crate) mod announce;
 mod blocked_calls;
 pub(crate) mod cluster;
@@ -74,14 +78,19 @@ mod processor;
 mod record;
 mod recruiter;
 pub(crate) mod resize;
+pub(crate) mod sample;
 pub(crate) mod setxid;
 mod shortage;
+pub(crate) mod sight;
 pub(crate) mod start;
 mod switch;
 pub(crate) mod timers;
 mod unload;
 mod wake;
+pub(crate) mod witness;
 
+pub(crate) use self::activity::Activity;
+pub(crate) use self::blocked_calls::{Blocked, BlockedAt, name as syscall_name};
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
 pub(crate) use self::enter::enter;
 use self::idlers::Rested;
@@ -92,6 +101,7 @@ pub(crate) use self::processor::{Counter, Processor};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::green::context::Action;
 use crate::engine::green::current;
+use crate::engine::green::waiter::Parking;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
 use crate::engine::sys::perturb;
@@ -131,6 +141,9 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             {
                 return start::find_room(run, green);
             }
+            if green.oddities.has(Oddities::MEASURED) {
+                witness::measure::begins(run.owned(), machine, green, inherits_slice);
+            }
         }
         // SAFETY: the thread came out of a queue: it is ours.
         let action = unsafe { switch::to(run, green, inherits_slice) };
@@ -139,6 +152,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             return stay(run, green, action);
         }
         let mut processor = run.owned();
+        witness::left(processor.as_mut().map(Owned::lend), green, action);
         let successor = complete(machine, processor.as_mut(), green, action);
         let Some(mut processor) = processor else {
             machine.cluster().detached_switches.add_shared(1);
@@ -252,8 +266,11 @@ fn ready_again(
 #[inline(always)]
 fn park(machine: &'static Machine, processor: Option<&mut Owned<'_>>, green: &'static Green) {
     perturb::point("park: left");
-    let waiter = green.waiter.get();
-    let deadline = green.deadline.get();
+    green.since.note_time();
+    // SAFETY: the thread has left it on its stack, and nobody else can resume the thread yet.
+    let Parking {
+        waiter, deadline, ..
+    } = unsafe { *green.parking() };
     if deadline != clock::NEVER {
         let home = processor
             .as_ref()
@@ -294,13 +311,14 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
             machine.come_home();
             stop_searching(processor.cluster());
         }
+        witness::found(processor);
         return Ok(next);
     }
     perturb::point("find_work: nothing");
     let cluster = machine.cluster();
     searching = searching || cluster.idle.start_search(cluster.search_limit());
     if searching {
-        search(machine, processor)
+        search(machine, processor).inspect(|_| witness::found(processor))
     } else {
         Err(NothingFound { searching })
     }
@@ -402,10 +420,12 @@ fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
         let thief = processor.shared();
         let distance = |other: usize| thief.distance(cluster.processor(other));
         let victims = victims(processor, pass == PASSES, &distance);
+        processor.steal_attempts.add(1);
         if let Some(thread) = cluster.policy.steal(&processor.seat(), victims) {
             processor.steals.add(1);
             // The victim's outbox counts this arrival; the thief's does not.
             thread.green().arrived.set(false);
+            witness::stole(processor, thread.green());
             return Some(thread.into());
         }
         if !alone {
@@ -446,12 +466,14 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>, io: bool) {
 pub(crate) fn ready(green: &'static Green) {
     match enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
+            witness::woke(&mut entered, green);
             ready_from(&entered.processor(), green, Readied::Woken);
         }
         // The thread waits in the parent, and cannot run here.
         None if fork::is_child() => {}
         _ => {
             let _off = current::preemption_off();
+            witness::woke_from_outside(green);
             ready_globally(green, Readied::Woken);
         }
     }

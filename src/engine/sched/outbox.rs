@@ -52,9 +52,11 @@ use core::cell::Cell;
 use core::ptr;
 
 use crate::engine::atomic::Ordering::Relaxed;
+use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{Next, Readied, Ready};
+use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Owned, enter};
 use crate::engine::sys::batch::{Batch, Entry, SIZE};
 
@@ -122,12 +124,17 @@ pub(crate) unsafe fn perform(entry: impl FnOnce() -> Entry) -> Option<i32> {
         Way::Together(batch) if batch.is_usable() => {
             let request = Request::new(entry());
             push(&mut processor, &request);
-            request.waiter.wait_inside(entered, None);
+            request
+                .waiter
+                .wait_inside(entered, About::only(&SENT), None);
             request.result.get()
         }
         Way::Together(_) | Way::Alone => None,
     }
 }
+
+/// For reports. The kernel ends such a wait soon.
+static SENT: Subject = Subject::outside("sending", subject::nothing);
 
 /// Makes a ring for the processor that is the caller's afterwards, if that needs one.
 #[cold]
@@ -299,6 +306,7 @@ fn hand_in(processor: &mut Owned<'_>) {
     }
     for green in take_senders(processor) {
         processor.own().outbox.expect(green);
+        witness::arrived(processor, green, Arrival::Event);
         let policy = &processor.cluster().policy;
         policy.ready(Ready::new(green), Readied::Arrived, Some(&processor.seat()));
     }

@@ -19,7 +19,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::processor::Own;
-use super::{Machine, Processor};
+use super::{Machine, Processor, witness};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::Seat;
 use crate::engine::sys::perturb;
@@ -104,7 +104,8 @@ impl Owned<'_> {
 /// A processor in hand: what is lent from a run loop or an `Entered` does not live as long.
 impl Owned<'static> {
     /// Makes `machine`, which owns nothing, the owner of this processor.
-    pub(super) fn give_to(self, machine: &'static Machine) {
+    pub(super) fn give_to(mut self, machine: &'static Machine) {
+        witness::given(&mut self, machine);
         // Release: pairs with the Acquire of the monitor's look.
         self.machine.store(Some(machine), Ordering::Release);
         perturb::point("give");

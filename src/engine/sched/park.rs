@@ -5,12 +5,15 @@
 //! wait, its wakers and its timer is the ticket's (`green::ticket`).
 
 use super::handed::ready_from_anywhere;
-use super::{ready, timers};
+use super::{ready, timers, witness};
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
 use crate::engine::green::context::Action;
+use crate::engine::green::current;
+use crate::engine::green::resident::Resident;
+use crate::engine::green::subject::About;
 use crate::engine::green::ticket::{By, Commit, Outcome, Ticket};
-use crate::engine::green::waiter::{Notified, Waiter};
+use crate::engine::green::waiter::{Notified, Parking, Waiter};
 use crate::engine::sched::enter::{Entered, enter};
 use crate::engine::sys::clock;
 use crate::engine::sys::futex::{self, Interrupted};
@@ -18,16 +21,16 @@ use crate::engine::sys::perturb;
 
 impl Waiter {
     /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic
-    /// nanoseconds).
-    pub(crate) fn wait(&self, deadline: Option<u64>) -> Outcome {
+    /// nanoseconds). Reports say that it waits for what `about` names.
+    pub(crate) fn wait(&self, about: About, deadline: Option<u64>) -> Outcome {
         if self.ticket.consume() {
             return Outcome::Notified;
         }
         perturb::point("wait: no token");
         let deadline = deadline.filter(|&d| d != clock::NEVER);
         match enter() {
-            Some(entered) => self.wait_inside(entered, deadline),
-            None => self.wait_on_kernel_thread(deadline),
+            Some(entered) => self.wait_inside(entered, about, deadline),
+            None => self.wait_on_kernel_thread(about, deadline),
         }
     }
 
@@ -35,32 +38,69 @@ impl Waiter {
     // Inlined always: otherwise the compiler inlines it or not depending on the other functions
     // that there are, and without it a wake-up costs a seventh more.
     #[inline(always)]
-    pub(crate) fn wait_inside(&self, entered: Entered, deadline: Option<u64>) -> Outcome {
+    pub(crate) fn wait_inside(
+        &self,
+        entered: Entered,
+        about: About,
+        deadline: Option<u64>,
+    ) -> Outcome {
         let green = entered.green();
-        self.expect(green, deadline.unwrap_or(clock::NEVER));
+        self.expect(green);
+        let parking = Parking {
+            waiter: self,
+            deadline: deadline.unwrap_or(clock::NEVER),
+            about,
+        };
+        green.expect(&parking);
         perturb::point("wait: leaving");
         entered.suspend(Action::Park);
         if deadline.is_some() {
             timers::disarm(green);
         }
+        // Not before: a timer that fires late reads the park.
+        green.goes_on();
         self.ticket.resumed()
     }
 
-    fn wait_on_kernel_thread(&self, deadline: Option<u64>) -> Outcome {
+    fn wait_on_kernel_thread(&self, about: About, deadline: Option<u64>) -> Outcome {
+        witness::kernel_waits();
         loop {
-            if let Some(outcome) = self.block(deadline) {
+            if let Some(outcome) = self.block(about, deadline) {
+                witness::kernel_goes_on();
                 return outcome;
             }
         }
     }
 
     /// [`Waiter::wait`], but the kernel thread is blocked. `None`: a signal's handler has run on it.
-    pub(crate) fn block(&self, deadline: Option<u64>) -> Option<Outcome> {
+    pub(crate) fn block(&self, about: About, deadline: Option<u64>) -> Option<Outcome> {
         match self.ticket.commit(By::Kernel) {
             Commit::Notified => return Some(Outcome::Notified),
             Commit::Expired => return Some(Outcome::Expired),
             Commit::Parked => {}
         }
+        let parking = Parking {
+            waiter: self,
+            deadline: deadline.unwrap_or(clock::NEVER),
+            about,
+        };
+        let interrupted = match current::green() {
+            None => Resident::while_waiting(&parking, || self.sleep(deadline)),
+            Some(green) => {
+                green.expect_on_stack(&parking);
+                let interrupted = self.sleep(deadline);
+                green.expect_on_stack(core::ptr::null());
+                interrupted
+            }
+        };
+        match self.ticket.resumed() {
+            Outcome::Expired if interrupted => None,
+            outcome => Some(outcome),
+        }
+    }
+
+    /// Blocks the kernel thread on the ticket. Returns whether a signal's handler has run on it.
+    fn sleep(&self, deadline: Option<u64>) -> bool {
         let word = self.ticket.as_futex();
         let mut interrupted = false;
         while word.load(Ordering::Relaxed) == Ticket::ASLEEP {
@@ -70,10 +110,7 @@ impl Waiter {
                 let _ = self.ticket.expire();
             }
         }
-        match self.ticket.resumed() {
-            Outcome::Expired if interrupted => None,
-            outcome => Some(outcome),
-        }
+        interrupted
     }
 
     /// Ends the wait, or the next wait if nobody waits now.

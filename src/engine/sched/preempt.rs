@@ -43,7 +43,8 @@ use std::sync::OnceLock;
 use crate::engine::arch::{Frame, Trampoline};
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, interpose, interrupted, machine};
+use crate::engine::sched::{Machine, interpose, interrupted, machine, sample};
+use crate::engine::stack::{self, Slot};
 use crate::engine::sys::kernel_thread::SystemCall;
 use crate::engine::sys::observer::{Doing, Observer};
 use crate::engine::sys::signal::{self, Payload};
@@ -82,6 +83,7 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
     });
     PROCESS.store(std::process::id() as usize, Ordering::Relaxed);
     signal::handle(signal, on_signal)?;
+    sample::use_signal(signal);
     interrupted::learn(signal);
     Ok(())
 }
@@ -162,6 +164,17 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     let Some(payload) = payload.or_else(interrupted::lesson) else {
         return;
     };
+    if payload.who == sample::WHO {
+        sample::answer(payload, &frame);
+        let room =
+            |slot: &Slot| (slot.bottom() + Frame::room_needed()..slot.top()).contains(&frame.sp());
+        let has_room = stack::find(frame.sp()).is_some_and(|(slot, _)| room(slot));
+        if !interpose::program_has_handlers() && in_libc(frame.pc()) {
+            // SAFETY: libc's code is readable, and does not begin with a system call.
+            unsafe { interrupted::mend(&mut frame, has_room) };
+        }
+        return;
+    }
     if payload.who == interrupted::TO_LEARN && in_libc(frame.pc()) {
         // SAFETY: libc's code is readable, and does not begin with a system call.
         return unsafe { interrupted::note(&frame) };

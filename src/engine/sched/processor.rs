@@ -17,6 +17,8 @@ use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
 use crate::engine::sched::lifo::Linked;
 use crate::engine::sched::outbox::Outbox;
+use crate::engine::sched::witness::measure::{Gauge, Measures};
+use crate::engine::sched::witness::ring::Pen;
 use crate::engine::sched::{Cluster, Machine, monitor};
 use crate::engine::stack;
 use crate::engine::sys::atomic_static::AtomicStatic;
@@ -38,6 +40,8 @@ pub(crate) struct Processor {
     /// How often it has run out of threads.
     pub(crate) dry: Counter,
     pub(crate) steals: Counter,
+    /// How often it has looked into the queues of all others, in vain or not.
+    pub(crate) steal_attempts: Counter,
     pub(crate) spawns: Counter,
     pub(crate) ended: Counter,
     pub(crate) preemptions: Counter,
@@ -45,6 +49,8 @@ pub(crate) struct Processor {
     pub(crate) parked_calls: Counter,
     /// How many sends are in its outbox.
     pub(super) sends: AtomicUsize,
+    /// Its histograms, once times have been measured here.
+    pub(super) measures: AtomicStatic<Measures>,
     own: UnsafeCell<Own>,
     cluster: &'static Cluster,
     /// It is out of use; changed under the idlers' lock (`resize`).
@@ -71,6 +77,10 @@ pub(crate) struct Own {
     pub(crate) stacks: stack::Cache,
     /// Records of threads that have ended.
     pub(crate) records: Records,
+    /// Writes down the events here (`witness`).
+    pub(super) pen: Pen,
+    /// Measures times (`witness`).
+    pub(super) gauge: Gauge,
     random: Rng,
 }
 
@@ -110,17 +120,21 @@ impl Processor {
             switches: Counter::new(),
             dry: Counter::new(),
             steals: Counter::new(),
+            steal_attempts: Counter::new(),
             spawns: Counter::new(),
             ended: Counter::new(),
             preemptions: Counter::new(),
             parked_calls: Counter::new(),
             sends: AtomicUsize::new(0),
+            measures: AtomicStatic::none(),
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
                 spin_pays: false,
                 outbox: Outbox::new(cluster.config.allows_rings),
                 stacks,
                 records: Records::new(),
+                pen: Pen::new(),
+                gauge: Gauge::new(),
                 random: Rng::with_seed(index as u64),
             }),
             cluster,

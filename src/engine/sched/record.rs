@@ -79,6 +79,11 @@ impl Green {
         unsafe { self.machine_hook().get().unwrap_unchecked() }
     }
 
+    /// The kernel thread that ran this thread last, if any did; for reports.
+    pub(crate) fn last_machine(&self) -> Option<&'static Machine> {
+        self.machine_hook().get()
+    }
+
     #[inline(always)]
     pub(crate) fn set_machine(&self, machine: &'static Machine) {
         self.machine_hook().set(Some(machine));

@@ -18,6 +18,7 @@ use core::ffi::c_void;
 use std::io;
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::engine::green::resident::Resident;
 use crate::engine::sched::shortage::{self, Report};
 use crate::engine::sched::{Cluster, Machine, RunLoop, switch};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, signal};
@@ -187,12 +188,14 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
     perturb::point("machine: begins");
     let cluster = machine.cluster();
     kernel_thread::set_name("gt-machine", machine.index);
+    Resident::join_staff();
     if machine.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.
         super::run(unsafe { RunLoop::new(machine) });
         machine.come_home();
         switch::leave_cache(machine);
         signal::drop_alternate_stack();
+        Resident::end();
     } else {
         // There is no memory for its alternate stack. A thread that needs a machine asks again.
         std::thread::sleep(std::time::Duration::from_nanos(ASK_AGAIN));

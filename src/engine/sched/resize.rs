@@ -54,6 +54,7 @@ use std::sync::Mutex;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::green::current;
+use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
 use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::kernel_thread;
@@ -78,6 +79,9 @@ pub(crate) struct Size {
     /// The number of CPUs is to be read again.
     stale: AtomicBool,
 }
+
+/// For reports: the runtime's number of processors is being changed.
+static GRANTED: Subject = Subject::inside("change of the number of processors", subject::nothing);
 
 impl Size {
     pub(crate) const fn new(follows: bool) -> Size {
@@ -174,7 +178,7 @@ impl Cluster {
         perturb::point("resize: wished");
         self.recruiter.ring();
         while size.wish.load(Ordering::Acquire) != 0 {
-            size.granted.wait(None);
+            size.granted.wait(About::only(&GRANTED), None);
         }
         let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
         refusal.take().map_or(Ok(()), Err)

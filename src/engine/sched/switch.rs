@@ -40,6 +40,7 @@ pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // Release: a monitor that sees this tick sees all that the scheduler did before; see
     // `ownership`.
     machine.tick.store(tick, Ordering::Release);
+    green.since.note_time();
     if !inherits {
         let slice = machine.slice.load(Ordering::Relaxed).wrapping_add(1);
         machine.slice.store(slice, Ordering::Relaxed);
@@ -60,7 +61,9 @@ pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
         green.context.resume()
     };
     compiler_fence(Ordering::SeqCst);
-    // Release: pairs with the Acquire in the monitor's second look (`ownership`).
+    green.since.left();
+    // Release: pairs with the Acquire in the monitor's second look (`ownership`), and in a report's
+    // (`sight`).
     machine.current.store(None, Ordering::Release);
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
@@ -114,6 +117,8 @@ fn take_mask(machine: &Machine, green: &Green) {
     green.mask.set(mask);
     if mask == base {
         green.oddities.remove(Oddities::MASK);
+        // The place serves otherwise now.
+        green.mask.set(0);
     }
 }
 

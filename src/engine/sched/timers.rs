@@ -17,6 +17,7 @@ use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::green::timer::{Entry, Heap};
 use crate::engine::policy::{Readied, Ready};
+use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::perturb;
@@ -71,6 +72,7 @@ pub(super) fn fire_at(processor: &mut Owned<'_>, home: &Processor) {
     let mut any = false;
     let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
+        witness::arrived(processor, green, Arrival::Deadline);
         policy.ready(Ready::new(green), Readied::Arrived, Some(&processor.seat()));
         any = true;
     }
@@ -89,9 +91,9 @@ fn fire(home: &Processor, now: u64) -> Fifo {
     while let Some(entry) = heap.pop_due(now) {
         let green = green_of(entry);
         perturb::point("timers: expiring");
-        // SAFETY: the thread set its waiter before it armed the timer, and cannot go on before the
+        // SAFETY: the thread left its parking before the run loop armed the timer, and cannot go on before the
         // lock is free.
-        if unsafe { &*green.waiter.get() }.expire() {
+        if unsafe { &*(*green.parking()).waiter }.expire() {
             ready.push(green);
         }
     }

@@ -42,6 +42,21 @@ impl<T: Sync> AtomicStatic<T> {
         unsafe { Self::target(self.0.swap(Self::pointer(target), order)) }
     }
 
+    /// Leaves `new` there if it leads to `old`; otherwise tells where it leads.
+    pub(crate) fn replace(
+        &self,
+        old: Option<&'static T>,
+        new: &'static T,
+        order: Ordering,
+    ) -> Result<(), Option<&'static T>> {
+        let (old, new) = (Self::pointer(old), Self::pointer(Some(new)));
+        let replaced = self
+            .0
+            .compare_exchange_weak(old, new, order, Ordering::Relaxed);
+        // SAFETY: as in `load`.
+        replaced.map_or_else(|now| Err(unsafe { Self::target(now) }), |_| Ok(()))
+    }
+
     /// Whether it leads to `target` now.
     #[inline(always)]
     pub(crate) fn is(&self, target: &T, order: Ordering) -> bool {

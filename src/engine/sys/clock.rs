@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::engine::atomic::{AtomicU32, Ordering};
+
 /// A deadline that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
 
@@ -31,6 +33,33 @@ fn read(clock: libc::clockid_t) -> u64 {
 /// The monotonic clock, which `Instant` and futexes use too.
 pub(crate) fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
+}
+
+/// The coarse clock: milliseconds of the monotonic clock, as somebody last noted them. Alone on its
+/// cache line: every switch reads it.
+#[repr(align(128))]
+struct Coarse(AtomicU32);
+static COARSE: Coarse = Coarse(AtomicU32::new(0));
+
+/// The coarse clock. It wraps after 49 days.
+#[inline(always)]
+pub(crate) fn coarse() -> u32 {
+    COARSE.0.load(Ordering::Relaxed)
+}
+
+/// For debuggers: where the coarse clock lies.
+pub(crate) const fn coarse_address() -> *const () {
+    (&raw const COARSE).cast()
+}
+
+/// Sets the coarse clock: `now` is the time of a moment ago. Callers are the monitors, each time that
+/// they look, and processors that were idle.
+pub(crate) fn note(now: u64) {
+    let millis = (now / 1_000_000) as u32;
+    // Written only when it changes: other processors read the line.
+    if coarse() != millis {
+        COARSE.0.store(millis, Ordering::Relaxed);
+    }
 }
 
 /// When `duration` will be over; [`NEVER`] if that is beyond the clock.

@@ -24,7 +24,7 @@ use std::io;
 
 use super::futex;
 use super::signal::{self as kernel, Mask, bit};
-use crate::engine::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The signals that came and were not fetched.
 static PENDING: AtomicU64 = AtomicU64::new(0);
@@ -32,6 +32,8 @@ static PENDING: AtomicU64 = AtomicU64::new(0);
 static SEQUENCE: AtomicU32 = AtomicU32::new(0);
 /// The number of handlers that have not done all they do.
 static HANDLING: AtomicU32 = AtomicU32::new(0);
+/// Whether [`catch`] was called.
+static USED: AtomicBool = AtomicBool::new(false);
 /// The former handlers of those signals that had one; boxes that are never freed.
 static FORMER: [AtomicPtr<libc::sigaction>; 65] = [const { AtomicPtr::new(null_mut()) }; 65];
 
@@ -57,6 +59,11 @@ pub(crate) fn wait(sequence: u32) {
 pub(crate) fn fetch() -> Mask {
     // Acquire: pairs with the Release in `on_signal`.
     PENDING.swap(0, Ordering::Acquire)
+}
+
+/// Whether the program has asked for a signal.
+pub(crate) fn is_used() -> bool {
+    USED.load(Ordering::Relaxed)
 }
 
 /// Whether a handler is still at work.
@@ -91,6 +98,7 @@ pub(crate) fn catch(signal: i32, unblocked: impl Iterator<Item = i32>) -> io::Re
         // Release: pairs with the Acquire in the handler.
         FORMER[signal as usize].store(former, Ordering::Release);
     }
+    USED.store(true, Ordering::Relaxed);
     install(&ours, null_mut())
 }
 

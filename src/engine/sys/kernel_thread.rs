@@ -43,6 +43,22 @@ pub(crate) fn set_name(kind: &str, number: u32) {
     set(Attribute::Name(&name));
 }
 
+/// The bytes that [`own_name`] needs.
+pub(crate) const NAME: usize = 16;
+
+/// The name of the calling kernel thread, as far as the system keeps it; as std has it, that of the first
+/// one is `main`.
+pub(crate) fn own_name(buffer: &mut [u8; NAME]) -> &str {
+    if plain(Plain::GETTID, &[]) == plain(Plain::GETPID, &[]) {
+        return "main";
+    }
+    let place = buffer.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes 16 bytes, the buffer's.
+    let _ = unsafe { call(libc::SYS_prctl, &[libc::PR_GET_NAME as usize, place]) };
+    let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(NAME);
+    core::str::from_utf8(&buffer[..end]).unwrap_or("")
+}
+
 /// An attribute of a kernel thread, kept by the system.
 enum Attribute<'a> {
     /// It ends with a NUL; the system reads 16 bytes at most.
@@ -66,6 +82,18 @@ pub(crate) fn id() -> i32 {
     plain(Plain::GETTID, &[]).unwrap_or(0) as i32 // it cannot fail
 }
 
+/// The calling kernel thread rests for `nanos`.
+pub(crate) fn rest(nanos: u64) {
+    super::clock::sleep(nanos);
+}
+
+/// Whether this process has a kernel thread `id`.
+pub(crate) fn exists(id: i32) -> bool {
+    const NOTHING: usize = 0;
+    let process = std::process::id() as usize;
+    plain(Plain::TGKILL, &[process, id as usize, NOTHING]) != Err(libc::ESRCH)
+}
+
 /// The clock of CPU time used by kernel thread `id` (the kernel's encoding: per-thread, scheduler's
 /// count).
 pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
@@ -79,6 +107,7 @@ pub(crate) struct SystemCall {
     pub(crate) number: i64,
     arguments: [u64; 6],
     stack_pointer: u64,
+    program_counter: u64,
 }
 
 impl SystemCall {
@@ -87,15 +116,16 @@ impl SystemCall {
     pub(crate) fn parse(text: &[u8]) -> Option<SystemCall> {
         let mut words = core::str::from_utf8(text).ok()?.split_ascii_whitespace();
         let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;
-        let mut values = [0; 7];
+        let mut values = [0; 8];
         for value in &mut values {
             *value = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
         }
-        let [arguments @ .., stack_pointer] = values;
+        let [arguments @ .., stack_pointer, program_counter] = values;
         Some(SystemCall {
             number,
             arguments,
             stack_pointer,
+            program_counter,
         })
     }
 
@@ -105,7 +135,13 @@ impl SystemCall {
             number,
             arguments,
             stack_pointer: 0,
+            program_counter: 0,
         }
+    }
+
+    /// Where the thread goes on: its program counter and its stack pointer.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        (self.program_counter as usize, self.stack_pointer as usize)
     }
 
     /// Whether it waits for as long as it takes, on a futex, for a lock on a file, for the other end of

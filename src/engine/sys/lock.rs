@@ -34,6 +34,9 @@ pub(crate) struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
+    /// Where in a lock its value lies, for reports, which look at it without the lock.
+    pub(crate) const VALUE: usize = core::mem::offset_of!(Lock<T>, value);
+
     const_fn! {
         pub(crate) const fn new(value: T) -> Lock<T> {
             Lock {

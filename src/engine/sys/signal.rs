@@ -11,7 +11,7 @@ use crate::engine::arch;
 pub(crate) type Mask = u64;
 
 /// Every signal, but for the two that libc keeps to itself: it waits for their handlers.
-pub(crate) const ALL: Mask = !(1 << 31 | 1 << 32);
+pub(crate) const ALL: Mask = !(1 << 31 | 1 << 32 | bit(libc::SIGSEGV) | bit(libc::SIGBUS));
 
 /// The mask bit of `signal`.
 pub(crate) const fn bit(signal: i32) -> Mask {

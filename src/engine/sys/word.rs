@@ -1,7 +1,8 @@
 //! Words of the program's memory that may not be there: an access to them fails, and does not crash.
 //!
 //! While the crate's own handler of faults is in place an access costs no more than any other: if it
-//! faults, the handler ends it. Otherwise the kernel is asked first whether the word can be read.
+//! faults, the handler ends it. Otherwise the kernel is asked first whether the word can be read. That does for a
+//! word which its user keeps; a word that may go away at any moment, as a report's, is copied by the kernel itself.
 
 use super::call;
 use crate::engine::arch::guarded;
@@ -25,6 +26,45 @@ pub(crate) fn load(address: usize) -> Result<u32, Fault> {
     check(address, Access::Read)?;
     // SAFETY: the handler ends a fault, or the kernel has just read the word.
     answer(unsafe { guarded::load(address) })
+}
+
+/// [`load`] of a word that may go away while it is read.
+pub(crate) fn look(address: usize) -> Result<u32, Fault> {
+    if !CAUGHT.load(Ordering::Relaxed) {
+        let mut word = 0_u32;
+        let (to, from) = ([&raw mut word as usize, 4], [address, 4]);
+        let process = std::process::id() as usize;
+        let (to, from) = (to.as_ptr() as usize, from.as_ptr() as usize);
+        // SAFETY: the kernel writes to the word, if it can read the other one.
+        match unsafe { call(libc::SYS_process_vm_readv, &[process, to, 1, from, 1, 0]) } {
+            Ok(4) => return Ok(word),
+            Ok(_) | Err(libc::EFAULT) => return Err(Fault),
+            // It is forbidden here.
+            Err(_) => {}
+        }
+    }
+    load(address)
+}
+
+/// Reads eight bytes at `address`, a multiple of 8, which other threads may write at the same time, and which may
+/// go away.
+pub(crate) fn read(address: usize) -> Option<usize> {
+    let half = |at: usize| look(at).ok().map(|half| half as usize);
+    if address == 0 || !address.is_multiple_of(8) {
+        return None;
+    }
+    // The halves of two values do not go together: read until two looks agree.
+    const TRIES: usize = 8;
+    let look = || Some(half(address)? | half(address.checked_add(4)?)? << 32);
+    let mut seen = look()?;
+    for _ in 0..TRIES {
+        let again = look()?;
+        if again == seen {
+            return Some(seen);
+        }
+        seen = again;
+    }
+    None
 }
 
 /// Replaces the word at `address`, a multiple of 4, by what `next` makes of it; returns the value that it had.

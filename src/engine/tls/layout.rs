@@ -136,9 +136,29 @@ pub(super) fn init() -> Result<(), String> {
 
 /// A kernel thread's stack in bytes, if code is to have `size` of it: libc puts the thread-locals on it
 /// as well, and those of a program may be large. (Where they were not looked at, as in kernel-thread mode, libc
-/// has to have enough.)
+/// is asked.)
 pub(crate) fn with_thread_locals(size: usize) -> usize {
-    size + LAYOUT.get().map_or(0, |layout| layout.sizes.all)
+    let thread_locals = LAYOUT.get().map(|layout| layout.sizes.all);
+    size + thread_locals.unwrap_or_else(smallest_stack)
+}
+
+/// The smallest stack that libc accepts, thread-locals included; 0 if it does not tell.
+fn smallest_stack() -> usize {
+    type Smallest = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+    // SAFETY: the name is that of a function of glibc's with this type, which std calls, too; it gets
+    // attributes, which are initialised first and destroyed last.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr());
+        if found.is_null() {
+            return 0;
+        }
+        let smallest: Smallest = core::mem::transmute(found);
+        let mut attributes = core::mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        let size = smallest(&attributes);
+        libc::pthread_attr_destroy(&mut attributes);
+        size
+    }
 }
 
 /// From the thread pointer to malloc's `tcache` word, where one was recognised.

@@ -37,6 +37,7 @@ use super::claim::{Claimed, Ended, Node, Wait};
 use super::inside::{self, Inside};
 use super::list::{Chain, List};
 use super::queue::{Locked, Position, WaitQueue};
+use super::{About, Subject};
 use crate::engine::atomic::{
     AtomicUsize, Cell,
     Ordering::{Relaxed, SeqCst},
@@ -54,6 +55,8 @@ pub(crate) const ANY: Events = !0;
 
 /// The threads that wait at addresses. A table is a static.
 pub(crate) struct Addresses {
+    /// For reports: the kind of thing at these addresses.
+    subject: &'static Subject,
     buckets: [Bucket; BUCKETS],
 }
 
@@ -114,8 +117,11 @@ pub(crate) enum Waited {
 
 impl Addresses {
     const_fn! {
-        pub(crate) const fn new() -> Addresses {
-            Addresses { buckets: Bucket::all() }
+        pub(crate) const fn new(subject: &'static Subject) -> Addresses {
+            Addresses {
+                subject,
+                buckets: Bucket::all(),
+            }
         }
     }
 
@@ -169,7 +175,7 @@ impl Addresses {
     ) -> Result<Waited, E> {
         let waiting = Waiting {
             node: Node::new(ptr::null()),
-            wait: Wait::new(),
+            wait: Wait::new(About::new(self.subject, address as *const ())),
             address: AtomicUsize::new(address),
             events,
             stamp: Cell::new(0),

@@ -24,6 +24,7 @@
 
 use core::ptr;
 
+use super::About;
 use super::claim::{Claimed, Ended, Node, Wait};
 use super::list::{Crowd, List};
 use crate::engine::atomic::{AtomicUsize, Ordering, const_fn};
@@ -185,15 +186,18 @@ impl WaitQueue {
     /// `decide` returns the flags for the time of the wait, or `None` if the thread need not wait.
     /// Its answer and the longer queue are published in one step, and only if the flags are still
     /// those that `decide` was given: otherwise it is asked again. It runs with preemption off.
+    ///
+    /// Reports say that the thread waits for what `about` names.
     pub(crate) fn wait(
         &self,
+        about: About,
         position: Position,
         tag: usize,
         deadline: Option<u64>,
         decide: impl FnMut(State) -> Option<State>,
     ) -> Waited {
         self.lock()
-            .wait(position, tag, deadline, decide, || ())
+            .wait(about, position, tag, deadline, decide, || ())
             .unwrap_or(Waited::Refused)
     }
 }
@@ -261,6 +265,7 @@ impl Locked<'_> {
     /// it was before the list was taken; it must not panic.
     pub(crate) fn wait(
         mut self,
+        about: About,
         position: Position,
         tag: usize,
         deadline: Option<u64>,
@@ -268,7 +273,7 @@ impl Locked<'_> {
         then: impl FnOnce(),
     ) -> Result<Waited, Self> {
         let queue = self.queue;
-        let wait = Wait::new();
+        let wait = Wait::new(about);
         let node = Node::new(&wait);
         node.tag.set(tag);
         // SAFETY: `wait` and `node` stay where they are until the node was taken or removed.

@@ -14,9 +14,15 @@
 use crate::engine::atomic::Cell;
 use crate::engine::green::Green;
 use crate::engine::green::context::Action;
+use crate::engine::green::waiter::Parking;
 use crate::engine::sched;
 use crate::engine::sys::perturb;
-use crate::engine::wait::Waiter;
+use crate::engine::wait::{About, Subject, Waiter, subject};
+
+/// For reports: a coroutine, or the thread that resumes it, waits for the other.
+static TURN: Subject = Subject::inside("turn of a coroutine", subject::nothing);
+/// The park of a thread that waits aside.
+static ASIDE: Parking = Parking::without_waiter(About::only(&TURN));
 
 /// The place where one of the two waits for its turn.
 pub(crate) struct Side {
@@ -44,7 +50,9 @@ impl Side {
                 let green = entered.green();
                 self.aside.set(Some(green));
                 green.next.set(Some(next));
+                green.expect(&ASIDE);
                 entered.suspend(Action::HandOver);
+                green.goes_on();
             }
             (entered, next) => {
                 drop(entered);
@@ -55,7 +63,7 @@ impl Side {
 
     /// Waits here, at the waiter, since the other thread may have the turn already.
     pub(crate) fn wait(&self) {
-        self.waiter.wait(None);
+        self.waiter.wait(About::new(&TURN, self), None);
     }
 
     /// Waits at the waiter: `other` has gone on already, or goes on now.
@@ -65,7 +73,7 @@ impl Side {
         if let Some(green) = other {
             sched::ready(green);
         }
-        self.waiter.wait(None);
+        self.waiter.wait(About::new(&TURN, self), None);
     }
 
     /// Gives this side its turn, and does not wait.

@@ -24,13 +24,15 @@
 //!
 //! Orderings: giving is Release, taking Acquire; permits handed over are published by the wake-up.
 
+use core::mem::offset_of;
+
 use crate::engine::door::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::door::list::Chain;
-use crate::engine::door::perturb;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
+use crate::engine::door::{About, Subject, perturb, word};
 
 const QUEUED: usize = 1;
 const PERMIT: usize = 2;
@@ -40,6 +42,13 @@ pub(super) struct Count {
     state: AtomicUsize,
     queue: WaitQueue,
 }
+
+/// For reports.
+static SEMAPHORE: Subject = Subject::inside("semaphore", |address, facts| {
+    if let Some(state) = word::read(address + offset_of!(Count, state)) {
+        facts.number("permits", (state / PERMIT) as u64);
+    }
+});
 
 impl Count {
     /// The largest number of permits that the word can hold.
@@ -110,21 +119,27 @@ impl Count {
     /// `false` if the time is up.
     pub(super) fn take(&self, n: usize, deadline: Option<u64>) -> bool {
         while !self.try_take(n) {
-            let waited = self.queue.wait(Position::Back, n, deadline, |flags| {
-                let mut state = self.state.load(Relaxed);
-                while !suffices(state, n) {
-                    perturb::point("semaphore: queueing");
-                    let queued = state | QUEUED;
-                    match self
-                        .state
-                        .compare_exchange_weak(state, queued, Relaxed, Relaxed)
-                    {
-                        Ok(_) => return Some(flags),
-                        Err(now) => state = now,
+            let waited = self.queue.wait(
+                About::new(&SEMAPHORE, self),
+                Position::Back,
+                n,
+                deadline,
+                |flags| {
+                    let mut state = self.state.load(Relaxed);
+                    while !suffices(state, n) {
+                        perturb::point("semaphore: queueing");
+                        let queued = state | QUEUED;
+                        match self
+                            .state
+                            .compare_exchange_weak(state, queued, Relaxed, Relaxed)
+                        {
+                            Ok(_) => return Some(flags),
+                            Err(now) => state = now,
+                        }
                     }
-                }
-                None
-            });
+                    None
+                },
+            );
             match waited {
                 Waited::Woken(_) => return true,
                 Waited::Refused => {}

@@ -43,10 +43,13 @@ use core::sync::atomic::AtomicU32;
 use super::{deadline_on, errno, read, set_errno};
 use crate::engine::door::addresses::{Addresses, Beside, Events, Waited};
 use crate::engine::door::queue::Position;
-use crate::engine::door::{is_forked_child, thread_id};
+use crate::engine::door::{Subject, is_forked_child, subject, thread_id};
 
 /// The green threads that wait for locks, semaphores and conditions.
-static TABLE: Addresses = Addresses::new();
+static TABLE: Addresses = Addresses::new(&OBJECT);
+
+/// For reports.
+static OBJECT: Subject = Subject::inside("lock of C", subject::nothing);
 
 // What a thread waits for.
 const LOCK: Events = 1;

@@ -49,7 +49,20 @@ pub(crate) mod inside {
 }
 
 use self::ticket::{By, Commit, Found, Ticket};
+pub(crate) use crate::green::subject::{self, About, Clue, Facts, Subject};
 pub(crate) use crate::green::ticket::Outcome;
+
+static SOMETHING: Subject = Subject::inside("something", subject::nothing);
+
+/// What models' threads wait for; no report asks.
+pub(crate) fn about() -> About {
+    About::only(&SOMETHING)
+}
+
+/// For tables.
+pub(crate) fn something() -> &'static Subject {
+    &SOMETHING
+}
 
 /// The library's waiter, but kernel threads wait in the checker instead of on a futex.
 ///
@@ -82,7 +95,7 @@ impl Waiter {
 
     /// With a deadline of 0, time is up as soon as the thread runs again; the checker lets others
     /// run before, or not. With another they do, until they wait.
-    pub(crate) fn wait(&self, deadline: Option<u64>) -> Outcome {
+    pub(crate) fn wait(&self, _: About, deadline: Option<u64>) -> Outcome {
         if self.ticket.consume() {
             return Outcome::Notified;
         }
@@ -111,8 +124,8 @@ impl Waiter {
     }
 
     /// A signal interrupts it where its time would be up.
-    pub(crate) fn block(&self, deadline: Option<u64>) -> Option<Outcome> {
-        let outcome = self.wait(deadline);
+    pub(crate) fn block(&self, about: About, deadline: Option<u64>) -> Option<Outcome> {
+        let outcome = self.wait(about, deadline);
         let is_interrupted = outcome == Outcome::Expired && deadline == Some(clock::SIGNAL);
         (!is_interrupted).then_some(outcome)
     }

@@ -49,6 +49,7 @@ use atomic_waker::AtomicWaker;
 use crate::engine::green::ticket::Outcome;
 use crate::engine::green::waiter::Waiter;
 use crate::engine::sys::perturb;
+use crate::engine::wait::{About, Clue, Facts, Subject};
 
 pub(crate) struct End {
     token: Waiter,
@@ -59,6 +60,14 @@ pub(crate) struct End {
 // A waker whose code panics leaves itself out, and nothing half done.
 impl UnwindSafe for End {}
 impl RefUnwindSafe for End {}
+
+/// For reports: a joiner waits.
+static JOIN: Subject =
+    Subject::inside("end of a thread", look).with(Clue::target(super::Shared::END));
+
+fn look(end: usize, facts: &mut Facts) {
+    facts.target = end.checked_sub(super::Shared::END);
+}
 
 impl End {
     pub(crate) const fn new() -> End {
@@ -86,7 +95,7 @@ impl End {
     /// Waits for the end, until `deadline` at most (monotonic nanoseconds). Returns whether it has
     /// come; the caller must then not wait for it again.
     pub(crate) fn wait(&self, deadline: Option<u64>) -> bool {
-        self.token.wait(deadline) == Outcome::Notified
+        self.token.wait(About::new(&JOIN, self), deadline) == Outcome::Notified
     }
 
     /// Returns whether the end has come. If not, `waker` is called when it comes, instead of any

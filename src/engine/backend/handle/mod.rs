@@ -11,6 +11,7 @@ mod end;
 mod panic_hook;
 
 use core::num::NonZeroU64;
+use core::panic::Location;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
@@ -21,11 +22,18 @@ pub(crate) use self::panic_hook::install as install_panic_hook;
 pub(crate) use self::panic_hook::text_of;
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::current as me;
+use crate::engine::green::resident::Resident;
 use crate::engine::green::waiter::Waiter;
-use crate::engine::green::{Green, Identity};
+use crate::engine::green::{Green, Identity, inspection};
 use crate::engine::sched::fork;
 #[cfg(green)]
 use crate::engine::sys::clock;
+use crate::engine::sys::word;
+#[cfg(all(test, green))]
+use crate::engine::wait::Facts;
+#[cfg(green)]
+use crate::engine::wait::subject;
+use crate::engine::wait::{About, Subject};
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
 ///
@@ -44,6 +52,13 @@ use crate::engine::sys::clock;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadId(NonZeroU64);
 
+impl ThreadId {
+    /// The identifier with this number; 0 is none's.
+    pub(crate) fn from_number(number: u64) -> Option<ThreadId> {
+        NonZeroU64::new(number).map(ThreadId)
+    }
+}
+
 /// The data that the handles of one thread share. It begins with the thread's identity, to which a
 /// green thread's record points.
 #[repr(C)]
@@ -57,10 +72,20 @@ pub(crate) struct Shared {
     pub(crate) end: End,
 }
 
+/// For reports: a thread waits until another has begun.
+#[cfg(green)]
+static BEGUN: Subject = Subject::inside("beginning of a thread", subject::nothing);
+
 impl Shared {
-    pub(crate) fn new(name: Option<Box<str>>) -> Arc<Shared> {
+    /// Where the end lies.
+    const END: usize = core::mem::offset_of!(Shared, end);
+
+    pub(crate) fn new(
+        name: Option<Box<str>>,
+        spawned_at: Option<&'static Location<'static>>,
+    ) -> Arc<Shared> {
         Arc::new(Shared {
-            identity: Identity::new(name),
+            identity: Identity::new(name, spawned_at),
             pthread: AtomicUsize::new(0),
             token: Waiter::new(),
             end: End::new(),
@@ -69,6 +94,10 @@ impl Shared {
 
     pub(crate) fn name(&self) -> Option<&str> {
         self.identity.name()
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     fn id(&self) -> ThreadId {
@@ -83,7 +112,7 @@ impl Shared {
         loop {
             // Acquire: partner: Release in `backend::life`.
             match self.pthread.load(Ordering::Acquire) {
-                0 => drop(alarm.wait(Some(clock::now() + 50_000))),
+                0 => drop(alarm.wait(About::only(&BEGUN), Some(clock::now() + 50_000))),
                 pthread => return pthread as libc::pthread_t,
             }
         }
@@ -216,7 +245,10 @@ fn go_on_as(identity: *const Identity) {
 }
 
 fn unknown_kernel_thread() -> Thread {
-    Thread(Shared::new(std::thread::current().name().map(Into::into)))
+    Thread(Shared::new(
+        std::thread::current().name().map(Into::into),
+        None,
+    ))
 }
 
 /// Makes the key whose destructor drops a kernel thread's count; `None` if the system has no key
@@ -225,8 +257,9 @@ fn unknown_kernel_thread() -> Thread {
 fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
         KERNEL_THREAD.set(core::ptr::null());
+        Resident::forget_own_identity();
         // SAFETY: `set_kernel_thread` left this count.
-        drop(unsafe { Arc::from_raw(shared.cast::<Shared>()) });
+        inspection::leave_kernel_thread(unsafe { Arc::from_raw(shared.cast::<Shared>()) });
     }
     static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
     *KEY.get_or_init(|| {
@@ -240,6 +273,7 @@ fn make_key() -> Option<libc::pthread_key_t> {
 pub(crate) fn set_kernel_thread(thread: Thread) {
     let shared = Arc::into_raw(thread.0);
     KERNEL_THREAD.set(shared);
+    Resident::note_own_identity(shared.cast());
     forget_at_end(shared);
 }
 
@@ -259,8 +293,9 @@ fn forget_at_end(shared: *const Shared) {
     impl Drop for Count {
         fn drop(&mut self) {
             KERNEL_THREAD.set(core::ptr::null());
+            Resident::forget_own_identity();
             // SAFETY: `set_kernel_thread` left this count.
-            drop(unsafe { Arc::from_raw(self.0) });
+            inspection::leave_kernel_thread(unsafe { Arc::from_raw(self.0) });
         }
     }
     thread_local! {
@@ -316,10 +351,39 @@ pub(crate) fn is_current(shared: &Shared) -> bool {
     core::ptr::eq(own, shared)
 }
 
-/// Calls `f` with the token of the current thread.
-pub(crate) fn with_token<R>(f: impl FnOnce(&Waiter) -> R) -> R {
+/// For reports: how many handles there are by which a thread could be unparked.
+static PARK: Subject = Subject::inside("unpark", |token, facts| {
+    // An `Arc` counts its owners in the first of the two words before the data (a test says so). The thread is
+    // one of them.
+    const BEFORE: usize = 2 * size_of::<usize>();
+    let shared = token.wrapping_sub(core::mem::offset_of!(Shared, token));
+    if let Some(owners) = word::read(shared.wrapping_sub(BEFORE)) {
+        facts.number("handles", owners.saturating_sub(1) as u64);
+    }
+});
+
+/// Blocks the current thread until its token is there, or until `deadline` (monotonic nanoseconds).
+pub(crate) fn wait_for_token(deadline: Option<u64>) {
+    let wait = |token: &Waiter| {
+        token.wait(About::new(&PARK, token), deadline);
+    };
     match me::green() {
-        Some(green) => f(&own_shared(green).token),
-        None => f(&current().0.token),
+        Some(green) => wait(&own_shared(green).token),
+        None => wait(&current().0.token),
+    }
+}
+
+#[cfg(all(test, green))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_counted() {
+        let shared = Shared::new(None, None);
+        let others: Vec<_> = (0..3).map(|_| shared.clone()).collect();
+        let mut facts = Facts::default();
+        (PARK.look)(core::ptr::from_ref(&shared.token).addr(), &mut facts);
+        assert_eq!(facts.numbers().next(), Some(("handles", 3)));
+        drop(others);
     }
 }

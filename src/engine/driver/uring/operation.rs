@@ -40,7 +40,7 @@ use crate::engine::driver::Limit;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::perturb;
-use crate::engine::wait::{Outcome, Waiter};
+use crate::engine::wait::{About, Outcome, Subject, Waiter, subject};
 
 pub(super) struct Operation {
     link: Cell<*const Operation>,
@@ -95,6 +95,9 @@ impl Operation {
     }
 }
 
+/// For reports.
+static OPERATION: Subject = Subject::outside("operation of io_uring", subject::nothing);
+
 /// The time after which the thread asks the kernel again to end an operation whose time is up. The
 /// kernel may miss an operation on the way between two of its queues, and cannot end one that a
 /// disk is working on.
@@ -121,7 +124,11 @@ pub(super) unsafe fn perform(
         // SAFETY: the record stays here until it is completed; the memory it points to, by the
         // caller's promise.
         unsafe { keeper.submit(&operation) };
-        while operation.waiter.wait(deadline) == Outcome::Expired {
+        while operation
+            .waiter
+            .wait(About::new(&OPERATION, &operation), deadline)
+            == Outcome::Expired
+        {
             expired = true;
             perturb::point("operation: cancelling");
             let cancel = opcode::AsyncCancel::new(operation.name()).build();

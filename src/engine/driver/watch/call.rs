@@ -18,7 +18,15 @@ use crate::engine::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys;
+use crate::engine::sys::word;
 use crate::engine::wait::claim::{Node, Wait};
+use crate::engine::wait::{About, Clue, Subject};
+
+/// For reports.
+static DESCRIPTOR: Subject = Subject::outside("descriptor", |address, facts| {
+    facts.descriptor = word::look(address).ok().map(|fd| fd as i32);
+})
+.with(Clue::descriptor(0));
 
 /// A call on a descriptor, which may have to wait. It takes something if the descriptor is ready, so
 /// an event wakes one such call, and that passes the rest on when it ends.
@@ -69,7 +77,7 @@ impl Call {
             self.sit_down()?;
         }
         let seat = &self.get_ref().seat;
-        let wait = Wait::new();
+        let wait = Wait::new(About::new(&DESCRIPTOR, &raw const seat.fd));
         let fd = seat.fd.load(Relaxed);
         let place = [Some(Waiting::new(&wait, Interest { fd, purpose }))];
         match wait_in(&wait, &place, deadline, Some(seat), again) {

@@ -3,6 +3,8 @@
 #[path = "../../sys/atomic_static.rs"]
 pub(crate) mod atomic_static;
 pub(crate) mod clock;
+#[path = "../../sys/fence.rs"]
+pub(crate) mod fence;
 pub(crate) mod futex;
 #[path = "../../sys/lock.rs"]
 pub(crate) mod lock;
@@ -10,18 +12,45 @@ pub(crate) mod perturb;
 #[path = "../../sys/table.rs"]
 pub(crate) mod table;
 
+/// Words of the program's memory are not read: no handler would end a fault.
+pub(crate) mod word {
+    pub(crate) fn read(_: usize) -> Option<usize> {
+        None
+    }
+}
+
 /// A flat machine: all processors are equally near.
 pub(crate) mod topology {
     pub(crate) const RINGS: usize = 4;
 }
 
 pub(crate) mod kernel_thread {
+    /// A number for the calling kernel thread. The system's is not to be had by way of std.
+    pub(crate) fn id() -> i32 {
+        static NEXT: AtomicI32 = AtomicI32::new(1);
+        NEXT.fetch_add(1, Relaxed)
+    }
+
+    /// Whether there is a kernel thread with this number; it may have ended.
+    pub(crate) fn exists(_: i32) -> bool {
+        true
+    }
+
+    use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
     /// Registers no barrier: the runtime preempts no thread, so none is needed.
     pub(crate) fn register_barrier() -> bool {
         false
     }
 
     pub(crate) fn barrier() {}
+
+    pub(crate) const NAME: usize = 16;
+
+    /// Returns no name: only the system knows it.
+    pub(crate) fn own_name(_: &mut [u8; NAME]) -> &str {
+        ""
+    }
 }
 
 /// The patience of a thread that looks at a word that another kernel thread is about to change.

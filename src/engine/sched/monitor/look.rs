@@ -5,7 +5,7 @@
 
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
-use crate::engine::sched::{Cluster, Machine, Owned, Processor, machine, preempt};
+use crate::engine::sched::{Cluster, Machine, Owned, Processor, machine, preempt, witness};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::observer::Observer;
@@ -145,8 +145,13 @@ impl<'a> Look<'a> {
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
                 let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
                 let doing = self.observer.doing(thread);
+                let blocked_calls = &self.cluster.blocked_calls;
+                let place = blocked_calls.find(&doing, machine, green);
+                machine.stint.blocks(place);
                 if self.take(processor, machine, green) {
-                    self.cluster.blocked_calls.note(&doing);
+                    blocked_calls.note(&doing, place);
+                    #[cfg(feature = "tracing")]
+                    blocked_calls.tell(&doing, place);
                 }
             }
         } else if (self.waiting && self.cluster.config.ideas.preemption || is_surplus)
@@ -268,9 +273,11 @@ impl<'a> Look<'a> {
             .running()
             .is_none_or(|now| !core::ptr::eq(now, green))
         {
+            machine.stint.goes_on();
             return false;
         }
         perturb::point("monitor: taking");
+        machine.stint.ends();
         let taken = machine
             .processor
             .retake(processor.into(), kernel_thread::barrier, || {
@@ -285,8 +292,11 @@ impl<'a> Look<'a> {
             self.event = true;
             self.cluster.hand_offs.add_shared(1);
             // SAFETY: it was taken for good, so it is in hand.
-            self.cluster
-                .lay_to_rest(unsafe { Owned::assume(processor) });
+            let mut processor = unsafe { Owned::assume(processor) };
+            witness::handed_off(&mut processor, green);
+            self.cluster.lay_to_rest(processor);
+        } else {
+            machine.stint.goes_on();
         }
         taken
     }

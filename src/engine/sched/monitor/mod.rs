@@ -41,6 +41,7 @@ use std::io;
 use self::look::Look;
 pub(super) use self::look::Seen as SeenOfProcessor;
 use crate::engine::atomic::{AtomicU32, Ordering, fence};
+use crate::engine::green::quiet;
 use crate::engine::sched::Cluster;
 use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
@@ -219,6 +220,7 @@ impl Watch {
         let cluster = self.cluster;
         cluster.take_handed();
         let now = clock::now();
+        clock::note(now);
         let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
         let mut look = Look::new(cluster, &mut self.observer, now);
         for processor in cluster.processors() {
@@ -270,6 +272,7 @@ impl Watch {
                 && cluster.handed.is_empty()
         };
         if seen.at_rest && everybody_sleeps() {
+            quiet::tell();
             if cluster
                 .monitor
                 .sleep(cluster, seen.at + tick, everybody_sleeps)

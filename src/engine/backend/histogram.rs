@@ -1,0 +1,210 @@
+//! [`Histogram`]: how often times of each length were measured, as they were at one moment.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::engine::sched::witness::scale;
+
+/// How often times of each length were measured.
+///
+/// A histogram is part of a snapshot, [`Metrics`](super::Metrics). Its buckets are narrow: the upper bound of a
+/// bucket is at most a quarter greater than the lower one, so [`quantile`](Histogram::quantile) is that much too great at
+/// most. (Times of a few nanoseconds are exact.)
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::{observe, runtime::{Mode, Runtime}};
+///
+/// observe::measure(true);
+/// let runtime = Runtime::builder().processors(1).build()?;
+/// runtime.spawn(|| (0..100).for_each(|_| greenthread::yield_now())).join().unwrap();
+/// let latency = runtime.metrics().scheduling_latency;
+/// if runtime.mode() == Mode::Green {
+///     assert!(latency.count() >= 100);
+/// }
+/// println!("{} times; half of them within {:?}", latency.count(), latency.quantile(0.5));
+/// # observe::measure(false);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// One count for each bucket of the scale, or none at all if all are 0.
+    counts: Vec<u64>,
+    nanos: u64,
+}
+
+/// A bucket of a [`Histogram`].
+///
+/// # Examples
+///
+/// ```
+/// use greenthread::runtime::{Bucket, Runtime};
+///
+/// for Bucket { up_to, count, .. } in Runtime::global().metrics().run_time.buckets() {
+///     println!("{count} runs took {up_to:?} or little less");
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bucket {
+    /// The longest time in the bucket. Its shortest time is longer than the longest one of the bucket before.
+    pub up_to: Duration,
+    /// How many times were measured that are in this bucket, and in no other.
+    pub count: u64,
+}
+
+impl Histogram {
+    /// Returns how many times were measured.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Histogram;
+    ///
+    /// assert_eq!(Histogram::default().count(), 0);
+    /// ```
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the sum of all times.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runs = Runtime::global().metrics().run_time;
+    /// let average = runs.sum().checked_div(runs.count() as u32);
+    /// println!("threads run for {average:?} on average");
+    /// ```
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.nanos)
+    }
+
+    /// Returns a time that the part `q` of all times does not exceed: the median for 0.5, the longest for 1.
+    ///
+    /// It is the upper bound of a bucket. A `q` below 0, or not a number, counts as 0, and one above 1 as 1. Of an
+    /// empty histogram every quantile is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::{Histogram, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let runs = Runtime::global().metrics().run_time;
+    /// assert!(runs.quantile(0.5) <= runs.quantile(0.99));
+    /// assert_eq!(Histogram::default().quantile(0.5), Duration::ZERO);
+    /// ```
+    pub fn quantile(&self, q: f64) -> Duration {
+        let total = self.count();
+        let wanted = ((q.clamp(0.0, 1.0) * total as f64).ceil() as u64).clamp(1, total.max(1));
+        let mut seen = 0;
+        let reached = |bucket: &Bucket| {
+            seen += bucket.count;
+            seen >= wanted
+        };
+        let bucket = self.buckets().find(reached);
+        bucket.map_or(Duration::ZERO, |bucket| bucket.up_to)
+    }
+
+    /// Returns the buckets that are not empty, the shortest times first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::runtime::Runtime;
+    ///
+    /// let runs = Runtime::global().metrics().run_time;
+    /// let count: u64 = runs.buckets().map(|bucket| bucket.count).sum();
+    /// assert_eq!(count, runs.count());
+    /// assert!(runs.buckets().map(|bucket| bucket.up_to).is_sorted());
+    /// ```
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> {
+        let all = self.counts.iter().enumerate();
+        all.filter(|(_, count)| **count != 0)
+            .map(|(place, &count)| Bucket {
+                up_to: Duration::from_nanos(scale::upper(place)),
+                count,
+            })
+    }
+
+    /// Adds the sum of some times in nanoseconds, and how many there are in each bucket.
+    #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
+    pub(super) fn add(&mut self, (nanos, counts): (u64, impl Iterator<Item = u64>)) {
+        self.nanos = self.nanos.wrapping_add(nanos);
+        self.counts.resize(scale::BUCKETS, 0);
+        for (sum, count) in self.counts.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+
+    #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
+    pub(super) fn merge(&mut self, other: &Histogram) {
+        self.add((other.nanos, other.counts.iter().copied()));
+    }
+}
+
+impl fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Histogram")
+            .field("count", &self.count())
+            .field("sum", &self.sum())
+            .field("median", &self.quantile(0.5))
+            .field("longest", &self.quantile(1.0))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(times: impl Iterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::default();
+        for nanos in times {
+            let counts = (0..scale::BUCKETS).map(|place| u64::from(place == scale::bucket(nanos)));
+            histogram.add((nanos, counts));
+        }
+        histogram
+    }
+
+    #[test]
+    fn quantiles_of_known_times() {
+        let times = || (1..=10_000_u64).map(|i| i * 100);
+        let histogram = of(times());
+        assert_eq!(histogram.count(), 10_000);
+        assert_eq!(histogram.sum(), Duration::from_nanos(times().sum()));
+        for percent in 1..=100 {
+            let exact = Duration::from_nanos(percent * 10_000);
+            let quantile = histogram.quantile(percent as f64 / 100.0);
+            assert!(
+                exact <= quantile && quantile <= exact.mul_f64(1.25),
+                "{percent}: {quantile:?}"
+            );
+        }
+        assert_eq!(histogram.quantile(0.0), histogram.quantile(f64::NAN));
+        assert_eq!(histogram.quantile(0.0), Duration::from_nanos(112));
+        assert_eq!(histogram.quantile(7.0), histogram.quantile(1.0));
+    }
+
+    #[test]
+    fn one_time_is_every_quantile() {
+        let histogram = of([4096].into_iter());
+        for q in [0.0, 0.5, 1.0] {
+            assert_eq!(histogram.quantile(q), Duration::from_nanos(4096));
+        }
+        let up_to = Duration::from_nanos(4096);
+        assert!(histogram.buckets().eq([Bucket { up_to, count: 1 }]));
+    }
+
+    #[test]
+    fn histograms_are_added_up() {
+        let (some, others) = ([3, 5, 900], [4, 1_000_000, 900]);
+        let mut sum = of(some.into_iter());
+        sum.merge(&of(others.into_iter()));
+        assert_eq!(sum, of(some.into_iter().chain(others)));
+    }
+}

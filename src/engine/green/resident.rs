@@ -1,0 +1,279 @@
+//! The record of a kernel thread that waits as green threads do, for reports: a thread of a runtime of
+//! kernel threads, or one of the program's own that has waited once. (The kernel threads that run green
+//! threads have other records, `sched::machine`.)
+//!
+//! The records lie in a static table and are used again. A thread takes one without a lock and without the
+//! allocator, since it may wait inside of that. A thread of ours gives its record back; of a thread of the
+//! program's own nobody hears when it ends, so its record is taken back when records become scarce and the
+//! system no longer knows the thread. If the table is full, a thread goes without a record, and reports do
+//! not know what it waits for.
+//!
+//! | `mark` | the record |
+//! |---|---|
+//! | 0 | is free |
+//! | else | belongs to the thread with this mark (`current::mark`) |
+//!
+//! Invariant: only the record's thread writes it while it lives.
+//!
+//! Orderings: a record is taken with Acquire and given back with Release, so its threads' writes do not mix.
+//! `parking` is stored with Release and loaded with Acquire: it leads to the thread's stack. That may be
+//! gone when it is read (`sys::word`), and what was read counts only if `turns` is still the same (`sched::sight`).
+
+use core::cell::Cell;
+
+use super::Identity;
+use super::quiet;
+use super::waiter::Parking;
+use crate::engine::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use crate::engine::green::current;
+use crate::engine::sys::{clock, kernel_thread};
+
+/// How many threads can have one.
+const MOST: usize = 1 << 16;
+
+/// What kind of thread it is.
+#[repr(u8)]
+enum Role {
+    /// The program's own.
+    Guest,
+    /// One of a runtime of kernel threads.
+    Ours,
+    /// One that keeps a runtime going: it runs no code of the program's but green threads.
+    Staff,
+}
+
+#[repr(C, align(64))]
+pub(crate) struct Resident {
+    mark: AtomicUsize,
+    thread: AtomicI32,
+    role: AtomicU8,
+    identity: AtomicPtr<Identity>,
+    parking: AtomicPtr<Parking>,
+    /// How often it has begun and ended a wait.
+    turns: AtomicU32,
+    /// When it last did, in milliseconds of the monotonic clock.
+    at: AtomicU32,
+}
+
+static TABLE: [Resident; MOST] = [const { Resident::free() }; MOST];
+/// The number of records that have ever been in use.
+static USED: AtomicUsize = AtomicUsize::new(0);
+/// No record before this one is free, or nearly so: a hint.
+static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static OWN: Cell<Option<&'static Resident>> = const { Cell::new(None) };
+}
+
+/// Every record in use.
+pub(crate) fn all() -> impl Iterator<Item = &'static Resident> {
+    let used = USED.load(Acquire).min(MOST);
+    TABLE[..used].iter().filter(|resident| resident.mark() != 0)
+}
+
+impl Resident {
+    const fn free() -> Resident {
+        Resident {
+            mark: AtomicUsize::new(0),
+            thread: AtomicI32::new(0),
+            role: AtomicU8::new(Role::Guest as u8),
+            identity: AtomicPtr::new(core::ptr::null_mut()),
+            parking: AtomicPtr::new(core::ptr::null_mut()),
+            turns: AtomicU32::new(0),
+            at: AtomicU32::new(0),
+        }
+    }
+
+    /// The record of the calling kernel thread.
+    fn own() -> Option<&'static Resident> {
+        match OWN.get() {
+            None => {
+                let found = Resident::take();
+                OWN.set(found);
+                found
+            }
+            found => found,
+        }
+    }
+
+    fn take() -> Option<&'static Resident> {
+        let own = current::mark();
+        let from = FREE_FROM.load(Relaxed).min(MOST);
+        let used = USED.load(Relaxed).min(MOST);
+        // Records run out at 64, 128 and so on: then those of threads that have ended are taken back.
+        if from >= used && used >= 64 && used.is_power_of_two() {
+            sweep(used);
+        }
+        let places = (from..MOST).chain(0..from);
+        let (place, resident) = places
+            .map(|place| (place, &TABLE[place]))
+            .find(|(_, resident)| resident.is_taken_as(own))?;
+        FREE_FROM.store(place + 1, Relaxed);
+        // Release: partner: Acquire in `all`.
+        USED.fetch_max(place + 1, Release);
+        resident.thread.store(kernel_thread::id(), Relaxed);
+        resident.note_time();
+        Some(resident)
+    }
+
+    fn is_taken_as(&self, own: usize) -> bool {
+        // Acquire: partner: Release in `give_back`.
+        let take = || self.mark.compare_exchange(0, own, Acquire, Relaxed);
+        self.mark() == 0 && take().is_ok()
+    }
+
+    fn give_back(&self, place: usize) {
+        self.role.store(Role::Guest as u8, Relaxed);
+        self.identity.store(core::ptr::null_mut(), Relaxed);
+        self.parking.store(core::ptr::null_mut(), Relaxed);
+        self.next_turn();
+        // Release: partner: Acquire in `is_taken_as`.
+        self.mark.store(0, Release);
+        FREE_FROM.fetch_min(place, Relaxed);
+    }
+
+    /// The calling kernel thread is one of a runtime, and has just begun.
+    pub(crate) fn begin() {
+        if let Some(own) = Resident::own() {
+            own.role.store(Role::Ours as u8, Relaxed);
+        }
+    }
+
+    /// The calling kernel thread keeps a runtime going.
+    pub(crate) fn join_staff() {
+        if let Some(own) = Resident::own() {
+            own.role.store(Role::Staff as u8, Relaxed);
+        }
+    }
+
+    /// The calling kernel thread, which has called [`begin`](Resident::begin) or
+    /// [`join_staff`](Resident::join_staff), ends.
+    pub(crate) fn end() {
+        if let Some(own) = OWN.take() {
+            let place =
+                (core::ptr::from_ref(own).addr() - TABLE.as_ptr().addr()) / size_of::<Resident>();
+            own.give_back(place);
+        }
+    }
+
+    /// The name and number of the calling kernel thread, which lives as long as the thread, or null.
+    pub(crate) fn note_own_identity(identity: *const Identity) {
+        if let Some(own) = Resident::own() {
+            own.note_identity(identity);
+        }
+    }
+
+    /// The identity is about to go.
+    pub(crate) fn forget_own_identity() {
+        if let Some(own) = OWN.get() {
+            own.note_identity(core::ptr::null());
+        }
+    }
+
+    fn note_identity(&self, identity: *const Identity) {
+        // Release: the identity; partner: Acquire in `identity`.
+        self.identity.store(identity.cast_mut(), Release);
+    }
+
+    /// Runs `wait`, in which the calling kernel thread waits.
+    pub(crate) fn while_waiting<R>(parking: &Parking, wait: impl FnOnce() -> R) -> R {
+        let Some(own) = Resident::own() else {
+            return wait();
+        };
+        // A handler may have interrupted a wait of this thread, and waits itself.
+        let outer = own.parking.load(Relaxed);
+        own.set_parking(core::ptr::from_ref(parking).cast_mut());
+        quiet::tell();
+        let result = wait();
+        own.set_parking(outer);
+        result
+    }
+
+    fn set_parking(&self, parking: *mut Parking) {
+        self.next_turn();
+        self.note_time();
+        // Release: partner: Acquire in `parking`.
+        self.parking.store(parking, Release);
+    }
+
+    fn next_turn(&self) {
+        self.turns
+            .store(self.turns.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    fn note_time(&self) {
+        self.at.store((clock::now() / 1_000_000) as u32, Relaxed);
+    }
+
+    pub(crate) fn mark(&self) -> usize {
+        self.mark.load(Relaxed)
+    }
+
+    pub(crate) fn thread(&self) -> i32 {
+        self.thread.load(Relaxed)
+    }
+
+    /// Whether it is a thread of a runtime of kernel threads.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.role.load(Relaxed) == Role::Ours as u8
+    }
+
+    /// Whether its thread has ended. Nobody hears of that, so the system is asked.
+    pub(crate) fn is_left_over(&self) -> bool {
+        !self.is_ours() && !self.is_staff() && !kernel_thread::exists(self.thread())
+    }
+
+    /// Whether it is one of the kernel threads that keep runtimes going.
+    pub(crate) fn is_staff(&self) -> bool {
+        self.role.load(Relaxed) == Role::Staff as u8
+    }
+
+    pub(crate) fn identity(&self) -> *const Identity {
+        // Acquire: partner: Release in `note_identity`.
+        self.identity.load(Acquire)
+    }
+
+    pub(crate) fn parking(&self) -> *const Parking {
+        // Acquire: partner: Release in `set_parking`.
+        self.parking.load(Acquire)
+    }
+
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns.load(Relaxed)
+    }
+
+    /// For how many milliseconds it has been as it is.
+    pub(crate) fn millis(&self) -> u32 {
+        ((clock::now() / 1_000_000) as u32).wrapping_sub(self.at.load(Relaxed))
+    }
+}
+
+/// Takes back the records of threads that the system does not know any more, unless another thread is about
+/// that.
+fn sweep(used: usize) {
+    static SWEEPING: AtomicBool = AtomicBool::new(false);
+    // Acquire, Release: one sweep sees what the one before gave back, and does not give it back again.
+    if SWEEPING.swap(true, Acquire) {
+        return;
+    }
+    for (place, resident) in TABLE[..used].iter().enumerate() {
+        if resident.mark() != 0 && resident.is_left_over() {
+            resident.give_back(place);
+        }
+    }
+    SWEEPING.store(false, Release);
+}
+
+/// In a forked child: the other threads are the parent's.
+pub(crate) fn forget_others() {
+    let own = OWN.get();
+    let used = USED.load(Relaxed).min(MOST);
+    for (place, resident) in TABLE[..used].iter().enumerate() {
+        if resident.mark() != 0 && !own.is_some_and(|own| core::ptr::eq(own, resident)) {
+            resident.give_back(place);
+        }
+    }
+}

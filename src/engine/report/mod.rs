@@ -1,0 +1,65 @@
+//! Reports on a running program: what every thread does, waits for, and where.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `collect` | reads all threads, one after the other, while the program runs on |
+//! | `running` | the stacks of threads that run: a signal's handler copies them |
+//! | `unwind`, `modules` | reads a stack; the libraries that this relies on |
+//! | `stacks`, `symbols` | keeps each different stack once; the names of functions |
+//! | `describe`, `descriptor` | a thread's wait in words; what the system says of a descriptor |
+//! | `deadlock` | threads that wait for each other; programs in which all do |
+//! | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
+//! | `raw` | a dump that needs no memory, if the reporter makes no progress |
+//! | `warn` | warnings of what costs threads their time |
+//! | `text`, `json` | a dump for people, and for tools |
+//! | `summary`, `busy`, `runtimes` | all threads in a few figures; which are busy; what the runtimes tell of themselves |
+//! | `socket` | the socket on which a running program is asked for all that |
+//!
+//! Nothing here stops a thread or takes a lock of the scheduler's. `sched::sight` says why what is read is true.
+
+mod busy;
+mod collect;
+pub(crate) mod deadlock;
+mod describe;
+mod descriptor;
+mod json;
+pub(crate) mod modules;
+mod raw;
+pub(crate) mod reporter;
+mod running;
+pub(crate) mod runtimes;
+pub(crate) mod socket;
+mod stacks;
+mod summary;
+pub(crate) mod symbols;
+mod text;
+pub(crate) mod unwind;
+pub(crate) mod warn;
+
+pub(crate) use self::collect::{Depth, Entry, Snapshot};
+pub(crate) use super::sched::sight::Doing;
+
+use std::io;
+
+use super::green::quiet;
+use super::green::resident::Resident;
+use super::sys::signal::{self, ALL};
+use super::tls;
+
+/// Starts a kernel thread that works for reports. It runs no handler of the program's.
+fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    const STACK_SIZE: usize = 2 << 20;
+    let mask = signal::set_mask(ALL);
+    let started = std::thread::Builder::new()
+        .name(name.into())
+        .stack_size(tls::with_thread_locals(STACK_SIZE))
+        .spawn(move || {
+            Resident::join_staff();
+            // A search for a deadlock may have found a kernel thread that was not known.
+            quiet::tell();
+            work();
+            Resident::end();
+        });
+    signal::set_mask(mask);
+    started.map(drop)
+}

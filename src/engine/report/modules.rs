@@ -1,0 +1,372 @@
+//! The program and its libraries, as they are loaded now: where their code lies, and their unwind tables.
+//!
+//! A library can be unloaded while its tables are in use. So the tables of libraries are copied, in the
+//! loader's callback, where nothing is unloaded; only the program's own are used where they lie, for the
+//! program stays. A reference (`dlopen`) would need no copy, but then the last `dlclose` would be ours,
+//! and the library's destructors would run in a thread that knows nothing of them.
+//!
+//! The callback runs under the loader's lock, and allocates nothing: an allocator may ask the loader for
+//! something while it holds its own lock. The first walk counts, the second one copies into memory that
+//! was made between the two; if a library has come meanwhile, both are made again.
+
+use core::ffi::CStr;
+use core::ops::Range;
+
+use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian};
+
+/// Bytes of an unwind table.
+pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+
+/// What is loaded, ordered by address.
+pub(crate) struct Modules {
+    list: Vec<Module>,
+    /// What the modules' ranges of bytes are ranges of.
+    copies: Vec<u8>,
+    /// The loader's count of changes.
+    changes: u64,
+}
+
+/// The program, or one library.
+struct Module {
+    /// From its first executable byte to its last.
+    code: Range<usize>,
+    /// What is added to the addresses in its file.
+    bias: usize,
+    name: Place,
+    tables: Option<Tables>,
+}
+
+/// The two unwind tables, and the addresses to which their contents are relative.
+#[derive(Clone)]
+struct Tables {
+    header: (usize, Place),
+    frames: (usize, Place),
+}
+
+#[derive(Clone)]
+enum Place {
+    Mapped(&'static [u8]),
+    Copied(Range<usize>),
+}
+
+/// The unwind tables of one module, to search in.
+pub(super) struct View<'a> {
+    pub(super) header: EhFrameHdr<Bytes<'a>>,
+    pub(super) frames: EhFrame<Bytes<'a>>,
+    pub(super) bases: BaseAddresses,
+}
+
+impl Modules {
+    /// Returns what is loaded now.
+    pub(crate) fn load() -> Modules {
+        let program = std::env::current_exe().unwrap_or_default();
+        let program = program.file_name().unwrap_or_default();
+        let program = program.as_encoded_bytes();
+        let mut walk = Walk::default();
+        loop {
+            walk = Walk {
+                list: Vec::with_capacity(walk.modules),
+                copies: Vec::with_capacity(walk.bytes + program.len()),
+                ..Walk::default()
+            };
+            walk.copies.extend_from_slice(program);
+            walk.program_name = program.len();
+            walk.run();
+            if walk.modules == walk.list.len() && !walk.is_short {
+                break;
+            }
+        }
+        walk.list.sort_unstable_by_key(|module| module.code.start);
+        Modules {
+            list: walk.list,
+            copies: walk.copies,
+            changes: walk.changes,
+        }
+    }
+
+    /// Whether nothing was loaded or unloaded since.
+    pub(crate) fn is_current(&self) -> bool {
+        unsafe extern "C" fn first(
+            info: *mut libc::dl_phdr_info,
+            _: usize,
+            changes: *mut libc::c_void,
+        ) -> i32 {
+            // SAFETY: the loader's argument, and the integer below.
+            unsafe { *changes.cast() = changes_in(&*info) };
+            1
+        }
+        let mut changes = 0_u64;
+        // SAFETY: `first` has the right type, and its argument is an integer.
+        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+        changes == self.changes
+    }
+
+    fn find(&self, address: usize) -> Option<&Module> {
+        let behind = self
+            .list
+            .partition_point(|module| module.code.start <= address);
+        let module = &self.list[behind.checked_sub(1)?];
+        module.code.contains(&address).then_some(module)
+    }
+
+    /// Whether `address` may be one of an instruction.
+    pub(crate) fn has_code(&self, address: usize) -> bool {
+        self.find(address).is_some()
+    }
+
+    /// The module's name (a file's name without its folders) and the address in its file. Takes no lock and
+    /// allocates nothing.
+    pub(crate) fn raw(&self, address: usize) -> Option<(&str, usize)> {
+        let module = self.find(address)?;
+        let name = core::str::from_utf8(self.bytes(&module.name)).unwrap_or("?");
+        Some((name, address.wrapping_sub(module.bias)))
+    }
+
+    /// The unwind tables of the module that has the instruction at `address`.
+    pub(super) fn tables(&self, address: usize) -> Option<View<'_>> {
+        let tables = self.find(address)?.tables.as_ref()?;
+        let mut frames = EhFrame::new(self.bytes(&tables.frames.1), LittleEndian);
+        frames.set_address_size(size_of::<usize>() as u8);
+        Some(View {
+            header: EhFrameHdr::new(self.bytes(&tables.header.1), LittleEndian),
+            frames,
+            bases: BaseAddresses::default()
+                .set_eh_frame_hdr(tables.header.0 as u64)
+                .set_eh_frame(tables.frames.0 as u64),
+        })
+    }
+
+    fn bytes<'a>(&'a self, place: &'a Place) -> &'a [u8] {
+        match place {
+            Place::Mapped(bytes) => bytes,
+            Place::Copied(range) => &self.copies[range.clone()],
+        }
+    }
+}
+
+/// One walk through what is loaded: counts it all, and keeps what there is space for.
+#[derive(Default)]
+struct Walk {
+    list: Vec<Module>,
+    copies: Vec<u8>,
+    program_name: usize,
+    modules: usize,
+    bytes: usize,
+    is_short: bool,
+    changes: u64,
+}
+
+impl Walk {
+    fn run(&mut self) {
+        unsafe extern "C" fn visit(
+            info: *mut libc::dl_phdr_info,
+            _: usize,
+            walk: *mut libc::c_void,
+        ) -> i32 {
+            // SAFETY: the loader's argument, and the walk below.
+            unsafe { (*walk.cast::<Walk>()).visit(&*info) };
+            0
+        }
+        // SAFETY: `visit` has the right type, its argument is a walk, and it does not unwind: it only fills
+        // vectors up to their capacities, and parses with checks.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut *self).cast()) };
+    }
+
+    /// # Safety
+    /// `info` is what the loader gives out, and its callback has not returned.
+    unsafe fn visit(&mut self, info: &libc::dl_phdr_info) {
+        self.changes = changes_in(info);
+        let is_program = self.modules == 0;
+        // SAFETY: the loader's array of segments, of which this is the length.
+        let segments = unsafe { segments(info) };
+        let bias = info.dlpi_addr as usize;
+        let address = |segment: &libc::Elf64_Phdr| bias.wrapping_add(segment.p_vaddr as usize);
+        let code = segments
+            .iter()
+            .filter(|segment| segment.p_type == libc::PT_LOAD && segment.p_flags & libc::PF_X != 0)
+            .map(|segment| address(segment)..address(segment) + segment.p_memsz as usize)
+            .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
+        let Some(code) = code else { return };
+        let name = if is_program {
+            Place::Copied(0..self.program_name)
+        } else {
+            // SAFETY: a string of the loader's.
+            let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
+            self.copy(name.rsplit(|&byte| byte == b'/').next().unwrap_or(name))
+        };
+        // SAFETY: the loader's segments are mapped while its callback runs, and the program's for ever.
+        let tables = unsafe { tables_in(segments, bias) }.map(|(header, frames)| {
+            let mut place = |bytes: &'static [u8]| {
+                let place = if is_program {
+                    Place::Mapped(bytes)
+                } else {
+                    self.copy(bytes)
+                };
+                (bytes.as_ptr() as usize, place)
+            };
+            Tables {
+                header: place(header),
+                frames: place(frames),
+            }
+        });
+        self.modules += 1;
+        if self.list.len() < self.list.capacity() {
+            self.list.push(Module {
+                code,
+                bias,
+                name,
+                tables,
+            });
+        }
+    }
+
+    fn copy(&mut self, bytes: &[u8]) -> Place {
+        self.bytes += bytes.len();
+        let start = self.copies.len();
+        if bytes.len() > self.copies.capacity() - start {
+            self.is_short = true;
+            return Place::Copied(0..0);
+        }
+        self.copies.extend_from_slice(bytes);
+        Place::Copied(start..self.copies.len())
+    }
+}
+
+fn changes_in(info: &libc::dl_phdr_info) -> u64 {
+    // Both only grow, so a change of either changes the sum.
+    info.dlpi_adds.wrapping_add(info.dlpi_subs)
+}
+
+/// # Safety
+/// `info` is what the loader gives out, and its callback has not returned.
+unsafe fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    if info.dlpi_phnum == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
+}
+
+/// The search table and the unwind table, if there are both.
+///
+/// # Safety
+/// The segments are mapped for as long as the result is used.
+unsafe fn tables_in(
+    segments: &[libc::Elf64_Phdr],
+    bias: usize,
+) -> Option<(&'static [u8], &'static [u8])> {
+    let header = segments
+        .iter()
+        .find(|segment| segment.p_type == libc::PT_GNU_EH_FRAME)?;
+    let start = bias.wrapping_add(header.p_vaddr as usize);
+    // SAFETY: the caller's promise.
+    let header =
+        unsafe { core::slice::from_raw_parts(start as *const u8, header.p_memsz as usize) };
+    let bases = BaseAddresses::default().set_eh_frame_hdr(start as u64);
+    let parsed = EhFrameHdr::new(header, LittleEndian)
+        .parse(&bases, size_of::<usize>() as u8)
+        .ok()?;
+    parsed.table()?;
+    let frames = parsed.eh_frame_ptr().direct().ok()? as usize;
+    let end = segments.iter().find_map(|segment| {
+        let start = bias.wrapping_add(segment.p_vaddr as usize);
+        let end = start + segment.p_filesz as usize;
+        (segment.p_type == libc::PT_LOAD && (start..end).contains(&frames)).then_some(end)
+    })?;
+    // SAFETY: the caller's promise: it lies in one segment.
+    let rest = unsafe { core::slice::from_raw_parts(frames as *const u8, end - frames) };
+    Some((header, &rest[..length_of_frames(rest)]))
+}
+
+/// How many of the bytes belong to the unwind table: it ends with an entry of length 0.
+fn length_of_frames(bytes: &[u8]) -> usize {
+    const LONG: u64 = u32::MAX as u64;
+    let mut at = 0;
+    while let Some(&length) = bytes[at..].first_chunk::<4>() {
+        let mut length = u64::from(u32::from_le_bytes(length));
+        let mut size = 4;
+        if length == LONG {
+            let Some(&long) = bytes[at + 4..].first_chunk::<8>() else {
+                break;
+            };
+            length = u64::from_le_bytes(long);
+            size = 12;
+        }
+        let next = (at as u64 + size).checked_add(length);
+        let Some(next) = next.filter(|&next| length != 0 && next <= bytes.len() as u64) else {
+            break;
+        };
+        at = next as usize;
+    }
+    (at + 4).min(bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_found_where_it_is() {
+        let modules = Modules::load();
+        let own = code_is_found_where_it_is as fn() as usize;
+        let exe = std::env::current_exe().unwrap();
+        let (name, offset) = modules.raw(own).unwrap();
+        assert_eq!(name, exe.file_name().unwrap().to_str().unwrap());
+        assert!(offset <= own);
+        assert!(modules.tables(own).is_some());
+        let (name, _) = modules.raw(libc::getpid as *const () as usize).unwrap();
+        assert!(name.contains("libc"), "{name}");
+        assert_eq!(modules.raw(0), None);
+        assert_eq!(modules.raw(usize::MAX), None);
+        assert_eq!(modules.raw((&raw const modules) as usize), None);
+    }
+
+    #[test]
+    fn what_is_loaded_and_unloaded_is_noticed() {
+        // Other tests may load something at any time, but not always.
+        let settled = || {
+            let mut loads = core::iter::repeat_with(Modules::load);
+            loads.find(Modules::is_current).unwrap()
+        };
+        let before = settled();
+        // SAFETY: a library of libc's, and a function of its.
+        let (library, function) = unsafe {
+            let library = libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_NOW);
+            assert!(!library.is_null());
+            (library, libc::dlsym(library, c"ns_get16".as_ptr()) as usize)
+        };
+        assert!(function != 0);
+        let with = settled();
+        let name = |modules: &Modules| modules.raw(function).map(|(name, _)| name.to_owned());
+        assert_eq!(name(&with).as_deref(), Some("libresolv.so.2"));
+        assert!(with.tables(function).is_some());
+        if name(&before).is_some() {
+            return eprintln!("the library was loaded before");
+        }
+        assert!(!before.is_current());
+        // SAFETY: the handle from above, which is not used again.
+        assert_eq!(unsafe { libc::dlclose(library) }, 0);
+        if settled().has_code(function) {
+            return eprintln!("the library stays loaded");
+        }
+        assert!(!with.is_current());
+        // The tables are still there.
+        let view = with.tables(function).unwrap();
+        let header = view.header.parse(&view.bases, 8).unwrap();
+        assert!(header.table().is_some());
+    }
+
+    #[test]
+    fn frames_end_at_the_terminator_or_the_last_whole_entry() {
+        assert_eq!(length_of_frames(&[]), 0);
+        assert_eq!(
+            length_of_frames(&[4, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0, 9, 9]),
+            12
+        );
+        assert_eq!(
+            length_of_frames(&[4, 0, 0, 0, 1, 2, 3, 4, 200, 0, 0, 0, 9, 9]),
+            12
+        );
+        assert_eq!(length_of_frames(&[255; 64]), 4);
+    }
+}

@@ -1,0 +1,217 @@
+//! The reporter: a kernel thread that writes dumps when SIGQUIT comes, and looks for deadlocks.
+//!
+//! The signal's handler leaves a note and wakes the reporter, nothing else; so a dump is made whatever the
+//! interrupted thread was doing. The reporter looks for a deadlock when it hears that threads have become quiet
+//! (`green::quiet`), but rarely. Nobody tells it when a kernel thread ends that might have helped, so it looks
+//! at a program that rests from time to time, more and more seldom.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, Once, PoisonError};
+
+use super::collect::{Depth, Snapshot};
+use super::{deadlock, employ, raw, socket, warn};
+use crate::engine::atomic::{AtomicU8, Ordering};
+use crate::engine::green::quiet;
+use crate::engine::sched::{fork, interpose};
+use crate::engine::sys::signal;
+use crate::engine::sys::{clock, kernel_thread};
+
+/// What the process does about a deadlock of all threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum OnDeadlock {
+    Report,
+    Abort,
+    Ignore,
+}
+
+/// What the environment asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Wishes {
+    pub(crate) on_signal: bool,
+    pub(crate) on_deadlock: Option<OnDeadlock>,
+    /// The path of a socket on which to answer questions (`socket`).
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// How long it waits between two looks, and between the two passes of one.
+const REST: u64 = 500_000_000;
+const BETWEEN_PASSES: u64 = 20_000_000;
+/// How long it waits at most for news before it looks again.
+const LONGEST_WAIT: u64 = 64_000_000_000;
+
+/// Nobody has asked for an action yet.
+const UNSET: u8 = u8::MAX;
+static ON_DEADLOCK: AtomicU8 = AtomicU8::new(UNSET);
+
+/// What the process does about a deadlock from now on, as a builder asks. The environment is heard
+/// only until one has.
+pub(crate) fn set_on_deadlock(action: OnDeadlock) {
+    ON_DEADLOCK.store(action as u8, Ordering::Relaxed);
+    // The reporter may sleep for good.
+    quiet::tell_now();
+}
+
+/// Starts the reporter, once, unless it would have nothing to do. `knob` is a builder's wish.
+pub(crate) fn start(wishes: &Wishes, knob: Option<OnDeadlock>, warnings: Option<warn::Limits>) {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    match (knob, wishes.on_deadlock) {
+        (Some(action), _) => set_on_deadlock(action),
+        (None, Some(action)) => {
+            let (old, new) = (UNSET, action as u8);
+            let _ = ON_DEADLOCK.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        (None, None) => {}
+    }
+    wishes.socket.iter().for_each(|path| socket::start(path));
+    static WARNS: Once = Once::new();
+    if let Some(limits) = warnings {
+        WARNS.call_once(|| warn::start(limits));
+    }
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *started {
+        return;
+    }
+    // A handler of the program's own is respected, and so is a signal that it ignores.
+    let is_free =
+        signal::action(libc::SIGQUIT).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
+    let listens = wishes.on_signal && is_free;
+    if !listens && action() == OnDeadlock::Ignore {
+        return;
+    }
+    *started = employ("gt-reporter", live).is_ok();
+    if *started && listens {
+        raw::start();
+        interpose::own_handler(on_quit);
+        // If it fails, the signal does what it did before.
+        let _ = signal::handle(libc::SIGQUIT, on_quit);
+    }
+}
+
+unsafe extern "C" fn on_quit(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    if !fork::is_child() {
+        raw::ask();
+        quiet::tell_now();
+    }
+}
+
+/// Whether the signal is still ours. A handler of the program's may call the former one, as `signal::Signals`
+/// does; and yet the signal is the program's.
+fn has_signal() -> bool {
+    signal::action(libc::SIGQUIT)
+        .is_some_and(|action| action.sa_sigaction == on_quit as *const () as usize)
+}
+
+fn live() {
+    let own = kernel_thread::id();
+    let (mut done, mut has_reported) = (0, false);
+    let mut look_at = 0;
+    let mut pause = REST;
+    loop {
+        let asked = raw::asked();
+        if asked != done {
+            if has_signal() {
+                let _ = write_dump(&Snapshot::take(Depth::Stacks), "");
+            }
+            raw::done(asked);
+            done = asked;
+        }
+        let now = clock::now();
+        if has_reported || action() == OnDeadlock::Ignore {
+            quiet::wait(None);
+        } else if now < look_at {
+            quiet::wait(Some(look_at));
+        } else if finds_deadlock(own) {
+            report();
+            has_reported = true;
+        } else {
+            look_at = clock::now() + REST;
+            pause = match quiet::wait(Some(clock::now() + pause)) {
+                true => REST,
+                false => LONGEST_WAIT.min(2 * pause),
+            };
+        }
+    }
+}
+
+/// Looks for a deadlock of all threads. From now on it is told when threads become quiet.
+fn finds_deadlock(own: i32) -> bool {
+    quiet::be_interested();
+    let Ok(digest) = deadlock::all_wait(own) else {
+        return false;
+    };
+    kernel_thread::rest(BETWEEN_PASSES);
+    deadlock::all_wait(own) == Ok(digest)
+}
+
+fn action() -> OnDeadlock {
+    match ON_DEADLOCK.load(Ordering::Relaxed) {
+        1 => OnDeadlock::Abort,
+        2 => OnDeadlock::Ignore,
+        _ => OnDeadlock::Report,
+    }
+}
+
+/// Says that every thread waits.
+fn report() {
+    let snapshot = deadlock::snapshot();
+    let mut head = String::from(
+        "greenthread: deadlock: every thread waits for another, and nothing outside can wake one\n",
+    );
+    for cycle in deadlock::cycles(&snapshot) {
+        head += "these wait for each other:\n";
+        head += &deadlock::describe(&snapshot, &cycle);
+    }
+    let _ = write_dump(&snapshot, &head);
+    #[cfg(feature = "tracing")]
+    {
+        use crate::engine::sched::witness::news::{self, Happened};
+        news::put(
+            Happened::Deadlock,
+            0,
+            "",
+            None,
+            snapshot.threads.len() as u64,
+        );
+    }
+    if action() == OnDeadlock::Abort {
+        std::process::abort();
+    }
+}
+
+/// Writes a dump where `GREENTHREAD_DUMP` says: at the end of that file, or to standard error. A file whose name ends
+/// in `.json` gets JSON.
+fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
+    let mut errors = BufWriter::new(io::stderr());
+    let path = std::env::var_os("GREENTHREAD_DUMP").map(PathBuf::from);
+    let file = path.map(|path| {
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        (path, file)
+    });
+    let (path, file) = match file {
+        Some((path, Ok(file))) => (path, file),
+        refused => {
+            if let Some((path, Err(error))) = refused {
+                writeln!(errors, "greenthread: GREENTHREAD_DUMP={path:?}: {error}")?;
+            }
+            errors.write_all(head.as_bytes())?;
+            snapshot.write_text(&mut errors)?;
+            return errors.flush();
+        }
+    };
+    let mut out = BufWriter::new(file);
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "json")
+    {
+        snapshot.write_json(&mut out)?;
+        errors.write_all(head.as_bytes())?;
+        errors.flush()?;
+    } else {
+        out.write_all(head.as_bytes())?;
+        snapshot.write_text(&mut out)?;
+    }
+    out.flush()
+}

@@ -1,0 +1,61 @@
+//! The stacks of threads that run on a kernel thread of their own, or are blocked on it.
+//!
+//! A thread that runs is held by a signal while its stack is read (`sched::sample`). So is one that is blocked in a
+//! call which begins anew after a signal, and a green thread, whose calls the signal's handler mends
+//! (`sched::interrupted`). Otherwise the signal could make the call fail: the system tells where the thread goes on, and
+//! of the registers only rbp and rbx are missing; the callers' frames may be, too.
+
+use super::unwind::{End, Registers, Unwinder};
+use crate::engine::sched::interpose::program_has_handlers;
+use crate::engine::sched::sample::Held;
+use crate::engine::sys::kernel_thread::SystemCall;
+use crate::engine::sys::observer::{Doing, Observer};
+use crate::engine::sys::word;
+
+/// How often a thread is held that has not stood still for as long as its stack was read: the first time takes longest.
+const TRIES: usize = 4;
+
+/// Fills `frames` with those of the stack that kernel thread `thread` runs on; with none if they cannot be had. It
+/// allocates nothing if there is room.
+pub(super) fn frames(
+    thread: i32,
+    is_green: bool,
+    observer: &mut Observer,
+    unwinder: &mut Unwinder,
+    frames: &mut Vec<usize>,
+) -> Option<End> {
+    frames.clear();
+    let call = match observer.doing(thread) {
+        Doing::Call(call) => Some(call),
+        _ => None,
+    };
+    let may_hold = |call: &SystemCall| call.begins_anew() || is_green && !program_has_handlers();
+    if call.as_ref().is_none_or(may_hold) {
+        for _ in 0..TRIES {
+            // `None`: it blocks the signal, or the system does not run it in time.
+            let Some(held) = Held::hold(thread) else {
+                break;
+            };
+            let [pc, sp, bp, bx] = held.registers();
+            let registers = Registers {
+                pc,
+                sp,
+                bp,
+                bx: Some(bx),
+            };
+            let end = unwinder.frames(registers, word::read, &mut |frame| frames.push(frame));
+            if held.let_go() {
+                return Some(end);
+            }
+            frames.clear();
+        }
+    }
+    let (pc, sp) = call?.place();
+    let registers = Registers {
+        pc,
+        sp,
+        bp: 0,
+        bx: None,
+    };
+    Some(unwinder.frames(registers, word::read, &mut |frame| frames.push(frame)))
+}

@@ -1,0 +1,446 @@
+//! Names for addresses: functions, those that were inlined too, files and lines.
+//!
+//! A stack is shown in full, or in *short* form, as std's backtraces are: without the runtime's own frames on
+//! top, and without what lies below the thread's closure. The first frame that is left is the public
+//! function in which the thread waits. Which frames are cut is decided by one table ([`KINDS`]): by the file in
+//! which a function stands, if that is known, or else by the function's path. (Debug information that is
+//! only line tables has names without paths.)
+//!
+//! The crate `backtrace` finds the names. It takes a lock, allocates, and maps the program's file; where
+//! that may not be done, `Modules::raw` still tells the module and the address in it. It finds out
+//! once what is loaded: [`Symbols`] makes it forget that when it is dropped.
+
+use core::ffi::c_void;
+use core::ops::Range;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::modules::Modules;
+
+/// How much of a stack is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Short,
+    Full,
+}
+
+impl Style {
+    /// As `RUST_BACKTRACE` asks for it.
+    pub(crate) fn from_environment() -> Style {
+        Style::of(std::env::var_os("RUST_BACKTRACE").as_deref())
+    }
+
+    fn of(variable: Option<&OsStr>) -> Style {
+        match variable {
+            Some(value) if value == "full" => Style::Full,
+            _ => Style::Short,
+        }
+    }
+}
+
+/// A function in which an instruction lies, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Symbol {
+    /// The function's path, without the hash at its end. If it is not known, the module and an address in it.
+    pub(crate) function: Arc<str>,
+    /// As std's backtraces write it.
+    pub(crate) file: Option<Arc<str>>,
+    pub(crate) line: Option<u32>,
+    kind: Kind,
+}
+
+/// The symbols of addresses, each of which is asked for once.
+pub(crate) struct Symbols {
+    all: Vec<Symbol>,
+    by_address: HashMap<usize, Range<usize>>,
+    /// The current folder.
+    folder: Option<PathBuf>,
+    /// This library's.
+    own: String,
+}
+
+impl Symbols {
+    pub(crate) fn new() -> Symbols {
+        Symbols {
+            all: Vec::new(),
+            by_address: HashMap::new(),
+            folder: std::env::current_dir().ok(),
+            own: own_folder(),
+        }
+    }
+
+    /// Returns the functions for an address of `Unwinder::frames`: the function, and before it the functions
+    /// that were inlined into it, the innermost first. Never none.
+    pub(crate) fn of(&mut self, address: usize, modules: &Modules) -> &[Symbol] {
+        let range = match self.by_address.get(&address) {
+            Some(range) => range.clone(),
+            None => self.find(address, modules),
+        };
+        &self.all[range]
+    }
+
+    /// Returns the frames of a whole stack.
+    pub(crate) fn stack(
+        &mut self,
+        addresses: &[usize],
+        style: Style,
+        modules: &Modules,
+    ) -> Vec<Symbol> {
+        let mut frames = Vec::with_capacity(addresses.len());
+        for &address in addresses {
+            frames.extend_from_slice(self.of(address, modules));
+        }
+        match style {
+            Style::Full => frames,
+            Style::Short => short(&frames).to_vec(),
+        }
+    }
+
+    fn find(&mut self, address: usize, modules: &Modules) -> Range<usize> {
+        let start = self.all.len();
+        let (all, folder, own) = (&mut self.all, self.folder.as_deref(), &self.own);
+        // It looks for the byte before the address, which is where the instruction lies.
+        backtrace::resolve(address as *mut c_void, |found| {
+            let Some(name) = found.name() else { return };
+            let function = format!("{name:#}");
+            all.push(Symbol {
+                kind: kind(&function, found.filename(), own),
+                function: function.into(),
+                file: found.filename().map(|file| shorten(file, folder).into()),
+                line: found.lineno(),
+            });
+        });
+        if self.all.len() == start {
+            self.all.push(Symbol {
+                function: raw_name(address, modules).into(),
+                file: None,
+                line: None,
+                kind: Kind::Program,
+            });
+        }
+        let range = start..self.all.len();
+        self.by_address.insert(address, range.clone());
+        range
+    }
+}
+
+impl Drop for Symbols {
+    fn drop(&mut self) {
+        // Its memory goes with the debug information; and libraries may be unloaded.
+        backtrace::clear_symbol_cache();
+    }
+}
+
+fn raw_name(address: usize, modules: &Modules) -> String {
+    match modules.raw(address.wrapping_sub(1)) {
+        Some((module, offset)) => format!("{module}+{offset:#x}"),
+        None => format!("{:#x}", address.wrapping_sub(1)),
+    }
+}
+
+/// A file's path as std's short backtraces write it; of the compiler's hash in the path of a file of std's,
+/// as much as `rustc --version` writes.
+fn shorten(file: &Path, folder: Option<&Path>) -> String {
+    const HASH: usize = 9;
+    if let Some(Ok(inside)) = folder.map(|folder| file.strip_prefix(folder)) {
+        return format!("./{}", inside.display());
+    }
+    let whole = file.to_string_lossy();
+    match whole
+        .strip_prefix("/rustc/")
+        .and_then(|rest| rest.split_once('/'))
+    {
+        Some((hash, rest)) if hash.is_ascii() && hash.len() > HASH => {
+            format!("/rustc/{}/{rest}", &hash[..HASH])
+        }
+        _ => whole.into_owned(),
+    }
+}
+
+/// What a function is, for a short backtrace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The runtime's own: cut away.
+    Runtime,
+    /// This library's: of those that follow on each other, the outermost is the one that the program has
+    /// called, and stays.
+    Public,
+    /// std's, which both call: cut away where one of the above follows.
+    Common,
+    Program,
+}
+
+/// What a function's path begins with, what the path of its file contains, and what the function is then. The
+/// first line that fits holds. The file's path begins with this library's folder where there is a `~`.
+const KINDS: [(&str, &str, Kind); 12] = [
+    // The tests of this folder play the program.
+    (
+        "greenthread::engine::report::unwind::tests::",
+        "~src/engine/report/unwind/tests/",
+        Kind::Program,
+    ),
+    // The program has called libc's function.
+    (
+        "greenthread::unmodified::",
+        "~src/unmodified/",
+        Kind::Runtime,
+    ),
+    ("greenthread::engine::", "~src/engine/", Kind::Runtime),
+    ("greenthread::engine::arch::", "~arch/", Kind::Runtime),
+    ("preempt_trampoline", "", Kind::Runtime),
+    ("go_on_trampoline", "", Kind::Runtime),
+    ("corosensei::", "/corosensei-", Kind::Runtime),
+    ("corosensei::", "/corosensei/src/", Kind::Runtime),
+    ("greenthread::", "~src/", Kind::Public),
+    ("core::", "/library/core/src/", Kind::Common),
+    ("alloc::", "/library/alloc/src/", Kind::Common),
+    ("std::", "/library/std/src/", Kind::Common),
+];
+
+/// std's name for the function below which a short backtrace ends.
+const BOTTOM: &str = "__rust_begin_short_backtrace";
+
+/// `own` is this library's folder, as the debug information has it, with a slash; empty if there is none.
+fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
+    // `<path::Type as path::Trait>::method`
+    let path = function.trim_start_matches(['<', '&']);
+    let file = file.map(Path::to_string_lossy);
+    let fits = |(name, place, _): &&(&str, &str, Kind)| match (&file, place.strip_prefix('~')) {
+        (None, _) => path.starts_with(name),
+        (Some(_), _) if place.is_empty() => path.starts_with(name),
+        (Some(file), None) => file.contains(place),
+        (Some(file), Some(inside)) => {
+            let rest = file.strip_prefix(own).filter(|_| !own.is_empty());
+            rest.is_some_and(|rest| rest.starts_with(inside))
+        }
+    };
+    KINDS.iter().find(fits).map_or(Kind::Program, |line| line.2)
+}
+
+/// Returns this library's folder, as the debug information has it.
+fn own_folder() -> String {
+    let mut folder = String::new();
+    let address = own_folder as fn() -> String as usize + 1;
+    backtrace::resolve(address as *mut c_void, |found| {
+        let file = found.filename().map(Path::to_string_lossy);
+        let own = file.as_deref().and_then(|file| file.strip_suffix(OWN_FILE));
+        folder = own.unwrap_or_default().to_owned();
+    });
+    folder
+}
+
+/// This file, in the library's folder.
+const OWN_FILE: &str = "src/engine/report/symbols.rs";
+
+/// The frames that a short backtrace shows; all of them if it would show none.
+fn short(frames: &[Symbol]) -> &[Symbol] {
+    let bottom = frames
+        .iter()
+        .position(|frame| frame.function.contains(BOTTOM));
+    let mut end = bottom.unwrap_or(frames.len());
+    while end > 0 && frames[end - 1].kind == Kind::Runtime {
+        end -= 1;
+    }
+    let mut start = 0;
+    for (index, frame) in frames[..end].iter().enumerate() {
+        match frame.kind {
+            Kind::Runtime => start = index + 1,
+            Kind::Public => start = index,
+            Kind::Common => {}
+            Kind::Program => break,
+        }
+    }
+    match &frames[start..end.max(start)] {
+        [] => frames,
+        shown => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(names: &[&str]) -> Vec<Symbol> {
+        let symbol = |name: &&str| Symbol {
+            function: (*name).into(),
+            file: None,
+            line: None,
+            kind: kind(name, None, ""),
+        };
+        names.iter().map(symbol).collect()
+    }
+
+    #[track_caller]
+    fn check(names: &[&str], shown: &[&str]) {
+        assert_eq!(short(&frames(names)), frames(shown));
+    }
+
+    const BELOW: [&str; 6] = [
+        "greenthread::engine::backend::packet::__rust_begin_short_backtrace",
+        "core::ops::function::FnOnce::call_once",
+        "std::panicking::try",
+        "<greenthread::engine::backend::packet::Work<F,T> as greenthread::engine::backend::Job>::run",
+        "greenthread::engine::backend::life::body",
+        "greenthread::engine::arch::x86_64::call_at_bottom",
+    ];
+
+    #[track_caller]
+    fn check_thread(above: &[&str], shown: &[&str]) {
+        check(&[above, &BELOW].concat(), shown);
+    }
+
+    #[test]
+    fn a_parked_thread_shows_the_public_function_that_it_waits_in() {
+        check_thread(
+            &[
+                "corosensei::arch::x86_64::switch_yield",
+                "corosensei::coroutine::Yielder<Input,Yield>::suspend",
+                "greenthread::engine::green::context::Context::suspend",
+                "core::ops::function::FnOnce::call_once",
+                "<greenthread::engine::wait::queue::WaitQueue as core::fmt::Debug>::fmt",
+                "greenthread::sync::raw_mutex::RawMutex::lock_slow",
+                "greenthread::sync::mutex::Mutex<T>::lock",
+                "core::option::Option<T>::map",
+                "shop::serve",
+                "greenthread::sync::once::Once::call_once",
+                "shop::main::{{closure}}",
+            ],
+            &[
+                "greenthread::sync::mutex::Mutex<T>::lock",
+                "core::option::Option<T>::map",
+                "shop::serve",
+                "greenthread::sync::once::Once::call_once",
+                "shop::main::{{closure}}",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_preempted_thread_shows_its_own_code() {
+        check_thread(
+            &[
+                "corosensei::coroutine::Yielder<Input,Yield>::suspend",
+                "greenthread::engine::sched::preempt::preempted",
+                "preempt_trampoline",
+                "core::iter::adapters::map::Map<I,F>::fold",
+                "shop::count",
+            ],
+            &["core::iter::adapters::map::Map<I,F>::fold", "shop::count"],
+        );
+    }
+
+    #[test]
+    fn a_function_of_another_crate_is_not_taken_for_the_runtimes() {
+        check_thread(
+            &["greenthread_shop::engine", "corosensei_like"],
+            &["greenthread_shop::engine", "corosensei_like"],
+        );
+    }
+
+    #[test]
+    fn a_file_says_more_than_a_name_without_a_path() {
+        let own = "/home/me/.cargo/registry/src/x/greenthread-0.1.0/";
+        let check = |name: &str, file: &str, expected| {
+            let file = file.replace("OWN/", own);
+            assert_eq!(kind(name, Some(Path::new(&file)), own), expected, "{file}");
+        };
+        check("lock<u32>", "OWN/src/sync/mutex.rs", Kind::Public);
+        check("park", "OWN/src/engine/sched/park.rs", Kind::Runtime);
+        check("call_at_bottom", "OWN/arch/x86_64.rs", Kind::Runtime);
+        check(
+            "suspend",
+            "/r/corosensei-0.3.4/src/coroutine.rs",
+            Kind::Runtime,
+        );
+        check("suspend", "/v/corosensei/src/coroutine.rs", Kind::Runtime);
+        check(
+            "call_once",
+            "/rustc/1/library/core/src/ops/function.rs",
+            Kind::Common,
+        );
+        check(
+            "park",
+            "/home/me/shop/src/engine/sched/park.rs",
+            Kind::Program,
+        );
+        check("park", "OWN/examples/tour.rs", Kind::Program);
+        assert_eq!(
+            kind("lock", Some(Path::new("src/sync/mutex.rs")), ""),
+            Kind::Program
+        );
+    }
+
+    #[test]
+    fn this_library_knows_its_folder() {
+        let (own, modules) = (own_folder(), Modules::load());
+        let mut symbols = Symbols::new();
+        let address = Modules::load as fn() -> Modules as usize + 1;
+        let found = symbols.of(address, &modules).last().unwrap();
+        assert_eq!(found.kind, Kind::Runtime, "{own} {found:?}");
+    }
+
+    #[test]
+    fn what_would_show_nothing_shows_all() {
+        check(&[], &[]);
+        check(&BELOW[4..], &BELOW[4..]);
+        check(&BELOW, &BELOW);
+        check(&["shop+0x10", "shop+0x20"], &["shop+0x10", "shop+0x20"]);
+    }
+
+    #[test]
+    fn without_the_mark_the_runtime_is_cut_off_below_all_the_same() {
+        check(&["shop::serve", BELOW[4], BELOW[5]], &["shop::serve"]);
+    }
+
+    #[test]
+    fn the_whole_stack_is_shown_on_request() {
+        let of = |value: &str| Style::of(Some(OsStr::new(value)));
+        assert_eq!(
+            (of("full"), of("1"), of("0")),
+            (Style::Full, Style::Short, Style::Short)
+        );
+        assert_eq!(Style::of(None), Style::Short);
+        let (mut symbols, modules) = (Symbols::new(), Modules::load());
+        let engine = crate::__preemption_is_off as fn() -> bool as usize + 1;
+        let short = symbols.stack(&[3, engine], Style::Short, &modules);
+        let full = symbols.stack(&[3, engine], Style::Full, &modules);
+        assert!(full.len() >= 2 && short.len() <= full.len());
+        assert!(short == full || Style::from_environment() == Style::Full || short[0] == full[0]);
+    }
+
+    #[test]
+    fn paths_are_short() {
+        let folder = Some(Path::new("/home/me/shop"));
+        let check = |file: &str, short: &str| assert_eq!(shorten(Path::new(file), folder), short);
+        check("/home/me/shop/src/main.rs", "./src/main.rs");
+        check("/home/me/shop2/src/main.rs", "/home/me/shop2/src/main.rs");
+        check(
+            "/rustc/f2d3ce0bd7f24a49f8f72d9000448f8838c4e850/library/std/src/thread.rs",
+            "/rustc/f2d3ce0bd/library/std/src/thread.rs",
+        );
+        check(
+            "/rustc/1/library/std/src/thread.rs",
+            "/rustc/1/library/std/src/thread.rs",
+        );
+    }
+
+    #[test]
+    fn what_has_no_name_has_its_module() {
+        let modules = Modules::load();
+        let mut symbols = Symbols::new();
+        let function: &str = &symbols.of(3, &modules)[0].function.clone();
+        assert_eq!(function, "0x2");
+        let own = what_has_no_name_has_its_module as fn() as usize + 1;
+        assert!(raw_name(own, &modules).contains("+0x"));
+        let found = symbols.of(own, &modules).to_vec();
+        assert!(
+            found
+                .iter()
+                .any(|symbol| symbol.function.ends_with("what_has_no_name_has_its_module")),
+            "{found:?}"
+        );
+        assert_eq!(symbols.of(own, &modules), found);
+    }
+}

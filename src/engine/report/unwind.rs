@@ -1,0 +1,293 @@
+//! Reads the stack of a thread that stands still: from its registers, by way of the unwind tables, to the
+//! bottom.
+//!
+//! A green thread's bottom is `arch::call_at_bottom`, whose entry in the tables says that nothing lies
+//! below it. The stack is read by a callback, one aligned word at a time; what it cannot read ends the
+//! stack. Nothing is believed of what is read: it leads to more addresses to read, never to an access.
+//!
+//! 1. A thread's first address, and one that a signal has interrupted, are of the next instruction. Any
+//!    other is a return address, and may lie behind the last instruction of its function: what is looked
+//!    up is the byte before it.
+//! 2. The stack pointer only grows from frame to frame, but for a signal's, whose handler may run on
+//!    another stack. There are at most [`FRAMES`] frames, so all stacks come to an end.
+//! 3. Nearly all frames need the stack pointer and the frame pointer only, and rules for those are kept by
+//!    address (`cfi::Rule`). Where a frame's rule needs more, the tables are asked, at some hundred times
+//!    the cost; if it needs a register that was not followed on the way, the stack is read once more from the
+//!    top, with all registers.
+//!
+//! 4. Reading a stack allocates nothing and takes no lock. Making an unwinder does both.
+//!
+//! Rejected: the crate `framehop`, which does the same and more. It treats the address below a signal's
+//! frame as a return address, cannot compute rules that read memory (glibc's `__restore_rt`, functions that
+//! align their stack), keeps 509 rules, and brings a second version of `gimli`.
+
+mod cfi;
+#[cfg(test)]
+#[allow(unsafe_code, reason = "stacks to read")]
+pub(crate) mod tests;
+
+use super::modules::Modules;
+use cfi::{Registry, Rule, Tables, Trouble};
+
+/// The most frames that are read of a stack.
+pub(crate) const FRAMES: usize = 256;
+
+/// How many rules are kept, a power of two.
+const RULES: usize = 4096;
+
+/// Where a thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registers {
+    /// The next instruction.
+    pub(crate) pc: usize,
+    pub(crate) sp: usize,
+    pub(crate) bp: usize,
+    /// Nearly no function needs it.
+    pub(crate) bx: Option<usize>,
+}
+
+impl Registers {
+    /// Of a thread that has left its stack by a switch of corosensei's and left off at `sp`, where that
+    /// has saved the address at which to go on, rbx and rbp.
+    pub(crate) fn of_switch(
+        sp: usize,
+        mut read: impl FnMut(usize) -> Option<usize>,
+    ) -> Option<Registers> {
+        const WORD: usize = size_of::<usize>();
+        Some(Registers {
+            pc: read(sp)?,
+            sp: sp.wrapping_add(3 * WORD),
+            bp: read(sp.wrapping_add(2 * WORD))?,
+            bx: read(sp.wrapping_add(WORD)),
+        })
+    }
+}
+
+/// How a stack came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// At the bottom.
+    Bottom,
+    /// There are more than [`FRAMES`] frames.
+    Cut,
+    /// What lies below is not known: there is no rule, or it could not be read, or makes no sense.
+    Lost,
+}
+
+/// Reads stacks. It knows the libraries that were loaded when it was made.
+pub(crate) struct Unwinder {
+    tables: Tables,
+    rules: Box<[Kept]>,
+    frames: Box<[usize; FRAMES]>,
+}
+
+/// A rule, and the address it is for; 0 if there is none.
+#[derive(Clone, Copy)]
+struct Kept {
+    address: usize,
+    rule: Rule,
+}
+
+/// Where a thread stands in one of its frames.
+struct Place {
+    registry: Registry,
+    /// The next instruction, and not a return address.
+    is_exact: bool,
+}
+
+enum Step {
+    /// To the frame below.
+    Down,
+    End(End),
+    /// It needs a register that was not followed.
+    Unknown,
+}
+
+impl Unwinder {
+    pub(crate) fn new() -> Unwinder {
+        Unwinder {
+            tables: Tables::new(Modules::load()),
+            rules: vec![Kept::NONE; RULES].into(),
+            frames: Box::new([0; FRAMES]),
+        }
+    }
+
+    /// The program and its libraries.
+    pub(crate) fn modules(&self) -> &Modules {
+        self.tables.modules()
+    }
+
+    /// Looks for libraries that have been loaded or unloaded since.
+    pub(crate) fn refresh(&mut self) {
+        if !self.modules().is_current() {
+            self.tables = Tables::new(Modules::load());
+            self.rules.fill(Kept::NONE);
+        }
+    }
+
+    /// Gives out the frames of a thread, from the innermost on, as addresses in the way of return
+    /// addresses: the instruction that is meant lies *before* the address. `read` returns the word at an
+    /// address, if it is one of the thread's stack.
+    pub(crate) fn frames(
+        &mut self,
+        registers: Registers,
+        mut read: impl FnMut(usize) -> Option<usize>,
+        out: &mut impl FnMut(usize),
+    ) -> End {
+        let mut read = |address: usize| match address.is_multiple_of(align_of::<usize>()) {
+            true => read(address),
+            false => None,
+        };
+        let walked = match self.walk(registers, false, &mut read) {
+            (_, None) => self.walk(registers, true, &mut read),
+            walked => walked,
+        };
+        self.frames[..walked.0].iter().copied().for_each(out);
+        walked.1.unwrap_or(End::Lost)
+    }
+
+    /// Fills `frames`. Returns how many there are, and no end if a register was missing that could have been
+    /// followed.
+    fn walk(
+        &mut self,
+        registers: Registers,
+        with_all: bool,
+        read: &mut impl FnMut(usize) -> Option<usize>,
+    ) -> (usize, Option<End>) {
+        let mut place = Place {
+            registry: Registry::new(registers.pc, registers.sp, registers.bp),
+            is_exact: true,
+        };
+        if let Some(bx) = registers.bx {
+            place.registry.set(Registry::BX, bx);
+        }
+        for count in 0..FRAMES {
+            let pc = place.registry.pc;
+            self.frames[count] = pc.wrapping_add(usize::from(place.is_exact));
+            match self.step(&mut place, with_all, read) {
+                Step::Down => {}
+                Step::End(end) => return (count + 1, Some(end)),
+                Step::Unknown => return (count + 1, None),
+            }
+        }
+        (FRAMES, Some(End::Cut))
+    }
+
+    #[inline]
+    fn step(
+        &mut self,
+        place: &mut Place,
+        with_all: bool,
+        read: &mut impl FnMut(usize) -> Option<usize>,
+    ) -> Step {
+        let address = place.registry.pc.wrapping_sub(usize::from(!place.is_exact));
+        let rule = self.rule(address);
+        if with_all && !matches!(rule, Rule::End | Rule::Untold) {
+            return self.step_by_tables(place, address, with_all, read);
+        }
+        let (cfa, bp_at) = match rule {
+            Rule::FromSp { cfa, bp_at } => {
+                (place.registry.sp().wrapping_add_signed(cfa as isize), bp_at)
+            }
+            Rule::FromBp { cfa, bp_at } => {
+                (place.registry.bp().wrapping_add_signed(cfa as isize), bp_at)
+            }
+            Rule::End => return Step::End(End::Bottom),
+            Rule::Complicated => return self.step_by_tables(place, address, with_all, read),
+            Rule::Untold => return self.step_by_custom(place, read),
+        };
+        if cfa <= place.registry.sp() {
+            return Step::End(End::Lost);
+        }
+        let bp = match bp_at {
+            Rule::SAME => Some(place.registry.bp()),
+            at => read(cfa.wrapping_add_signed(at as isize)),
+        };
+        match (read(cfa.wrapping_sub(size_of::<usize>())), bp) {
+            (Some(pc), Some(bp)) => {
+                place.registry.go_down(pc, cfa, bp);
+                place.arrive(false)
+            }
+            _ => Step::End(End::Lost),
+        }
+    }
+
+    #[inline]
+    fn rule(&mut self, address: usize) -> Rule {
+        // Fibonacci hashing: the upper bits of the product depend on all of the address.
+        let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - RULES.ilog2());
+        if self.rules[hash].address != address {
+            let rule = self.tables.rule(address);
+            self.rules[hash] = Kept { address, rule };
+        }
+        self.rules[hash].rule
+    }
+
+    #[cold]
+    fn step_by_tables(
+        &mut self,
+        place: &mut Place,
+        address: usize,
+        with_all: bool,
+        read: &mut impl FnMut(usize) -> Option<usize>,
+    ) -> Step {
+        let (registry, is_signal) = match self.tables.below(address, &place.registry, read) {
+            Ok(below) => below,
+            Err(Trouble::Unknown) if !with_all => return Step::Unknown,
+            Err(_) => return Step::End(End::Lost),
+        };
+        if !is_signal && registry.sp() <= place.registry.sp() {
+            return Step::End(End::Lost);
+        }
+        place.registry = registry;
+        place.arrive(is_signal)
+    }
+
+    /// Without a rule, by what is usual: a function that was just called has the address to return to on top
+    /// of the stack, any other keeps a frame pointer. Only an address of code is believed.
+    #[cold]
+    fn step_by_custom(
+        &mut self,
+        place: &mut Place,
+        read: &mut impl FnMut(usize) -> Option<usize>,
+    ) -> Step {
+        const WORD: usize = size_of::<usize>();
+        let (sp, bp) = (place.registry.sp(), place.registry.bp());
+        let modules = self.tables.modules();
+        let mut code_at = |address| read(address).filter(|&pc| modules.has_code(pc));
+        if place.is_exact
+            && let Some(pc) = code_at(sp)
+        {
+            place.registry.go_down(pc, sp.wrapping_add(WORD), bp);
+            return place.arrive(false);
+        }
+        if bp < sp {
+            return Step::End(End::Lost);
+        }
+        match (code_at(bp.wrapping_add(WORD)), read(bp)) {
+            (Some(pc), Some(next)) => {
+                place.registry.go_down(pc, bp.wrapping_add(2 * WORD), next);
+                place.arrive(false)
+            }
+            _ => Step::End(End::Lost),
+        }
+    }
+}
+
+impl Place {
+    #[inline]
+    fn arrive(&mut self, is_exact: bool) -> Step {
+        self.is_exact = is_exact;
+        match self.registry.pc {
+            0 => Step::End(End::Bottom),
+            _ => Step::Down,
+        }
+    }
+}
+
+impl Kept {
+    const NONE: Kept = Kept {
+        address: 0,
+        rule: Rule::Untold,
+    };
+}

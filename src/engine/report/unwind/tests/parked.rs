@@ -1,0 +1,247 @@
+//! Threads that have left their stack by a switch.
+
+use super::*;
+use crate::engine::report::symbols::Symbol;
+
+#[inline(never)]
+fn outer(yielder: &Yield) {
+    middle(yielder, 1);
+    core::hint::black_box(());
+}
+
+#[inline(never)]
+fn middle(yielder: &Yield, depth: u32) {
+    // A frame with a pointer to it, and one whose size is not known: rbp is needed.
+    let text = [core::hint::black_box(depth); 100];
+    inner(yielder);
+    core::hint::black_box(text);
+}
+
+#[inline(never)]
+fn inner(yielder: &Yield) {
+    inlined(yielder);
+    core::hint::black_box(());
+}
+
+#[inline(always)]
+fn inlined(yielder: &Yield) {
+    core::hint::black_box(2);
+    yielder.suspend(());
+    core::hint::black_box(3);
+}
+
+#[test]
+fn a_parked_thread_has_its_functions() {
+    let mut thread = Thread::new(|yielder, _| outer(yielder));
+    assert!(thread.run());
+    let (frames, end) = thread.frames();
+    let names = names(&frames);
+    assert_eq!(end, End::Bottom, "{names:#?}");
+    assert_in_order(&names, &["inner", "middle", "outer", "call_at_bottom"]);
+    assert_eq!(names.last().unwrap(), "call_at_bottom");
+    assert!(!thread.run());
+}
+
+#[test]
+fn an_inlined_function_is_named_with_its_line() {
+    let mut thread = Thread::new(|yielder, _| outer(yielder));
+    assert!(thread.run());
+    let (frames, _) = thread.frames();
+    let modules = Modules::load();
+    let symbols = Symbols::new().stack(&frames, Style::Full, &modules);
+    let position = |name: &str| {
+        let found = symbols
+            .iter()
+            .position(|symbol| symbol.function.ends_with(name));
+        found.unwrap_or_else(|| panic!("no {name}: {symbols:#?}"))
+    };
+    let inner = &symbols[position("inner")];
+    if inner.file.is_none() {
+        return eprintln!("built without debug information: it does not tell inlined functions");
+    }
+    let inlined = &symbols[position("inlined")];
+    assert!(position("inlined") + 1 == position("inner"));
+    let file = inlined.file.as_deref().unwrap();
+    assert!(
+        file.ends_with("src/engine/report/unwind/tests/parked.rs"),
+        "{file}"
+    );
+    let line = |symbol: &Symbol| symbol.line.unwrap() as usize;
+    let source: Vec<_> = include_str!("parked.rs").lines().collect();
+    assert_eq!(source[line(inlined) - 1].trim(), "yielder.suspend(());");
+    assert_eq!(source[line(inner) - 1].trim(), "inlined(yielder);");
+    assert!(!thread.run());
+}
+
+#[inline(never)]
+fn catches(yielder: &Yield) {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        inner(yielder);
+        std::panic::resume_unwind(Box::new(1));
+    }));
+    assert!(result.is_err());
+    inner(yielder);
+}
+
+#[test]
+fn a_panic_that_is_caught_below_disturbs_nothing() {
+    let mut thread = Thread::new(|yielder, _| catches(yielder));
+    for _ in 0..2 {
+        assert!(thread.run());
+        let (frames, end) = thread.frames();
+        let names = names(&frames);
+        assert_eq!(end, End::Bottom, "{names:#?}");
+        assert_in_order(&names, &["inner", "catches", "call_at_bottom"]);
+    }
+    assert!(!thread.run());
+}
+
+struct Suspends<'a>(&'a Yield);
+
+impl Drop for Suspends<'_> {
+    #[inline(never)]
+    fn drop(&mut self) {
+        inner(self.0);
+    }
+}
+
+#[inline(never)]
+fn unwinds(yielder: &Yield) {
+    let _suspends = Suspends(yielder);
+    std::panic::resume_unwind(Box::new(2));
+}
+
+/// In the code that a panic runs on its way.
+#[test]
+fn a_thread_can_be_parked_while_it_unwinds() {
+    let mut thread = Thread::new(|yielder, _| {
+        let unwind = std::panic::AssertUnwindSafe(|| unwinds(yielder));
+        assert!(std::panic::catch_unwind(unwind).is_err());
+    });
+    assert!(thread.run());
+    let (frames, end) = thread.frames();
+    let names = names(&frames);
+    assert_eq!(end, End::Bottom, "{names:#?}");
+    assert_in_order(&names, &["inner", "unwinds", "call_at_bottom"]);
+    assert!(!thread.run());
+}
+
+#[inline(never)]
+fn deep(yielder: &Yield, depth: usize) -> usize {
+    if depth == 0 {
+        yielder.suspend(());
+        return 0;
+    }
+    core::hint::black_box(deep(yielder, depth - 1) + 1)
+}
+
+#[test]
+fn a_deep_stack_is_cut() {
+    for (depth, expected) in [
+        (FRAMES - 20, End::Bottom),
+        (FRAMES, End::Cut),
+        (1000, End::Cut),
+    ] {
+        let mut thread = Thread::new(move |yielder, _| {
+            assert_eq!(deep(yielder, depth), depth);
+        });
+        assert!(thread.run());
+        let (frames, end) = thread.frames();
+        assert_eq!(end, expected);
+        assert!(frames.len() <= FRAMES && frames.len() >= depth.min(FRAMES));
+        assert!(!thread.run());
+    }
+}
+
+/// A caller that keeps its stack pointer in rbx, as functions do that align their stack.
+#[unsafe(naked)]
+unsafe extern "C" fn keeps_in_rbx(argument: &Yield) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbx",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_offset rbx, -16",
+        "mov rbx, rsp",
+        ".cfi_def_cfa_register rbx",
+        "and rsp, -64",
+        "call {inner}",
+        "mov rsp, rbx",
+        ".cfi_def_cfa_register rsp",
+        "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
+        "ret",
+        ".cfi_endproc",
+        inner = sym inner_in_c,
+    )
+}
+
+/// One that keeps it in memory: the rule is an expression.
+#[unsafe(naked)]
+unsafe extern "C" fn keeps_in_memory(argument: &Yield) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_offset rbp, -16",
+        "lea r10, [rsp + 16]",
+        "mov rbp, rsp",
+        "push r10",
+        // The word at rbp - 8.
+        ".cfi_escape 0x0f, 3, 0x76, 0x78, 0x06",
+        "and rsp, -64",
+        "call {inner}",
+        "mov rsp, rbp",
+        ".cfi_def_cfa rsp, 16",
+        "pop rbp",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbp",
+        "ret",
+        ".cfi_endproc",
+        inner = sym keeps_in_rbx,
+    )
+}
+
+/// One that the tables do not know, with a frame pointer.
+#[unsafe(naked)]
+unsafe extern "C" fn is_untold(argument: &Yield) {
+    naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "call {inner}",
+        "pop rbp",
+        "ret",
+        inner = sym keeps_in_memory,
+    )
+}
+
+unsafe extern "C" fn inner_in_c(argument: &Yield) {
+    inner(argument);
+    core::hint::black_box(());
+}
+
+#[test]
+fn callers_of_every_kind_are_found() {
+    let mut thread = Thread::new(|yielder, _| {
+        // SAFETY: they hand on their argument.
+        unsafe { is_untold(yielder) };
+        core::hint::black_box(());
+    });
+    assert!(thread.run());
+    let (frames, end) = thread.frames();
+    let names = names(&frames);
+    assert_eq!(end, End::Bottom, "{names:#?}");
+    assert_in_order(
+        &names,
+        &[
+            "inner",
+            "inner_in_c",
+            "keeps_in_rbx",
+            "keeps_in_memory",
+            "is_untold",
+            "enter",
+            "call_at_bottom",
+        ],
+    );
+    assert!(!thread.run());
+}

@@ -1,0 +1,181 @@
+//! Holds a kernel thread for a moment, so that a report can read the stack that it runs on.
+//!
+//! A signal's handler notes the registers and waits until the report lets go, or until its patience is over: a
+//! thread is held for some microseconds, and never for longer than [`PATIENCE`].
+//!
+//! | word | who has it | next |
+//! |---|---|---|
+//! | `IDLE` | nobody | a report: `ASKED` |
+//! | `ASKED` | the report waits for the handler | the handler: `TAKEN`; the report gives up: `IDLE` |
+//! | `TAKEN` | the handler writes the registers | the handler: `HELD` |
+//! | `HELD` | the thread stands still | the report lets go, or the handler loses patience: `IDLE` |
+//!
+//! The states carry a number, so that a handler which comes too late does not take another's request.
+//!
+//! Invariant: what a report reads of the stack while the word is `HELD` is true, if the step from there to `IDLE`
+//! is the report's.
+//!
+//! Orderings: the step to `HELD` is Release, and the report's load Acquire: the registers. The report's step to
+//! `IDLE` is Release: its reads come before.
+
+use crate::engine::arch::Frame;
+use crate::engine::atomic::{
+    AtomicU32, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use crate::engine::sched::interpose;
+use crate::engine::sys::signal::{self, Payload};
+use crate::engine::sys::{clock, futex};
+
+/// The addressee of a payload that asks for this: no machine.
+pub(super) const WHO: u32 = u32::MAX - 2;
+/// The longest time, in nanoseconds, for which a thread is held.
+const PATIENCE: u64 = 5_000_000;
+/// How long a report waits for the handler: the system may not run the thread at once.
+const UNTIL_TAKEN: u64 = 100_000_000;
+const LOOK_AGAIN: u64 = 50_000;
+
+const IDLE: u32 = 0;
+const ASKED: u32 = 1;
+const TAKEN: u32 = 2;
+const HELD: u32 = 3;
+const STATES: u32 = 4;
+
+static WORD: AtomicU32 = AtomicU32::new(IDLE);
+static REGISTERS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+/// The signal; 0 while there is none.
+static SIGNAL: AtomicU32 = AtomicU32::new(0);
+
+/// A kernel thread that stands still. Dropped, it goes on.
+pub(crate) struct Held {
+    word: u32,
+}
+
+/// Samples are taken by this signal from now on, whose handler calls [`answer`].
+pub(crate) fn use_signal(signal: i32) {
+    SIGNAL.store(signal as u32, Relaxed);
+}
+
+/// Whether there is a signal for samples.
+pub(crate) fn is_possible() -> bool {
+    SIGNAL.load(Relaxed) != 0
+}
+
+/// Uses a signal that serves nothing else.
+pub(crate) fn install(signal: i32) -> std::io::Result<()> {
+    unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: both are this handler's arguments.
+        let (payload, frame) = unsafe { (signal::payload(info), Frame::new(context)) };
+        if let Some(payload) = payload.filter(|payload| payload.who == WHO) {
+            answer(payload, &frame);
+        }
+    }
+    interpose::own_handler(on_signal);
+    signal::handle(signal, on_signal)?;
+    use_signal(signal);
+    Ok(())
+}
+
+impl Held {
+    /// Holds kernel thread `thread` of this process. `None`: it did not come in time, or another is held.
+    pub(crate) fn hold(thread: i32) -> Option<Held> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed).wrapping_add(1) % (u32::MAX / STATES);
+        let word = number * STATES;
+        let signal = SIGNAL.load(Relaxed) as i32;
+        if signal == 0 {
+            return None;
+        }
+        // Another report may hold a thread, which does not take long.
+        let until = clock::now() + UNTIL_TAKEN;
+        // Acquire: the report before has read its registers; partner: Release in `release`.
+        while let Err(seen) = WORD.compare_exchange(IDLE, word + ASKED, Acquire, Relaxed) {
+            if clock::now() >= until {
+                return None;
+            }
+            futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
+        }
+        let payload = Payload {
+            who: WHO,
+            tick: number,
+        };
+        let sent = signal::queue(std::process::id() as i32, thread, signal, payload).is_ok();
+        let until = clock::now() + UNTIL_TAKEN;
+        loop {
+            // Acquire: the registers; partner: Release in `answer`.
+            let seen = WORD.load(Acquire);
+            if seen == word + HELD {
+                return Some(Held { word });
+            }
+            let is_late = !sent || clock::now() >= until;
+            if seen == IDLE
+                || is_late
+                    && WORD
+                        .compare_exchange(word + ASKED, IDLE, Relaxed, Relaxed)
+                        .is_ok()
+            {
+                return None;
+            }
+            futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
+        }
+    }
+
+    /// The program counter, the stack pointer, rbp and rbx.
+    pub(crate) fn registers(&self) -> [usize; 4] {
+        core::array::from_fn(|i| REGISTERS[i].load(Relaxed))
+    }
+
+    /// Lets the thread go. Returns whether it has stood still until now.
+    pub(crate) fn let_go(self) -> bool {
+        self.release()
+    }
+
+    fn release(&self) -> bool {
+        // Release: what was read of the stack; partner: Acquire in `answer`.
+        let released = WORD
+            .compare_exchange(self.word + HELD, IDLE, Release, Relaxed)
+            .is_ok();
+        if released {
+            futex::wake(&WORD, 1);
+        }
+        released
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// In a forked child: a thread was held in the parent only.
+pub(super) fn forget() {
+    WORD.store(IDLE, Relaxed);
+}
+
+/// The handler's part, on the kernel thread that a report wants to look at. It touches no thread-local.
+pub(super) fn answer(payload: Payload, frame: &Frame<'_>) {
+    let word = payload.tick.wrapping_mul(STATES);
+    // AcqRel: one handler writes the registers at a time.
+    if WORD
+        .compare_exchange(word + ASKED, word + TAKEN, AcqRel, Relaxed)
+        .is_err()
+    {
+        return;
+    }
+    for (place, value) in REGISTERS.iter().zip(frame.registers()) {
+        place.store(value, Relaxed);
+    }
+    // Release: the registers; partner: Acquire in `hold`.
+    WORD.store(word + HELD, Release);
+    futex::wake(&WORD, 1);
+    let until = clock::now() + PATIENCE;
+    // Acquire: the report has read; partner: Release in `release`.
+    while WORD.load(Acquire) == word + HELD {
+        if clock::now() >= until {
+            let _ = WORD.compare_exchange(word + HELD, IDLE, Acquire, Relaxed);
+            return;
+        }
+        futex::wait(&WORD, word + HELD, Some(until));
+    }
+}

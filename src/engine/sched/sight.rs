@@ -1,0 +1,287 @@
+//! What a report sees of a thread from outside, while the program runs on.
+//!
+//! A report asks no thread to stop and takes no lock. It reads a suspended thread's record and stack, and then
+//! asks whether the thread has run meanwhile ([`Sight::holds`]); if so, it looks again, or says that the thread
+//! runs. Until then nothing that it has read is true:
+//!
+//! | the reader | the run loop |
+//! |---|---|
+//! | reads `turns`, sees that no kernel thread runs the thread | `machine` = this one, `current` = the thread (Release) |
+//! | reads the record, the stack, the thing that is waited for | the thread runs, and writes |
+//! | Acquire fence; sees `current` and `turns` again | `turns` += 1, `current` = null (Release) |
+//!
+//! If the reader has seen a write of the thread's run, it sees `current` too, or what came after it: `turns` has
+//! changed. (On x86-64 stores become visible in their order. Elsewhere `current` would need a fence after it.)
+//!
+//! Stacks are never unmapped, nor are records; other memory is read by `sys::word`.
+
+use super::Machine;
+use crate::engine::arch;
+use crate::engine::atomic::{Ordering, fence};
+use crate::engine::green::context::Bounds;
+use crate::engine::green::resident::Resident;
+use crate::engine::green::subject::{About, Facts};
+use crate::engine::green::ticket::Ticket;
+use crate::engine::green::waiter::{Parking, Waiter};
+use crate::engine::green::{Green, Identity, Oddities};
+use crate::engine::sys::{clock, word};
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Doing {
+    /// It waits for its first run.
+    New,
+    /// It could run, and waits for a processor.
+    Ready,
+    /// A kernel thread runs it: this one of the system's. It may be blocked in the kernel.
+    Running(i32),
+    /// It waits for something.
+    Parked,
+}
+
+/// The wait of a thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting {
+    pub(crate) about: About,
+    /// In monotonic nanoseconds.
+    pub(crate) deadline: Option<u64>,
+}
+
+/// A thread, green or kernel, that reports can see.
+#[derive(Clone, Copy)]
+pub(crate) enum Seen {
+    Green(&'static Green),
+    Kernel(&'static Resident),
+}
+
+/// One look at a thread.
+pub(crate) struct Sight {
+    pub(crate) thread: Seen,
+    pub(crate) doing: Doing,
+    /// In milliseconds.
+    pub(crate) since: u32,
+    pub(crate) waiting: Option<Waiting>,
+    /// The word that the thread leaves in locks that it takes.
+    pub(crate) mark: usize,
+    turns: u32,
+}
+
+impl Seen {
+    /// The thread's name and number, or null. They stay during an inspection (`green::inspection`).
+    pub(crate) fn identity(self) -> *const Identity {
+        match self {
+            // Acquire: partner: the Release of the queue that published the thread.
+            Seen::Green(green) => green.identity.load(Ordering::Acquire),
+            Seen::Kernel(resident) => resident.identity(),
+        }
+    }
+
+    /// The word that the thread leaves in locks, or 0.
+    pub(crate) fn mark(self) -> usize {
+        match self {
+            Seen::Green(green) => mark_of(green),
+            Seen::Kernel(resident) => resident.mark(),
+        }
+    }
+
+    /// Where its record lies. Another thread may have it later.
+    pub(crate) fn record(self) -> usize {
+        match self {
+            Seen::Green(green) => core::ptr::from_ref(green).addr(),
+            Seen::Kernel(resident) => core::ptr::from_ref(resident).addr(),
+        }
+    }
+
+    /// Fetches what a look will read, for a caller that looks at many threads one after the other. What the record
+    /// leads to is fetched if the record is there already.
+    pub(crate) fn prefetch(self) {
+        if let Seen::Green(green) = self {
+            const LINE: usize = 64;
+            let parking = green.parking().cast::<u8>();
+            arch::prefetch(parking);
+            arch::prefetch(parking.wrapping_add(LINE));
+            if let Some(room) = green.room() {
+                arch::prefetch(core::ptr::from_ref(room).cast());
+            }
+        }
+    }
+
+    /// Looks at the thread; `None`: it has ended, or is not there yet.
+    pub(crate) fn look(self) -> Option<Sight> {
+        match self {
+            Seen::Green(green) => look_at_green(green),
+            Seen::Kernel(resident) => look_at_kernel(resident),
+        }
+    }
+}
+
+impl Sight {
+    /// Whether the thread has not run since the look: all that was read in between was true at once.
+    pub(crate) fn holds(&self) -> bool {
+        // Acquire: all reads before this one come before the looks here; see the header.
+        fence(Ordering::Acquire);
+        match self.thread {
+            Seen::Green(green) => {
+                let runs = runs_it(green).is_some();
+                // Acquire, in `runs_it`: the count is as new as the answer.
+                runs == matches!(self.doing, Doing::Running(_)) && green.since.turns() == self.turns
+            }
+            Seen::Kernel(resident) => {
+                resident.turns() == self.turns && resident.mark() == self.mark
+            }
+        }
+    }
+
+    /// How often the thread had left its stack.
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    /// The kernel thread that the thread runs or waits on.
+    pub(crate) fn kernel_thread(&self) -> Option<i32> {
+        match (self.thread, self.doing) {
+            (Seen::Kernel(resident), _) => Some(resident.thread()),
+            (Seen::Green(_), Doing::Running(thread)) => Some(thread),
+            (Seen::Green(_), _) => None,
+        }
+    }
+
+    /// What can be told of the thing that the thread waits for; `None`: it waits no more, or for nothing.
+    pub(crate) fn facts(&self) -> Option<Facts> {
+        let about = self.waiting?.about;
+        let mut facts = Facts::default();
+        (about.subject.look)(about.of.addr(), &mut facts);
+        self.holds().then_some(facts)
+    }
+
+    /// Where a suspended green thread has saved its registers, and its stack. That is to be read before
+    /// [`holds`](Sight::holds) is asked.
+    pub(crate) fn saved(&self) -> Option<(usize, Bounds)> {
+        let Seen::Green(green) = self.thread else {
+            return None;
+        };
+        let (stack, saved) = (green.stack()?, green.context.saved_stack_pointer());
+        (self.doing != Doing::New && stack.holds(saved)).then_some((saved, stack))
+    }
+}
+
+fn mark_of(green: &'static Green) -> usize {
+    green.room().map_or(0, |room| room.thread_pointer.addr())
+}
+
+fn runs_it(green: &'static Green) -> Option<&'static Machine> {
+    let machine = green.last_machine()?;
+    machine.is_running(green).then_some(machine)
+}
+
+/// How often a look is begun anew because the thread has run meanwhile.
+const TRIES: usize = 64;
+
+fn look_at_green(green: &'static Green) -> Option<Sight> {
+    for left in (0..TRIES).rev() {
+        let turns = green.since.turns();
+        // Acquire: what is read below is read after the count.
+        fence(Ordering::Acquire);
+        if green.identity.load(Ordering::Acquire).is_null() {
+            return None;
+        }
+        let runner = runs_it(green);
+        let mut sight = Sight {
+            thread: Seen::Green(green),
+            doing: match runner {
+                Some(machine) => {
+                    Doing::Running(machine.kernel_thread.load(Ordering::Relaxed) as i32)
+                }
+                None if green.oddities.has(Oddities::NEW) => Doing::New,
+                None => Doing::Ready,
+            },
+            since: green.since.millis(),
+            waiting: None,
+            mark: mark_of(green),
+            turns,
+        };
+        let parking = read_words(green.seen_parking(runner.is_some()));
+        if !sight.holds() {
+            if left == 0 {
+                // It runs all the time, a little each time.
+                return Some(sight);
+            }
+            continue;
+        }
+        // SAFETY: the thread has not run since the words were read: they are those of its park.
+        if let Some(parking) = parking.map(|words| unsafe { Parking::from_words(words) }) {
+            sight.waiting = Some(Waiting::of(&parking));
+            if runner.is_none() && is_parked(&parking) {
+                sight.doing = Doing::Parked;
+            }
+        }
+        return Some(sight);
+    }
+    None
+}
+
+fn look_at_kernel(resident: &'static Resident) -> Option<Sight> {
+    if resident.is_left_over() {
+        return None;
+    }
+    for left in (0..TRIES).rev() {
+        let turns = resident.turns();
+        // Acquire: as above.
+        fence(Ordering::Acquire);
+        let mark = resident.mark();
+        if mark == 0 {
+            return None;
+        }
+        let mut sight = Sight {
+            thread: Seen::Kernel(resident),
+            doing: Doing::Running(resident.thread()),
+            since: resident.millis(),
+            waiting: None,
+            mark,
+            turns,
+        };
+        let parking = read_words(resident.parking());
+        if !sight.holds() {
+            if left == 0 {
+                return Some(sight);
+            }
+            continue;
+        }
+        // SAFETY: as above: the thread has not begun or ended a wait since.
+        if let Some(parking) = parking.map(|words| unsafe { Parking::from_words(words) }) {
+            sight.waiting = Some(Waiting::of(&parking));
+            sight.doing = Doing::Parked;
+        }
+        return Some(sight);
+    }
+    None
+}
+
+impl Waiting {
+    fn of(parking: &Parking) -> Waiting {
+        Waiting {
+            about: parking.about,
+            deadline: (parking.deadline != clock::NEVER).then_some(parking.deadline),
+        }
+    }
+}
+
+/// Copies a park out of a thread's stack, which may be gone.
+fn read_words(parking: *const Parking) -> Option<[usize; Parking::WORDS]> {
+    let mut words = [0; Parking::WORDS];
+    if parking.is_null() {
+        return None;
+    }
+    for (i, place) in words.iter_mut().enumerate() {
+        *place = word::read(parking.addr() + i * size_of::<usize>())?;
+    }
+    Some(words)
+}
+
+/// Whether the waiter's ticket says that the thread waits still.
+fn is_parked(parking: &Parking) -> bool {
+    match parking.waiter.is_null() {
+        true => true,
+        false => word::look(parking.waiter.addr() + Waiter::TICKET).is_ok_and(Ticket::says_parked),
+    }
+}

@@ -1,0 +1,130 @@
+//! The collector: a kernel thread that copies what is new in the rings, every millisecond or so, into
+//! memory, until the trace is over. What is copied beyond [`MOST_WORDS`] is counted and not kept, so a trace shows
+//! the beginning of a long run.
+
+use std::time::Duration;
+
+use super::timeline::{Clock, Timeline};
+use crate::engine::arch;
+use crate::engine::sched::witness::common;
+use crate::engine::sched::witness::ring::{Ring, rings};
+use crate::engine::sched::witness::words::{Kind, word};
+use crate::engine::sys::clock;
+
+/// The words of a trace that are kept: 64 MiB.
+pub(crate) const MOST_WORDS: usize = 8 << 20;
+/// How soon it looks again: if there was something, and if there was not.
+const SOON: Duration = Duration::from_millis(1);
+const LATER: Duration = Duration::from_millis(4);
+
+/// What was copied from one ring.
+pub(super) struct Reel {
+    pub(super) ring: &'static Ring,
+    /// Where the next copy begins.
+    next: u64,
+    pub(super) words: Vec<u64>,
+    /// The thread that the processor ran at the end, or 0.
+    pub(super) running: u32,
+}
+
+pub(super) struct Collector {
+    pub(super) number: u32,
+    pub(super) reels: Vec<Reel>,
+    pub(super) outside: Vec<common::Event>,
+    /// Words and events that are not in the above.
+    pub(super) lost: u64,
+    kept: usize,
+    begin: (u64, u64),
+}
+
+impl Collector {
+    /// Forgets what the rings still have of earlier traces.
+    pub(super) fn begin(number: u32) -> Collector {
+        #[cfg(green)]
+        crate::engine::sys::signal::set_mask(!0);
+        while common::take().is_some() {}
+        common::take_lost();
+        let reels = rings().map(|ring| Reel::new(ring, ring.head())).collect();
+        Collector {
+            number,
+            reels,
+            outside: Vec::new(),
+            lost: 0,
+            kept: 0,
+            begin: (arch::ticks(), clock::now()),
+        }
+    }
+
+    /// Copies until `is_over` says so, which waits for a given time.
+    pub(super) fn collect(mut self, is_over: impl Fn(Duration) -> bool) -> Timeline {
+        let mut pause = SOON;
+        while !is_over(pause) {
+            pause = if self.copy() { SOON } else { LATER };
+        }
+        let running = |reel: &Reel| (reel.ring.head(), reel.ring.running());
+        let at_end: Vec<_> = self.reels.iter().map(running).collect();
+        super::switch_off();
+        self.copy();
+        for (reel, (head, running)) in self.reels.iter_mut().zip(at_end) {
+            // Without an event since, the thread has not stopped.
+            reel.running = if reel.next == head { running } else { 0 };
+        }
+        let clock = Clock::new(self.begin, (arch::ticks(), clock::now()));
+        let timeline = Timeline::of(&self, clock);
+        self.reels.iter().for_each(|reel| reel.ring.forget());
+        timeline
+    }
+
+    /// Copies what is new. True: there was something.
+    fn copy(&mut self) -> bool {
+        let known = |reels: &[Reel], ring| reels.iter().any(|reel| core::ptr::eq(reel.ring, ring));
+        for ring in rings() {
+            if !known(&self.reels, ring) {
+                self.reels.push(Reel::new(ring, 0));
+            }
+        }
+        let before = self.kept;
+        for reel in &mut self.reels {
+            let room = MOST_WORDS - self.kept;
+            let (kept, lost) = reel.copy(room);
+            self.kept += kept;
+            self.lost += lost;
+        }
+        while let Some(event) = common::take() {
+            if self.kept < MOST_WORDS {
+                self.outside.push(event);
+                self.kept += event.len();
+            } else {
+                self.lost += 1;
+            }
+        }
+        self.lost += common::take_lost();
+        self.kept != before
+    }
+}
+
+impl Reel {
+    fn new(ring: &'static Ring, next: u64) -> Reel {
+        ring.populate();
+        Reel {
+            ring,
+            next,
+            words: Vec::new(),
+            running: 0,
+        }
+    }
+
+    /// Copies what is new, as far as there is room. Returns how many words were kept, and how many lost.
+    fn copy(&mut self, room: usize) -> (usize, u64) {
+        let before = self.words.len();
+        let (next, mut lost) = self.ring.copy(self.next, &mut self.words);
+        self.next = next;
+        if lost != 0 {
+            self.words.insert(before, word(Kind::Lost, lost));
+        }
+        let kept = (self.words.len() - before).min(room);
+        lost += (self.words.len() - before - kept) as u64;
+        self.words.truncate(before + kept);
+        (kept, lost)
+    }
+}

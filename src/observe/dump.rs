@@ -1,0 +1,287 @@
+//! [`Dump`]: all threads as they were looked at, one after the other.
+
+use core::fmt;
+use core::panic::Location;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use crate::engine::door;
+use crate::engine::door::report::{self, Doing, Entry, Snapshot};
+use crate::thread::ThreadId;
+
+/// Looks at every thread of every runtime, and at the kernel threads that wait for them.
+///
+/// The program runs on meanwhile. Each thread is shown as it was at one moment, but not all at the same moment; a
+/// thread that lives all the while is in the dump, once. A thread that runs is held for some microseconds while its
+/// stack is read. A dump of a million threads takes some seconds, and some hundred bytes of memory for each.
+///
+/// # Examples
+///
+/// ```
+/// let text = greenthread::observe::dump().to_string();
+/// assert!(text.starts_with("greenthread: "));
+/// ```
+pub fn dump() -> Dump {
+    Dump(take(report::Depth::Stacks))
+}
+
+/// Finds threads that wait for each other in a circle: each for a lock that the next one holds, or for the next
+/// one's end. They wait for ever, whatever the other threads do.
+///
+/// Circles with channels or condition variables are not found: any thread could send, or notify.
+///
+/// # Examples
+///
+/// ```
+/// assert!(greenthread::observe::deadlocks().is_empty());
+/// ```
+pub fn deadlocks() -> Vec<Deadlock> {
+    let snapshot = take(report::Depth::Waits);
+    let cycles = report::deadlock::cycles(&snapshot);
+    let describe = |cycle: report::deadlock::Cycle| Deadlock {
+        text: report::deadlock::describe(&snapshot, &cycle),
+        threads: cycle
+            .iter()
+            .filter_map(|&place| id_of(&snapshot.threads[place as usize]))
+            .collect(),
+    };
+    cycles.into_iter().map(describe).collect()
+}
+
+/// Looks from a kernel thread of its own: the caller is seen as any other thread.
+fn take(depth: report::Depth) -> Snapshot {
+    aside(|| Snapshot::take(depth))
+}
+
+/// Runs `f` on a kernel thread of its own: a look takes more stack than a green thread may have, and so does finding
+/// names.
+fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
+    let f = &f;
+    // A lock of std's threads may be held for ever there.
+    if door::is_forked_child() {
+        return f();
+    }
+    door::blocking(|| {
+        std::thread::scope(|scope| {
+            let looker = std::thread::Builder::new().name("gt-looker".into());
+            match looker.spawn_scoped(scope, f) {
+                Ok(looker) => match looker.join() {
+                    Ok(result) => result,
+                    Err(_) => door::die("a dump could not be made"),
+                },
+                // No kernel thread is to be had.
+                Err(_) => f(),
+            }
+        })
+    })
+}
+
+fn id_of(entry: &Entry) -> Option<ThreadId> {
+    door::handle::ThreadId::from_number(entry.id)
+}
+
+/// All threads, as [`dump`] has seen them.
+///
+/// [`Display`](fmt::Display) writes it for people: threads with the same state, wait and stack are shown together.
+/// [`Dump::write_json`] writes it for tools.
+pub struct Dump(Snapshot);
+
+impl Dump {
+    /// Returns the threads.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use greenthread::observe::{State, dump};
+    ///
+    /// let parked = dump().threads().filter(|thread| thread.state() == State::Parked).count();
+    /// println!("{parked} threads wait");
+    /// ```
+    pub fn threads(&self) -> impl Iterator<Item = ThreadReport<'_>> {
+        let snapshot = &self.0;
+        snapshot
+            .threads
+            .iter()
+            .map(move |entry| ThreadReport { entry, snapshot })
+    }
+
+    /// Writes the dump as text, with the backtraces that `RUST_BACKTRACE` asks for: short ones, unless it is `full`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first error of `to`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let mut text = Vec::new();
+    /// greenthread::observe::dump().write_text(&mut text)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn write_text(&self, mut to: impl Write) -> io::Result<()> {
+        to.write_all(&self.text())
+    }
+
+    fn text(&self) -> Vec<u8> {
+        aside(|| {
+            let mut text = Vec::new();
+            // A Vec accepts everything.
+            let _ = self.0.write_text(&mut text);
+            text
+        })
+    }
+
+    /// Writes the dump as JSON. The schema is in the repository, `docs/dump.schema.json`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first error of `to`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let mut json = Vec::new();
+    /// greenthread::observe::dump().write_json(&mut json)?;
+    /// assert!(json.starts_with(b"{\"version\":1,"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn write_json(&self, mut to: impl Write) -> io::Result<()> {
+        let json = aside(|| {
+            let mut json = Vec::new();
+            // A Vec accepts everything.
+            let _ = self.0.write_json(&mut json);
+            json
+        });
+        to.write_all(&json)
+    }
+}
+
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.text()))
+    }
+}
+
+impl fmt::Debug for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dump")
+            .field("threads", &self.0.threads.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The state of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum State {
+    /// It was spawned and has not run.
+    New,
+    /// It could run, and waits for a processor.
+    Ready,
+    /// It runs.
+    Running,
+    /// It is in a system call that blocks its kernel thread.
+    Blocked,
+    /// It waits, and holds no kernel thread; or it is a kernel thread that waits for others.
+    Parked,
+}
+
+/// One thread of a [`Dump`].
+#[derive(Clone, Copy)]
+pub struct ThreadReport<'a> {
+    entry: &'a Entry,
+    snapshot: &'a Snapshot,
+}
+
+impl<'a> ThreadReport<'a> {
+    /// Returns the thread's identifier; `None` for a kernel thread of which only the system knows.
+    pub fn id(&self) -> Option<ThreadId> {
+        id_of(self.entry)
+    }
+
+    /// Returns the thread's name.
+    pub fn name(&self) -> Option<&'a str> {
+        self.entry.name.as_deref()
+    }
+
+    /// Returns whether it is a green thread.
+    pub fn is_green(&self) -> bool {
+        self.entry.is_green
+    }
+
+    /// Returns what the thread does.
+    pub fn state(&self) -> State {
+        match self.entry.doing {
+            Doing::New => State::New,
+            Doing::Ready => State::Ready,
+            Doing::Running(_) if self.entry.call.is_some() => State::Blocked,
+            Doing::Running(_) => State::Running,
+            Doing::Parked => State::Parked,
+        }
+    }
+
+    /// Returns for how long the thread has done that, to some milliseconds. A thread that gives way or is preempted
+    /// counts from when it last began to run.
+    pub fn since(&self) -> Duration {
+        Duration::from_millis(u64::from(self.entry.since))
+    }
+
+    /// Returns what the thread waits for, in words: `mutex 0x7f5c, held by thread 3 "writer"`.
+    pub fn waits_for(&self) -> Option<String> {
+        let wait = self.entry.wait.as_ref()?;
+        Some(self.snapshot.describe_wait(wait))
+    }
+
+    /// Returns the name of the system call that blocks the thread's kernel thread.
+    pub fn system_call(&self) -> Option<String> {
+        self.snapshot.describe_call(self.entry)
+    }
+
+    /// Returns the thread that holds the lock for which this one waits, or for whose end it waits.
+    pub fn waits_for_thread(&self) -> Option<ThreadReport<'a>> {
+        let place = self.entry.wait.as_ref()?.whom?;
+        let entry = &self.snapshot.threads[place as usize];
+        Some(ThreadReport { entry, ..*self })
+    }
+
+    /// Returns the place in the program that spawned the thread.
+    pub fn spawned_at(&self) -> Option<&'static Location<'static>> {
+        self.entry.spawned_at
+    }
+
+    /// Returns the thread's backtrace as text, in the form that `RUST_BACKTRACE` asks for.
+    pub fn backtrace(&self) -> String {
+        aside(|| self.snapshot.backtrace(self.entry.stack))
+    }
+}
+
+impl fmt::Debug for ThreadReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadReport")
+            .field("id", &self.id())
+            .field("name", &self.name())
+            .field("state", &self.state())
+            .field("waits_for", &self.waits_for())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Threads that wait for each other in a circle. [`Display`](fmt::Display) says who waits for what.
+#[derive(Clone, Debug)]
+pub struct Deadlock {
+    threads: Vec<ThreadId>,
+    text: String,
+}
+
+impl Deadlock {
+    /// Returns the threads, each of which waits for the next one, and the last for the first.
+    pub fn threads(&self) -> &[ThreadId] {
+        &self.threads
+    }
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

@@ -1,0 +1,68 @@
+//! Seeing what every thread does: dumps, deadlocks, traces, and figures.
+//!
+//! [`dump`] looks at every thread of every runtime while the program runs on: what it does, for how long, what it
+//! waits for and who holds that, where it was spawned, and its backtrace. A program that hangs is asked from
+//! outside: `kill -QUIT` makes it write a dump to standard error, or to the file that `GREENTHREAD_DUMP` names,
+//! and go on. (A program that has its own handler for `SIGQUIT`, or sets `GREENTHREAD_SIGQUIT=off`, keeps the signal.)
+//!
+//! When every thread waits for another one and nothing outside can wake any, the program says so once, by
+//! itself: `GREENTHREAD_DEADLOCK` chooses `report`, the default, `abort` or `off`. [`deadlocks`] finds threads that wait
+//! for each other while others go on.
+//!
+//! [`trace`] records which thread ran where and when, who woke whom, and who waited for how long.
+//!
+//! With `GREENTHREAD_OBSERVE=unix:/path` the program answers questions about its threads on a socket, for its own user
+//! only: `docs/observe-socket.md` in the repository, and the example `top`, which shows the threads live.
+//!
+//! [`Runtime::metrics`](crate::runtime::Runtime::metrics) has the figures of one runtime. [`measure`] says whether
+//! times are measured too: scheduling latency, time in queues, runs, and how long blocked threads hold kernel
+//! threads. [`write_prometheus`] writes the figures of all runtimes as text that Prometheus reads. And
+//! `GREENTHREAD_SCHEDTRACE=1000` makes any program say every 1000 ms, on standard error, what its scheduler does:
+//!
+//! ```text
+//! SCHED 1009ms: runtime=0 processors=2 idle=0 searching=0 kernelthreads=5 spare=2 blocked=1 threads=12 globalqueue=3 [0 4]
+//! ```
+//!
+//! That is: the time since the first runtime was started; the number of the runtime; how many processors there
+//! are, how many of them sleep, and how many look for work; how many kernel threads run green threads, how many of
+//! these have nothing to do, and how many are blocked in the kernel (or compute) without a processor; how many
+//! threads were spawned and have not ended; how many ready threads wait in the global queue, and at each
+//! processor. For a runtime of kernel threads the line is short: `runtime=0 mode=kernel processors=2 threads=12`.
+//!
+//! With the feature `metrics`, `publish_metrics` gives the figures to the recorder of the crate
+//! [metrics](https://docs.rs/metrics). With the feature `tracing`, `publish_events` tells the subscriber of the crate
+//! [tracing](https://docs.rs/tracing) what happens to threads. Spans need no feature: they follow green threads by
+//! themselves, since every green thread has thread-locals of its own.
+//!
+//! # Examples
+//!
+//! ```
+//! use greenthread::{observe, thread};
+//!
+//! let worker = thread::Builder::new().name("worker".into()).spawn(thread::park)?;
+//! let dump = observe::dump();
+//! let seen = dump.threads().find(|thread| thread.name() == Some("worker")).unwrap();
+//! assert_eq!(seen.id(), Some(worker.thread().id()));
+//! worker.thread().unpark();
+//! # worker.join().unwrap();
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod dump;
+#[cfg(feature = "tracing")]
+mod events;
+mod figures;
+mod measure;
+mod prometheus;
+#[cfg(feature = "metrics")]
+mod publish;
+mod trace;
+
+pub use self::dump::{Deadlock, Dump, State, ThreadReport, deadlocks, dump};
+#[cfg(feature = "tracing")]
+pub use self::events::publish_events;
+pub use self::measure::{is_measuring, measure};
+pub use self::prometheus::write_prometheus;
+#[cfg(feature = "metrics")]
+pub use self::publish::publish_metrics;
+pub use self::trace::{Trace, trace};

@@ -1,0 +1,287 @@
+//! Dumps: what is shown of threads that run, are ready, have not run, or have ended; names, times, small stacks.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod common;
+#[path = "support/dumps.rs"]
+mod dumps;
+
+use common::{green, wait_until, watchdog};
+use dumps::{dump_until, is_like, named, until_parked};
+use greenthread::channel;
+use greenthread::observe::{self, Dump, State};
+use greenthread::runtime::Runtime;
+use greenthread::{Builder, JoinHandle, thread};
+use serde_json::Value;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Spawns a thread of that name.
+#[track_caller]
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    Builder::new().name(name.into()).spawn(body).unwrap()
+}
+
+/// A closure is inlined here, if anywhere: without debug information its own name would be lost.
+#[inline(never)]
+fn runs(body: impl FnOnce()) {
+    body();
+    black_box(());
+}
+
+/// Threads that have never run: one processor is busy, and they wait behind.
+#[test]
+fn new_and_ready() {
+    let _w = watchdog("new_and_ready");
+    if !green() {
+        return;
+    }
+    let runtime = Runtime::builder()
+        .processors(1)
+        .time_slice(HOUR)
+        .build()
+        .unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (begun, runs) = (Arc::new(AtomicBool::new(false)), stop.clone());
+    let begins = begun.clone();
+    let parked = runtime.spawn(on_park_once);
+    dump_until("parked", |dump| {
+        dump.threads().any(|thread| {
+            thread.id() == Some(parked.thread().id()) && thread.state() == State::Parked
+        })
+    });
+    let hog = runtime.spawn(move || {
+        begins.store(true, Relaxed);
+        spins(&runs);
+    });
+    wait_until(|| begun.load(Relaxed));
+    let new: Vec<_> = (0..3).map(|_| runtime.spawn(|| ())).collect();
+    parked.thread().unpark();
+    let dump = observe::dump();
+    let of = |id| {
+        dump.threads()
+            .find(|thread| thread.id() == Some(id))
+            .unwrap()
+    };
+    for thread in &new {
+        let seen = of(thread.thread().id());
+        assert_eq!(seen.state(), State::New, "{dump}");
+        assert_eq!(seen.backtrace(), "", "it has no stack yet");
+        assert_eq!(seen.waits_for(), None);
+        assert!(
+            seen.spawned_at()
+                .unwrap()
+                .file()
+                .ends_with("observe_dump.rs")
+        );
+    }
+    let woken = of(parked.thread().id());
+    assert_eq!(woken.state(), State::Ready, "{dump}");
+    assert!(woken.backtrace().contains("on_park_once"), "{dump}");
+    let running = of(hog.thread().id());
+    assert_eq!(running.state(), State::Running, "{dump}");
+    assert!(running.backtrace().contains("spins"), "{dump}");
+    stop.store(true, Relaxed);
+    hog.join().unwrap();
+    parked.join().unwrap();
+    new.into_iter().for_each(|thread| thread.join().unwrap());
+    runtime.shutdown();
+}
+
+#[inline(never)]
+fn on_park_once() {
+    thread::park();
+    black_box(());
+}
+
+/// Computes without calls.
+#[inline(never)]
+fn spins(stop: &AtomicBool) {
+    let mut x = 1u64;
+    while !stop.load(Relaxed) {
+        x = black_box(x.wrapping_mul(31).wrapping_add(1));
+    }
+}
+
+/// Threads that compute are shown at their work, those that run and those that were preempted.
+#[test]
+fn hogs() {
+    let _w = watchdog("hogs");
+    // Where each is a kernel thread and takes a CPU, the system does not run the reader in time, either.
+    let (count, rounds) = if green() { (4, 10) } else { (1, 3) };
+    let runtime = Runtime::builder()
+        .processors(1)
+        .time_slice(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let begun = Arc::new(AtomicUsize::new(0));
+    let hogs: Vec<_> = (0..count)
+        .map(|_| {
+            let (stop, begun) = (stop.clone(), begun.clone());
+            runtime.spawn(move || {
+                runs(|| {
+                    begun.fetch_add(1, Relaxed);
+                    spins(&stop);
+                });
+            })
+        })
+        .collect();
+    wait_until(|| begun.load(Relaxed) == count);
+    for _ in 0..rounds {
+        // A kernel thread that the system does not run for a while cannot be held.
+        dump_until("hogs at work", |dump| {
+            hogs.iter().all(|hog| {
+                let id = hog.thread().id();
+                let seen = dump
+                    .threads()
+                    .find(|thread| thread.id() == Some(id))
+                    .unwrap();
+                // One that a dump of another test holds just then is blocked for that moment.
+                let is_at_work = matches!(seen.state(), State::Running | State::Ready);
+                let backtrace = seen.backtrace();
+                is_at_work
+                    && backtrace.contains("spins")
+                    && backtrace.contains("observe_dump::runs")
+            })
+        });
+    }
+    stop.store(true, Relaxed);
+    hogs.into_iter().for_each(|thread| thread.join().unwrap());
+    runtime.shutdown();
+}
+
+/// The time in a state grows, and begins anew with each wait.
+#[test]
+fn since() {
+    let _w = watchdog("since");
+    let (to, from) = channel::bounded::<u64>(0);
+    let thread = spawn("ages", move || while from.recv().is_ok() {});
+    until_parked("ages");
+    let age = |dump: &Dump| named(dump, "ages").unwrap().since();
+    let old = dump_until("an age", |dump| age(dump) >= Duration::from_millis(150));
+    assert!(age(&old) < Duration::from_secs(30), "{old}");
+    let start = Instant::now();
+    to.send(1).unwrap();
+    let young = until_parked("ages");
+    // The clock is a few milliseconds off.
+    assert!(
+        age(&young) <= start.elapsed() + Duration::from_millis(20),
+        "{young}"
+    );
+    drop(to);
+    thread.join().unwrap();
+}
+
+/// Names that are no plain words come out whole; a thread that has ended is not listed.
+#[test]
+fn names() {
+    let _w = watchdog("names");
+    let name = "a \"b\"\\\t\u{1}\u{7f}é\u{2028}🧵\nc";
+    let thread = spawn(name, on_park_once);
+    let dump = until_parked(name);
+    let mut json = Vec::new();
+    dump.write_json(&mut json).unwrap();
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    let threads = json["threads"].as_array().unwrap();
+    assert!(threads.iter().any(|thread| thread["name"] == name));
+    // In text it is in one line.
+    assert!(dump.to_string().contains(&format!("{name:?}")));
+    thread.thread().unpark();
+    thread.join().unwrap();
+    dump_until("its end", |dump| named(dump, name).is_none());
+}
+
+/// A kernel thread that has waited for a green one, and has ended, is not listed.
+#[test]
+fn ended_kernel_threads() {
+    let _w = watchdog("ended_kernel_threads");
+    let (to, from) = channel::bounded::<u64>(0);
+    let receives = std::thread::Builder::new().name("ends".into());
+    let receives = receives.spawn(move || from.recv()).unwrap();
+    let dump = until_parked("ends");
+    let seen = named(&dump, "ends").unwrap();
+    assert!(!seen.is_green());
+    let waits_for = seen.waits_for().unwrap();
+    assert!(
+        is_like(&waits_for, "channel to receive 0x*senders 1, receivers 1)"),
+        "{waits_for}"
+    );
+    to.send(1).unwrap();
+    receives.join().unwrap().unwrap();
+    dump_until("its end", |dump| named(dump, "ends").is_none());
+    let of_nobody = || {
+        let dump = observe::dump();
+        let kernel = dump
+            .threads()
+            .filter(|thread| !thread.is_green() && thread.name().is_none());
+        (kernel.count(), dump.to_string())
+    };
+    for _ in 0..20 {
+        let (to, from) = channel::bounded::<u64>(0);
+        let waits = std::thread::spawn(move || from.recv());
+        std::thread::sleep(Duration::from_millis(2));
+        to.send(1).unwrap();
+        waits.join().unwrap().unwrap();
+    }
+    let (count, dump) = of_nobody();
+    assert!(count < 20, "{dump}");
+}
+
+/// From a thread with a small stack; and its text, too.
+#[test]
+fn on_a_small_stack() {
+    let _w = watchdog("on_a_small_stack");
+    let small = Builder::new().name("small".into()).stack_size(16 << 10);
+    let text = small
+        .spawn(|| observe::dump().to_string())
+        .unwrap()
+        .join()
+        .unwrap();
+    assert!(text.contains("\"small\": "), "{text}");
+    let small = Builder::new().name("small".into()).stack_size(16 << 10);
+    let length = small.spawn(|| {
+        let mut json = Vec::new();
+        let dump = observe::dump();
+        dump.write_json(&mut json).unwrap();
+        let backtraces: usize = dump.threads().map(|thread| thread.backtrace().len()).sum();
+        json.len().min(backtraces)
+    });
+    assert_ne!(length.unwrap().join().unwrap(), 0);
+}
+
+/// An error of the writer's is returned.
+#[test]
+fn writers_that_fail() {
+    let _w = watchdog("writers_that_fail");
+    struct Full(usize);
+    impl std::io::Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let some = bytes.len().min(self.0);
+            self.0 -= some;
+            if some == 0 {
+                Err(std::io::ErrorKind::StorageFull.into())
+            } else {
+                Ok(some)
+            }
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let thread = spawn("is there", on_park_once);
+    let dump = until_parked("is there");
+    for room in [0, 1, 20, 100, 200] {
+        let full = |result: std::io::Result<()>| {
+            result.unwrap_err().kind() == std::io::ErrorKind::StorageFull
+        };
+        assert!(full(dump.write_text(Full(room))));
+        assert!(full(dump.write_json(Full(room))));
+    }
+    thread.thread().unpark();
+    thread.join().unwrap();
+}
