@@ -101,6 +101,7 @@ fn is_stuck(is_deaf: bool) {
     drop(
         waits
             .spawn(|| {
+                AT_WORK.fetch_add(1, Relaxed);
                 loop {
                     thread::park()
                 }
@@ -122,7 +123,8 @@ fn is_stuck(is_deaf: bool) {
         });
     }
     runtime.spawn(|| ()); // waits for ever
-    while AT_WORK.load(Relaxed) < 2 {
+    // A kernel thread is in a dump once it has begun.
+    while AT_WORK.load(Relaxed) < 3 {
         std::thread::yield_now();
     }
     print("ready");
@@ -292,13 +294,10 @@ fn stuck_programs() {
             let is_there = |text: &str| {
                 text.contains("\"patient\"")
                     && text.matches("running").count() >= 2
-                    && text.ends_with('\n')
+                    && (is_deaf || text.contains("quit::computes"))
             };
             program.until_said("dump", is_there);
             println!("{name}, {mode}: a dump after {:?}", start.elapsed());
-            program.listen(Duration::from_millis(200));
-            let shown = program.said().contains("quit::computes");
-            assert!(shown || is_deaf, "{mode}: {}", program.said());
             program.close_input();
             program.ends_well();
         }

@@ -43,10 +43,10 @@ pub(super) unsafe fn start<J: Job>(
     inherit_mask(cluster, green);
     inherit_floats(green);
     green.since.note_time();
-    match sched::enter() {
-        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+    match &mut sched::enter() {
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().spawns.add(1);
-            witness::spawned(Some(&mut entered), green);
+            witness::spawned(Some(entered), green);
             sched::ready_from(&entered.processor(), green, Readied::Spawned);
         }
         _ => {

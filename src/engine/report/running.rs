@@ -32,8 +32,8 @@ pub(super) fn frames(
     let may_hold = |call: &SystemCall| call.begins_anew() || is_green && !program_has_handlers();
     if call.as_ref().is_none_or(may_hold) {
         for _ in 0..TRIES {
-            // `None`: it blocks the signal, or the system does not run it in time.
-            let Some(held) = Held::hold(thread) else {
+            // `None`: it blocks the signal, or the system does not run it for long.
+            let Some(held) = Held::hold(thread, call.is_none()) else {
                 break;
             };
             let [pc, sp, bp, bx] = held.registers();

@@ -25,14 +25,18 @@ use crate::engine::atomic::{
 };
 use crate::engine::sched::interpose;
 use crate::engine::sys::signal::{self, Payload};
-use crate::engine::sys::{clock, futex};
+use crate::engine::sys::{clock, futex, kernel_thread};
 
 /// The addressee of a payload that asks for this: no machine.
 pub(super) const WHO: u32 = u32::MAX - 2;
 /// The longest time, in nanoseconds, for which a thread is held.
 const PATIENCE: u64 = 5_000_000;
-/// How long a report waits for the handler: the system may not run the thread at once.
+/// How long a report waits for the handler of a thread that is blocked, and for its turn.
 const UNTIL_TAKEN: u64 = 100_000_000;
+/// How long it waits for that of a thread which computes: the system may not run it at once.
+const UNTIL_RUN: u64 = 2_000_000_000;
+/// A thread that has computed for so long with the signal pending blocks it.
+const IS_DEAF: u64 = 20_000_000;
 const LOOK_AGAIN: u64 = 50_000;
 
 const IDLE: u32 = 0;
@@ -77,8 +81,9 @@ pub(crate) fn install(signal: i32) -> std::io::Result<()> {
 }
 
 impl Held {
-    /// Holds kernel thread `thread` of this process. `None`: it did not come in time, or another is held.
-    pub(crate) fn hold(thread: i32) -> Option<Held> {
+    /// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked. `None`: it blocks
+    /// the signal, did not come in time, or another is held.
+    pub(crate) fn hold(thread: i32, computes: bool) -> Option<Held> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed).wrapping_add(1) % (u32::MAX / STATES);
         let word = number * STATES;
@@ -99,17 +104,16 @@ impl Held {
             who: WHO,
             tick: number,
         };
+        let patience = Patience::new(thread, computes);
         let sent = signal::queue(std::process::id() as i32, thread, signal, payload).is_ok();
-        let until = clock::now() + UNTIL_TAKEN;
         loop {
             // Acquire: the registers; partner: Release in `answer`.
             let seen = WORD.load(Acquire);
             if seen == word + HELD {
                 return Some(Held { word });
             }
-            let is_late = !sent || clock::now() >= until;
             if seen == IDLE
-                || is_late
+                || (!sent || patience.is_over())
                     && WORD
                         .compare_exchange(word + ASKED, IDLE, Relaxed, Relaxed)
                         .is_ok()
@@ -139,6 +143,32 @@ impl Held {
             futex::wake(&WORD, 1);
         }
         released
+    }
+}
+
+/// A report's patience with a thread that it has sent the signal to.
+struct Patience {
+    until: u64,
+    clock: libc::clockid_t,
+    /// The CPU time after which the thread is deaf.
+    until_used: u64,
+}
+
+impl Patience {
+    fn new(thread: i32, computes: bool) -> Patience {
+        let clock = kernel_thread::cpu_clock(thread);
+        let longest = if computes { UNTIL_RUN } else { UNTIL_TAKEN };
+        Patience {
+            until: clock::now() + longest,
+            clock,
+            until_used: clock::cpu_time(clock) + IS_DEAF,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let used = clock::cpu_time(self.clock);
+        let has_ended = used == 0;
+        has_ended || used >= self.until_used || clock::now() >= self.until
     }
 }
 

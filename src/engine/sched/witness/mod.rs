@@ -207,7 +207,7 @@ pub(super) fn stole(processor: &mut Owned<'_>, green: &'static Green) {
 #[inline(always)]
 pub(super) fn woke(entered: &mut Entered, green: &'static Green) {
     if is_traced(green) {
-        by(entered, Kind::Woke, green);
+        by(entered.green(), entered.processor(), Kind::Woke, green);
     }
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn spawned(entered: Option<&mut Entered>, green: &'static Green) {
     }
     if is_traced(green) {
         match entered {
-            Some(entered) => by(entered, Kind::Spawned, green),
+            Some(entered) => by(entered.green(), entered.processor(), Kind::Spawned, green),
             None => by_outsider(Kind::Spawned, green),
         }
     }
@@ -323,12 +323,11 @@ fn at_processor(processor: &mut Owned<'_>, kind: Kind, number: u32) {
     }
 }
 
-/// The calling green thread does something to `green`.
+/// `caller`, on `processor`, does something to `green`. Both come by value, so that the caller can keep them in
+/// registers.
 #[cold]
 #[inline(never)]
-fn by(entered: &mut Entered, kind: Kind, green: &'static Green) {
-    let caller = entered.green();
-    let mut processor = entered.processor();
+fn by(caller: &'static Green, mut processor: Owned<'_>, kind: Kind, green: &'static Green) {
     let caller = known(&mut processor, caller);
     let number = known(&mut processor, green);
     let pen = &mut processor.own().pen;
