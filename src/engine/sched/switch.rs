@@ -40,7 +40,6 @@ pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // Release: a monitor that sees this tick sees all that the scheduler did before; see
     // `ownership`.
     machine.tick.store(tick, Ordering::Release);
-    green.since.note_time();
     if !inherits {
         let slice = machine.slice.load(Ordering::Relaxed).wrapping_add(1);
         machine.slice.store(slice, Ordering::Relaxed);
@@ -58,6 +57,8 @@ pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // thread-local.
     let action = unsafe {
         arch::set_thread_pointer(green.thread_pointer.get());
+        // Here, since the processor waits before it writes the thread pointer: for this load, too, if it came first.
+        green.since.note_time();
         green.context.resume()
     };
     compiler_fence(Ordering::SeqCst);
