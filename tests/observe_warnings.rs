@@ -40,6 +40,21 @@ fn kernel() -> bool {
     std::env::var("GREENTHREAD_MODE").as_deref() == Ok("kernel")
 }
 
+/// Each policy, for the environment. Kernel threads have none of these.
+fn policies() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let all = [
+        "work-stealing",
+        "relaxed-fifo",
+        "least-loaded",
+        "priority",
+        "global-queue",
+    ];
+    let count = if kernel() { 1 } else { all.len() };
+    all.into_iter()
+        .take(count)
+        .map(|policy| ("GREENTHREAD_POLICY", policy))
+}
+
 /// The first warning of a program: its lines up to the next one, or to the end of its backtrace.
 fn first_warning(mut child: Child) -> Vec<String> {
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -157,12 +172,14 @@ fn who_blocks_is_told_to_say_so() {
     if kernel() {
         return;
     }
-    let warning = first_warning(program("blocks", &[]));
-    let head = [
-        "\"blocker\" blocks its kernel thread",
-        "greenthread::blocking says so",
-    ];
-    check(&warning, &head, &["observe_warnings::blocks"]);
+    for policy in policies() {
+        let warning = first_warning(program("blocks", &[policy]));
+        let head = [
+            "\"blocker\" blocks its kernel thread",
+            "greenthread::blocking says so",
+        ];
+        check(&warning, &head, &["observe_warnings::blocks"]);
+    }
 }
 
 #[test]
@@ -170,34 +187,37 @@ fn a_hog_is_named() {
     if kernel() {
         return;
     }
-    let warning = first_warning(program("hogs", &[]));
-    let head = ["\"hog\" keeps a processor while others wait: it ran in"];
-    check(&warning, &head, &["observe_warnings::computes"]);
+    for policy in policies() {
+        let warning = first_warning(program("hogs", &[policy]));
+        let head = ["\"hog\" keeps a processor while others wait: it ran in"];
+        check(&warning, &head, &["observe_warnings::computes"]);
+    }
 }
 
 #[test]
 fn who_holds_a_lock_and_sleeps_is_named() {
-    let warning = first_warning(program("holds", &[]));
-    let head = [
-        "\"holder\" holds a lock for which 1 wait, and is itself parked for",
-        "waits for sleep, for 5",
-    ];
-    check(&warning, &head, &["observe_warnings::holds"]);
+    for policy in policies() {
+        let warning = first_warning(program("holds", &[policy]));
+        let head = [
+            "\"holder\" holds a lock for which 1 wait, and is itself parked for",
+            "waits for sleep, for 5",
+        ];
+        check(&warning, &head, &["observe_warnings::holds"]);
+    }
 }
 
 #[test]
 fn a_thread_that_nobody_can_unpark_has_leaked() {
-    // A kernel thread has more than one share of its own handle.
-    if kernel() {
-        return;
+    for policy in policies() {
+        let environment = [("GREENTHREAD_WARN_LEAK", "1"), policy];
+        let warning = first_warning(program("leaks", &environment));
+        let head = [
+            "\"forgotten\" has leaked: nobody has a handle to unpark it",
+            "waits for unpark",
+            "(handles 0)",
+        ];
+        check(&warning, &head, &["observe_warnings::waits_for_ever"]);
     }
-    let warning = first_warning(program("leaks", &[("GREENTHREAD_WARN_LEAK", "1")]));
-    let head = [
-        "\"forgotten\" has leaked: nobody has a handle to unpark it",
-        "waits for unpark",
-        "(handles 0)",
-    ];
-    check(&warning, &head, &["observe_warnings::waits_for_ever"]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
 use support::*;
 
 const PAGE: usize = 4096;
@@ -182,9 +183,42 @@ fn a_million_parked_threads() {
         }
         assert!(runtime.metrics().live_threads >= n);
     }
+    dump(n, &dog);
     assert_eq!(crowd.wake(&dog), n);
     runtime.shutdown();
 }
+
+/// A dump shows all the threads, grouped by their stacks, and takes neither long nor much memory.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn dump(n: usize, dog: &Watchdog) {
+    use greenthread::observe::{self, State};
+    /// Of the most that it has had since `clear_refs` was written to.
+    fn peak_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.unwrap().parse::<usize>().unwrap() << 10
+    }
+    const LONGEST: Duration = Duration::from_secs(10);
+    const MOST: usize = 1 << 30;
+    const RESET_PEAK: &str = "5";
+    std::fs::write("/proc/self/clear_refs", RESET_PEAK).unwrap();
+    let before = resident_bytes();
+    let start = Instant::now();
+    let dump = observe::dump();
+    let text = dump.to_string();
+    let (took, more) = (start.elapsed(), peak_bytes().saturating_sub(before));
+    dog.progress();
+    let parked = dump.threads().filter(|t| t.state() == State::Parked);
+    assert!(parked.count() >= n);
+    let group = format!("\n{n} threads:");
+    assert!(text.contains(&group), "{}", &text[..text.len().min(4096)]);
+    eprintln!("a dump of {n}: {took:?}, {} MiB more", more >> 20);
+    assert!(took < LONGEST && more < MOST, "{took:?}, {more} bytes more");
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn dump(_: usize, _: &Watchdog) {}
 
 /// One of many neighbours runs into its guard: the process says who, and aborts.
 #[test]

@@ -29,11 +29,9 @@ use crate::engine::sched::fork;
 #[cfg(green)]
 use crate::engine::sys::clock;
 use crate::engine::sys::word;
-#[cfg(all(test, green))]
-use crate::engine::wait::Facts;
 #[cfg(green)]
 use crate::engine::wait::subject;
-use crate::engine::wait::{About, Subject};
+use crate::engine::wait::{About, Facts, Subject};
 
 /// A unique identifier of a thread, green or kernel, for the life of the process.
 ///
@@ -351,26 +349,38 @@ pub(crate) fn is_current(shared: &Shared) -> bool {
     core::ptr::eq(own, shared)
 }
 
-/// For reports: how many handles there are by which a thread could be unparked.
-static PARK: Subject = Subject::inside("unpark", |token, facts| {
-    // An `Arc` counts its owners in the first of the two words before the data (a test says so). The thread is
-    // one of them.
+/// For reports: a thread waits to be unparked. A green thread owns one count of its data.
+static PARK: Subject = Subject::inside("unpark", handles::<1>);
+/// A kernel thread owns one, and another one while it waits.
+static PARK_KERNEL: Subject = Subject::inside("unpark", handles::<2>);
+/// If it was spawned here, it has a third one, for its end (`backend::spawn`).
+static PARK_SPAWNED_KERNEL: Subject = Subject::inside("unpark", handles::<3>);
+
+/// For reports: how many handles there are by which the thread with this token could be unparked. The thread itself
+/// owns `OWN` counts.
+fn handles<const OWN: usize>(token: usize, facts: &mut Facts) {
+    // An `Arc` counts its owners in the first of the two words before the data (a test says so).
     const BEFORE: usize = 2 * size_of::<usize>();
     let shared = token.wrapping_sub(core::mem::offset_of!(Shared, token));
     if let Some(owners) = word::read(shared.wrapping_sub(BEFORE)) {
-        facts.number("handles", owners.saturating_sub(1) as u64);
+        facts.number("handles", owners.saturating_sub(OWN) as u64);
     }
-});
+}
 
 /// Blocks the current thread until its token is there, or until `deadline` (monotonic nanoseconds).
 pub(crate) fn wait_for_token(deadline: Option<u64>) {
-    let wait = |token: &Waiter| {
-        token.wait(About::new(&PARK, token), deadline);
+    let wait = |subject, token: &Waiter| {
+        token.wait(About::new(subject, token), deadline);
     };
-    match me::green() {
-        Some(green) => wait(&own_shared(green).token),
-        None => wait(&current().0.token),
+    if let Some(green) = me::green() {
+        return wait(&PARK, &own_shared(green).token);
     }
+    let own = current();
+    let subject = match own.0.identity.spawned_at() {
+        Some(_) => &PARK_SPAWNED_KERNEL,
+        None => &PARK_KERNEL,
+    };
+    wait(subject, &own.0.token);
 }
 
 #[cfg(all(test, green))]
