@@ -40,7 +40,7 @@ const SAMPLE: Duration = Duration::from_millis(10);
 const SAMPLES: u32 = 100;
 /// Of these, a thread was in a blocking call in so many, or ran in so many.
 const OFTEN: u32 = 10;
-const NEARLY_ALWAYS: u32 = 80;
+const MOSTLY: u32 = 50;
 /// The wait of a lock's holder is long from here on.
 const LONG: u32 = 1_000;
 /// How often all threads are looked at, or a twentieth of the time that one look takes.
@@ -135,7 +135,7 @@ impl Warner {
     fn judge(&mut self) {
         for (record, tally) in core::mem::take(&mut self.tallies) {
             let blocks = tally.blocked >= OFTEN;
-            let hogs = tally.running >= NEARLY_ALWAYS && tally.wanted >= NEARLY_ALWAYS / 2;
+            let hogs = tally.running >= MOSTLY && tally.wanted >= tally.running / 2;
             if !blocks && !hogs {
                 continue;
             }

@@ -368,19 +368,25 @@ fn handles<const OWN: usize>(token: usize, facts: &mut Facts) {
 }
 
 /// Blocks the current thread until its token is there, or until `deadline` (monotonic nanoseconds).
+#[inline]
 pub(crate) fn wait_for_token(deadline: Option<u64>) {
-    let wait = |subject, token: &Waiter| {
-        token.wait(About::new(subject, token), deadline);
+    let Some(green) = me::green() else {
+        return wait_on_kernel_thread(deadline);
     };
-    if let Some(green) = me::green() {
-        return wait(&PARK, &own_shared(green).token);
-    }
+    let token = &own_shared(green).token;
+    token.wait(About::new(&PARK, token), deadline);
+}
+
+#[cold]
+#[inline(never)]
+fn wait_on_kernel_thread(deadline: Option<u64>) {
     let own = current();
     let subject = match own.0.identity.spawned_at() {
         Some(_) => &PARK_SPAWNED_KERNEL,
         None => &PARK_KERNEL,
     };
-    wait(subject, &own.0.token);
+    let token = &own.0.token;
+    token.wait(About::new(subject, token), deadline);
 }
 
 #[cfg(all(test, green))]
