@@ -1,11 +1,13 @@
 //! What a switch costs: corosensei's alone, and the runtime's with all that it adds (the thread
-//! pointer, the choice of the next thread). An operation is a pair of switches, there and back.
+//! pointer, the choice of the next thread), also while a trace is recorded. An operation is a pair of switches, there
+//! and back.
 
 mod support;
 
 use std::time::{Duration, Instant};
 
 use corosensei::{Coroutine, CoroutineResult};
+use greenthread::observe;
 
 fn main() {
     let mut criterion = support::criterion();
@@ -27,6 +29,15 @@ fn main() {
                 .spawn(move || pair(n))
                 .join()
                 .expect("the work panicked")
+        });
+    });
+
+    // The same while a trace is recorded.
+    group.bench_function("green threads, traced", |b| {
+        b.iter_custom(|n| {
+            let work = move || support::one().spawn(move || pair(n)).join();
+            let (time, _trace) = observe::trace(work).expect("a trace");
+            time.expect("the work panicked")
         });
     });
 

@@ -220,7 +220,7 @@ fn check_table(rows: &HashMap<String, Row>, summary: &str, has_lines: bool) {
         ),
         (
             "receiver",
-            "channel to receive 0x",
+            "message from channel 0x",
             String::new(),
             "wait_for_a_message",
         ),
@@ -232,7 +232,7 @@ fn check_table(rows: &HashMap<String, Row>, summary: &str, has_lines: bool) {
         ),
         (
             "sleeper",
-            "sleep, for ",
+            "end of sleep, for ",
             " min more".into(),
             "sleep_for_long",
         ),

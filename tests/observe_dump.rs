@@ -208,7 +208,10 @@ fn ended_kernel_threads() {
     assert!(!seen.is_green());
     let waits_for = seen.waits_for().unwrap();
     assert!(
-        is_like(&waits_for, "channel to receive 0x*senders 1, receivers 1)"),
+        is_like(
+            &waits_for,
+            "message from channel 0x*senders 1, receivers 1)"
+        ),
         "{waits_for}"
     );
     to.send(1).unwrap();

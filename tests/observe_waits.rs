@@ -214,32 +214,32 @@ fn channels(table: &mut Table, kept: &mut Kept) {
     let (to, from) = channel::unbounded::<u64>();
     kept.things.push(Box::new((to.clone(), to)));
     kept.keep(spawn("w empty", move || on_receive(&from)));
-    let pattern = "channel to receive 0x* (length 0, senders 2, receivers 1)";
+    let pattern = "message from channel 0x* (length 0, senders 2, receivers 1)";
     table.add("w empty", pattern, "receive");
 
     let (to, from) = channel::bounded(1);
     to.send(0).unwrap();
     kept.things.push(Box::new(from));
     kept.keep(spawn("w full", move || on_send(&to)));
-    let pattern = "channel to send 0x* (length 1, capacity 1, senders 1, receivers 1)";
+    let pattern = "room in channel 0x* (length 1, capacity 1, senders 1, receivers 1)";
     table.add("w full", pattern, "on_send");
 
     let (to, from) = channel::bounded(0);
     kept.things.push(Box::new((from.clone(), from)));
     kept.keep(spawn("w zero", move || on_send(&to)));
-    let pattern = "channel to send 0x* (length 0, capacity 0, senders 1, receivers 2)";
+    let pattern = "room in channel 0x* (length 0, capacity 0, senders 1, receivers 2)";
     table.add("w zero", pattern, "on_send");
 
     let (to, from) = channel::bounded(1);
     kept.things.push(Box::new(to));
     kept.keep(spawn("w hour", move || on_receive_for_an_hour(&from)));
-    let pattern = "channel to receive 0x*senders 1, receivers 1), for 59 min * s at most";
+    let pattern = "message from channel 0x*senders 1, receivers 1), for 59 min * s at most";
     table.add("w hour", pattern, "on_receive_for_an_hour");
 
     let (to, from) = std_channel::channel();
     kept.things.push(Box::new(to));
     kept.keep(spawn("w std", move || on_std_receive(&from)));
-    table.add("w std", "channel to receive 0x*", "receive");
+    table.add("w std", "message from channel 0x*", "receive");
 
     let (first, second) = (channel::bounded(1), channel::bounded(1));
     kept.things.push(Box::new((first.0, second.0)));
@@ -276,7 +276,7 @@ fn threads(table: &mut Table, kept: &mut Kept) {
         "on_park_for_an_hour",
     );
     drop(spawn("w sleep", on_sleep));
-    table.add("w sleep", "sleep, for 59 min * s at most", "on_sleep");
+    table.add("w sleep", "end of sleep, for 59 min * s at most", "on_sleep");
 
     let (to, from) = channel::bounded(1);
     kept.things.push(Box::new(to));
@@ -342,7 +342,7 @@ fn unmodified(table: &mut Table, kept: &mut Kept) {
     drop(spawn("w std sleep", on_std_sleep));
     table.add_unmodified(
         "w std sleep",
-        "sleep, for 59 min * s at most",
+        "end of sleep, for 59 min * s at most",
         "on_std_sleep",
     );
 }

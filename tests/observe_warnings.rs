@@ -200,7 +200,7 @@ fn who_holds_a_lock_and_sleeps_is_named() {
         let warning = first_warning(program("holds", &[policy]));
         let head = [
             "\"holder\" holds a lock for which 1 wait, and is itself parked for",
-            "waits for sleep, for 5",
+            "waits for end of sleep, for 5",
         ];
         check(&warning, &head, &["observe_warnings::holds"]);
     }

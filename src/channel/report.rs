@@ -19,8 +19,8 @@ pub(super) static SELECT: Subject = Subject::inside("select", subject::nothing);
 struct Of<T>(PhantomData<T>);
 
 impl<T> Of<T> {
-    const SEND: Subject = Subject::inside("channel to send", look::<T>);
-    const RECEIVE: Subject = Subject::inside("channel to receive", look::<T>);
+    const SEND: Subject = Subject::inside("room in channel", look::<T>);
+    const RECEIVE: Subject = Subject::inside("message from channel", look::<T>);
 }
 
 /// A thread waits on its `side` of the channel.

@@ -79,7 +79,7 @@ pub(crate) fn yield_now() {
     }
 }
 
-static SLEEP: Subject = Subject::inside("sleep", subject::nothing);
+static SLEEP: Subject = Subject::inside("end of sleep", subject::nothing);
 
 /// Blocks until `deadline` (monotonic nanoseconds); returns at once if it has passed.
 pub(crate) fn sleep_until(deadline: u64) {

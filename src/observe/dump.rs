@@ -64,7 +64,7 @@ fn aside<T: Send>(f: impl Fn() -> T + Sync) -> T {
     door::blocking(|| {
         std::thread::scope(|scope| {
             let looker = std::thread::Builder::new().name("gt-looker".into());
-            match looker.spawn_scoped(scope, f) {
+            match looker.spawn_scoped(scope, || report::undisturbed(f)) {
                 Ok(looker) => match looker.join() {
                     Ok(result) => result,
                     Err(_) => door::die("a dump could not be made"),

@@ -121,12 +121,12 @@ const EXAMPLES: &[Expected] = &[
         threads: &[
             (
                 "one",
-                "channel to send 0x* (length 1, capacity 1, senders 2, receivers 1)",
+                "room in channel 0x* (length 1, capacity 1, senders 2, receivers 1)",
                 "::send",
             ),
             (
                 "two",
-                "channel to send 0x* (length 1, capacity 1, senders 2, receivers 1)",
+                "room in channel 0x* (length 1, capacity 1, senders 2, receivers 1)",
                 "::send",
             ),
         ],

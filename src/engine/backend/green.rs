@@ -193,18 +193,18 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Chooses a real-time signal: the one with which another runtime preempts, or else the highest
-/// that is free.
 /// Lets reports see the stacks of kernel threads that run. Without it they see less: an error is none of the
 /// caller's.
 pub(super) fn allow_samples() {
     if !sample::is_possible()
         && let Ok(signal) = choose_signal()
     {
-        let _ = sample::install(signal);
+        let _ = preempt::install_for_samples(signal);
     }
 }
 
+/// Chooses a real-time signal: the one with which another runtime preempts, or else the highest
+/// that is free.
 fn choose_signal() -> io::Result<i32> {
     let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
     candidates()

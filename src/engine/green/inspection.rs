@@ -17,11 +17,13 @@
 use std::any::Any;
 use std::sync::{Mutex, TryLockError};
 
-use crate::engine::atomic::{AtomicUsize, Ordering, fence};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::engine::sys::fence::entry_fence;
 use crate::engine::sys::kernel_thread;
 
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+/// This process was forked.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
 /// What threads have left behind.
 static LEFT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
@@ -56,11 +58,19 @@ impl Drop for Inspection {
             return;
         }
         // A thread that is stuck may hold the lock: then the next inspection drops what was left.
-        let left = match LEFT.try_lock() {
-            Ok(mut left) => core::mem::take(&mut *left),
-            Err(TryLockError::Poisoned(poisoned)) => core::mem::take(&mut *poisoned.into_inner()),
+        let mut kept = match LEFT.try_lock() {
+            Ok(kept) => kept,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
+        // Another inspection may have begun, and seen what is here. One that begins after this finds no record that
+        // leads to it: its threads cleared the pointers before they put it here.
+        // SeqCst, and a write, which the next `begin` reads: what comes before this comes before that inspection.
+        if UNDER_WAY.fetch_add(0, Ordering::SeqCst) != 0 {
+            return;
+        }
+        let left = core::mem::take(&mut *kept);
+        drop(kept);
         drop(left);
     }
 }
@@ -81,6 +91,7 @@ pub(crate) fn leave_kernel_thread<T: Send + 'static>(share: T) {
 /// In a forked child: inspections were under way in the parent only.
 pub(crate) fn forget_others() {
     UNDER_WAY.store(0, Ordering::Relaxed);
+    IS_CHILD.store(true, Ordering::Relaxed);
 }
 
 #[inline]
@@ -92,6 +103,14 @@ fn drop_later<T: Send + 'static>(share: T) {
 
 #[cold]
 fn keep(share: Box<dyn Any + Send>) {
+    // In a forked child the lock may be held for ever: then the share is never dropped.
+    if IS_CHILD.load(Ordering::Relaxed) {
+        match LEFT.try_lock() {
+            Ok(mut left) => left.push(share),
+            Err(_) => core::mem::forget(share),
+        }
+        return;
+    }
     let mut left = LEFT
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -55,7 +55,9 @@ pub(crate) use self::room::Room;
 pub(crate) use self::since::Since;
 use self::waiter::Parking;
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::engine::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence,
+};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::signal::Mask;
 use crate::engine::tls;
@@ -338,12 +340,17 @@ impl Green {
     /// Notes a wait of this thread, the caller, in which it blocks its kernel thread; null: the wait is over.
     pub(crate) fn expect_on_stack(&self, parking: *const Parking) {
         let _off = current::preemption_off();
+        // The count changes before a wait is to be seen, and after it is to be seen no more (`green::resident`).
+        if parking.is_null() {
+            self.goes_on();
+        }
         self.since.left();
         self.since.note_time();
-        self.expect(match parking.is_null() {
-            true => parking,
-            false => parking.wrapping_byte_add(Green::ON_STACK),
-        });
+        if !parking.is_null() {
+            // Release: the count comes before; partner: Acquire in `sched::sight`.
+            fence(Ordering::Release);
+            self.expect(parking.wrapping_byte_add(Green::ON_STACK));
+        }
     }
 
     /// The park of this thread, which is the caller, is over.

@@ -18,6 +18,8 @@
 //! Orderings: a record is taken with Acquire and given back with Release, so its threads' writes do not mix.
 //! `parking` is stored with Release and loaded with Acquire: it leads to the thread's stack. That may be
 //! gone when it is read (`sys::word`), and what was read counts only if `turns` is still the same (`sched::sight`).
+//! So `turns` changes before `parking` leads to a new wait, and after it leads away from an old one (Release): a reader
+//! that finds a wait, and the same count before and after, has read while the wait lasted.
 
 use core::cell::Cell;
 
@@ -185,23 +187,23 @@ impl Resident {
         };
         // A handler may have interrupted a wait of this thread, and waits itself.
         let outer = own.parking.load(Relaxed);
-        own.set_parking(core::ptr::from_ref(parking).cast_mut());
+        own.next_turn();
+        own.note_time();
+        // Release: the new count, and the wait; partner: Acquire in `parking`.
+        own.parking
+            .store(core::ptr::from_ref(parking).cast_mut(), Release);
         quiet::tell();
         let result = wait();
-        own.set_parking(outer);
+        own.parking.store(outer, Release);
+        own.note_time();
+        own.next_turn();
         result
     }
 
-    fn set_parking(&self, parking: *mut Parking) {
-        self.next_turn();
-        self.note_time();
-        // Release: partner: Acquire in `parking`.
-        self.parking.store(parking, Release);
-    }
-
     fn next_turn(&self) {
+        // Release: a reader that sees the count sees the end of the wait before; partner: Acquire in `sched::sight`.
         self.turns
-            .store(self.turns.load(Relaxed).wrapping_add(1), Relaxed);
+            .store(self.turns.load(Relaxed).wrapping_add(1), Release);
     }
 
     fn note_time(&self) {
@@ -270,6 +272,9 @@ fn sweep(used: usize) {
 /// In a forked child: the other threads are the parent's.
 pub(crate) fn forget_others() {
     let own = OWN.get();
+    if let Some(own) = own {
+        own.thread.store(kernel_thread::id(), Relaxed);
+    }
     let used = USED.load(Relaxed).min(MOST);
     for (place, resident) in TABLE[..used].iter().enumerate() {
         if resident.mark() != 0 && !own.is_some_and(|own| core::ptr::eq(own, resident)) {

@@ -5,8 +5,9 @@
 //! (`sched::sight`). The time is the coarse clock's ([`clock::coarse`]): a few milliseconds off while the
 //! program is busy.
 //!
-//! Ordering: the count is stored before the run loop says that the thread has left
-//! (`Machine::current`, a Release), so a reader that sees this sees the count.
+//! Orderings: the count is stored before the run loop says that the thread has left
+//! (`Machine::current`, a Release), so a reader that sees this sees the count. A reader that sees the count sees what the
+//! thread did before: it is stored with Release.
 
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::sys::clock;
@@ -39,7 +40,8 @@ impl Since {
     #[inline(always)]
     pub(crate) fn left(&self) {
         let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
-        self.turns.store(turns, Ordering::Relaxed);
+        // Release: partner: Acquire in `sched::sight`.
+        self.turns.store(turns, Ordering::Release);
     }
 
     pub(crate) fn turns(&self) -> u32 {

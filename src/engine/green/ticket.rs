@@ -217,6 +217,11 @@ impl Ticket {
         word == PARKED
     }
 
+    /// The same of a kernel thread that sleeps.
+    pub(crate) fn says_asleep(word: u32) -> bool {
+        word == Ticket::ASLEEP
+    }
+
     /// The word on which a kernel thread waits while it is [`Ticket::ASLEEP`].
     pub(crate) fn as_futex(&self) -> &AtomicU32 {
         &self.word

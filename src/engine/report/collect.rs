@@ -240,13 +240,13 @@ impl Collector {
     /// Adds a thread, if it is there. An inspection is under way.
     fn look(&mut self, thread: Seen) {
         raw::progress();
-        let identity: *const Identity = thread.identity();
-        // SAFETY: it was seen during this inspection, and so it stays.
-        let name = unsafe { identity.as_ref() };
-        if matches!(thread, Seen::Green(_)) && name.is_none() {
-            return;
-        }
         for tries in (0..TRIES).rev() {
+            let identity: *const Identity = thread.identity();
+            // SAFETY: it was seen during this inspection, and so it stays.
+            let name = unsafe { identity.as_ref() };
+            if matches!(thread, Seen::Green(_)) && name.is_none() {
+                return;
+            }
             let Some(sight) = thread.look() else { return };
             let facts = sight.facts();
             let call = self.call(&sight);
@@ -256,6 +256,10 @@ impl Collector {
             };
             // At the last try the thread is shown all the same, as one that runs.
             if tries > 0 && (stack.is_none() || !sight.holds()) {
+                continue;
+            }
+            // Another thread has the record by now.
+            if thread.identity() != identity {
                 continue;
             }
             let wait = sight.waiting.zip(facts).map(|(waiting, facts)| {

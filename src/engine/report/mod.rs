@@ -46,6 +46,15 @@ use super::green::resident::Resident;
 use super::sys::signal::{self, ALL};
 use super::tls;
 
+/// Does `work` on the calling kernel thread without handlers of the program's, and with faults let through: a report
+/// reads words that may not be there.
+pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    let mask = signal::set_mask(ALL);
+    let result = work();
+    signal::set_mask(mask);
+    result
+}
+
 /// Starts a kernel thread that works for reports. It runs no handler of the program's.
 fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     const STACK_SIZE: usize = 2 << 20;

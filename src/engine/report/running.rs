@@ -27,6 +27,7 @@ pub(super) fn frames(
     frames.clear();
     let call = match observer.doing(thread) {
         Doing::Call(call) => Some(call),
+        Doing::Untold if !is_green => return None,
         _ => None,
     };
     let may_hold = |call: &SystemCall| call.begins_anew() || is_green && !program_has_handlers();

@@ -82,6 +82,23 @@ pub(crate) struct BlockedAt {
     pub(crate) nanos: u64,
 }
 
+impl Blocked {
+    /// Adds what is known of a place, perhaps to what is known of it already.
+    fn add(&mut self, more: BlockedAt) {
+        match self
+            .places
+            .iter_mut()
+            .find(|known| known.spawned_at == more.spawned_at)
+        {
+            Some(known) => {
+                known.count += more.count;
+                known.nanos += more.nanos;
+            }
+            None => self.places.push(more),
+        }
+    }
+}
+
 impl BlockedCalls {
     pub(crate) fn new() -> BlockedCalls {
         BlockedCalls {
@@ -154,7 +171,7 @@ impl BlockedCalls {
             match named.iter_mut().find(|known| known.name == name) {
                 Some(known) => {
                     known.count += count;
-                    known.places.extend(places);
+                    places.for_each(|place| known.add(place));
                 }
                 None => named.push(Blocked {
                     name,

@@ -75,6 +75,12 @@ struct Text {
 static TEXT: OnceLock<Text> = OnceLock::new();
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
+/// [`install`] for a process that preempts nobody: reports hold threads, too. The signal is not reserved.
+pub(crate) fn install_for_samples(signal: i32) -> io::Result<()> {
+    interpose::own_handler(on_signal);
+    install(signal)
+}
+
 /// Installs the handler. It allocates. Once per signal is enough; more calls do no harm.
 pub(crate) fn install(signal: i32) -> io::Result<()> {
     TEXT.get_or_init(|| Text {

@@ -11,6 +11,8 @@
 //! | `HELD` | the thread stands still | the report lets go, or the handler loses patience: `IDLE` |
 //!
 //! The states carry a number, so that a handler which comes too late does not take another's request.
+//! A thread that has not answered is not asked again until it has ([`DEAF`]): a signal that nobody takes
+//! stays in a queue, and queues of signals are short.
 //!
 //! Invariant: what a report reads of the stack while the word is `HELD` is true, if the step from there to `IDLE`
 //! is the report's.
@@ -20,10 +22,9 @@
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{
-    AtomicU32, AtomicUsize,
+    AtomicI32, AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::engine::sched::interpose;
 use crate::engine::sys::signal::{self, Payload};
 use crate::engine::sys::{clock, futex, kernel_thread};
 
@@ -45,6 +46,10 @@ const TAKEN: u32 = 2;
 const HELD: u32 = 3;
 const STATES: u32 = 4;
 
+/// Threads that have been asked and have not answered, by the system's numbers; 0: a free place. If there are more,
+/// the first are forgotten.
+static DEAF: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
+
 static WORD: AtomicU32 = AtomicU32::new(IDLE);
 static REGISTERS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 /// The signal; 0 while there is none.
@@ -65,21 +70,6 @@ pub(crate) fn is_possible() -> bool {
     SIGNAL.load(Relaxed) != 0
 }
 
-/// Uses a signal that serves nothing else.
-pub(crate) fn install(signal: i32) -> std::io::Result<()> {
-    unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: both are this handler's arguments.
-        let (payload, frame) = unsafe { (signal::payload(info), Frame::new(context)) };
-        if let Some(payload) = payload.filter(|payload| payload.who == WHO) {
-            answer(payload, &frame);
-        }
-    }
-    interpose::own_handler(on_signal);
-    signal::handle(signal, on_signal)?;
-    use_signal(signal);
-    Ok(())
-}
-
 impl Held {
     /// Holds kernel thread `thread` of this process, which was seen to compute, or to be blocked. `None`: it blocks
     /// the signal, did not come in time, or another is held.
@@ -88,7 +78,7 @@ impl Held {
         let number = NUMBER.fetch_add(1, Relaxed).wrapping_add(1) % (u32::MAX / STATES);
         let word = number * STATES;
         let signal = SIGNAL.load(Relaxed) as i32;
-        if signal == 0 {
+        if signal == 0 || DEAF.iter().any(|place| place.load(Relaxed) == thread) {
             return None;
         }
         // Another report may hold a thread, which does not take long.
@@ -118,6 +108,9 @@ impl Held {
                         .compare_exchange(word + ASKED, IDLE, Relaxed, Relaxed)
                         .is_ok()
             {
+                if sent && kernel_thread::exists(thread) {
+                    note_deaf(thread);
+                }
                 return None;
             }
             futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
@@ -140,7 +133,8 @@ impl Held {
             .compare_exchange(self.word + HELD, IDLE, Release, Relaxed)
             .is_ok();
         if released {
-            futex::wake(&WORD, 1);
+            // The thread, and other reports that wait for their turn.
+            futex::wake(&WORD, u32::MAX >> 1);
         }
         released
     }
@@ -178,9 +172,28 @@ impl Drop for Held {
     }
 }
 
+/// The thread has not answered in time.
+fn note_deaf(thread: i32) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let free = |place: &&AtomicI32| place.compare_exchange(0, thread, Relaxed, Relaxed).is_ok();
+    if DEAF.iter().find(free).is_none() {
+        let next = NEXT.fetch_add(1, Relaxed) as usize % DEAF.len();
+        DEAF[next].store(thread, Relaxed);
+    }
+}
+
+/// The calling thread answers too late.
+fn note_late() {
+    let own = kernel_thread::id();
+    for place in &DEAF {
+        let _ = place.compare_exchange(own, 0, Relaxed, Relaxed);
+    }
+}
+
 /// In a forked child: a thread was held in the parent only.
 pub(super) fn forget() {
     WORD.store(IDLE, Relaxed);
+    DEAF.iter().for_each(|place| place.store(0, Relaxed));
 }
 
 /// The handler's part, on the kernel thread that a report wants to look at. It touches no thread-local.
@@ -191,7 +204,7 @@ pub(super) fn answer(payload: Payload, frame: &Frame<'_>) {
         .compare_exchange(word + ASKED, word + TAKEN, AcqRel, Relaxed)
         .is_err()
     {
-        return;
+        return note_late();
     }
     for (place, value) in REGISTERS.iter().zip(frame.registers()) {
         place.store(value, Relaxed);

@@ -211,7 +211,7 @@ fn look_at_green(green: &'static Green) -> Option<Sight> {
         // SAFETY: the thread has not run since the words were read: they are those of its park.
         if let Some(parking) = parking.map(|words| unsafe { Parking::from_words(words) }) {
             sight.waiting = Some(Waiting::of(&parking));
-            if runner.is_none() && is_parked(&parking) {
+            if runner.is_none() && is_waiting(&parking, Ticket::says_parked) {
                 sight.doing = Doing::Parked;
             }
         }
@@ -250,7 +250,10 @@ fn look_at_kernel(resident: &'static Resident) -> Option<Sight> {
         // SAFETY: as above: the thread has not begun or ended a wait since.
         if let Some(parking) = parking.map(|words| unsafe { Parking::from_words(words) }) {
             sight.waiting = Some(Waiting::of(&parking));
-            sight.doing = Doing::Parked;
+            // A thread that was notified goes on as soon as the system runs it.
+            if is_waiting(&parking, Ticket::says_asleep) {
+                sight.doing = Doing::Parked;
+            }
         }
         return Some(sight);
     }
@@ -279,9 +282,9 @@ fn read_words(parking: *const Parking) -> Option<[usize; Parking::WORDS]> {
 }
 
 /// Whether the waiter's ticket says that the thread waits still.
-fn is_parked(parking: &Parking) -> bool {
+fn is_waiting(parking: &Parking, says_so: fn(u32) -> bool) -> bool {
     match parking.waiter.is_null() {
         true => true,
-        false => word::look(parking.waiter.addr() + Waiter::TICKET).is_ok_and(Ticket::says_parked),
+        false => word::look(parking.waiter.addr() + Waiter::TICKET).is_ok_and(says_so),
     }
 }

@@ -38,9 +38,8 @@ pub(crate) fn look(address: usize) -> Result<u32, Fault> {
         // SAFETY: the kernel writes to the word, if it can read the other one.
         match unsafe { call(libc::SYS_process_vm_readv, &[process, to, 1, from, 1, 0]) } {
             Ok(4) => return Ok(word),
-            Ok(_) | Err(libc::EFAULT) => return Err(Fault),
-            // It is forbidden here.
-            Err(_) => {}
+            // If it is forbidden here: better nothing than a fault.
+            _ => return Err(Fault),
         }
     }
     load(address)

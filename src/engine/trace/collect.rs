@@ -25,6 +25,8 @@ pub(super) struct Reel {
     pub(super) words: Vec<u64>,
     /// The thread that the processor ran at the end, or 0.
     pub(super) running: u32,
+    /// There was no room for some of its words.
+    is_cut: bool,
 }
 
 pub(super) struct Collector {
@@ -67,7 +69,8 @@ impl Collector {
         self.copy();
         for (reel, (head, running)) in self.reels.iter_mut().zip(at_end) {
             // Without an event since, the thread has not stopped.
-            reel.running = if reel.next == head { running } else { 0 };
+            let is_known = reel.next == head && !reel.is_cut;
+            reel.running = if is_known { running } else { 0 };
         }
         let clock = Clock::new(self.begin, (arch::ticks(), clock::now()));
         let timeline = Timeline::of(&self, clock);
@@ -85,13 +88,13 @@ impl Collector {
         }
         let before = self.kept;
         for reel in &mut self.reels {
-            let room = MOST_WORDS - self.kept;
+            let room = MOST_WORDS.saturating_sub(self.kept);
             let (kept, lost) = reel.copy(room);
             self.kept += kept;
             self.lost += lost;
         }
         while let Some(event) = common::take() {
-            if self.kept < MOST_WORDS {
+            if self.kept + event.len() <= MOST_WORDS {
                 self.outside.push(event);
                 self.kept += event.len();
             } else {
@@ -111,6 +114,7 @@ impl Reel {
             next,
             words: Vec::new(),
             running: 0,
+            is_cut: false,
         }
     }
 
@@ -122,9 +126,17 @@ impl Reel {
         if lost != 0 {
             self.words.insert(before, word(Kind::Lost, lost));
         }
-        let kept = (self.words.len() - before).min(room);
-        lost += (self.words.len() - before - kept) as u64;
-        self.words.truncate(before + kept);
+        let new = self.words.len() - before;
+        let kept = new.min(room);
+        if kept < new {
+            lost += (new - kept) as u64;
+            self.words.truncate(before + kept);
+            // Whatever ran then is not known to have run on.
+            if !self.is_cut {
+                self.words.push(word(Kind::Lost, lost));
+            }
+            self.is_cut = true;
+        }
         (kept, lost)
     }
 }

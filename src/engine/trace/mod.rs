@@ -33,6 +33,7 @@ use std::time::Duration;
 use self::collect::Collector;
 pub(crate) use self::timeline::Timeline;
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::engine::sched::fork;
 use crate::engine::sched::witness::words::SESSION_SHIFT;
 use crate::engine::sched::witness::{ON, TRACE};
 
@@ -108,6 +109,11 @@ impl Session {
     }
 
     fn end(&mut self) -> io::Result<Timeline> {
+        if fork::is_child() {
+            // The collector is the parent's, and so is the trace.
+            core::mem::forget(self.collector.take());
+            return Err(io::Error::other("the trace is the parent's"));
+        }
         self.stop.say();
         let over = || io::Error::other("the trace is over");
         let collector = self.collector.take().ok_or_else(over)?;

@@ -11,6 +11,7 @@
 
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::answer;
@@ -32,7 +33,8 @@ const FEWEST_LOOKS: u32 = 5;
 const QUICK_PACE: u64 = 2_000_000;
 
 pub(super) struct Client {
-    stream: UnixStream,
+    /// One descriptor, which a forked child closes.
+    stream: Arc<UnixStream>,
     /// What was read and not yet answered.
     read: Vec<u8>,
     pub(super) looks: Looks,
@@ -47,7 +49,7 @@ pub(super) struct Client {
 /// Serves a client until it goes, or is sent away.
 pub(super) fn serve(stream: UnixStream, started: u64) {
     let mut client = Client {
-        stream,
+        stream: Arc::new(stream),
         read: Vec::new(),
         looks: Looks::default(),
         observer: Observer::new(),
@@ -68,7 +70,7 @@ impl Client {
                 self.look_enough();
                 self.summarized = Some(self.asked);
             }
-            let stream = self.stream.try_clone()?;
+            let stream = self.stream.clone();
             let mut to = BufWriter::new(Slow {
                 stream,
                 until: clock::now() + ANSWER_FOR,
@@ -93,7 +95,7 @@ impl Client {
             }
             if self.read.len() > LONGEST {
                 let text = answer::error(&format!("a request has {LONGEST} bytes at most"));
-                self.stream.write_all(text.as_bytes())?;
+                (&*self.stream).write_all(text.as_bytes())?;
                 return Ok(None);
             }
             let now = clock::now();
@@ -107,7 +109,7 @@ impl Client {
             };
             self.stream.set_read_timeout(Some(pause))?;
             let mut bytes = [0; 1024];
-            match self.stream.read(&mut bytes) {
+            match (&*self.stream).read(&mut bytes) {
                 Ok(0) => return Ok(None),
                 Ok(count) => self.read.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -133,7 +135,7 @@ impl Client {
 
 /// Writes to a client, but not for ever.
 struct Slow {
-    stream: UnixStream,
+    stream: Arc<UnixStream>,
     until: u64,
 }
 
@@ -142,10 +144,10 @@ impl Write for Slow {
         if clock::now() >= self.until {
             return Err(ErrorKind::TimedOut.into());
         }
-        self.stream.write(bytes)
+        (&*self.stream).write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
+        (&*self.stream).flush()
     }
 }

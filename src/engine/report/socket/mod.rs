@@ -53,7 +53,9 @@ pub(super) fn start(path: &Path) {
     }
     ONCE.call_once(|| {
         if let Err(error) = serve(path) {
-            eprintln!(
+            // Nobody may read it.
+            let _ = writeln!(
+                io::stderr(),
                 "greenthread: GREENTHREAD_OBSERVE=unix:{}: {error}",
                 path.display()
             );

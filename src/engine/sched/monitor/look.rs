@@ -257,6 +257,7 @@ impl<'a> Look<'a> {
         if over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {
+            machine.stint.computes();
             let _is_taken = self.take(processor, machine, green);
         }
     }

@@ -155,6 +155,11 @@ impl Stint {
         self.blocked.store(number + 1, Relaxed);
     }
 
+    /// The monitor is about to take the processor although its thread computes.
+    pub(in crate::engine::sched) fn computes(&self) {
+        self.blocked.store(0, Relaxed);
+    }
+
     /// The monitor is about to take the processor.
     pub(in crate::engine::sched) fn ends(&self) {
         if ON.load(Relaxed) & METRICS != 0 {
@@ -236,7 +241,7 @@ pub(in crate::engine::sched) fn begins(
         (false, false) => From::Queue,
     };
     let now = match core::mem::take(&mut gauge.left_at) {
-        0 => arch::ticks(),
+        left_at if left_at < SINCE.load(Relaxed) => arch::ticks(),
         left_at => left_at,
     };
     machine.stint.began.set(now);
