@@ -276,7 +276,11 @@ fn threads(table: &mut Table, kept: &mut Kept) {
         "on_park_for_an_hour",
     );
     drop(spawn("w sleep", on_sleep));
-    table.add("w sleep", "end of sleep, for 59 min * s at most", "on_sleep");
+    table.add(
+        "w sleep",
+        "end of sleep, for 59 min * s at most",
+        "on_sleep",
+    );
 
     let (to, from) = channel::bounded(1);
     kept.things.push(Box::new(to));
