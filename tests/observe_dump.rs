@@ -288,3 +288,48 @@ fn writers_that_fail() {
     thread.thread().unpark();
     thread.join().unwrap();
 }
+
+/// A thread that blocks all signals is asked for its stack once, and not again until it has answered: signals that
+/// nobody takes stay in a queue, which all processes of the user share.
+#[test]
+fn a_deaf_thread_is_asked_once() {
+    let _w = watchdog("a_deaf_thread_is_asked_once");
+    let (go_on, told) = channel::bounded::<()>(0);
+    let (tell, is_deaf) = std::sync::mpsc::channel();
+    let deaf = std::thread::Builder::new().name("deaf".into());
+    let deaf = deaf.spawn(move || {
+        // SAFETY: full sets are valid, and so is the time. The kernel is asked itself: the signal of the crate's that
+        // libc's function leaves open is meant, too.
+        unsafe {
+            let all = u64::MAX;
+            let size = size_of_val(&all);
+            let none = std::ptr::null_mut::<u64>();
+            let how = libc::SIG_BLOCK;
+            assert_eq!(
+                libc::syscall(libc::SYS_rt_sigprocmask, how, &all, none, size),
+                0
+            );
+            tell.send(()).unwrap();
+            told.recv().unwrap();
+            let at_once = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let information = std::ptr::null_mut::<u8>();
+            let take =
+                || libc::syscall(libc::SYS_rt_sigtimedwait, &all, information, &at_once, size);
+            std::iter::repeat_with(take)
+                .take_while(|&signal| signal > 0)
+                .count()
+        }
+    });
+    let deaf = deaf.unwrap();
+    is_deaf.recv().unwrap();
+    until_parked("deaf");
+    for _ in 0..4 {
+        let dump = observe::dump();
+        assert!(dump.threads().any(|thread| thread.name() == Some("deaf")));
+    }
+    go_on.send(()).unwrap();
+    assert_eq!(deaf.join().unwrap(), 1);
+}

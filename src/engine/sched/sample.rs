@@ -40,6 +40,9 @@ const UNTIL_RUN: u64 = 2_000_000_000;
 const IS_DEAF: u64 = 20_000_000;
 const LOOK_AGAIN: u64 = 50_000;
 
+/// As many as wait.
+const ALL: u32 = u32::MAX >> 1;
+
 const IDLE: u32 = 0;
 const ASKED: u32 = 1;
 const TAKEN: u32 = 2;
@@ -78,7 +81,7 @@ impl Held {
         let number = NUMBER.fetch_add(1, Relaxed).wrapping_add(1) % (u32::MAX / STATES);
         let word = number * STATES;
         let signal = SIGNAL.load(Relaxed) as i32;
-        if signal == 0 || DEAF.iter().any(|place| place.load(Relaxed) == thread) {
+        if signal == 0 || is_deaf(thread) {
             return None;
         }
         // Another report may hold a thread, which does not take long.
@@ -94,6 +97,11 @@ impl Held {
             who: WHO,
             tick: number,
         };
+        // Another report may just have given it up.
+        if is_deaf(thread) {
+            give_up(word);
+            return None;
+        }
         let patience = Patience::new(thread, computes);
         let sent = signal::queue(std::process::id() as i32, thread, signal, payload).is_ok();
         loop {
@@ -102,16 +110,21 @@ impl Held {
             if seen == word + HELD {
                 return Some(Held { word });
             }
-            if seen == IDLE
-                || (!sent || patience.is_over())
-                    && WORD
-                        .compare_exchange(word + ASKED, IDLE, Relaxed, Relaxed)
-                        .is_ok()
-            {
-                if sent && kernel_thread::exists(thread) {
-                    note_deaf(thread);
-                }
+            // The handler has lost patience, and perhaps another report has begun; or there will be no handler.
+            let is_ours = (word + ASKED..=word + HELD).contains(&seen);
+            if !is_ours || !sent && give_up(word) {
                 return None;
+            }
+            if patience.is_over() {
+                // First the note, which the thread takes back if it answers too late.
+                note_deaf(thread);
+                let is_late = give_up(word);
+                if !is_late || !kernel_thread::exists(thread) {
+                    forget_deaf(thread);
+                }
+                if is_late {
+                    return None;
+                }
             }
             futex::wait(&WORD, seen, Some(clock::now() + LOOK_AGAIN));
         }
@@ -134,7 +147,7 @@ impl Held {
             .is_ok();
         if released {
             // The thread, and other reports that wait for their turn.
-            futex::wake(&WORD, u32::MAX >> 1);
+            futex::wake(&WORD, ALL);
         }
         released
     }
@@ -172,6 +185,10 @@ impl Drop for Held {
     }
 }
 
+fn is_deaf(thread: i32) -> bool {
+    DEAF.iter().any(|place| place.load(Relaxed) == thread)
+}
+
 /// The thread has not answered in time.
 fn note_deaf(thread: i32) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -182,12 +199,18 @@ fn note_deaf(thread: i32) {
     }
 }
 
-/// The calling thread answers too late.
-fn note_late() {
-    let own = kernel_thread::id();
+fn forget_deaf(thread: i32) {
     for place in &DEAF {
-        let _ = place.compare_exchange(own, 0, Relaxed, Relaxed);
+        let _ = place.compare_exchange(thread, 0, Relaxed, Relaxed);
     }
+}
+
+/// Takes a request back. False: the handler answers already.
+fn give_up(word: u32) -> bool {
+    // Release: the note that the thread is deaf; partner: Acquire in `answer`.
+    let is_back = WORD.compare_exchange(word + ASKED, IDLE, Release, Relaxed);
+    futex::wake(&WORD, ALL);
+    is_back.is_ok()
 }
 
 /// In a forked child: a thread was held in the parent only.
@@ -199,12 +222,13 @@ pub(super) fn forget() {
 /// The handler's part, on the kernel thread that a report wants to look at. It touches no thread-local.
 pub(super) fn answer(payload: Payload, frame: &Frame<'_>) {
     let word = payload.tick.wrapping_mul(STATES);
-    // AcqRel: one handler writes the registers at a time.
+    // AcqRel: one handler writes the registers at a time. Acquire: the note of a report that has given up; partner:
+    // Release in `give_up`.
     if WORD
-        .compare_exchange(word + ASKED, word + TAKEN, AcqRel, Relaxed)
+        .compare_exchange(word + ASKED, word + TAKEN, AcqRel, Acquire)
         .is_err()
     {
-        return note_late();
+        return forget_deaf(kernel_thread::id());
     }
     for (place, value) in REGISTERS.iter().zip(frame.registers()) {
         place.store(value, Relaxed);
