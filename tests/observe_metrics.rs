@@ -60,7 +60,8 @@ fn every_turn_is_a_run_and_a_wait() {
         return;
     }
     // A joiner goes on a moment before the thread has left its stack.
-    wait_until(|| runtime.metrics().run_time.count() > YIELDS);
+    // It counts the run first, and then the switch.
+    wait_until(|| runtime.metrics().switches > YIELDS);
     let metrics = runtime.metrics();
     assert_eq!(metrics.run_time.count(), metrics.switches);
     assert_eq!(metrics.run_time.count(), YIELDS + 1 + metrics.preemptions);
