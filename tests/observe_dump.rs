@@ -294,6 +294,8 @@ fn writers_that_fail() {
 #[test]
 fn a_deaf_thread_is_asked_once() {
     let _w = watchdog("a_deaf_thread_is_asked_once");
+    // From here on there is a signal.
+    thread::spawn(|| ()).join().unwrap();
     let (go_on, told) = channel::bounded::<()>(0);
     let (tell, is_deaf) = std::sync::mpsc::channel();
     let deaf = std::thread::Builder::new().name("deaf".into());
