@@ -288,13 +288,13 @@ fn churn() {
     };
     let kernel = [std::thread::spawn(look()), std::thread::spawn(look())];
     let small = Builder::new().stack_size(16 << 10).spawn(look()).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    const DUMPS: usize = 6;
+    wait_until(|| dumps.load(Relaxed) >= DUMPS && names.load(Relaxed) > 0);
     stop.store(true, Relaxed);
     kernel.into_iter().for_each(|thread| thread.join().unwrap());
     small.join().unwrap();
     stay.iter().for_each(|thread| thread.thread().unpark());
     stay.into_iter().for_each(|thread| thread.join().unwrap());
-    assert!(names.load(Relaxed) > 0);
     println!(
         "{} threads, {} dumps, {} names",
         spawned.load(Relaxed),
