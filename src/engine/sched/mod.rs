@@ -464,7 +464,7 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>, io: bool) {
 
 /// Makes `green` ready, which was waiting and is now the caller's.
 pub(crate) fn ready(green: &'static Green) {
-    // By reference: to move it out would cost a tenth of a wake-up.
+    // By reference: a move would read what was just written, in wider words, and wait for that.
     match &mut enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
             witness::woke(entered, green);

@@ -18,7 +18,8 @@
 //! is the report's.
 //!
 //! Orderings: the step to `HELD` is Release, and the report's load Acquire: the registers. The report's step to
-//! `IDLE` is Release: its reads come before.
+//! `IDLE` is Release: its reads come before, and so does the note that a thread is deaf, which the handler's failed step
+//! acquires.
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{
