@@ -3,7 +3,10 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
+#[path = "support/asked.rs"]
+mod asked;
 
+use asked::{Asked, Client, number, object, ready};
 use common::directory::Directory;
 use common::*;
 use greenthread::runtime::{Mode, Runtime};
@@ -18,105 +21,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SUMMARY: &str = r#"{"version":1,"ask":"summary"}"#;
-
-/// A process that is asked, and its standard output, which stays open. It is killed in the end.
-struct Asked(Child, #[allow(dead_code)] BufReader<ChildStdout>);
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Asked {
-    /// Starts `test` again as a process that answers at `path`, and waits until it is ready.
-    fn start(test: &str, case: &str, path: &Path) -> Asked {
-        let mut command = child_command(test, case);
-        command.env("GREENTHREAD_OBSERVE", format!("unix:{}", path.display()));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the test's own executable");
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let is_ready = out
-            .by_ref()
-            .lines()
-            .any(|line| line.unwrap().ends_with("ready"));
-        assert!(is_ready, "it does not get ready: {:?}", child.wait());
-        Asked(child, out)
-    }
-
-    /// Lets it end by itself.
-    fn end(mut self) {
-        drop(self.0.stdin.take());
-        assert!(self.0.wait().unwrap().success());
-    }
-}
-
-/// In the process that is asked: it is ready, and ends with its standard input.
-fn ready() {
-    println!("\nready");
-    let _ = std::io::stdin().read(&mut [0]);
-}
-
-struct Client(BufReader<UnixStream>);
-
-impl Client {
-    fn connect(path: &Path) -> std::io::Result<Client> {
-        let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(Duration::from_secs(50)))?;
-        Ok(Client(BufReader::new(stream)))
-    }
-
-    fn new(path: &Path) -> Client {
-        Client::connect(path).expect("a connection")
-    }
-
-    fn send(&mut self, request: &str) -> std::io::Result<()> {
-        self.0
-            .get_mut()
-            .write_all(format!("{request}\n").as_bytes())
-    }
-
-    /// The next line; empty at the end.
-    fn line(&mut self) -> String {
-        let mut line = Vec::new();
-        match self.0.read_until(b'\n', &mut line) {
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
-            result => drop(result.expect("an answer")),
-        }
-        String::from_utf8(line).expect("text")
-    }
-
-    fn ask(&mut self, request: &str) -> String {
-        self.send(request).expect("a request");
-        let line = self.line();
-        assert!(line.starts_with("{\"version\":1,"), "{request}: {line}");
-        assert!(line.ends_with("}\n"), "{request}: {line}");
-        line
-    }
-}
-
-/// The number behind `"name":`, after `from`.
-fn number(answer: &str, from: &str, name: &str) -> u64 {
-    let rest = answer.split_once(from).map(|(_, rest)| rest);
-    let rest = rest.and_then(|rest| rest.split_once(&format!("\"{name}\":")));
-    let digits = |(_, rest): (&str, &str)| {
-        let end = rest
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(rest.len());
-        rest[..end].parse().ok()
-    };
-    rest.and_then(digits)
-        .unwrap_or_else(|| panic!("no number {name} behind {from}: {answer}"))
-}
-
-/// The object of the thread of this name in a list.
-fn object<'a>(answer: &'a str, list: &str, name: &str) -> Option<&'a str> {
-    let list = answer.split_once(&format!("\"{list}\":["))?.1;
-    let end = list.find(']').unwrap_or(list.len());
-    let mut objects = list[..end].split("},{");
-    objects.find(|object| object.contains(&format!("\"name\":\"{name}\"")))
-}
 
 /// A thread that holds a lock, one that waits for the lock, one that computes, and one that sleeps.
 fn cast() {

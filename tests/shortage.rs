@@ -471,16 +471,12 @@ unsafe extern "C" fn pthread_create(
 fn what_does_not_start_leaves_nothing_behind() {
     run("what_does_not_start_leaves_nothing_behind", || {
         // Those that make reports stay, once there was a runtime.
-        let stays = |task: std::io::Result<std::fs::DirEntry>| {
-            let name = std::fs::read_to_string(task.unwrap().path().join("comm"));
-            matches!(name.as_deref(), Ok("gt-reporter\n" | "gt-watchdog\n"))
+        let ends = |task: &std::io::Result<std::fs::DirEntry>| {
+            let name = std::fs::read_to_string(task.as_ref().unwrap().path().join("comm"));
+            !matches!(name.as_deref(), Ok("gt-reporter\n" | "gt-watchdog\n"))
         };
-        let kernel_threads = || {
-            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-            tasks
-                .filter_map(|task| (!stays(task)).then_some(()))
-                .count()
-        };
+        let tasks = || std::fs::read_dir("/proc/self/task").unwrap();
+        let kernel_threads = || tasks().filter(ends).count();
         let before = kernel_threads();
         // The first one prepares the process.
         Runtime::new().unwrap().shutdown();

@@ -50,9 +50,7 @@ const BUCKETS: usize = if cfg!(greenthread_model) { 2 } else { 1 << 16 };
 
 /// The events that a thread waits for: a waker names some, and wakes those that wait for any of them.
 pub(crate) type Events = u32;
-/// All of them.
 pub(crate) const ANY: Events = !0;
-
 /// The threads that wait at addresses. A table is a static.
 pub(crate) struct Addresses {
     /// For reports: the kind of thing at these addresses.
@@ -118,10 +116,8 @@ pub(crate) enum Waited {
 impl Addresses {
     const_fn! {
         pub(crate) const fn new(subject: &'static Subject) -> Addresses {
-            Addresses {
-                subject,
-                buckets: Bucket::all(),
-            }
+            let buckets = Bucket::all();
+            Addresses { subject, buckets }
         }
     }
 
