@@ -2,9 +2,9 @@
 //! answered, and what bad clients cannot do. Each test asks a process of its own.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
 #[path = "support/asked.rs"]
 mod asked;
+mod common;
 
 use asked::{Asked, Client, number, object, ready};
 use common::directory::Directory;
@@ -12,11 +12,10 @@ use common::*;
 use greenthread::runtime::{Mode, Runtime};
 use greenthread::sync::Mutex;
 use greenthread::{Builder, sleep, spawn};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

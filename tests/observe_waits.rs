@@ -16,24 +16,22 @@ mod rows;
 #[path = "support/written.rs"]
 mod written;
 
-use common::{green, watchdog};
-use dumps::is_like;
+use common::watchdog;
 use greenthread::channel::{self, Receiver, Sender};
 use greenthread::coroutine::Coroutine;
-use greenthread::observe::{Dump, State};
+use greenthread::observe::State;
 use greenthread::sync::{
     Barrier, Condvar, Mutex, Once, RwLock, Semaphore, WaitGroup, mpsc as std_channel,
 };
 use greenthread::{JoinHandle, thread};
-use json_schema::Schema;
 use rows::{IS_OVER, Kept, Table, spawn};
-use serde_json::Value;
 use std::hint::black_box;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
+use written::{check_json, check_text};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
