@@ -47,7 +47,6 @@ use crate::engine::sys::perturb;
 
 /// Each has two words, and memory that no thread has touched yet costs nothing.
 const BUCKETS: usize = if cfg!(greenthread_model) { 2 } else { 1 << 16 };
-
 /// The events that a thread waits for: a waker names some, and wakes those that wait for any of them.
 pub(crate) type Events = u32;
 pub(crate) const ANY: Events = !0;
