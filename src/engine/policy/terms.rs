@@ -26,12 +26,12 @@ use super::Ready;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Readied {
-    /// The thread is new.
+    /// The thread is new. The scheduler gives a policy each thread so once.
     Spawned,
     /// Another thread has woken the thread.
     Woken,
-    /// An event that the thread waited for has come: a point in time, or input or output at a
-    /// descriptor.
+    /// An event that the thread waited for has come: a point in time, input or output at a
+    /// descriptor, or memory for the stack of a thread that has not run yet.
     Arrived,
     /// The thread has given way by itself ([`yield_now`](crate::yield_now)).
     Yielded,

@@ -136,10 +136,11 @@ pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
                 std::thread::sleep(PAUSE);
             }
         }
-        ready_globally(green, Readied::Spawned);
+        // The policy has had each of them as a new thread before.
+        ready_globally(green, Readied::Arrived);
         let mut others = cluster.homeless.take();
         while let Some(other) = others.pop() {
-            ready_globally(other, Readied::Spawned);
+            ready_globally(other, Readied::Arrived);
         }
     }
     cluster.wait_for_processor(run)
@@ -221,6 +222,7 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::engine::atomic::{AtomicUsize, Ordering};
+    use crate::policy::{ForOthers, Next, Others, Policy, Ready, Seat, Victims, WorkStealing};
     use crate::runtime::{Mode, Runtime};
     use std::sync::Arc;
 
@@ -233,11 +235,50 @@ mod tests {
             && ASKED.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
     }
 
-    /// Threads that find no room, from outside and from each other, all run, once.
+    /// Counts the threads that it is given as new.
+    struct Counting(WorkStealing, Arc<AtomicUsize>);
+
+    impl Policy for Counting {
+        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
+            if how == Readied::Spawned {
+                self.1.fetch_add(1, Ordering::Relaxed);
+            }
+            self.0.ready(thread, how, seat)
+        }
+
+        fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
+            self.0.next(seat, others)
+        }
+
+        fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
+            self.0.steal(seat, victims)
+        }
+
+        fn leave(&self, seat: &Seat) {
+            self.0.leave(seat);
+        }
+
+        fn resize(&self, processors: usize) {
+            self.0.resize(processors);
+        }
+
+        fn len(&self, processor: Option<usize>) -> usize {
+            self.0.len(processor)
+        }
+
+        fn work_for_others(&self) -> ForOthers {
+            self.0.work_for_others()
+        }
+    }
+
+    /// Threads that find no room, from outside and from each other, all run, once, and are new to
+    /// the policy once.
     #[test]
     fn who_finds_no_room_gets_one() {
         const THREADS: usize = 2_000;
+        let spawned = Arc::new(AtomicUsize::new(0));
         let runtime = Runtime::builder()
+            .policy(Counting(WorkStealing::new(), spawned.clone()))
             .processors(4)
             .stack_size(SCARCE)
             .build()
@@ -266,6 +307,7 @@ mod tests {
             .for_each(|thread| thread.join().unwrap());
         assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
         assert!(ASKED.load(Ordering::Relaxed) >= 2 * THREADS);
+        assert_eq!(spawned.load(Ordering::Relaxed), 2 * THREADS);
         runtime.shutdown();
     }
 }
