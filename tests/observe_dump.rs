@@ -335,3 +335,32 @@ fn a_deaf_thread_is_asked_once() {
     go_on.send(()).unwrap();
     assert_eq!(deaf.join().unwrap(), 1);
 }
+
+/// A thread that begins a call just when it is held has its call made again: the program sees no EINTR.
+#[test]
+fn calls_are_not_interrupted() {
+    let _w = watchdog("calls_are_not_interrupted");
+    let stop = Arc::new(AtomicBool::new(false));
+    let (polls, interrupted) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (stops, made, failed) = (stop.clone(), polls.clone(), interrupted.clone());
+    let poller = spawn("polls", move || {
+        while !stops.load(Relaxed) {
+            (0..black_box(2_000)).for_each(|i| _ = black_box(i));
+            // By the kernel thread itself, as code that knows nothing of green threads may.
+            let result = greenthread::unhooked(|| {
+                // SAFETY: it reads no descriptors.
+                unsafe { libc::poll(std::ptr::null_mut(), 0, 1) }
+            });
+            if result < 0 {
+                failed.fetch_add(1, Relaxed);
+            }
+            made.fetch_add(1, Relaxed);
+        }
+    });
+    while polls.load(Relaxed) < 300 {
+        black_box(observe::dump());
+    }
+    stop.store(true, Relaxed);
+    poller.join().unwrap();
+    assert_eq!(interrupted.load(Relaxed), 0, "of {}", polls.load(Relaxed));
+}
