@@ -83,7 +83,8 @@ pub(crate) struct BlockedAt {
 }
 
 impl Blocked {
-    /// Adds what is known of a place, perhaps to what is known of it already.
+    /// Adds what is known of a place, perhaps to what is known of it already: a place in generic code has
+    /// several addresses.
     fn add(&mut self, more: BlockedAt) {
         match self
             .places
@@ -167,18 +168,18 @@ impl BlockedCalls {
         for (number, count) in counts.enumerate().filter(|(_, count)| *count != 0) {
             // Several numbers have one name.
             let name = Name(number as i64).to_string();
-            let places = self.places_of(number);
-            match named.iter_mut().find(|known| known.name == name) {
-                Some(known) => {
-                    known.count += count;
-                    places.for_each(|place| known.add(place));
-                }
-                None => named.push(Blocked {
+            let known = named.iter().position(|known| known.name == name);
+            let known = known.unwrap_or_else(|| {
+                named.push(Blocked {
                     name,
-                    count,
-                    places: places.collect(),
-                }),
-            }
+                    count: 0,
+                    places: Vec::new(),
+                });
+                named.len() - 1
+            });
+            named[known].count += count;
+            self.places_of(number)
+                .for_each(|place| named[known].add(place));
         }
         named.sort_by_key(|blocked| core::cmp::Reverse(blocked.count));
         named.truncate(SHOWN);
@@ -346,5 +347,38 @@ impl fmt::Display for Name {
             number => return write!(f, "system call {number}"),
         };
         f.write_str(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two calls of one name, and a place with two addresses, as one in generic code has: it is told of once.
+    #[test]
+    fn equal_places_are_one() {
+        let calls = BlockedCalls::new();
+        let here = Location::caller();
+        let again: &'static Location<'static> = Box::leak(Box::new(*here));
+        let blocked = [
+            (libc::SYS_poll, here, 1),
+            (libc::SYS_poll, again, 2),
+            (libc::SYS_ppoll, again, 4),
+        ];
+        for (entry, (number, spawned_at, count)) in calls.places.iter().zip(blocked) {
+            calls.counts[number as usize].fetch_add(count, Relaxed);
+            entry.spawned_at.store(Some(spawned_at), Relaxed);
+            entry.key.store(number as u64 + 1, Relaxed);
+            entry.count.store(count, Relaxed);
+        }
+        let told = calls.most_frequent();
+        let [poll] = &told[..] else {
+            panic!("{} calls", told.len())
+        };
+        assert_eq!((poll.name.as_str(), poll.count), ("poll", 7));
+        let [place] = &poll.places[..] else {
+            panic!("{} places", poll.places.len())
+        };
+        assert_eq!((place.spawned_at, place.count), (Some(here), 7));
     }
 }

@@ -140,3 +140,34 @@ impl Reel {
         (kept, lost)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::sched::witness::ring::tests::pen;
+
+    /// What does not fit is counted; the first of it is marked, and nothing is kept after the mark.
+    #[test]
+    fn a_full_trace_is_cut_once() {
+        let Some((mut pen, ring)) = pen() else { return };
+        let mut write = |values: core::ops::Range<u64>| {
+            values.for_each(|value| pen.put(word(Kind::Found, value)));
+            pen.publish();
+        };
+        let mut reel = Reel::new(ring, ring.head());
+        write(0..50);
+        assert_eq!(reel.copy(80), (50, 0));
+        write(50..100);
+        assert_eq!(reel.copy(30), (30, 20));
+        write(100..110);
+        assert_eq!(reel.copy(0), (0, 10));
+        let (mark, kept) = reel.words.split_last().unwrap();
+        assert_eq!(*mark, word(Kind::Lost, 20));
+        assert!(
+            kept.iter()
+                .copied()
+                .eq((0..80).map(|value| word(Kind::Found, value)))
+        );
+        assert!(reel.is_cut);
+    }
+}

@@ -188,7 +188,7 @@ impl Pen {
 
     /// Writes one word of an event.
     #[inline]
-    pub(super) fn put(&mut self, word: u64) {
+    pub(crate) fn put(&mut self, word: u64) {
         if let Some(ring) = self.ring {
             // Release: the file's header.
             ring.slot(self.head).store(word, Release);
@@ -198,7 +198,7 @@ impl Pen {
 
     /// The event is written.
     #[inline]
-    pub(super) fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         if let Some(ring) = self.ring {
             // Release: the file's header.
             ring.head.store(self.head, Release);
@@ -230,13 +230,13 @@ impl Pen {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::engine::green::current;
     use crate::runtime::Runtime;
 
     /// A pen with a ring of its own; `None` where there are no green threads.
-    fn pen() -> Option<(Pen, &'static Ring)> {
+    pub(crate) fn pen() -> Option<(Pen, &'static Ring)> {
         let runtime = Runtime::builder().processors(1).build().unwrap();
         let processor =
             runtime.spawn(|| current::green().map(|green| green.cluster().processor(0)));
