@@ -20,11 +20,15 @@
 //!    that the thread runs libc's code only, so its vector stands still until its block is recycled.
 //!    (Unloading needs no renewal: the memory of a thread's thread-locals outlives the library.)
 //! 2. An entry of a vector is used only if the vector is at least as new as the module (its
-//!    *generation*). An older vector's entry belongs to a library that is gone, whose module id was
-//!    given away again.
+//!    *generation*), and the loader's list still has the module with that generation. The entry of an
+//!    older vector belongs to a library that is gone, whose module id was given away again. So can that
+//!    of a newer one if the module has gone, too: the loader brings the entries of modules that are
+//!    loaded up to date, and may leave the others as they are (`_dl_update_slotinfo`).
 //! 3. A module is listed only once the loader has relocated it and entered it in its list (a thread
 //!    may look in the middle of another's `dlopen`). Until then the snapshot counts as unfinished:
-//!    the next look renews it.
+//!    the next look renews it. While a loader gives an id away for the second time, the list has the
+//!    new module with generation 0, or, before glibc 2.37, with that of the old one's end: then
+//!    invariant 2 finds out, and the snapshot counts as unfinished from then on.
 //! 4. Snapshots are never freed, for the scheduler may be reading one: a renewal that changes
 //!    something costs some 60 bytes a module, and each different image is kept once.
 //!
@@ -187,9 +191,22 @@ impl Loader {
         if module.id > length || generation < module.generation {
             return None;
         }
-        let contents = vector.word(module.id * entry + self.entry_pointer);
-        let contents = contents.load(Relaxed);
-        (contents != 0 && contents != UNALLOCATED).then_some(contents as *mut u8)
+        let place = vector.word(module.id * entry + self.entry_pointer);
+        let contents = place.load(Relaxed);
+        if contents == 0 || contents == UNALLOCATED {
+            return None;
+        }
+        let (generation, map) = self.slot(module.id);
+        if generation != module.generation {
+            // Invariant 2. The loader allocates anew when the module with this id is next touched, and
+            // still knows the memory that is to be freed.
+            place.store(UNALLOCATED, Relaxed);
+            if !map.is_null() {
+                LOADS.store(UNFINISHED, Relaxed);
+            }
+            return None;
+        }
+        Some(contents as *mut u8)
     }
 
     /// The loader's entry for module `id`: its generation and its link map, null if there is none
@@ -334,7 +351,7 @@ fn find_module(
         return Ok(None);
     }
     let (generation, map) = loader.slot(id);
-    if map.is_null() {
+    if map.is_null() || generation == 0 {
         return Err(Unfinished);
     }
     // SAFETY: the library is loaded, hence its link map is there, and its words are written atomically.

@@ -324,6 +324,38 @@ fn dynamic_thread_locals() {
     }
 }
 
+/// A module has come and gone, and the thread still has what an earlier one with its id left.
+#[test]
+fn a_module_that_is_gone_is_not_reset() {
+    if !alone("a_module_that_is_gone_is_not_reset") {
+        return;
+    }
+    let Some(kept) = Library::build("kept", "global-dynamic", 66, 1) else {
+        return;
+    };
+    let small = Library::build("small", "global-dynamic", 77, 1).expect("as before");
+    let big = Library::build("big", "global-dynamic", 88, 10_000).expect("as before");
+    let load = |path| Library::load(path).expect("it is there");
+    let kept = load(&kept);
+    let (mut slot, mut other) = (slot(), slot());
+    for _ in 0..20 {
+        let library = load(&small);
+        slot.run(|| assert_eq!(library.get(), 77))
+            .expect("no panic");
+        slot.recycle();
+        drop(library);
+        let library = load(&big);
+        use_library(&mut other, &library, 88);
+        drop(library);
+        // This brings the vector up to date. The last snapshot has the module of `big`.
+        slot.run(|| assert_eq!(kept.get(), 66)).expect("no panic");
+        slot.recycle();
+        // The memory behind that of `small` is as malloc has left it.
+        drop((0..100).map(|i| vec![i as u8; 10 * i]).collect::<Vec<_>>());
+        use_library(&mut slot, &load(&small), 77);
+    }
+}
+
 /// Thread-locals that lie in every thread's static block.
 #[test]
 fn initial_exec_thread_locals() {
