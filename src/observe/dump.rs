@@ -12,8 +12,9 @@ use crate::thread::ThreadId;
 /// Looks at every thread of every runtime, and at the kernel threads that wait for them.
 ///
 /// The program runs on meanwhile. Each thread is shown as it was at one moment, but not all at the same moment; a
-/// thread that lives all the while is in the dump, once. A thread that runs is held for some microseconds while its
-/// stack is read. A dump of a million threads takes some seconds, and some hundred bytes of memory for each.
+/// thread that lives all the while is in the dump, once. (Where threads are kernel threads, one that was spawned is
+/// in the dump once the system has run it.) A thread that runs is held for some microseconds while its stack is read.
+/// A dump of a million threads takes some seconds, and some hundred bytes of memory for each.
 ///
 /// # Examples
 ///

@@ -37,14 +37,16 @@
 //! # Examples
 //!
 //! ```
-//! use greenthread::{observe, thread};
+//! use greenthread::{channel, observe, thread};
 //!
-//! let worker = thread::Builder::new().name("worker".into()).spawn(thread::park)?;
+//! let (jobs, to_do) = channel::bounded(0);
+//! let worker = thread::Builder::new().name("worker".into()).spawn(move || to_do.iter().sum::<u32>())?;
+//! jobs.send(1).unwrap();
 //! let dump = observe::dump();
 //! let seen = dump.threads().find(|thread| thread.name() == Some("worker")).unwrap();
 //! assert_eq!(seen.id(), Some(worker.thread().id()));
-//! worker.thread().unpark();
-//! # worker.join().unwrap();
+//! drop(jobs);
+//! assert_eq!(worker.join().unwrap(), 1);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
