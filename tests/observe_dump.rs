@@ -40,6 +40,17 @@ fn new_and_ready() {
     if !green() {
         return;
     }
+    // A dump of another test can hold the busy thread for so long that the others get its processor.
+    for tries_left in (0..20).rev() {
+        match dump_without_new_and_ready() {
+            Some(dump) => assert!(tries_left != 0, "{dump}"),
+            None => return,
+        }
+    }
+}
+
+/// A dump that does not show them as they were just before; `None`: it does.
+fn dump_without_new_and_ready() -> Option<Dump> {
     let runtime = Runtime::builder()
         .processors(1)
         .time_slice(HOUR)
@@ -62,34 +73,31 @@ fn new_and_ready() {
     let new: Vec<_> = (0..3).map(|_| runtime.spawn(|| ())).collect();
     parked.thread().unpark();
     let dump = observe::dump();
-    let of = |id| {
-        dump.threads()
-            .find(|thread| thread.id() == Some(id))
-            .unwrap()
+    let shows = |thread: &JoinHandle<()>, state, work| {
+        let id = Some(thread.thread().id());
+        let seen = dump.threads().find(|thread| thread.id() == id);
+        seen.is_some_and(|seen| {
+            let here = seen
+                .spawned_at()
+                .is_some_and(|at| at.file().ends_with("observe_dump.rs"));
+            // One that is new has no stack yet.
+            let backtrace = seen.backtrace();
+            let is_at_work = match state {
+                State::New => backtrace.is_empty() && seen.waits_for().is_none(),
+                _ => backtrace.contains(work),
+            };
+            seen.state() == state && here && is_at_work
+        })
     };
-    for thread in &new {
-        let seen = of(thread.thread().id());
-        assert_eq!(seen.state(), State::New, "{dump}");
-        assert_eq!(seen.backtrace(), "", "it has no stack yet");
-        assert_eq!(seen.waits_for(), None);
-        assert!(
-            seen.spawned_at()
-                .unwrap()
-                .file()
-                .ends_with("observe_dump.rs")
-        );
-    }
-    let woken = of(parked.thread().id());
-    assert_eq!(woken.state(), State::Ready, "{dump}");
-    assert!(woken.backtrace().contains("on_park_once"), "{dump}");
-    let running = of(hog.thread().id());
-    assert_eq!(running.state(), State::Running, "{dump}");
-    assert!(running.backtrace().contains("spins"), "{dump}");
+    let are_shown = new.iter().all(|thread| shows(thread, State::New, ""))
+        && shows(&parked, State::Ready, "on_park_once")
+        && shows(&hog, State::Running, "spins");
     stop.store(true, Relaxed);
     hog.join().unwrap();
     parked.join().unwrap();
     new.into_iter().for_each(|thread| thread.join().unwrap());
     runtime.shutdown();
+    (!are_shown).then_some(dump)
 }
 
 #[inline(never)]
@@ -357,7 +365,8 @@ fn calls_are_not_interrupted() {
             made.fetch_add(1, Relaxed);
         }
     });
-    while polls.load(Relaxed) < 300 {
+    // Each of them may make the poll under way begin anew.
+    for _ in 0..300 {
         black_box(observe::dump());
     }
     stop.store(true, Relaxed);

@@ -113,10 +113,15 @@ fn a_recorder_gets_every_figure() {
     metrics::set_global_recorder(Keeper).unwrap();
     let runtime = Runtime::builder().processors(1).build().unwrap();
     let mut before = 0.0;
-    for round in 1..=3 {
+    for round in 1..=3_u32 {
         let turns = || (0..100).for_each(|_| greenthread::yield_now());
         runtime.spawn(turns).join().unwrap();
-        wait_until(|| runtime.metrics().live_threads == 0);
+        // The last switch is counted a moment after the thread's end.
+        wait_until(|| {
+            let metrics = runtime.metrics();
+            let switches = if green() { 101 * u64::from(round) } else { 0 };
+            metrics.live_threads == 0 && metrics.switches >= switches
+        });
         observe::publish_metrics();
         let kept = KEPT.lock().unwrap();
         let value = |name: &str| kept.series[&format!("greenthread_{name}[runtime=0]")];

@@ -12,7 +12,7 @@ use greenthread::observe::{self, State};
 use greenthread::sync::Mutex;
 use greenthread::thread::ThreadId;
 use greenthread::{Builder, JoinHandle, thread};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
@@ -162,6 +162,11 @@ fn ten_thousand() {
     let probe = Probe::start();
     wait_until(|| {
         load.sent.load(Relaxed) > ids.len() as u64 && load.counted.load(Relaxed) > ids.len() as u64
+    });
+    // A kernel thread is in a dump once it has begun.
+    dumps::dump_until("all at work", |dump| {
+        let seen: HashSet<_> = dump.threads().filter_map(|thread| thread.id()).collect();
+        ids.iter().all(|id| seen.contains(id))
     });
     let (mut with, mut without, mut times) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..DUMPS {

@@ -158,7 +158,7 @@ fn blocked_threads_are_known_by_call_and_place() {
         return;
     }
     let _dog = watchdog("blocked_threads_are_known_by_call_and_place");
-    const NAP: Duration = Duration::from_millis(100);
+    const NAP: Duration = Duration::from_millis(500);
     observe::measure(true);
     let runtime = one_processor();
     let begin = Instant::now();
@@ -280,7 +280,11 @@ fn what_prometheus_reads_is_what_the_metrics_say() {
     let runtime = Runtime::builder().processors(3).build().unwrap();
     let turns = || (0..100).for_each(|_| greenthread::yield_now());
     runtime.spawn(turns).join().unwrap();
-    wait_until(|| runtime.metrics().live_threads == 0);
+    // The last switch is counted a moment after the thread's end.
+    wait_until(|| {
+        let metrics = runtime.metrics();
+        metrics.live_threads == 0 && (metrics.switches > 100 || !green())
+    });
     let page = || {
         let mut text = Vec::new();
         observe::write_prometheus(&mut text).unwrap();
@@ -328,14 +332,30 @@ fn schedtrace_writes_a_line_for_each_runtime() {
     const TEST: &str = "schedtrace_writes_a_line_for_each_runtime";
     const VARIABLE: &str = "GREENTHREAD_SCHEDTRACE";
     if child_case(TEST).is_some() {
+        use std::io::{BufRead, BufReader, Write};
+        use std::os::fd::{AsRawFd, FromRawFd};
         let built = [2, 3].map(|count| Runtime::builder().processors(count).build());
         let [Ok(first), Ok(second)] = built else {
             println!("{built:?}");
             std::process::exit(0);
         };
+        // The parent reads what comes out of the other end of this.
+        let (said, says) = std::io::pipe().unwrap();
+        // SAFETY: both are open; the copy is nobody else's.
+        let mut parent = unsafe {
+            let copy = libc::dup(2);
+            assert_eq!(libc::dup2(says.as_raw_fd(), 2), 2);
+            std::fs::File::from_raw_fd(copy)
+        };
         let (stop, parked) = stoppable(());
         let thread = second.spawn(move || parked.join().unwrap());
-        std::thread::sleep(Duration::from_millis(300));
+        let (mut lines, mut rounds) = (BufReader::new(said).lines(), 0);
+        while rounds < 3 {
+            let line = lines.next().unwrap().unwrap();
+            writeln!(parent, "{line}").unwrap();
+            let is_last = line.split(' ').any(|word| word == "runtime=1");
+            rounds += usize::from(is_last && line.split(' ').any(|word| word == "threads=1"));
+        }
         drop(stop);
         thread.join().unwrap();
         first.shutdown();

@@ -197,18 +197,21 @@ fn events_tell_what_happens_to_threads() {
             tv_sec: 0,
             tv_nsec: 50_000_000,
         };
-        let line = line!() + 1;
-        let block = runtime.spawn(move || {
+        let block = move || {
             let none = std::ptr::null_mut::<libc::timespec>();
             // SAFETY: a plain system call, with a time that outlives it.
             unsafe { libc::syscall(libc::SYS_nanosleep, &raw const nap, none) };
-        });
-        block.join().unwrap();
-        let is_ours = |told: &Told| {
-            told.fields["call"] == "nanosleep"
-                && told.fields["spawned_at"].starts_with(&format!("{}:{line}:", file!()))
         };
-        wait_until(|| with("kernel thread blocked").iter().any(is_ours));
+        let line = std::cell::Cell::new(0);
+        let is_ours = |told: &Told| {
+            let at = format!("{}:{}:", file!(), line.get());
+            told.fields["call"] == "nanosleep" && told.fields["spawned_at"].starts_with(&at)
+        };
+        // The monitor may come too late.
+        while !with("kernel thread blocked").iter().any(is_ours) {
+            line.set(line!() + 1);
+            runtime.spawn(block).join().unwrap();
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
 
-use alike::{Scene, alike, errno};
+use alike::{Scene, alike, alike_hooked, errno};
 use common::watchdog;
 use greenthread::runtime::Runtime;
 use libc::{c_int, pid_t};
@@ -451,7 +451,7 @@ fn a_mask_of_its_own() {
     let handler = handler as extern "C" fn(c_int) as libc::sighandler_t;
     // SAFETY: a handler of this type.
     unsafe { libc::signal(libc::SIGUSR1, handler) };
-    alike(|s| {
+    alike_hooked(|s| {
         // SAFETY: a valid set.
         unsafe {
             let mut set = std::mem::zeroed();

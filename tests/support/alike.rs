@@ -135,23 +135,34 @@ fn play(runtime: Option<Arc<Runtime>>, is_green: bool, scene: fn(&mut Scene)) ->
 /// Plays the scene in all ways and compares.
 #[track_caller]
 pub fn alike(scene: fn(&mut Scene)) {
+    let plain = alike_hooked(scene);
+    let unhooked = on_two().spawn(move || greenthread::unhooked(|| play(None, false, scene)));
+    same("unhooked", &plain, &unhooked.join().expect("unhooked"));
+}
+
+fn on_two() -> Runtime {
+    Runtime::builder().processors(2).build().expect("a runtime")
+}
+
+/// The same, but for calls that are not hooked: in a program with handlers of its own, the signal that preempts a
+/// thread may cut those short. Returns what a kernel thread has said.
+#[track_caller]
+pub fn alike_hooked(scene: fn(&mut Scene)) -> Vec<String> {
     let plain = std::thread::spawn(move || play(None, false, scene));
     let plain = plain.join().expect("on a kernel thread");
-    let runtime = || Runtime::builder().processors(2).build().expect("a runtime");
     let rapid = || {
         let slice = Duration::from_micros(100);
         let runtime = Runtime::builder().processors(1).time_slice(slice);
         runtime.build().expect("a runtime")
     };
-    for (way, runtime) in [("green", runtime()), ("green, slices of 100 µs", rapid())] {
+    for (way, runtime) in [("green", on_two()), ("green, slices of 100 µs", rapid())] {
         let runtime = Arc::new(runtime);
         let is_green = runtime.mode() == greenthread::runtime::Mode::Green;
         let given = is_green.then(|| runtime.clone());
         let said = runtime.spawn(move || play(given, is_green, scene)).join();
         same(way, &plain, &said.expect(way));
     }
-    let unhooked = runtime().spawn(move || greenthread::unhooked(|| play(None, false, scene)));
-    same("unhooked", &plain, &unhooked.join().expect("unhooked"));
+    plain
 }
 
 #[track_caller]

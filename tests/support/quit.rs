@@ -163,12 +163,8 @@ fn quit_dumps() {
             program.until_said("dump", |text| has_dumps(text, count));
         }
         assert!(!program.said().contains("deadlock"), "{}", program.said());
-        assert_eq!(
-            program.said().matches("quit.rs:").count() % 3,
-            0,
-            "{}",
-            program.said()
-        );
+        let spawned_at = program.said().matches("quit.rs:").count();
+        assert!(spawned_at >= 3, "{}", program.said());
         program.close_input();
         program.ends_well();
     }

@@ -333,7 +333,7 @@ fn examples() {
     }
     std::thread::sleep(TWO_LOOKS);
     for (expected, mode, program) in &mut running {
-        program.listen(Duration::ZERO);
+        program.listen();
         program.is_alive();
         expected.check(program.said(), mode);
     }
@@ -363,7 +363,7 @@ fn abort() {
 fn stay_silent(mut programs: Vec<Running>) {
     std::thread::sleep(TWO_LOOKS);
     for program in &mut programs {
-        program.listen(Duration::ZERO);
+        program.listen();
         program.is_alive();
         assert_eq!(program.said(), "");
     }
