@@ -144,7 +144,7 @@ impl Reel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::sched::witness::ring::tests::pen;
+    use crate::engine::sched::witness::ring::pen;
 
     /// What does not fit is counted; the first of it is marked, and nothing is kept after the mark.
     #[test]

@@ -230,7 +230,10 @@ impl Pen {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub(crate) use tests::pen;
+
+#[cfg(test)]
+mod tests {
     use super::*;
     use crate::engine::green::current;
     use crate::runtime::Runtime;
