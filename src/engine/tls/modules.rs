@@ -23,12 +23,12 @@
 //!    *generation*), and the loader's list still has the module with that generation. The entry of an
 //!    older vector belongs to a library that is gone, whose module id was given away again. So can that
 //!    of a newer one if the module has gone, too: the loader brings the entries of modules that are
-//!    loaded up to date, and may leave the others as they are (`_dl_update_slotinfo`).
+//!    loaded up to date, and leaves those above the highest id in use (`_dl_update_slotinfo`).
 //! 3. A module is listed only once the loader has relocated it and entered it in its list (a thread
 //!    may look in the middle of another's `dlopen`). Until then the snapshot counts as unfinished:
 //!    the next look renews it. While a loader gives an id away for the second time, the list has the
-//!    new module with generation 0, or, before glibc 2.37, with that of the old one's end: then
-//!    invariant 2 finds out, and the snapshot counts as unfinished from then on.
+//!    new module with generation 0, or, in glibc 2.36 as it first came, with that of the old one's end:
+//!    then invariant 2 finds out, and the snapshot counts as unfinished from then on.
 //! 4. Snapshots are never freed, for the scheduler may be reading one: a renewal that changes
 //!    something costs some 60 bytes a module, and each different image is kept once.
 //!
@@ -292,32 +292,37 @@ fn renew() {
     LOADS.store(loads, Release); // with the Acquire in `refresh`
 }
 
-/// Looks at the loaded libraries until no module is half entered. `images` are those known before, and
-/// then those known now.
+/// Looks at the loaded libraries until two looks, one after the other, find the same. `images` are those known
+/// before, and then those known now.
 fn look(images: &mut Vec<&'static [u8]>) -> Found {
-    let loader = &layout().loader;
+    let mut before = visit(images);
     loop {
-        let mut found = Found::default();
-        libraries::visit(|library| {
-            found.loads = library.loads;
-            match find_module(library, images) {
-                Ok(Some(module)) => {
-                    found.modules.push(module);
-                    found
-                        .names
-                        .push(library.name.to_string_lossy().into_owned());
-                }
-                Ok(None) => {}
-                Err(Unfinished) => found.unfinished = true,
-            }
-            ControlFlow::Continue(())
-        });
         pass_through_lock();
-        let is_entered = |module: &Module| loader.slot(module.id).0 == module.generation;
-        if found.modules.iter().all(is_entered) {
-            return found;
+        let now = visit(images);
+        if (&now.modules, now.unfinished) == (&before.modules, before.unfinished) {
+            return now;
         }
+        before = now;
     }
+}
+
+fn visit(images: &mut Vec<&'static [u8]>) -> Found {
+    let mut found = Found::default();
+    libraries::visit(|library| {
+        found.loads = library.loads;
+        match find_module(library, images) {
+            Ok(Some(module)) => {
+                found.modules.push(module);
+                found
+                    .names
+                    .push(library.name.to_string_lossy().into_owned());
+            }
+            Ok(None) => {}
+            Err(Unfinished) => found.unfinished = true,
+        }
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 /// The loader enters a module in two steps under its lock. Passing through that lock (a block is laid
