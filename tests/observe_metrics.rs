@@ -331,6 +331,7 @@ fn what_prometheus_reads_is_what_the_metrics_say() {
 fn schedtrace_writes_a_line_for_each_runtime() {
     const TEST: &str = "schedtrace_writes_a_line_for_each_runtime";
     const VARIABLE: &str = "GREENTHREAD_SCHEDTRACE";
+    let _dog = watchdog(TEST);
     if child_case(TEST).is_some() {
         use std::io::{BufRead, BufReader, Write};
         use std::os::fd::{AsRawFd, FromRawFd};

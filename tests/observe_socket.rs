@@ -349,6 +349,7 @@ fn other_users_are_refused() {
 #[test]
 fn a_forked_child_does_not_answer() {
     let test = "a_forked_child_does_not_answer";
+    let _dog = watchdog(test);
     if child_case(test).is_some() {
         spawn(|| ()).join().unwrap();
         // SAFETY: the child only waits for the end of its input, and then exits without ado.

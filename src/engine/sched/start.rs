@@ -222,7 +222,7 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::engine::atomic::{AtomicUsize, Ordering};
-    use crate::policy::{ForOthers, Next, Others, Policy, Ready, Seat, Victims, WorkStealing};
+    use crate::policy::{ForOthers, Lock, Next, Others, Policy, Queue, Ready, Seat};
     use crate::runtime::{Mode, Runtime};
     use std::sync::Arc;
 
@@ -235,39 +235,25 @@ mod tests {
             && ASKED.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
     }
 
-    /// Counts the threads that it is given as new.
-    struct Counting(WorkStealing, Arc<AtomicUsize>);
+    /// One queue, and a count of the threads that were given as new.
+    #[derive(Default)]
+    struct Counting(Lock<Queue>, Arc<AtomicUsize>);
 
     impl Policy for Counting {
-        fn ready(&self, thread: Ready, how: Readied, seat: Option<&Seat>) -> ForOthers {
+        fn ready(&self, thread: Ready, how: Readied, _: Option<&Seat>) -> ForOthers {
             if how == Readied::Spawned {
                 self.1.fetch_add(1, Ordering::Relaxed);
             }
-            self.0.ready(thread, how, seat)
+            self.0.lock().push(thread);
+            ForOthers::Work
         }
 
-        fn next(&self, seat: &Seat, others: Others) -> Option<Next> {
-            self.0.next(seat, others)
-        }
-
-        fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
-            self.0.steal(seat, victims)
-        }
-
-        fn leave(&self, seat: &Seat) {
-            self.0.leave(seat);
-        }
-
-        fn resize(&self, processors: usize) {
-            self.0.resize(processors);
+        fn next(&self, _: &Seat, _: Others) -> Option<Next> {
+            self.0.lock().pop().map(Next::from)
         }
 
         fn len(&self, processor: Option<usize>) -> usize {
-            self.0.len(processor)
-        }
-
-        fn work_for_others(&self) -> ForOthers {
-            self.0.work_for_others()
+            processor.map_or_else(|| self.0.lock().len(), |_| 0)
         }
     }
 
@@ -278,7 +264,7 @@ mod tests {
         const THREADS: usize = 2_000;
         let spawned = Arc::new(AtomicUsize::new(0));
         let runtime = Runtime::builder()
-            .policy(Counting(WorkStealing::new(), spawned.clone()))
+            .policy(Counting(Lock::default(), spawned.clone()))
             .processors(4)
             .stack_size(SCARCE)
             .build()

@@ -40,7 +40,7 @@
 //!
 //! `CURRENT` is stored with Release after the snapshot is complete, and loaded with Acquire.
 //! `LOADS` is stored with Release after `CURRENT`; a thread that loads it with Acquire and finds the
-//! loader's present count sees that `CURRENT`.
+//! loader's present count sees that `CURRENT`. `UNFINISHED` is no count, so it is stored with Relaxed.
 
 use super::block::Block;
 use super::layout::{Loader, VECTOR, WORD, layout};
@@ -175,7 +175,8 @@ impl Module {
 }
 
 impl Loader {
-    /// A dynamic module's contents in a block, if the thread ever touched it.
+    /// A dynamic module's contents in a block, if the thread ever touched it. An entry that may be
+    /// another module's is taken out of use.
     fn contents(&self, block: &Block, module: &Module) -> Option<*mut u8> {
         const UNALLOCATED: usize = usize::MAX;
         let vector = block.control().word(VECTOR).load(Relaxed) as *const u8;
@@ -295,10 +296,10 @@ fn renew() {
 /// Looks at the loaded libraries until two looks, one after the other, find the same. `images` are those known
 /// before, and then those known now.
 fn look(images: &mut Vec<&'static [u8]>) -> Found {
-    let mut before = visit(images);
+    let mut before = look_once(images);
     loop {
         pass_through_lock();
-        let now = visit(images);
+        let now = look_once(images);
         if (&now.modules, now.unfinished) == (&before.modules, before.unfinished) {
             return now;
         }
@@ -306,7 +307,7 @@ fn look(images: &mut Vec<&'static [u8]>) -> Found {
     }
 }
 
-fn visit(images: &mut Vec<&'static [u8]>) -> Found {
+fn look_once(images: &mut Vec<&'static [u8]>) -> Found {
     let mut found = Found::default();
     libraries::visit(|library| {
         found.loads = library.loads;

@@ -150,24 +150,17 @@ mod tests {
     #[test]
     fn a_full_trace_is_cut_once() {
         let Some((mut pen, ring)) = pen() else { return };
-        let mut write = |values: core::ops::Range<u64>| {
-            values.for_each(|value| pen.put(word(Kind::Found, value)));
-            pen.publish();
-        };
+        let of = |values: core::ops::Range<u64>| values.map(|value| word(Kind::Found, value));
         let mut reel = Reel::new(ring, ring.head());
-        write(0..50);
+        pen.write(of(0..50));
         assert_eq!(reel.copy(80), (50, 0));
-        write(50..100);
+        pen.write(of(50..100));
         assert_eq!(reel.copy(30), (30, 20));
-        write(100..110);
+        pen.write(of(100..110));
         assert_eq!(reel.copy(0), (0, 10));
         let (mark, kept) = reel.words.split_last().unwrap();
         assert_eq!(*mark, word(Kind::Lost, 20));
-        assert!(
-            kept.iter()
-                .copied()
-                .eq((0..80).map(|value| word(Kind::Found, value)))
-        );
+        assert!(kept.iter().copied().eq(of(0..80)));
         assert!(reel.is_cut);
     }
 }

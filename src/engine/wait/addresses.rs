@@ -1,28 +1,25 @@
 //! Threads that wait at addresses: futexes, and the locks of C.
 //!
-//! An address is a name here; only the caller looks at the memory there. A table of buckets, by the
-//! hash of the address, has a list in each. The threads of one address stand together, in the order in which
-//! they came, and the first of them knows the last: so a bucket is searched from group to group,
-//! however many threads wait in each.
+//! An address is a name here; only the caller looks at the memory there. A table of buckets, by the hash of the
+//! address, has a list in each. The threads of one address stand together, in the order in which they came, and the
+//! first of them knows the last: so a bucket is searched from group to group, however many threads wait in each.
 //!
 //! ```text
 //!   bucket ─► a ⇄ a ⇄ a ⇄ b ⇄ c ⇄ c      three groups: of a, b and c
 //!             └───────▲   ▲   └───▲      `last`, of the first in each
 //! ```
 //!
-//! A thread that waits looks at its condition (the futex's word, a lock) under the bucket's lock. A thread
-//! that wakes others changes the condition first, and then looks into the bucket. If the bucket is
-//! empty it need not take the lock.
+//! A thread that waits looks at its condition (the futex's word, a lock) under the bucket's lock. A thread that wakes
+//! others changes the condition first, and then looks into the bucket. If the bucket is empty it need not take the
+//! lock.
 //!
 //! Invariants:
-//! 1. *No wake-up is lost.* The waiter: takes the bucket's lock, which makes the bucket's word other than
-//!    0; fence; looks at the condition; queues itself; gives the lock back. The waker: changes the
-//!    condition; fence; looks at the bucket's word. The fences are in one order. If the waiter's is
-//!    first, the waker sees the word other than 0, takes the lock after the waiter, and finds it. If
-//!    the waker's is first, the waiter sees the changed condition.
-//! 2. A thread is in the group of its address: `address` changes under the locks of both buckets. The
-//!    thread itself, which holds neither when its time is up, takes the lock of the bucket where it was and
-//!    looks again.
+//! 1. *No wake-up is lost.* The waiter: takes the bucket's lock, which makes the bucket's word other than 0; fence;
+//!    looks at the condition; queues itself; gives the lock back. The waker: changes the condition; fence; looks at
+//!    the bucket's word. The fences are in one order. If the waiter's is first, the waker sees the word other than 0,
+//!    takes the lock after the waiter, and finds it. If the waker's is first, the waiter sees the changed condition.
+//! 2. A thread is in the group of its address: `address` changes under the locks of both buckets. The thread itself,
+//!    which holds neither when its time is up, takes the lock of the bucket where it was and looks again.
 //! 3. The first of a group, and no other, has a `last` that is not null.
 //! 4. One call wakes only threads that were there when it began: later ones have a higher stamp.
 //!
@@ -47,9 +44,12 @@ use crate::engine::sys::perturb;
 
 /// Each has two words, and memory that no thread has touched yet costs nothing.
 const BUCKETS: usize = if cfg!(greenthread_model) { 2 } else { 1 << 16 };
+
 /// The events that a thread waits for: a waker names some, and wakes those that wait for any of them.
 pub(crate) type Events = u32;
+/// All of them.
 pub(crate) const ANY: Events = !0;
+
 /// The threads that wait at addresses. A table is a static.
 pub(crate) struct Addresses {
     /// For reports: the kind of thing at these addresses.

@@ -188,7 +188,7 @@ impl Pen {
 
     /// Writes one word of an event.
     #[inline]
-    pub(crate) fn put(&mut self, word: u64) {
+    pub(super) fn put(&mut self, word: u64) {
         if let Some(ring) = self.ring {
             // Release: the file's header.
             ring.slot(self.head).store(word, Release);
@@ -198,7 +198,7 @@ impl Pen {
 
     /// The event is written.
     #[inline]
-    pub(crate) fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         if let Some(ring) = self.ring {
             // Release: the file's header.
             ring.head.store(self.head, Release);
@@ -248,6 +248,14 @@ mod tests {
         assert!(pen.has_ring_for(processor));
         let ring = pen.ring?;
         Some((pen, ring))
+    }
+
+    impl Pen {
+        /// Writes an event of these words.
+        pub(crate) fn write(&mut self, words: impl Iterator<Item = u64>) {
+            words.for_each(|word| self.put(word));
+            self.publish();
+        }
     }
 
     #[test]
