@@ -9,6 +9,7 @@
 //! | `pthread_getattr_np` | a green thread's stack is its own; libc would ask the kernel about a thread id that is not one |
 //! | `dlclose` | it waits for green threads that resolve symbols, too (`unload`) |
 //! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's |
+//! | `pthread_kill` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know |
 //! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance: the kernel finds a mutex's owner by its id, which a green thread's is not |
 //!
 //! `dlsym(RTLD_NEXT)` finds the real functions. In a shared library ours are not found before
@@ -50,6 +51,7 @@ pub(crate) fn reserve(signal: i32) {
         &SIGALTSTACK,
         &GETATTR,
         &GETNAME,
+        &KILL,
         &SETPROTOCOL,
         &DLCLOSE,
     ] {
@@ -76,6 +78,7 @@ static SIGNAL: Real = Real::new(c"signal");
 static SIGALTSTACK: Real = Real::new(c"sigaltstack");
 static GETATTR: Real = Real::new(c"pthread_getattr_np");
 static GETNAME: Real = Real::new(c"pthread_getname_np");
+static KILL: Real = Real::new(c"pthread_kill");
 static SETPROTOCOL: Real = Real::new(c"pthread_mutexattr_setprotocol");
 static DLCLOSE: Real = Real::new(c"dlclose");
 
@@ -98,6 +101,7 @@ mod functions {
     type SetStack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
     type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
     type GetName = unsafe extern "C" fn(libc::pthread_t, *mut c_char, usize) -> c_int;
+    type Kill = unsafe extern "C" fn(libc::pthread_t, c_int) -> c_int;
     type SetProtocol = unsafe extern "C" fn(*mut libc::pthread_mutexattr_t, c_int) -> c_int;
     type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
 
@@ -248,6 +252,23 @@ mod functions {
                 }
                 _ => transmute::<usize, GetName>(GETNAME.address())(thread, buffer, length),
             }
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pthread_kill(thread: libc::pthread_t, signal: c_int) -> c_int {
+        const LIBCS_OWN: [c_int; 2] = [32, 33];
+        // SAFETY: the caller's arguments, unchanged. In libc the thread stays on its kernel thread.
+        unsafe {
+            let is_own = thread == libc::pthread_self() && current::green().is_some();
+            if !is_own || LIBCS_OWN.contains(&signal) {
+                return transmute::<usize, Kill>(KILL.address())(thread, signal);
+            }
+            let errno = libc::__errno_location();
+            let before = *errno;
+            let failed = libc::raise(signal) != 0;
+            let after = core::mem::replace(&mut *errno, before);
+            if failed { after } else { 0 }
         }
     }
 

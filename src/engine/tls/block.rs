@@ -158,17 +158,19 @@ pub(crate) unsafe fn create(
 /// # Safety
 /// Runs on the green thread, once.
 pub(crate) unsafe fn enter() {
-    modules::refresh();
     // SAFETY: the thread's own block, before it has done anything. `uselocale` also sets up the
-    // tables behind `isalpha` and its like, which libc does for its own threads.
+    // tables behind `isalpha` and its like, which libc does for its own threads. It comes first:
+    // malloc may need these tables (glibc 2.31 reads the number of processors from a text), and
+    // the rest may allocate.
     unsafe {
+        libc::uselocale(GLOBAL_LOCALE);
+        modules::refresh();
         let mut block = Block::of(thread_pointer());
         let before = block.seen().load(Relaxed);
         let seen = modules::catch_up(&mut block, before);
         if seen != before {
             block.seen().store(seen, Relaxed);
         }
-        libc::uselocale(GLOBAL_LOCALE);
         *libc::__errno_location() = 0;
     }
 }

@@ -41,7 +41,8 @@
 //! glibc does not say); `block` is the life above; `keys` runs the destructors of pthread keys;
 //! `modules` knows the initial contents of every library's thread-locals (`libraries` lists the
 //! libraries, `loads` tells when one was loaded); `selftest` tries all of it once, before the first
-//! spawn. `words` and `glibc` are the tools of all: memory of glibc's, and its functions.
+//! spawn. `words`, `glibc` and `unexported` are the tools of all: memory of glibc's, its functions,
+//! and the names that it does not export.
 //!
 //! # Limits
 //!
@@ -63,6 +64,7 @@ mod probe;
 mod selftest;
 #[cfg(test)]
 mod tests;
+mod unexported;
 mod words;
 
 pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
