@@ -91,8 +91,8 @@ mod functions {
     use crate::engine::green::Oddities;
     use crate::engine::green::current;
     use crate::engine::sched::unload;
-    use crate::engine::stack;
     use crate::engine::sys::signal::Mask;
+    use crate::engine::{stack, tls};
 
     type SetMask = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
     type SetAction =
@@ -207,6 +207,9 @@ mod functions {
         let close = || unsafe { transmute::<usize, Close>(DLCLOSE.address())(library) };
         if SIGNALS.load(Ordering::Relaxed) == 0 {
             return close(); // there are no green threads
+        }
+        if !tls::is_known() {
+            return 0; // it stays loaded: who waits for a thread that looks a symbol up?
         }
         unload::waiting(close).unwrap_or(0)
     }

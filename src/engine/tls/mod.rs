@@ -37,7 +37,7 @@
 //!
 //! # Reading order
 //!
-//! `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where
+//! `known` refuses versions of glibc that are too old. `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where
 //! glibc does not say); `block` is the life above; `keys` runs the destructors of pthread keys;
 //! `modules` knows the initial contents of every library's thread-locals (`libraries` lists the
 //! libraries, `loads` tells when one was loaded); `selftest` tries all of it once, before the first
@@ -56,6 +56,7 @@
 mod block;
 mod glibc;
 mod keys;
+mod known;
 mod layout;
 mod libraries;
 mod loads;
@@ -68,6 +69,7 @@ mod unexported;
 mod words;
 
 pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
+pub(crate) use known::is_known;
 pub(crate) use layout::{look_up_flag, no_cache, tcache_offset, thread_id, with_thread_locals};
 
 use std::sync::OnceLock;
@@ -78,6 +80,7 @@ pub(crate) fn init() -> Result<(), String> {
     static DONE: OnceLock<Result<(), String>> = OnceLock::new();
     let init = || {
         crate::engine::arch::supported()?;
+        known::check()?;
         layout::init()?;
         modules::init()?;
         selftest::run().map_err(|why| format!("the self-test of thread-local blocks failed: {why}"))

@@ -5,6 +5,7 @@
 //! locks) before a second green thread can exist.
 
 use super::glibc::{Key, data, run_on};
+use super::known::is_known;
 use super::layout::{SHARED, Sizes, WORD, check};
 use super::libraries::libc_block;
 use super::words::Words;
@@ -91,7 +92,7 @@ impl Probe {
         let mut answer = Err("the probe thread did not run".into());
         run_on(&mut stack, &mut || {
             // First of all, before anything else here calls malloc.
-            let tcache = task.libc.and_then(find_tcache);
+            let tcache = task.libc.filter(|_| is_known()).and_then(find_tcache);
             answer = look_around(&task).map(|found| Probe { tcache, ..found });
         });
         answer
@@ -268,4 +269,136 @@ fn can_be_taken_away(
         free(other);
     }
     is_another && holds(own, again)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeMap;
+
+    /// How a malloc behaves for a thread that has no cache.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Kind {
+        /// Up to glibc 2.42: the word is null, and any call makes a cache.
+        Null,
+        /// glibc 2.43: the word leads to an empty cache of all threads, and is read without a look.
+        Shared,
+        /// One that makes a cache once a thread, and does without afterwards.
+        Once,
+        /// One that keeps the cache's address in another place, too.
+        Elsewhere,
+    }
+
+    const SHARED_CACHE: usize = 0x1000;
+
+    /// A malloc with chunks of one size. Its caches are chunks, too.
+    struct Malloc {
+        kind: Kind,
+        word: AtomicUsize,
+        caches: RefCell<BTreeMap<usize, Vec<usize>>>,
+        next: Cell<usize>,
+        made: Cell<usize>,
+        first: Cell<usize>,
+    }
+
+    impl Malloc {
+        fn new(kind: Kind) -> Malloc {
+            let none = if kind == Kind::Shared {
+                SHARED_CACHE
+            } else {
+                0
+            };
+            Malloc {
+                kind,
+                word: AtomicUsize::new(none),
+                caches: RefCell::default(),
+                next: Cell::new(0x1_0000),
+                made: Cell::new(0),
+                first: Cell::new(0),
+            }
+        }
+
+        fn chunk(&self) -> usize {
+            self.next.replace(self.next.get() + 0x20)
+        }
+
+        /// The thread's cache.
+        fn cache(&self) -> Option<usize> {
+            let word = self.word.load(Relaxed);
+            match self.kind {
+                Kind::Elsewhere if self.first.get() != 0 => return Some(self.first.get()),
+                Kind::Shared if word == 0 => panic!("a crash: null is read through"),
+                Kind::Shared if word == SHARED_CACHE => {}
+                Kind::Once if word == 0 && self.made.get() == 1 => return None,
+                _ if word == 0 => {}
+                _ => return Some(word),
+            }
+            let cache = self.chunk();
+            self.caches.borrow_mut().insert(cache, Vec::new());
+            self.made.set(self.made.get() + 1);
+            self.first.set(cache);
+            self.word.store(cache, Relaxed);
+            Some(cache)
+        }
+
+        fn allocate(&self) -> usize {
+            let own = self.cache();
+            let mut caches = self.caches.borrow_mut();
+            let kept = own.and_then(|own| caches.get_mut(&own)?.pop());
+            kept.unwrap_or_else(|| self.chunk())
+        }
+
+        fn free(&self, chunk: usize) {
+            let own = self.cache();
+            if let Some(chunks) = own.and_then(|own| self.caches.borrow_mut().get_mut(&own)) {
+                chunks.push(chunk);
+            }
+        }
+
+        /// Whether its cache can be taken away, by the trial, if `none` is what a thread without one has.
+        fn lets_go(&self, none: usize) -> bool {
+            let chunk = self.allocate();
+            self.free(chunk);
+            let holds = |table: usize, chunk: usize| {
+                let caches = self.caches.borrow();
+                caches
+                    .get(&table)
+                    .is_some_and(|chunks| chunks.contains(&chunk))
+            };
+            can_be_taken_away(
+                &self.word,
+                none,
+                chunk,
+                || self.allocate(),
+                |chunk| self.free(chunk),
+                holds,
+            )
+        }
+    }
+
+    #[test]
+    fn a_cache_that_malloc_needs_stays() {
+        let none = |malloc: &Malloc| malloc.word.load(Relaxed);
+        for kind in [Kind::Null, Kind::Shared] {
+            let malloc = Malloc::new(kind);
+            assert!(malloc.lets_go(none(&malloc)));
+        }
+        for kind in [Kind::Once, Kind::Elsewhere] {
+            let malloc = Malloc::new(kind);
+            assert!(!malloc.lets_go(none(&malloc)));
+        }
+        // What the runtime did when 2.43 came: it took null for the word of any thread without a cache.
+        let null = || Malloc::new(Kind::Shared).lets_go(0);
+        assert!(std::panic::catch_unwind(null).is_err());
+    }
+
+    /// This glibc's is found, and with it the word of a thread that has none.
+    #[test]
+    fn this_malloc_is_known() {
+        let look = || libc_block().and_then(find_tcache);
+        let found = std::thread::spawn(look).join().expect("no panic");
+        println!("{found:?}");
+        assert!(found.is_some());
+    }
 }

@@ -1,0 +1,125 @@
+//! A glibc that the crate was not tested with: an older one is refused, a newer one is used without the
+//! tricks that no trial proves.
+//!
+//! The idea: this program has a `confstr` of its own, by which libc tells its version. What it tells is in
+//! the environment; all else is the glibc that is there.
+
+#![cfg(target_env = "gnu")]
+
+mod common;
+
+use common::*;
+use greenthread::runtime::{Mode, Runtime};
+use std::ffi::{c_char, c_int, c_void};
+use std::hint::black_box;
+
+/// The variable with the version that libc tells in a child.
+const VERSION: &str = "GT_LIBC_VERSION";
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn confstr(name: c_int, place: *mut c_char, length: usize) -> usize {
+    let version = match name {
+        libc::_CS_GNU_LIBC_VERSION => std::env::var(VERSION).unwrap_or("glibc 2.36".into()),
+        _ => String::new(),
+    };
+    if version.is_empty() || version.len() >= length {
+        return 0;
+    }
+    // SAFETY: the place has `length` bytes, more than the text, and a NUL is behind it.
+    unsafe {
+        place.copy_from_nonoverlapping(version.as_ptr().cast(), version.len());
+        place.add(version.len()).write(0);
+    }
+    version.len() + 1
+}
+
+fn with_version(test: &str, version: &str) -> std::process::Output {
+    child_with(test, version, &[(VERSION, version)])
+}
+
+#[test]
+fn an_older_glibc_is_refused() {
+    const NAME: &str = "an_older_glibc_is_refused";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_some() {
+        assert_eq!(Runtime::global().mode(), Mode::Kernel);
+        return assert_eq!(greenthread::spawn(|| 6 * 7).join().unwrap(), 42);
+    }
+    if !green() {
+        return; // nothing is said of a mode that was asked for
+    }
+    for version in ["glibc 2.30", "musl 1.2"] {
+        let out = with_version(NAME, version);
+        assert_code(&out, 0);
+        line_with(&out, &["every thread is a kernel thread", version]);
+    }
+}
+
+/// Whether malloc's cache moves from a thread that rests to the next on the same processor: then that gets
+/// the chunk that the first one freed last.
+fn cache_moves() -> bool {
+    const SIZE: usize = 700;
+    let chunk = || {
+        // SAFETY: the chunk is freed once.
+        unsafe {
+            let chunk = black_box(libc::malloc(black_box(SIZE)));
+            libc::free(chunk);
+            chunk as usize
+        }
+    };
+    let runtime = Runtime::builder().processors(1).build().expect("a runtime");
+    let moves = runtime.spawn(move || {
+        let mut moved = 0;
+        for _ in 0..20 {
+            let other = greenthread::spawn(move || {
+                greenthread::yield_now();
+                chunk()
+            });
+            // This thread rests, and keeps its room, so the other one does not get its cache that way.
+            greenthread::yield_now();
+            let before = chunk();
+            moved += usize::from(other.join().unwrap() == before);
+        }
+        println!("{moved} of 20 chunks moved");
+        moved > 0
+    });
+    moves.join().unwrap()
+}
+
+/// Whether a library is still loaded after it was closed.
+fn stays_loaded() -> bool {
+    const LIBRARY: &std::ffi::CStr = c"libBrokenLocale.so.1";
+    let open = |flags| {
+        // SAFETY: a library of glibc's, without constructors.
+        let handle: *mut c_void =
+            unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_LAZY | flags) };
+        (!handle.is_null()).then_some(handle)
+    };
+    let handle = open(0).expect("a library of glibc's");
+    // SAFETY: a handle of the line above.
+    assert_eq!(unsafe { libc::dlclose(handle) }, 0);
+    open(libc::RTLD_NOLOAD).is_some()
+}
+
+#[test]
+fn a_newer_glibc_is_used_without_tricks() {
+    const NAME: &str = "a_newer_glibc_is_used_without_tricks";
+    let _w = watchdog(NAME);
+    let Some(version) = child_case(NAME) else {
+        if !green() {
+            return;
+        }
+        for version in ["glibc 2.36", "glibc 2.43", "glibc 2.44", "glibc 3.0"] {
+            assert_code(&with_version(NAME, version), 0);
+        }
+        return;
+    };
+    assert_eq!(Runtime::global().mode(), Mode::Green);
+    let is_known = version.starts_with("glibc 2.36") || version.starts_with("glibc 2.43");
+    assert_eq!(cache_moves(), is_known, "{version}");
+    assert_eq!(stays_loaded(), !is_known, "{version}");
+    // It works all the same: threads come and go, and allocate and free for each other.
+    let threads = (0..1_000).map(|i| greenthread::spawn(move || vec![i as u8; 100 + i]));
+    let lengths = threads.map(|thread| thread.join().unwrap().len());
+    assert_eq!(lengths.sum::<usize>(), (0..1_000).map(|i| 100 + i).sum());
+}
