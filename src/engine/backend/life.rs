@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{Job, Wishes};
 use crate::engine::arch::FloatControl;
-use crate::engine::atomic::Ordering;
+use crate::engine::atomic::{Ordering, fence};
 use crate::engine::backend::handle::{Shared, own_shared, shared_of};
 use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities, Room, inspection, records};
@@ -34,9 +34,9 @@ pub(super) unsafe fn start<J: Job>(
     // lifetimes are the caller's promise.
     unsafe { green.prepare((body::<J>, job.into_raw())) };
     green.set_cluster(cluster);
-    // Relaxed: the queue that takes the thread publishes it.
     let identity = Arc::into_raw(shared).cast_mut().cast();
-    green.identity.store(identity, Ordering::Relaxed);
+    // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `sched::sight`.
+    green.identity.store(identity, Ordering::Release);
     green
         .priority
         .store(wishes.priority.get(), Ordering::Relaxed);
@@ -150,6 +150,9 @@ fn leave(green: &'static Green) {
     green
         .identity
         .store(core::ptr::null_mut(), Ordering::Relaxed);
+    // Release: who reads memory that is used again sees that the thread has ended; partner: the Acquire
+    // fence in `spawned_at` (`sched::blocked_calls`).
+    fence(Ordering::Release);
     // SAFETY: the count that `start` gave to the thread; no code asks for the current thread any more.
     inspection::leave(unsafe { Arc::from_raw(shared) });
     current::forbid_preemption(green);

@@ -86,8 +86,9 @@ impl Source {
         if sched::fork::is_child() {
             return None;
         }
-        // Acquire: pairs with the Release in `register`.
-        self.record.load(Ordering::Acquire)
+        // Acquire: pairs with the Release in `register`. SeqCst: one who closes the source sees the record,
+        // or one who has registered sees that it is closed; partner: `closed`.
+        self.record.load(Ordering::SeqCst)
     }
 
     /// Returns the record, which receives events from now on, the present state first.
@@ -104,8 +105,8 @@ impl Source {
                 Some(record) => Ok(record),
                 None => INSTANCE.add(self.as_raw_fd(), mine).map(|()| {
                     perturb::point("source: registered");
-                    // Release: pairs with the Acquire in `record`.
-                    self.record.store(Some(mine), Ordering::Release);
+                    // SeqCst: partner: in `record`.
+                    self.record.store(Some(mine), Ordering::SeqCst);
                     mine
                 }),
             }

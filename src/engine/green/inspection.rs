@@ -96,7 +96,8 @@ pub(crate) fn forget_others() {
 
 #[inline]
 fn drop_later<T: Send + 'static>(share: T) {
-    if UNDER_WAY.load(Ordering::Relaxed) != 0 {
+    // Acquire: an inspection that is over has read for the last time; partner: its end's Release.
+    if UNDER_WAY.load(Ordering::Acquire) != 0 {
         keep(Box::new(share));
     }
 }

@@ -273,8 +273,9 @@ impl Green {
         room.let_to(self);
         self.thread_pointer.set(room.thread_pointer);
         self.tcache.set(room.tcache);
-        // Relaxed, here and below: the thread and the holder of its record write it; reports read it.
-        self.room.store(Some(room), Ordering::Relaxed);
+        // Release: a report that sees the room sees what is in it; partner: Acquire in `room`. Relaxed below:
+        // the thread and the holder of its record write it.
+        self.room.store(Some(room), Ordering::Release);
         self.oddities.settle(room.has_cache());
         let main = move || match self.main.take() {
             // SAFETY: the caller of `prepare` made this promise.
@@ -346,9 +347,10 @@ impl Green {
         }
         self.since.left();
         self.since.note_time();
+        // Release: the count comes before the wait, or before what the thread writes after it; partner: Acquire
+        // in `sched::sight`.
+        fence(Ordering::Release);
         if !parking.is_null() {
-            // Release: the count comes before; partner: Acquire in `sched::sight`.
-            fence(Ordering::Release);
             self.expect(parking.wrapping_byte_add(Green::ON_STACK));
         }
     }
@@ -390,7 +392,8 @@ impl Green {
 
     /// The room, if the thread has one now.
     pub(crate) fn room(&self) -> Option<&'static Room> {
-        self.room.load(Ordering::Relaxed)
+        // Acquire: partner: Release in `move_in`.
+        self.room.load(Ordering::Acquire)
     }
 
     /// The number by which a trace knows the thread (`sched::witness`).

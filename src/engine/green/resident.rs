@@ -29,6 +29,7 @@ use super::waiter::Parking;
 use crate::engine::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
+    fence,
 };
 use crate::engine::green::current;
 use crate::engine::sys::{clock, kernel_thread};
@@ -197,6 +198,9 @@ impl Resident {
         own.parking.store(outer, Release);
         own.note_time();
         own.next_turn();
+        // Release: a report that sees what the thread writes next sees the new count; partner: the Acquire
+        // fence in `Sight::holds`.
+        fence(Release);
         result
     }
 

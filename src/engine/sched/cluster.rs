@@ -247,8 +247,7 @@ impl Cluster {
             self.processors().map(|p| count(p).get()).sum::<u64>()
         };
         let ended = sum(|p| &p.ended) + self.ended_outside.get();
-        // Acquire: a thread that sees an end sees the spawn; pairs with the queues that the green
-        // thread went through.
+        // Acquire: a thread that sees an end sees the spawn; partner: Release in `Counter::add`.
         fence(Ordering::Acquire);
         let spawned = sum(|p| &p.spawns) + self.spawned_outside.get();
         (spawned - ended) as usize

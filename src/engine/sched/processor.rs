@@ -202,13 +202,16 @@ impl Counter {
     /// Called by the owner only: no locked instruction.
     #[inline(always)]
     pub(crate) fn add(&self, count: u64) {
+        // Release: whoever sees the count sees those before it; partner: the Acquire fence in
+        // `Cluster::live`.
         self.0
-            .store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+            .store(self.0.load(Ordering::Relaxed) + count, Ordering::Release);
     }
 
     /// Called by any thread.
     pub(crate) fn add_shared(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
+        // Release: as above.
+        self.0.fetch_add(count, Ordering::Release);
     }
 
     #[inline(always)]

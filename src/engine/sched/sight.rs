@@ -7,11 +7,11 @@
 //! | the reader | the run loop |
 //! |---|---|
 //! | reads `turns`, sees that no kernel thread runs the thread | `machine` = this one, `current` = the thread (Release) |
-//! | reads the record, the stack, the thing that is waited for | the thread runs, and writes |
+//! | reads the record, the stack, the thing that is waited for | Release fence; the thread runs, and writes |
 //! | Acquire fence; sees `current` and `turns` again | `turns` += 1, `current` = null (Release) |
 //!
 //! If the reader has seen a write of the thread's run, it sees `current` too, or what came after it: `turns` has
-//! changed. (On x86-64 stores become visible in their order. Elsewhere `current` would need a fence after it.)
+//! changed. The two fences see to that.
 //!
 //! Stacks are never unmapped, nor are records; other memory is read by `sys::word`.
 
@@ -70,7 +70,7 @@ impl Seen {
     /// The thread's name and number, or null. They stay during an inspection (`green::inspection`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
-            // Acquire: partner: the Release of the queue that published the thread.
+            // Acquire: what it points to was written before; partner: Release in `backend::life`.
             Seen::Green(green) => green.identity.load(Ordering::Acquire),
             Seen::Kernel(resident) => resident.identity(),
         }

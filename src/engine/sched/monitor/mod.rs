@@ -87,6 +87,9 @@ impl Post {
 
     #[cold]
     pub(crate) fn kick(&self) {
+        // SeqCst: partner of the fence in `sleep`: the monitor sees what the caller has done, or we see
+        // that it sleeps.
+        fence(Ordering::SeqCst);
         if self.0.swap(AWAKE, Ordering::Relaxed) == ASLEEP {
             futex::wake(&self.0, 1);
         }
@@ -119,7 +122,7 @@ impl Post {
     ) -> bool {
         self.0.store(ASLEEP, Ordering::Relaxed);
         perturb::point("monitor: asleep");
-        // SeqCst: partner of the fences in `kick_if_asleep` and `stop`.
+        // SeqCst: partner of the fences in `kick_if_asleep`, `kick`, `rouse` and `stop`.
         fence(Ordering::SeqCst);
         let mut kicked = true;
         while kicked && self.0.load(Ordering::Relaxed) == ASLEEP && everybody_sleeps() {
@@ -130,8 +133,9 @@ impl Post {
                 watches.map(|deadline| deadline.max(not_before)),
             );
             if let Some(deadline) = watches {
-                // SeqCst: partner of the `fetch_min` in `watch_deadline`.
-                cluster.watched.store(NEVER, Ordering::SeqCst);
+                cluster.watched.store(NEVER, Ordering::Relaxed);
+                // SeqCst: the next look at the timers comes after it; partner: in `watch_deadline`.
+                fence(Ordering::SeqCst);
                 kicked = clock::now() < deadline;
             }
         }
