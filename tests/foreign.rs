@@ -387,3 +387,52 @@ fn libc_knows_the_name_of_a_green_thread() {
         });
     assert_eq!(asked.unwrap().join().unwrap(), (0, *b"a name longer t\0"));
 }
+
+/// A green thread can detach itself, as a pthread that could be joined: nothing of it goes to others before
+/// it ends.
+#[test]
+fn who_detaches_itself_keeps_its_stack() {
+    let _w = watchdog("who_detaches_itself_keeps_its_stack");
+    if !green() {
+        return; // std could not join the thread
+    }
+    const PTHREADS: usize = 50;
+    let detach = || {
+        // SAFETY: the thread's own name.
+        let own = unsafe { libc::pthread_self() };
+        // SAFETY: nobody joins this thread by its pthread name.
+        assert_eq!(unsafe { libc::pthread_detach(own) }, 0);
+        own
+    };
+    for _ in 0..3 {
+        let stop = AtomicBool::new(false);
+        thread::scope(|s| {
+            let own = s.spawn(|| {
+                let own = detach();
+                // Stacks that libc has to spare go to these.
+                let pthreads: Vec<_> = (0..PTHREADS)
+                    .map(|_| {
+                        let stop = &stop as *const AtomicBool as usize;
+                        std::thread::spawn(move || {
+                            // SAFETY: the flag outlives the threads, which are joined.
+                            let stop = unsafe { &*(stop as *const AtomicBool) };
+                            while !stop.load(Relaxed) {
+                                std::thread::sleep(Duration::from_millis(1));
+                            }
+                            // SAFETY: the thread's own name.
+                            unsafe { libc::pthread_self() }
+                        })
+                    })
+                    .collect();
+                stop.store(true, Relaxed);
+                let names = pthreads.into_iter().map(|pthread| pthread.join().unwrap());
+                (own, names.collect::<Vec<_>>())
+            });
+            let (own, names) = own.join().unwrap();
+            assert!(
+                !names.contains(&own),
+                "a pthread has a green thread's control block"
+            );
+        });
+    }
+}

@@ -24,9 +24,14 @@ use crate::engine::sys;
 /// See [`let_go_on_as`].
 static GO_ON_AS: OnceLock<fn(*const Identity)> = OnceLock::new();
 static FORKED: AtomicBool = AtomicBool::new(false);
-/// The distance from the thread pointer to the area where the kernel notes a thread's CPU, where
-/// glibc has registered one.
-static RSEQ: OnceLock<Option<isize>> = OnceLock::new();
+/// The area where the kernel notes a thread's CPU, where glibc has registered one.
+static RSEQ: OnceLock<Option<Area>> = OnceLock::new();
+
+/// Its distance from the thread pointer, and its bytes.
+struct Area {
+    offset: isize,
+    size: u32,
+}
 
 /// A descriptor that a forked child closes, and the number of its file.
 struct Closed {
@@ -112,7 +117,11 @@ fn register_first() {
         unsafe {
             let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
             let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
-            (!size.is_null() && !offset.is_null() && *size != 0).then(|| *offset)
+            (!size.is_null() && !offset.is_null() && *size != 0).then(|| Area {
+                offset: *offset,
+                // glibc tells how much of the area the kernel uses, and registers no less than this.
+                size: (*size).max(32),
+            })
         }
     });
     // SAFETY: the handler is async-signal-safe: it writes an atomic and a thread-local, and makes a
@@ -131,16 +140,16 @@ unsafe extern "C" fn in_child() {
     let Some(green) = current::green() else {
         return;
     };
-    if let Some(Some(offset)) = RSEQ.get() {
+    if let Some(Some(area)) = RSEQ.get() {
         // The kernel's note about this kernel thread lies in the control block of a pthread that
         // glibc takes for dead now. Its stack will be another thread's, or be unmapped, and then
         // the kernel kills us at a context switch.
         const UNREGISTER: usize = 1;
         const SIGNATURE: usize = 0x5305_3053;
-        const SIZE: usize = 32;
-        let area = enter::home(green).wrapping_offset(*offset) as usize;
+        let start = enter::home(green).wrapping_offset(area.offset) as usize;
+        let arguments = [start, area.size as usize, UNREGISTER, SIGNATURE];
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
-        let _ = unsafe { sys::call(libc::SYS_rseq, &[area, SIZE, UNREGISTER, SIGNATURE]) };
+        let _ = unsafe { sys::call(libc::SYS_rseq, &arguments) };
     }
     if let Some(go_on_as) = GO_ON_AS.get() {
         go_on_as(green.identity.load(Ordering::Relaxed));

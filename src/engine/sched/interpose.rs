@@ -9,8 +9,9 @@
 //! | `pthread_getattr_np` | a green thread's stack is its own; libc would ask the kernel about a thread id that is not one |
 //! | `dlclose` | it waits for green threads that resolve symbols, too (`unload`) |
 //! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's |
+//! | `pthread_detach` | a green thread that detaches itself stays as it is: libc would note it in a control block that other threads have later |
 //! | `pthread_kill` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know |
-//! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance: the kernel finds a mutex's owner by its id, which a green thread's is not |
+//! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance and ceilings: the kernel finds a mutex's owner by its id, which a green thread's is not |
 //!
 //! `dlsym(RTLD_NEXT)` finds the real functions. In a shared library ours are not found before
 //! libc's, and in a static program there is no `dlsym`, but no green threads either.
@@ -51,6 +52,7 @@ pub(crate) fn reserve(signal: i32) {
         &SIGALTSTACK,
         &GETATTR,
         &GETNAME,
+        &DETACH,
         &KILL,
         &SETPROTOCOL,
         &DLCLOSE,
@@ -78,6 +80,7 @@ static SIGNAL: Real = Real::new(c"signal");
 static SIGALTSTACK: Real = Real::new(c"sigaltstack");
 static GETATTR: Real = Real::new(c"pthread_getattr_np");
 static GETNAME: Real = Real::new(c"pthread_getname_np");
+static DETACH: Real = Real::new(c"pthread_detach");
 static KILL: Real = Real::new(c"pthread_kill");
 static SETPROTOCOL: Real = Real::new(c"pthread_mutexattr_setprotocol");
 static DLCLOSE: Real = Real::new(c"dlclose");
@@ -101,6 +104,7 @@ mod functions {
     type SetStack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
     type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
     type GetName = unsafe extern "C" fn(libc::pthread_t, *mut c_char, usize) -> c_int;
+    type Detach = unsafe extern "C" fn(libc::pthread_t) -> c_int;
     type Kill = unsafe extern "C" fn(libc::pthread_t, c_int) -> c_int;
     type SetProtocol = unsafe extern "C" fn(*mut libc::pthread_mutexattr_t, c_int) -> c_int;
     type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
@@ -259,6 +263,17 @@ mod functions {
     }
 
     #[unsafe(no_mangle)]
+    unsafe extern "C" fn pthread_detach(thread: libc::pthread_t) -> c_int {
+        // SAFETY: the caller's argument, unchanged.
+        unsafe {
+            match current::green() {
+                Some(_) if thread == libc::pthread_self() => 0,
+                _ => transmute::<usize, Detach>(DETACH.address())(thread),
+            }
+        }
+    }
+
+    #[unsafe(no_mangle)]
     unsafe extern "C" fn pthread_kill(thread: libc::pthread_t, signal: c_int) -> c_int {
         const LIBCS_OWN: [c_int; 2] = [32, 33];
         // SAFETY: the caller's arguments, unchanged. In libc the thread stays on its kernel thread.
@@ -280,7 +295,7 @@ mod functions {
         attributes: *mut libc::pthread_mutexattr_t,
         protocol: c_int,
     ) -> c_int {
-        if protocol == libc::PTHREAD_PRIO_INHERIT && current::green().is_some() {
+        if protocol != libc::PTHREAD_PRIO_NONE && current::green().is_some() {
             return libc::ENOTSUP;
         }
         // SAFETY: the caller's arguments, unchanged.

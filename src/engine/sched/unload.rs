@@ -29,7 +29,9 @@
 //! that lock. So it is a kernel thread by libc's means alone (std's registers a destructor of a
 //! thread-local, which takes the lock), and neither allocates nor frees.
 //!
-//! Limits: libraries that libc unloads by itself (character sets) do not come this way.
+//! Limits: libraries that libc unloads by itself (character sets) do not come this way. Nor does
+//! `dlopen`, which waits likewise before it frees a list of libraries that has grown out of its place: a
+//! green thread that looks up a symbol at that moment, lazily, may read the freed list.
 
 use core::ffi::c_void;
 use core::ptr;

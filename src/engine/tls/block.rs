@@ -113,6 +113,7 @@ impl Block {
     /// Makes the block of an ended thread as good as new.
     #[inline]
     pub(super) fn recycle(&mut self) {
+        layout().refill(self);
         let seen = modules::reset(self);
         self.seen().store(seen, Relaxed);
     }

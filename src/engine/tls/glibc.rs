@@ -95,16 +95,16 @@ pub(super) fn forget_error() {
     unsafe { while !libc::dlerror().is_null() {} }
 }
 
-/// Runs `main` to its end on a short-lived pthread, whose stack is all of `stack`. False: no such
-/// thread can be made.
-pub(super) fn run_on(stack: &mut Mapping, main: &mut (dyn FnMut() + Send)) -> bool {
+/// Runs `main` to its end on a short-lived pthread, whose stack is all of `stack`; it gets the address of
+/// the pthread's argument. False: no such thread can be made.
+pub(super) fn run_on(stack: &mut Mapping, main: &mut (dyn FnMut(usize) + Send)) -> bool {
     extern "C" fn run(main: *mut c_void) -> *mut c_void {
         // SAFETY: the argument below, which is waited for.
-        unsafe { (*main.cast::<&mut (dyn FnMut() + Send)>())() };
+        unsafe { (*main.cast::<&mut (dyn FnMut(usize) + Send)>())(main.addr()) };
         std::ptr::null_mut()
     }
     let mut main = main;
-    let argument: *mut &mut (dyn FnMut() + Send) = &mut main;
+    let argument: *mut &mut (dyn FnMut(usize) + Send) = &mut main;
     let size = stack.end() - stack.start();
     let mut thread = 0;
     // SAFETY: the attributes are initialised first and destroyed last; the stack and the closure are

@@ -22,20 +22,23 @@ const NEWEST: Version = (2, 43);
 
 /// Whether this glibc has the insides that the crate was tested with. An error: it is too old.
 pub(super) fn check() -> Result<(), String> {
-    match judge(&name()) {
-        Ok(is_known) => {
-            IS_KNOWN.get_or_init(|| is_known);
-            Ok(())
-        }
-        Err(why) => Err(why),
-    }
+    let version = judge(&name())?;
+    VERSION.get_or_init(|| version);
+    Ok(())
 }
 
-static IS_KNOWN: OnceLock<bool> = OnceLock::new();
+/// There is one once [`check`] has succeeded.
+static VERSION: OnceLock<Version> = OnceLock::new();
 
-/// Whether the crate was tested with this glibc. False before [`check`].
+/// Whether the crate was tested with this glibc.
 pub(crate) fn is_known() -> bool {
-    IS_KNOWN.get().is_some_and(|is_known| *is_known)
+    VERSION.get().is_some_and(|version| *version <= NEWEST)
+}
+
+/// Whether a block is laid out under a lock of the loader's, as since 2.34. Before that a thread that is made
+/// while a library is loaded may find a module half entered, and end the process (glibc's bug 19329).
+pub(super) fn lays_out_under_lock() -> bool {
+    VERSION.get().is_some_and(|version| *version >= (2, 34))
 }
 
 /// libc's name for itself, as `glibc 2.36`; empty if it has none.
@@ -53,20 +56,23 @@ fn name() -> String {
     name.to_string_lossy().into_owned()
 }
 
-fn judge(name: &str) -> Result<bool, String> {
+fn judge(name: &str) -> Result<Version, String> {
     let (major, minor) = OLDEST;
     match version(name) {
-        Some(version) if version >= OLDEST => Ok(version <= NEWEST),
+        Some(version) if version >= OLDEST => Ok(version),
         Some(_) => Err(format!("{name} is older than glibc {major}.{minor}")),
         None => Err(format!("this libc is not glibc, but {name:?}")),
     }
 }
 
-/// The version in `glibc 2.36`; development versions have further numbers.
+/// The version in `glibc 2.36`. What is developed towards 2.44 is 2.43.9000.
 fn version(name: &str) -> Option<Version> {
+    const TOWARDS_THE_NEXT: u32 = 90;
     let mut numbers = name.strip_prefix("glibc ")?.split('.');
-    let mut number = || numbers.next()?.parse().ok();
-    Some((number()?, number()?))
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    let (major, minor) = (number()?, number()?);
+    let is_next = number().is_some_and(|patch| patch >= TOWARDS_THE_NEXT);
+    Some((major, minor + u32::from(is_next)))
 }
 
 #[cfg(test)]
@@ -75,11 +81,17 @@ mod tests {
 
     #[test]
     fn only_versions_that_were_tested_are_known() {
-        for name in ["glibc 2.31", "glibc 2.36", "glibc 2.43", "glibc 2.42.9000"] {
-            assert_eq!(judge(name), Ok(true), "{name}");
+        for name in [
+            "glibc 2.31",
+            "glibc 2.36",
+            "glibc 2.43",
+            "glibc 2.42.9000",
+            "glibc 2.43.2",
+        ] {
+            assert!(judge(name).is_ok_and(|version| version <= NEWEST), "{name}");
         }
-        for name in ["glibc 2.44", "glibc 2.100", "glibc 3.0"] {
-            assert_eq!(judge(name), Ok(false), "{name}");
+        for name in ["glibc 2.44", "glibc 2.43.9000", "glibc 2.100", "glibc 3.0"] {
+            assert!(judge(name).is_ok_and(|version| version > NEWEST), "{name}");
         }
         for name in [
             "glibc 2.30",

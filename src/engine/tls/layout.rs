@@ -37,6 +37,8 @@ pub(super) const SHARED: Range<usize> = 0x18..0x38;
 /// The word in which a thread says that the loader looks up a symbol for it (`gscope_flag`).
 const LOOK_UP_FLAG: usize = 0x1c;
 pub(super) const WORD: usize = size_of::<usize>();
+/// Bytes of the kernel's rseq area, of the least size.
+const RSEQ: usize = 32;
 
 /// The facts about this glibc that the blocks and the list of modules need.
 pub(super) struct Layout {
@@ -219,12 +221,17 @@ impl Layout {
             "odd sizes of pthread keys",
         )?;
         let pointers = blocks.offset..blocks.offset + blocks.bytes;
-        let probe = Probe::run(sizes, pointers, block_size)?;
+        let rseq = rseq_offset(sizes)?;
+        let mut known = vec![tid..tid + 4, list..list + 2 * WORD];
+        if let Some(area) = rseq.and_then(|offset| usize::try_from(offset).ok()) {
+            known.push(area..area + RSEQ);
+        }
+        let probe = Probe::run(sizes, pointers, block_size, known)?;
         Ok(Layout {
             sizes,
             tid,
             list,
-            rseq: rseq_offset(sizes)?,
+            rseq,
             keys: Keys::find(blocks, value_size, block_size, &probe)?,
             probe,
             loader: Loader::find()?,
@@ -238,6 +245,7 @@ impl Layout {
         let control = block.control();
         let address = block.thread_pointer() as usize;
         let set = |offset: usize, value: usize| control.word(offset).store(value, Relaxed);
+        self.probe.initial.restore(control);
         set(TCB, address);
         set(SELF, address);
         for (i, &value) in self.probe.shared.iter().enumerate() {
@@ -260,6 +268,12 @@ impl Layout {
             // cpu_id_start stays 0, a valid index; cpu_id says "registration failed".
             block.half(rseq + 4).store(-2_i32 as u32, Relaxed);
         }
+    }
+
+    /// Puts right what the thread that has ended may have changed of the fields that begin otherwise.
+    #[inline]
+    pub(super) fn refill(&self, block: &Block) {
+        self.probe.initial.restore(block.control());
     }
 
     /// The private thread id of a block.
@@ -431,7 +445,7 @@ fn rseq_offset(sizes: Sizes) -> Result<Option<isize>, String> {
         return Ok(None);
     };
     let offset = offset.word(0).load(Relaxed) as isize;
-    let block = -((sizes.all - sizes.control) as isize)..=sizes.control as isize - 32;
+    let block = -((sizes.all - sizes.control) as isize)..=(sizes.control - RSEQ) as isize;
     check(
         block.contains(&offset),
         "the rseq area lies outside the block",

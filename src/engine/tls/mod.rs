@@ -38,7 +38,7 @@
 //! # Reading order
 //!
 //! `known` refuses versions of glibc that are too old. `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where
-//! glibc does not say); `block` is the life above; `keys` runs the destructors of pthread keys;
+//! glibc does not say, `initial` at what nobody describes); `block` is the life above; `keys` runs the destructors of pthread keys;
 //! `modules` knows the initial contents of every library's thread-locals (`libraries` lists the
 //! libraries, `loads` tells when one was loaded); `selftest` tries all of it once, before the first
 //! spawn. `words`, `glibc` and `unexported` are the tools of all: memory of glibc's, its functions,
@@ -55,6 +55,7 @@
 
 mod block;
 mod glibc;
+mod initial;
 mod keys;
 mod known;
 mod layout;

@@ -5,6 +5,7 @@
 //! locks) before a second green thread can exist.
 
 use super::glibc::{Key, data, run_on};
+use super::initial::Initial;
 use super::known::is_known;
 use super::layout::{SHARED, Sizes, WORD, check};
 use super::libraries::libc_block;
@@ -41,6 +42,8 @@ pub(super) struct Probe {
     pub(super) keys_used: Option<usize>,
     /// The values of the words in `SHARED`.
     pub(super) shared: [usize; SHARED.end / WORD - SHARED.start / WORD],
+    /// Fields that do not begin as zero, and that nobody describes.
+    pub(super) initial: Initial,
     /// malloc's `tcache`, where recognised.
     pub(super) tcache: Option<CacheWord>,
 }
@@ -65,6 +68,8 @@ struct Task {
     /// block.
     blocks: Range<usize>,
     block_size: usize,
+    /// Other parts of the control block that the layout knows.
+    known: Vec<Range<usize>>,
     key: Key,
     /// libc's own thread-locals: offset from the thread pointer, words.
     libc: Option<(isize, usize)>,
@@ -75,6 +80,7 @@ impl Probe {
         sizes: Sizes,
         blocks: Range<usize>,
         block_size: usize,
+        known: Vec<Range<usize>>,
     ) -> Result<Probe, String> {
         const STACK: usize = 1 << 20;
         let size = (STACK + sizes.all).next_multiple_of(PAGE);
@@ -86,20 +92,21 @@ impl Probe {
             sizes,
             blocks,
             block_size,
+            known,
             key: Key::new(None).ok_or("no pthread key for the probe thread")?,
             libc: libc_block(),
         };
         let mut answer = Err("the probe thread did not run".into());
-        run_on(&mut stack, &mut || {
+        run_on(&mut stack, &mut |argument| {
             // First of all, before anything else here calls malloc.
             let tcache = task.libc.filter(|_| is_known()).and_then(find_tcache);
-            answer = look_around(&task).map(|found| Probe { tcache, ..found });
+            answer = look_around(&task, argument).map(|found| Probe { tcache, ..found });
         });
         answer
     }
 }
 
-fn look_around(task: &Task) -> Result<Probe, String> {
+fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
     let address = thread_pointer() as usize;
     let highest = task.stack.end - task.sizes.control;
     check(
@@ -141,7 +148,17 @@ fn look_around(task: &Task) -> Result<Probe, String> {
         resolver < task.sizes.control,
         "the resolver's state lies elsewhere",
     )?;
+    let known = [
+        0..SHARED.end + WORD,
+        stack..stack + 2 * WORD,
+        robust..robust + 4 * WORD,
+        task.blocks.clone(),
+        first_block..first_block + task.block_size,
+    ];
+    let known = [&known, &*task.known].concat();
+    let own = [task.stack.clone(), argument..argument + 1];
     Ok(Probe {
+        initial: Initial::find(words, &known, &own)?,
         stack,
         robust,
         robust_futex,
@@ -401,7 +418,7 @@ mod tests {
         let mut stack = Mapping::new(1 << 20).expect("memory");
         let mut found = None;
         // std's threads have called malloc before any code of ours.
-        assert!(run_on(&mut stack, &mut || found = find_tcache(libc)));
+        assert!(run_on(&mut stack, &mut |_| found = find_tcache(libc)));
         println!("{found:?}");
         assert!(found.is_some());
     }
