@@ -52,9 +52,15 @@ pub struct Shown {
     pub hand_offs: u64,
 }
 
-/// More than there are processors.
-const HOGS: usize = 4;
 const PROCESSORS: usize = 2;
+
+/// How many threads compute: more than there are processors, if those are to be shared by the runtime.
+fn hogs(runtime: &Runtime) -> usize {
+    match runtime.mode() {
+        Mode::Green => 2 * PROCESSORS,
+        _ => 1,
+    }
+}
 
 impl Mixture {
     /// Returns once the threads that compute share the processors.
@@ -76,11 +82,11 @@ impl Mixture {
                 turns
             })
         };
-        let hogs = (0..HOGS).map(hog).collect();
+        let hogs: Vec<_> = (0..hogs(&runtime)).map(hog).collect();
         let (wakes, woken) = channel::unbounded();
         let waits = runtime.spawn(move || woken.iter().sum());
         std::iter::repeat_with(|| std::thread::sleep(Duration::from_micros(200)))
-            .find(|()| begun.load(Relaxed) == HOGS);
+            .find(|()| begun.load(Relaxed) == hogs.len());
         Mixture {
             runtime,
             extent,
