@@ -7,16 +7,14 @@
 mod common;
 #[path = "support/container.rs"]
 mod container;
-#[path = "common/directory.rs"]
-mod directory;
 #[path = "support/filter.rs"]
 mod filter;
 #[path = "support/mixture.rs"]
 mod mixture;
 
+use common::directory::Directory;
 use common::{assert_code, child_case, child_command, line_with, said, watchdog};
 use container::*;
-use directory::Directory;
 use greenthread::runtime::{Mode, Runtime};
 use mixture::{Extent, Mixture, Shown};
 use std::fs::{File, Permissions};

@@ -6,15 +6,13 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64", feature = "net"))]
 
 mod common;
-#[path = "common/directory.rs"]
-mod directory;
 #[path = "support/filter.rs"]
 mod filter;
 #[path = "support/mixture.rs"]
 mod mixture;
 
+use common::directory::Directory;
 use common::*;
-use directory::Directory;
 use filter::Filter;
 use greenthread::observe;
 use greenthread::runtime::{Mode, Runtime};
