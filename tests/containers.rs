@@ -180,12 +180,24 @@ fn the_first_process() {
     run("the_first_process", prepare, |_| std::process::id() == 1);
 }
 
-/// `/proc` is that of other process ids: a thread's number there is another thread's, or nobody's.
+/// `/proc` is that of other process ids: a thread's number there is another thread's, or nobody's. What cannot be asked
+/// there costs no descriptors.
 #[test]
 fn the_first_process_with_a_foreign_proc() {
+    const NAME: &str = "the_first_process_with_a_foreign_proc";
+    const FEW: usize = 6;
     let prepare = |command: &mut Command| as_first_process(command, false);
-    let name = "the_first_process_with_a_foreign_proc";
-    run(name, prepare, |_| std::process::id() == 1);
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let inside = |extent| {
+        assert_eq!(std::process::id(), 1);
+        let mixture = Mixture::begin(extent);
+        mixture.round();
+        let before = descriptors();
+        mixture.round();
+        assert!(descriptors() <= before + FEW, "descriptors are lost");
+        assert_usual(&mixture.end(2));
+    };
+    run_in(NAME, prepare, inside, assert_quiet);
 }
 
 /// All of it: `--read-only --user nobody --security-opt no-new-privileges`, under Docker's profile.

@@ -73,6 +73,7 @@ const TABLE: &[Row] = &[
     // Signals.
     Row("rt_tgsigqueueinfo, which is not there", Calls(&[SYS_rt_tgsigqueueinfo]), ENOSYS, GreenWithoutSignals),
     Row("rt_tgsigqueueinfo", Calls(&[SYS_rt_tgsigqueueinfo]), EPERM, GreenWithoutSignals),
+    Row("stacks for signal handlers", Calls(&[SYS_sigaltstack]), EPERM, Kernel("sigaltstack")),
     Row("timer_create", Calls(&[SYS_timer_create]), EPERM, Green),
     Row("tgkill", Calls(&[SYS_tgkill]), EPERM, Green),
     // Events.
@@ -80,12 +81,16 @@ const TABLE: &[Row] = &[
     Row("epoll_pwait2", Calls(&[SYS_epoll_pwait2]), EPERM, Green),
     Row("io_uring, which is not there", Calls(&[SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register]), ENOSYS, Green),
     Row("io_uring", Calls(&[SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register]), EPERM, Green),
+    Row("eventfd2", Calls(&[SYS_eventfd2, SYS_eventfd]), EPERM, Green),
+    Row("epoll", Calls(&[SYS_epoll_create, SYS_epoll_create1]), EPERM, Green),
     Row("newer futexes", Calls(FUTEX2), ENOSYS, Green),
     // Kernel threads.
     Row("clone3, which is not there", Calls(&[SYS_clone3]), ENOSYS, Green),
     Row("names", With(SYS_prctl, 0, PR_SET_NAME), EPERM, Green),
     Row("prctl", Calls(&[SYS_prctl]), ENOSYS, Green),
     Row("affinity", Calls(&[SYS_sched_getaffinity, SYS_sched_setaffinity]), EPERM, Green),
+    Row("getcpu", Calls(&[SYS_getcpu]), ENOSYS, Green),
+    Row("nanosleep", Calls(&[SYS_nanosleep]), EPERM, Green),
     Row("sched_yield", Calls(&[SYS_sched_yield]), EPERM, Green),
     Row("set_robust_list", Calls(&[SYS_set_robust_list, SYS_get_robust_list]), ENOSYS, Green),
     Row("prlimit64", Calls(&[SYS_prlimit64]), EPERM, Green),

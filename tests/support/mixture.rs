@@ -150,7 +150,7 @@ impl Mixture {
     /// A token goes around.
     fn messages(&self) {
         const THREADS: usize = 8;
-        const TURNS: usize = 20;
+        const TURNS: usize = 10;
         let (mut senders, mut receivers): (Vec<_>, Vec<_>) =
             (0..THREADS).map(|_| channel::bounded(1)).unzip();
         senders[0].send(0).unwrap();
@@ -264,8 +264,8 @@ impl Mixture {
 
     /// Questions to an echo, and time-outs.
     fn sockets(&self) {
-        const CLIENTS: usize = 4;
-        const QUESTIONS: u32 = 10;
+        const CLIENTS: usize = 2;
+        const QUESTIONS: u32 = 5;
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let serve = move || {
@@ -297,7 +297,7 @@ impl Mixture {
 
     /// Files are written, synced, copied and read back.
     fn files(&self, directory: &Path) {
-        self.all((0..4).map(|i| {
+        self.all((0..2).map(|i| {
             let (path, copy) = (
                 directory.join(format!("{i}")),
                 directory.join(format!("{i}-copy")),
