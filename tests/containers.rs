@@ -16,17 +16,13 @@ use common::directory::Directory;
 use common::{assert_code, child_case, child_command, line_with, said, watchdog};
 use container::*;
 use greenthread::runtime::{Mode, Runtime};
-use mixture::{Extent, Mixture, Shown};
+use mixture::{Extent, Mixture, Shown, ask_for_the_same_mode, asked_for_kernel_threads};
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
-
-fn asked_for_kernel_threads() -> bool {
-    std::env::var("GREENTHREAD_MODE").is_ok_and(|mode| mode == "kernel")
-}
 
 /// The mixture runs as if nothing were missing.
 fn assert_usual(shown: &Shown) {
@@ -52,6 +48,7 @@ fn run_in(
     let directory = Directory::new();
     std::fs::set_permissions(&directory.0, Permissions::from_mode(0o777)).unwrap();
     let mut command = child_command(name, directory.0.to_str().unwrap());
+    ask_for_the_same_mode(&mut command);
     prepare(&mut command);
     match command.output() {
         Ok(out) => judge(&out),

@@ -17,7 +17,7 @@ use filter::Filter;
 use greenthread::observe;
 use greenthread::runtime::{Mode, Runtime};
 use libc::*;
-use mixture::{Extent, Mixture, Shown};
+use mixture::{Extent, Mixture, Shown, ask_for_the_same_mode, asked_for_kernel_threads};
 use std::os::fd::AsRawFd;
 use std::process::Output;
 
@@ -116,11 +116,6 @@ fn row(name: &str) -> &'static Row {
     found.expect("a row of the table")
 }
 
-/// Whether the parent asks for kernel threads, whatever the system has.
-fn asked_for_kernel_threads() -> bool {
-    std::env::var("GREENTHREAD_MODE").is_ok_and(|mode| mode == "kernel")
-}
-
 /// The child: runs the mixture, under the filter that it was given at its start or that it imposes upon itself.
 fn run(case: &str) {
     let (when, name) = case.split_once(": ").unwrap();
@@ -147,7 +142,7 @@ fn check(shown: &Shown, then: Then) {
     }
     assert_eq!(shown.mode, Mode::Green);
     assert!(shown.hand_offs > 0);
-    // Without signals there are some, too: of threads that look whether their slice is over.
+    // Without signals there may be some, too: of threads that look whether their slice is over.
     assert!(shown.preemptions > 0 || then == GreenWithoutSignals);
 }
 
@@ -162,7 +157,7 @@ fn is_right(out: &Output, then: Then) -> bool {
         GreenWithoutSignals => Some(("not preempted", "rt_tgsigqueueinfo")),
         Green => None,
     };
-    let expected = expected.filter(|_| !asked_for_kernel_threads());
+    let expected = expected.filter(|_| green());
     let is_said = match expected {
         None => notices.count() == 0,
         Some((what, why)) => {
@@ -185,6 +180,7 @@ fn run_table(name: &'static str, when: &str, is_meant: impl Fn(&Row) -> bool) {
         let _w = watchdog(name);
         let case = format!("{when}: {}", row.0);
         let mut command = child_command(name, &case);
+        ask_for_the_same_mode(&mut command);
         if when == "before" {
             row.filter().impose_on(&mut command);
         }

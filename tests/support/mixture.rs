@@ -5,13 +5,14 @@
 
 #![allow(dead_code)] // every test file uses its own part of this
 
-use crate::common::wait_until;
+use crate::common::{green, wait_until};
 use greenthread::runtime::{Mode, Runtime};
 use greenthread::{JoinHandle, channel, fs, net, observe, process, sync};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
@@ -60,6 +61,18 @@ fn hogs(runtime: &Runtime) -> usize {
         Mode::Green => 2 * PROCESSORS,
         _ => 1,
     }
+}
+
+/// A child of a process that has kernel threads, whatever the reason, is asked to have kernel threads.
+pub fn ask_for_the_same_mode(command: &mut Command) {
+    if !green() {
+        command.env("GREENTHREAD_MODE", "kernel");
+    }
+}
+
+/// In the child.
+pub fn asked_for_kernel_threads() -> bool {
+    std::env::var("GREENTHREAD_MODE").is_ok_and(|mode| mode == "kernel")
 }
 
 impl Mixture {
