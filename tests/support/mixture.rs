@@ -272,7 +272,7 @@ impl Mixture {
         let dump = observe::dump();
         let id = self.waits.thread().id();
         let seen = dump.threads().find(|thread| thread.id() == Some(id));
-        assert!(seen.is_some_and(|seen| !seen.backtrace().is_empty() || !seen.is_green()));
+        assert!(seen.is_some_and(|seen| !seen.is_green() || !seen.backtrace().is_empty()));
     }
 
     /// Questions to an echo, and time-outs.
