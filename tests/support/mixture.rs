@@ -11,6 +11,7 @@ use greenthread::{JoinHandle, channel, fs, net, observe, process, sync};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -128,6 +129,7 @@ impl Mixture {
         self.is_seen();
         if self.extent.sockets {
             self.sockets();
+            self.foreign_streams();
         }
         if let Some(directory) = &self.extent.files {
             self.files(directory);
@@ -306,6 +308,36 @@ impl Mixture {
         };
         self.all((0..CLIENTS).map(|_| ask));
         server.join().unwrap();
+    }
+
+    /// Sockets and pipes of code that knows nothing of green threads.
+    fn foreign_streams(&self) {
+        let (mut near, mut far) = UnixStream::pair().unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut writer = Some(writer);
+        let echo = move || {
+            let mut word = [0; 4];
+            while far.read_exact(&mut word).is_ok() {
+                far.write_all(&word).unwrap();
+            }
+        };
+        let ask = move || {
+            let mut word = [0; 4];
+            for question in 0..5u32 {
+                near.write_all(&question.to_le_bytes()).unwrap();
+                near.read_exact(&mut word).unwrap();
+                assert_eq!(u32::from_le_bytes(word), question);
+            }
+            writer.take().unwrap().write_all(b"end").unwrap();
+        };
+        let mut said = String::new();
+        let threads = [self.runtime.spawn(echo), self.runtime.spawn(ask)];
+        let reads = self.runtime.spawn(move || {
+            reader.read_to_string(&mut said).unwrap();
+            said
+        });
+        assert_eq!(reads.join().unwrap(), "end");
+        threads.into_iter().for_each(|t| t.join().unwrap());
     }
 
     /// Files are written, synced, copied and read back.
