@@ -63,7 +63,8 @@ pub(crate) unsafe fn guard(address: usize, length: usize) -> io::Result<()> {
     if !SPLIT.load(Relaxed) {
         match pages(libc::SYS_madvise, MADV_GUARD_INSTALL) {
             Ok(_) => return Ok(()),
-            Err(libc::ENOMEM) => return done(Err(libc::ENOMEM)),
+            // For want of memory now, not for ever.
+            Err(error @ (libc::ENOMEM | libc::EAGAIN)) => return done(Err(error)),
             Err(_) => SPLIT.store(true, Relaxed),
         }
     }
