@@ -4,8 +4,11 @@
 #![cfg(feature = "net")]
 
 mod common;
+#[path = "support/filter.rs"]
+mod filter;
 
 use common::*;
+use filter::{Filter, fails};
 use greenthread as thread;
 use greenthread::net::{TcpListener, TcpStream};
 use std::io::{Read, Write};
@@ -13,48 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::Duration;
 
-const FIRST: u32 = libc::SYS_io_uring_setup as u32;
-const LAST: u32 = libc::SYS_io_uring_register as u32;
-
 /// From now on io_uring's three calls fail with `errno`, in every thread. False: that cannot be had.
-fn forbid_rings(errno: u32) -> bool {
-    const ALL_THREADS: u32 = 1;
-    const NUMBER: u32 = 0; // where the call's number lies in what the filter is given
-    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
-    let mut steps = [
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NUMBER),
-        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 2, FIRST),
-        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, 0, LAST),
-        step(
-            libc::BPF_RET | libc::BPF_K,
-            0,
-            0,
-            libc::SECCOMP_RET_ERRNO | errno,
-        ),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+fn forbid_rings(errno: i32) -> bool {
+    const RINGS: [libc::c_long; 3] = [
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
     ];
-    let program = libc::sock_fprog {
-        len: steps.len() as u16,
-        filter: steps.as_mut_ptr(),
-    };
-    // SAFETY: a valid program, which lets all other calls through.
-    unsafe {
-        let mode = libc::SECCOMP_SET_MODE_FILTER;
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::syscall(libc::SYS_seccomp, mode, ALL_THREADS, &program) == 0
-    }
-}
-
-/// Whether io_uring fails with `errno`.
-fn is_forbidden(errno: i32) -> bool {
-    // SAFETY: no such ring.
-    let answer = unsafe { libc::syscall(libc::SYS_io_uring_enter, -1, 0, 0, 0, 0, 0) };
-    answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(errno)
+    Filter::new().refuse_all(&RINGS, errno).impose()
+        && fails(libc::SYS_io_uring_enter, [-1, 0, 0], errno)
 }
 
 /// One round of what a ring would do: a file that is written, synced, and read back.
@@ -121,7 +91,7 @@ fn who_forbids_rings_gets_plain_calls() {
         "ENOSYS" => libc::ENOSYS,
         _ => libc::EACCES,
     };
-    let forbid = || forbid_rings(errno as u32) && is_forbidden(errno);
+    let forbid = || forbid_rings(errno);
     if when == "before" && !forbid() {
         return eprintln!("{case}: skipped, no filter can be had");
     }

@@ -147,11 +147,12 @@ impl End {
     }
 }
 
-/// Returns whether the kernel does not know the call or the flag, or not for this kind of file.
+/// Returns whether the kernel does not know the call or the flag, or not for this kind of file, or a filter refuses
+/// the call.
 fn says_unknown(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM)
+        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM | libc::EACCES)
     )
 }
 

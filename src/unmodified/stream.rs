@@ -138,8 +138,7 @@ unsafe fn pipe(
                 Way::Write => libc::pwritev2(fd, at, count, -1, libc::RWF_NOWAIT),
             }
         };
-        if result < 0 && matches!(errno(), libc::EOPNOTSUPP | libc::ENOSYS | libc::ESPIPE) {
-            // Before Linux 6.4, or no pipe.
+        if result < 0 && is_unknown(errno()) {
             Nature::Device.remember(fd);
             return ready_then(fd, way, || block(fd, done));
         }
@@ -149,6 +148,13 @@ unsafe fn pipe(
         Way::Read => run(fd, way.purpose(), |fd| attempt(fd, 0), |fd| block(fd, 0)),
         Way::Write => run_all(fd, way.purpose(), wanted, attempt, block),
     }
+}
+
+/// Whether the kernel does not know `RWF_NOWAIT` (before Linux 6.4, or for no pipe) or the call, or a filter refuses
+/// it.
+fn is_unknown(errno: c_int) -> bool {
+    use libc::{EACCES, ENOSYS, EOPNOTSUPP, EPERM, ESPIPE};
+    matches!(errno, EOPNOTSUPP | ENOSYS | ESPIPE | EPERM | EACCES)
 }
 
 /// # Safety

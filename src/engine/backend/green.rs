@@ -57,6 +57,9 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), St
         if !crate::engine::sys::kernel_thread::register_barrier() {
             return Err("the kernel has no expedited membarrier".into());
         }
+        if !crate::engine::sys::signal::has_alternate_stacks() {
+            return Err("the system refuses stacks for signal handlers (sigaltstack)".into());
+        }
         stack::init(room::reserve(), default_stack).map_err(|error| error.to_string())?;
         stack::overflow::install(room::name_of);
         setxid::wrap();

@@ -12,9 +12,10 @@ use std::sync::OnceLock;
 
 use super::record::Record;
 use super::watch;
-use super::{Direction, Driver, Limit, Source, Transfer, would_block};
+use super::{Direct, Direction, Driver, Limit, Source, Transfer, would_block};
 use crate::engine::arch;
 use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::announce::blocking;
 use crate::engine::sched::events::{BATCH, Collect, events};
 use crate::engine::sched::outbox;
 use crate::engine::sys::clock;
@@ -48,7 +49,12 @@ impl Driver for Epoll {
             Limit::Until(_) | Limit::DontWait => return Err(would_block()),
         };
         let about = source.about(direction);
-        match source.register()?.side(direction).wait(about, deadline) {
+        let Ok(record) = source.register() else {
+            // There is no epoll instance, no descriptor for one, or no room in it: the thread waits as a kernel
+            // thread does, and its processor goes to others.
+            return blocking(|| Direct.wait(source, direction, limit));
+        };
+        match record.side(direction).wait(about, deadline) {
             Waited::TimedOut => Err(would_block()),
             Waited::Refused | Waited::Woken(_) => Ok(()),
         }

@@ -344,18 +344,19 @@ pub(super) fn learn(signal: i32) {
             .look_at_calls()
             .and_then(|has_seen| Ok(has_seen && pupil.are_calls_mended()?));
         signal::set_mask(mask);
-        let why = match has_learnt {
-            Ok(true) => return,
-            Ok(false) => "this libc makes system calls in a way that is not known",
-            Err(NotSent) => "no signal can be sent to learn how this libc makes system calls",
-        };
+        if let Ok(true) = has_learnt {
+            return;
+        }
         // A place that was not seen to be right is not used: a wrong number would make another
         // call.
         PLACES.iter().for_each(|place| place.pc.store(0, Relaxed));
-        eprintln!(
-            "greenthread: {why}: \
-             calls that block can fail with EINTR when a thread is preempted"
-        );
+        // Where no signal can be sent, none of ours interrupts a call.
+        if let Ok(false) = has_learnt {
+            eprintln!(
+                "greenthread: this libc makes system calls in a way that is not known: \
+                 calls that block can fail with EINTR when a thread is preempted"
+            );
+        }
     });
 }
 
@@ -366,7 +367,7 @@ struct Pupil {
     mask: signal::Mask,
 }
 
-/// The system sends no signal, whatever the reason.
+/// The system sends no signal: it refuses the call.
 struct NotSent;
 
 impl Pupil {

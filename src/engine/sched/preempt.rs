@@ -28,8 +28,8 @@
 //!
 //! *None at all* can be sent while RLIMIT_SIGPENDING is used up. That limit counts the pending
 //! signals of all processes of a user, and a real-time signal is not sent without its payload. (An
-//! ordinary signal would be sent, but those belong to the program.) Then the monitor takes
-//! processors, the recruiter reports it, once, and each look tries again.
+//! ordinary signal would be sent, but those belong to the program.) None can either where a filter refuses the
+//! call. Then the monitor takes processors, the recruiter reports it, once, and each look tries again.
 //!
 //! Rule 5 saves time; it is not what makes preemption sound: see invariant 1 of `sched`.
 //!
@@ -157,8 +157,9 @@ fn send_if(
         && machine.expect_signal(thread, || {
             let process = PROCESS.load(Ordering::Relaxed) as i32;
             let sent = signal::queue(process, thread, signal, payload);
-            if sent == Err(libc::EAGAIN) {
-                machine.cluster().recruiter.tell_of_signals();
+            match sent {
+                Ok(()) | Err(libc::ESRCH) => {}
+                Err(number) => machine.cluster().recruiter.tell_of_signals(number),
             }
             sent.is_ok()
         })

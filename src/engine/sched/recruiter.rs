@@ -39,8 +39,8 @@ pub(crate) struct Office {
     refused: AtomicBool,
     /// How many of the calls have been answered.
     answered: AtomicU32,
-    /// No preemption signal could be sent.
-    no_signals: AtomicBool,
+    /// The error with which no preemption signal could be sent; 0: none.
+    no_signals: AtomicU32,
 }
 
 /// Why there can be no machine.
@@ -70,7 +70,7 @@ impl Office {
             calls: AtomicU32::new(0),
             refused: AtomicBool::new(false),
             answered: AtomicU32::new(0),
-            no_signals: AtomicBool::new(false),
+            no_signals: AtomicU32::new(0),
         }
     }
 
@@ -90,9 +90,9 @@ impl Office {
         self.ring();
     }
 
-    /// No preemption signal can be sent now: the recruiter says so.
-    pub(crate) fn tell_of_signals(&self) {
-        if !self.no_signals.swap(true, Ordering::Relaxed) {
+    /// No preemption signal can be sent now, by this error number: the recruiter says so.
+    pub(crate) fn tell_of_signals(&self, number: i32) {
+        if self.no_signals.swap(number as u32, Ordering::Relaxed) == 0 {
             self.ring();
         }
     }
@@ -124,8 +124,9 @@ fn work(cluster: &'static Cluster) {
         heard = office.bell.load(Ordering::Acquire);
         perturb::point("recruiter: heard");
         cluster.see_to_size();
-        if office.no_signals.load(Ordering::Relaxed) {
-            shortage::report_signals();
+        match office.no_signals.load(Ordering::Relaxed) {
+            0 => {}
+            number => shortage::report_signals(number as i32),
         }
         let calls = office.calls.load(Ordering::Relaxed);
         let needed = cluster.spare_count() == 0;

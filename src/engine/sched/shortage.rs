@@ -325,15 +325,26 @@ impl Report {
     }
 }
 
-/// Reports, once, that no preemption signals can be sent.
-pub(super) fn report_signals() {
+/// Reports, once, that no preemption signals can be sent, by this error number.
+pub(super) fn report_signals(number: i32) {
     static IS_MADE: AtomicBool = AtomicBool::new(false);
     if is_read(libc::STDERR_FILENO) && !IS_MADE.swap(true, Ordering::Relaxed) {
-        say(
-            b"greenthread: too many signals wait for this user's processes (RLIMIT_SIGPENDING, \
-              ulimit -i): while that is so, threads that compute are not preempted, and each keeps \
-              a kernel thread to itself\n",
+        let why = match number {
+            libc::EAGAIN => {
+                "too many signals wait for this user's processes (RLIMIT_SIGPENDING, ulimit -i)"
+            }
+            _ => "the system refuses rt_tgsigqueueinfo (a seccomp filter?)",
+        };
+        let mut text = [0; 400];
+        let mut rest = &mut text[..];
+        let _ = writeln!(
+            rest,
+            "greenthread: {why}: while that is so, threads that compute are not preempted, and each \
+             keeps a kernel thread to itself"
         );
+        let unused = rest.len();
+        let length = text.len() - unused;
+        say(&text[..length]);
     }
 }
 

@@ -90,9 +90,10 @@ impl Epoll {
         let instance = self.instance.as_raw_fd() as usize;
         let (place, room) = (events.as_mut_ptr() as usize, events.len());
         let until = nanos.map(clock::timespec);
+        let coarse = COARSE.load(Ordering::Relaxed);
         // SAFETY: `events` is valid for its length, the time-out and the (absent) mask too.
         let count = unsafe {
-            if nanos == Some(0) || COARSE.load(Ordering::Relaxed) {
+            if nanos == Some(0) || coarse {
                 let millis =
                     nanos.map_or(-1, |n| n.div_ceil(1_000_000).min(i32::MAX as u64) as i32);
                 call(
@@ -112,7 +113,7 @@ impl Epoll {
         match count {
             Ok(_) | Err(libc::EINTR) => {}
             // `epoll_pwait2` is not there, or a filter refuses it; each filter has its own error.
-            Err(_) if !COARSE.load(Ordering::Relaxed) => COARSE.store(true, Ordering::Relaxed),
+            Err(_) if !coarse => COARSE.store(true, Ordering::Relaxed),
             Err(_) => super::die("cannot wait for events: who closed the epoll descriptor?"),
         }
         &events[..count.unwrap_or(0)]

@@ -7,6 +7,7 @@ use std::io::Write;
 
 use super::mm::PAGE;
 use super::{Plain, call, plain};
+use crate::engine::atomic::{AtomicBool, Ordering};
 
 /// Starts a detached kernel thread that calls `main(argument)`, with libc's means alone. A thread of
 /// std's allocates and takes locks of std's at its start, before any code of ours runs: one that is
@@ -182,18 +183,33 @@ pub(crate) fn give_way() {
     let _ = plain(Plain::SCHED_YIELD, &[]); // it cannot fail
 }
 
-/// Asks that [`barrier`] be available. Once per process.
+/// The kernel has promised [`barrier`] to this process, and to those that it forks.
+static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
+
+/// Asks that [`barrier`] be available. The answer is yes from the first yes on: other threads rely on it by then, and
+/// must not hear a no because a filter has come meanwhile.
 pub(crate) fn register_barrier() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
-    plain(Plain::MEMBARRIER, &[REGISTER_PRIVATE_EXPEDITED, 0, 0]).is_ok()
+    if !HAS_BARRIER.load(Ordering::Relaxed) {
+        let asked = plain(Plain::MEMBARRIER, &[REGISTER_PRIVATE_EXPEDITED, 0, 0]);
+        HAS_BARRIER.fetch_or(asked.is_ok(), Ordering::Relaxed);
+    }
+    HAS_BARRIER.load(Ordering::Relaxed)
 }
 
 /// A full memory barrier on every running thread of the process: the heavy half of an asymmetric
 /// fence.
+///
+/// If the system refuses it although it was registered, the process ends: the other threads make the cheap half, and
+/// nothing else interrupts each of them without their noticing.
 pub(crate) fn barrier() {
     const PRIVATE_EXPEDITED: usize = 1 << 3;
     if plain(Plain::MEMBARRIER, &[PRIVATE_EXPEDITED, 0, 0]).is_err() {
-        super::die("membarrier failed after it was registered");
+        super::print(
+            b"greenthread: the system refuses membarrier, which it has allowed before (a seccomp filter?). Green \
+              threads cannot go on without: allow it, or set GREENTHREAD_MODE=kernel\n",
+        );
+        std::process::abort()
     }
 }
 

@@ -44,8 +44,8 @@ pub(crate) unsafe fn advise(address: usize, length: usize, advice: i32) -> io::R
     done(unsafe { call(libc::SYS_madvise, &[address, length, advice as usize]) })
 }
 
-/// Set when the kernel does not know guard markers (before Linux 6.13), or refuses them (locked
-/// memory).
+/// Set when the kernel does not know guard markers (before Linux 6.13; gVisor), or refuses them (locked
+/// memory; a seccomp filter, which answers with an error of its choice).
 pub(crate) static SPLIT: AtomicBool = AtomicBool::new(false);
 
 /// Makes whole pages fault at every access.
@@ -62,8 +62,10 @@ pub(crate) unsafe fn guard(address: usize, length: usize) -> io::Result<()> {
     };
     if !SPLIT.load(Relaxed) {
         match pages(libc::SYS_madvise, MADV_GUARD_INSTALL) {
-            Err(libc::EINVAL) => SPLIT.store(true, Relaxed),
-            result => return done(result),
+            Ok(_) => return Ok(()),
+            // For want of memory now, not for ever.
+            Err(error @ (libc::ENOMEM | libc::EAGAIN)) => return done(Err(error)),
+            Err(_) => SPLIT.store(true, Relaxed),
         }
     }
     done(pages(libc::SYS_mprotect, libc::PROT_NONE))

@@ -191,6 +191,12 @@ pub(crate) fn give_alternate_stack() -> io::Result<()> {
         .map_err(io::Error::from_raw_os_error)
 }
 
+/// Whether kernel threads can have alternate stacks: a filter may refuse them.
+pub(crate) fn has_alternate_stacks() -> bool {
+    // SAFETY: the call neither reads nor writes.
+    unsafe { call(libc::SYS_sigaltstack, &[0, 0]) }.is_ok()
+}
+
 /// Takes the alternate stack away again and unmaps it.
 pub(crate) fn drop_alternate_stack() {
     let none = libc::stack_t {

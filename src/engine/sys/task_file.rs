@@ -128,14 +128,22 @@ fn stat_in(text: &[u8], id: i32) -> Option<bool> {
     }
 }
 
-/// Opens the directory of this process's threads.
+/// Opens the directory of this process's threads, if it knows them by the ids that they know themselves by.
 pub(super) fn open_tasks() -> Option<usize> {
-    open(
-        libc::AT_FDCWD as usize,
-        c"/proc/self/task",
-        libc::O_DIRECTORY,
-    )
-    .ok()
+    let here = libc::AT_FDCWD as usize;
+    let opened = || open(here, c"/proc/self/task", libc::O_DIRECTORY).ok();
+    is_of_our_namespace().then(opened).flatten()
+}
+
+/// Whether this process has the same id in `/proc` as here: a process can be in a namespace of process ids that is not
+/// that of its `/proc`, and there a thread's id is another thread's, or nobody's.
+fn is_of_our_namespace() -> bool {
+    let (mut digits, mut target) = ([0; DIGITS], [0; DIGITS]);
+    let id = decimal(std::process::id() as i32, &mut digits);
+    let (here, link) = (libc::AT_FDCWD as usize, c"/proc/self".as_ptr() as usize);
+    let arguments = [here, link, target.as_mut_ptr() as usize, target.len()];
+    // SAFETY: the path is a string, and the buffer is valid for its length.
+    unsafe { call(libc::SYS_readlinkat, &arguments) }.is_ok_and(|length| target[..length] == *id)
 }
 
 /// Whether that is our directory, still: `/proc` has the asking thread's entry, too, but none above it.
