@@ -141,7 +141,8 @@ impl Reel {
     }
 }
 
-#[cfg(all(test, green))]
+#[cfg(test)]
+#[cfg(green)]
 mod tests {
     use super::*;
     use crate::engine::sched::witness::ring::pen;
