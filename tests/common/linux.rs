@@ -57,5 +57,10 @@ pub(super) fn die_quietly() {
 
 #[track_caller]
 pub fn assert_signal(out: &Output, signal: i32) {
-    assert_eq!(out.status.signal(), Some(signal), "signal: {}", super::said(out));
+    assert_eq!(
+        out.status.signal(),
+        Some(signal),
+        "signal: {}",
+        super::said(out)
+    );
 }
