@@ -8,12 +8,16 @@
 //! made) and no cluster ([`sched::Cluster`] cannot be made either), and a futex is a table of
 //! condition variables ([`sys::futex`]).
 //!
+//! `net`, `fs`, `io`, `os` and `process` are std's own modules, with little beside ([`net`]).
+//!
 //! Code that is never reached is not written: it takes a [`green::Green`] or a [`sched::Cluster`].
 //!
 //! GREENTHREAD_ELSEWHERE in the environment of the build asks for this on any platform, so that
 //! tests can run there.
 
 pub(crate) mod green;
+#[cfg(feature = "net")]
+pub mod net;
 pub(crate) mod report;
 pub(crate) mod sched;
 pub mod signal;
