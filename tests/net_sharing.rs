@@ -21,6 +21,8 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 /// More connect than std's listeners let wait (128), before anybody accepts; none is lost.
+// std's listener lets 128 wait.
+#[cfg(green)]
 #[test]
 fn a_thousand_clients_connect_at_once() {
     let _w = watchdog("a_thousand_clients_connect_at_once");
