@@ -12,6 +12,7 @@
 
 #![allow(dead_code)] // every test file uses its own part of this
 
+#[cfg(unix)]
 #[path = "../support/checking_allocator.rs"]
 pub mod checking_allocator;
 pub mod directory;
