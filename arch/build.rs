@@ -1,5 +1,6 @@
 //! Says whether the target can have green threads: `cfg(green)`. Elsewhere every thread is a kernel
-//! thread, on std alone (`src/engine/elsewhere`). With GREENTHREAD_ELSEWHERE in the environment that is so
+//! thread, on std alone (`src/engine/elsewhere`). With `--cfg greenthread_portable`, or with
+//! GREENTHREAD_ELSEWHERE in the environment (nothing that the crate depends on is compiled again), that is so
 //! on any target: to test it, and to see how much a program owes to green threads.
 //!
 //! `cfg(hooks)`: calls of libc that block can park green threads (`src/unmodified`).
@@ -17,6 +18,8 @@ fn main() {
     let has_green_threads = is("CARGO_CFG_TARGET_OS", "linux")
         && is("CARGO_CFG_TARGET_ARCH", "x86_64")
         && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
+        && is("CARGO_CFG_TARGET_ENV", "gnu")
+        && var_os("CARGO_CFG_GREENTHREAD_PORTABLE").is_none()
         && var_os("GREENTHREAD_ELSEWHERE").is_none();
     if has_green_threads {
         println!("cargo::rustc-cfg=green");
@@ -25,11 +28,7 @@ fn main() {
     println!("cargo::rustc-check-cfg=cfg(hooks)");
     let is_static = var("CARGO_CFG_TARGET_FEATURE")
         .is_ok_and(|all| all.split(',').any(|one| one == "crt-static"));
-    if has_green_threads
-        && is("CARGO_CFG_TARGET_ENV", "gnu")
-        && !is_static
-        && var_os("CARGO_FEATURE_UNMODIFIED").is_some()
-    {
+    if has_green_threads && !is_static && var_os("CARGO_FEATURE_UNMODIFIED").is_some() {
         println!("cargo::rustc-cfg=hooks");
     }
     println!("cargo::rerun-if-env-changed=GREENTHREAD_PERTURB");

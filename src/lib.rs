@@ -50,10 +50,10 @@ pub mod time;
 )]
 mod unmodified;
 
+#[cfg(all(not(green), feature = "net"))]
+pub use crate::engine::elsewhere::net;
 #[cfg(not(green))]
 pub use crate::engine::elsewhere::signal;
-#[cfg(all(not(green), feature = "net"))]
-pub use std::net;
 #[cfg(not(green))]
 pub use std::{fs, io, os, process};
 

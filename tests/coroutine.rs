@@ -256,6 +256,7 @@ fn destructors_that_suspend() {
     });
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_destructor_that_panics_in_the_unwinding_aborts() {
     const NAME: &str = "a_destructor_that_panics_in_the_unwinding_aborts";

@@ -8,6 +8,8 @@ mod common;
 use common::*;
 use greenthread::io::{self, BufRead, IoSlice, IoSliceMut, Read, Write};
 use greenthread::runtime::Builder;
+#[cfg(not(green))]
+use std::io::IsTerminal;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 

@@ -25,6 +25,9 @@ use std::time::Duration;
 fn a_thousand_clients_connect_at_once() {
     let _w = watchdog("a_thousand_clients_connect_at_once");
     const CLIENTS: usize = 1_000;
+    if cfg!(not(green)) {
+        return eprintln!("skipped: the listener is std's");
+    }
     let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     if allowed.trim().parse::<usize>().unwrap() < CLIENTS {
         eprintln!("skipped: the system lets {} wait", allowed.trim());

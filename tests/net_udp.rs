@@ -16,19 +16,20 @@ mod with_greenthread {
 }
 
 use common::*;
-use greenthread as thread;
 use greenthread::net::UdpSocket;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 fn kind<T>(result: io::Result<T>) -> ErrorKind {
     result.err().expect("an error").kind()
 }
 
+#[cfg(green)]
 #[test]
 fn close_ends_all_calls() {
+    use greenthread as thread;
+    use std::sync::Arc;
     let _w = watchdog("close_ends_all_calls");
     both(|| {
         for (connected, early) in [(false, false), (true, false), (false, true), (true, true)] {

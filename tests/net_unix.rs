@@ -22,7 +22,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net as unix;
-use std::sync::Arc;
 use std::time::Duration;
 
 fn kind<T>(result: io::Result<T>) -> ErrorKind {
@@ -34,8 +33,10 @@ fn listener(name: &str) -> UnixListener {
     UnixListener::bind_addr(&net::SocketAddr::from_abstract_name(name).unwrap()).unwrap()
 }
 
+#[cfg(green)]
 #[test]
 fn close_ends_all_calls() {
+    use std::sync::Arc;
     let _w = watchdog("close_ends_all_calls");
     both(|| {
         let (stream, _peer) = net::socketpair().unwrap();

@@ -207,6 +207,7 @@ fn blocking_gives_the_result_or_the_panic() {
     });
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_locked_thread_stays_on_its_kernel_thread() {
     fn stays(tid: i32) {

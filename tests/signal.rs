@@ -3,6 +3,8 @@
 //! The idea: a signal that is sent and received in turn is counted exactly; one that is sent many
 //! times before it is received waits once. A test that counts has signals of its own.
 
+#![cfg(green)]
+
 mod common;
 
 use common::*;

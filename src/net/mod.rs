@@ -7,7 +7,7 @@
 //! call of [`blocking`](crate::blocking), so that other threads run meanwhile.
 //!
 //! Beyond std, each socket has a method `close`, which ends the calls of all threads that wait for
-//! it.
+//! it. (On platforms without green threads, only [`TcpListener`] has it.)
 //!
 //! # Examples
 //!

@@ -3,6 +3,8 @@
 use core::panic::Location;
 use std::fmt;
 use std::io;
+#[cfg(unix)]
+use std::os::unix::thread::{JoinHandleExt, RawPthread};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -426,18 +428,6 @@ impl<T> JoinHandle<T> {
         self.0.forget_waker();
     }
 
-    /// Returns the thread's `pthread_t`: see [`os::unix::thread`](crate::os::unix::thread).
-    #[cfg(green)]
-    pub(crate) fn pthread(&self) -> libc::pthread_t {
-        self.0.pthread()
-    }
-
-    /// Returns the thread's `pthread_t`, and gives up the right to wait for the thread.
-    #[cfg(green)]
-    pub(crate) fn into_pthread(self) -> libc::pthread_t {
-        self.0.into_pthread()
-    }
-
     /// Returns whether the thread's closure has returned.
     ///
     /// The thread may still be running destructors of thread-locals. This never waits.
@@ -454,6 +444,18 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
+    }
+}
+
+/// See [`os::unix::thread`](crate::os::unix::thread).
+#[cfg(unix)]
+impl<T> JoinHandleExt for JoinHandle<T> {
+    fn as_pthread_t(&self) -> RawPthread {
+        self.0.pthread()
+    }
+
+    fn into_pthread_t(self) -> RawPthread {
+        self.0.into_pthread()
     }
 }
 

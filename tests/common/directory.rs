@@ -27,6 +27,7 @@ impl Directory {
         path
     }
 
+    #[cfg(unix)]
     pub fn fifo(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         let spelled = std::ffi::CString::new(path.to_str().unwrap()).unwrap();

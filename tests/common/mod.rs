@@ -12,21 +12,26 @@
 
 #![allow(dead_code)] // every test file uses its own part of this
 
+#[cfg(unix)]
 #[path = "../support/checking_allocator.rs"]
 pub mod checking_allocator;
 pub mod directory;
 #[cfg(feature = "unmodified")]
 pub mod futex;
+#[cfg(target_os = "linux")]
+mod linux;
 #[cfg(all(feature = "unmodified", target_os = "linux"))]
 pub mod pthread;
 mod rng;
 
+#[cfg(target_os = "linux")]
+#[allow(unused_imports)] // every test file uses its own part of this
+pub use linux::*;
 #[allow(unused_imports)] // the same
 pub use rng::Rng;
 
 use greenthread::runtime::{Driver, Mode, Runtime};
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::panic::resume_unwind;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -80,34 +85,6 @@ pub fn everywhere(body: fn()) {
 pub fn wait_until(mut condition: impl FnMut() -> bool) {
     while !condition() {
         greenthread::sleep(Duration::from_micros(200));
-    }
-}
-
-/// Sets a limit of this process, as far as it may be raised.
-pub fn set_limit(which: libc::__rlimit_resource_t, soft: u64) {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: plain system calls on a place that outlives them.
-    unsafe {
-        assert_eq!(libc::getrlimit(which, &mut limit), 0);
-        limit.rlim_cur = soft.min(limit.rlim_max);
-        assert_eq!(libc::setrlimit(which, &limit), 0);
-    }
-}
-
-/// Becomes a user whose number of kernel threads can be limited. Root's is not.
-pub fn become_nobody() {
-    // SAFETY: plain system calls; this process has one purpose.
-    unsafe {
-        if libc::geteuid() == 0 && libc::setresuid(65534, 65534, 65534) != 0 {
-            return println!(
-                "skipped: cannot leave root: {}",
-                std::io::Error::last_os_error()
-            );
-        }
-        libc::prctl(libc::PR_SET_DUMPABLE, 1); // keeps /proc/self readable
     }
 }
 
@@ -168,11 +145,6 @@ pub fn stoppable<T: Send + 'static>(value: T) -> (Sender<()>, greenthread::JoinH
     (stop, greenthread::spawn(body))
 }
 
-pub fn gettid() -> i32 {
-    // SAFETY: gettid takes nothing and cannot fail.
-    unsafe { libc::gettid() }
-}
-
 /// The test `test` of this executable again, alone, with `GT_CASE=case` in its environment.
 pub fn child_command(test: &str, case: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
@@ -197,20 +169,13 @@ pub fn child(test: &str, case: &str) -> Output {
     child_with(test, case, &[])
 }
 
-/// In a child made by `child(test, case)`: the case. It dies by SIGALRM rather than hang.
+/// In a child made by `child(test, case)`: the case. On Linux it dies by SIGALRM rather than hang.
 pub fn child_case(test: &str) -> Option<String> {
     if std::env::var("GT_CHILD").as_deref() != Ok(test) {
         return None;
     }
-    let no_core = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: plain system calls; the limit outlives its call.
-    unsafe {
-        libc::setrlimit(libc::RLIMIT_CORE, &no_core);
-        libc::alarm(50);
-    }
+    #[cfg(target_os = "linux")]
+    linux::die_quietly();
     Some(std::env::var("GT_CASE").unwrap_or_default())
 }
 
@@ -227,11 +192,6 @@ pub fn said(out: &Output) -> String {
 #[track_caller]
 pub fn assert_code(out: &Output, code: i32) {
     assert_eq!(out.status.code(), Some(code), "exit code: {}", said(out));
-}
-
-#[track_caller]
-pub fn assert_signal(out: &Output, signal: i32) {
-    assert_eq!(out.status.signal(), Some(signal), "signal: {}", said(out));
 }
 
 /// The first line of the child's stderr that holds all of `words`.

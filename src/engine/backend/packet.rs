@@ -9,6 +9,8 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use std::io;
+#[cfg(unix)]
+use std::os::unix::thread::RawPthread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -106,16 +108,16 @@ impl<T> Joiner<T> {
     }
 
     /// Returns the `pthread_t` that libc has for the thread.
-    #[cfg(green)]
-    pub(crate) fn pthread(&self) -> libc::pthread_t {
+    #[cfg(unix)]
+    pub(crate) fn pthread(&self) -> RawPthread {
         match &self.kernel {
             Some(kernel) => kernel.pthread(),
             None => self.thread.shared().pthread(),
         }
     }
 
-    #[cfg(green)]
-    pub(crate) fn into_pthread(self) -> libc::pthread_t {
+    #[cfg(unix)]
+    pub(crate) fn into_pthread(self) -> RawPthread {
         match self.kernel {
             Some(kernel) => kernel.into_pthread(),
             None => self.pthread(),

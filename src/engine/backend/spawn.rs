@@ -2,6 +2,8 @@
 
 use core::panic::Location;
 use std::io;
+#[cfg(unix)]
+use std::os::unix::thread::{JoinHandleExt, RawPthread};
 use std::sync::Arc;
 
 use super::{Backend, KernelBackend, bare, life};
@@ -51,9 +53,8 @@ impl Kernel {
         }
     }
 
-    #[cfg(green)]
-    pub(crate) fn pthread(&self) -> libc::pthread_t {
-        use std::os::unix::thread::JoinHandleExt;
+    #[cfg(unix)]
+    pub(crate) fn pthread(&self) -> RawPthread {
         match self {
             Kernel::Std(kernel) => kernel.as_pthread_t(),
             Kernel::Bare(kernel) => kernel.pthread(),
@@ -61,9 +62,8 @@ impl Kernel {
     }
 
     /// Gives the caller the right to join or to detach the thread.
-    #[cfg(green)]
-    pub(crate) fn into_pthread(self) -> libc::pthread_t {
-        use std::os::unix::thread::JoinHandleExt;
+    #[cfg(unix)]
+    pub(crate) fn into_pthread(self) -> RawPthread {
         match self {
             Kernel::Std(kernel) => kernel.into_pthread_t(),
             Kernel::Bare(kernel) => kernel.into_pthread(),

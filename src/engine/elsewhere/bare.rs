@@ -2,11 +2,23 @@
 
 use core::convert::Infallible;
 use std::io;
+#[cfg(unix)]
+use std::os::unix::thread::RawPthread;
 
 pub(crate) struct Handle(Infallible);
 
 impl Handle {
     pub(crate) fn join(self) {
+        match self.0 {}
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn pthread(&self) -> RawPthread {
+        match self.0 {}
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn into_pthread(self) -> RawPthread {
         match self.0 {}
     }
 }

@@ -1,5 +1,5 @@
 //! The stand-in for the engine where green threads are not possible: everywhere but on Linux on
-//! x86-64.
+//! x86-64 with glibc.
 //!
 //! Every thread is a kernel thread there, with std's means alone. Locks, channels, scopes,
 //! coroutines and dataflow are the same code as elsewhere: they ask `green::current` whether they
@@ -8,12 +8,16 @@
 //! made) and no cluster ([`sched::Cluster`] cannot be made either), and a futex is a table of
 //! condition variables ([`sys::futex`]).
 //!
+//! `net`, `fs`, `io`, `os` and `process` are std's own modules, with little beside ([`net`]).
+//!
 //! Code that is never reached is not written: it takes a [`green::Green`] or a [`sched::Cluster`].
 //!
-//! GREENTHREAD_ELSEWHERE in the environment of the build asks for this on any platform, so that
-//! tests can run there.
+//! `--cfg greenthread_portable`, or GREENTHREAD_ELSEWHERE in the environment of the build, asks for
+//! this on any platform, so that tests can run there.
 
 pub(crate) mod green;
+#[cfg(feature = "net")]
+pub mod net;
 pub(crate) mod report;
 pub(crate) mod sched;
 pub mod signal;

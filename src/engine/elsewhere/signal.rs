@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 use std::io;
 use std::ops::Deref;
 
-use crate::channel::Receiver;
+use crate::channel::{IntoIter, Iter, Receiver};
 
 /// The signal of a process that aborts.
 pub const SIGABRT: i32 = 6;
@@ -27,7 +27,7 @@ pub const SIGTERM: i32 = 15;
 fn unsupported<T>() -> io::Result<T> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "greenthread::signal is for Linux on x86-64",
+        "greenthread::signal is for Linux on x86-64 with glibc",
     ))
 }
 
@@ -61,5 +61,23 @@ impl Deref for Signals {
 
     fn deref(&self) -> &Receiver<i32> {
         &self.receiver
+    }
+}
+
+impl<'a> IntoIterator for &'a Signals {
+    type Item = i32;
+    type IntoIter = Iter<'a, i32>;
+
+    fn into_iter(self) -> Iter<'a, i32> {
+        self.receiver.iter()
+    }
+}
+
+impl IntoIterator for Signals {
+    type Item = i32;
+    type IntoIter = IntoIter<i32>;
+
+    fn into_iter(self) -> IntoIter<i32> {
+        self.receiver.into_iter()
     }
 }

@@ -116,7 +116,6 @@ impl fmt::Debug for Victims<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::sys::topology::tests::two_of_each;
 
     #[test]
     fn all_others_once() {
@@ -128,9 +127,10 @@ mod tests {
         }
     }
 
+    #[cfg(green)]
     #[test]
     fn the_nearest_first() {
-        let topology = two_of_each();
+        let topology = crate::engine::sys::topology::tests::two_of_each();
         // Processors are on CPUs in some order of their own.
         let cpu = |processor: usize| processor * 13 % 32;
         let mut firsts = std::collections::BTreeSet::new();

