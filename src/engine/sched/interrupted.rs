@@ -71,29 +71,30 @@ pub(super) unsafe fn mend(frame: &mut Frame<'_>, has_room: bool) -> bool {
         Some(call) if call.result == EINTR || call.result > 0 => call,
         _ => return false,
     };
-    let Some(number) = call.number.or_else(|| number_on_stack(frame)) else {
+    let Some(lost) = call.lost.or_else(|| number_on_stack(frame)) else {
         return false;
     };
+    let number = frame.call_number(lost);
     if call.result == EINTR {
         // An interrupted close has closed: the descriptor may be another's by now.
         if number != libc::SYS_close {
-            frame.repeat_call(number);
+            frame.repeat_call(lost);
         }
         return false;
     }
     let goes_on = has_room && Kind::of(number).is_some();
     if goes_on {
         // SAFETY: there is space.
-        unsafe { frame.inject(Trampoline::GoOn(number)) };
+        unsafe { frame.inject(Trampoline::GoOn(lost)) };
     }
     goes_on
 }
 
 /// The number of the call that the thread was interrupted behind, if it was made in one of [`PLACES`].
-fn number_on_stack(frame: &Frame<'_>) -> Option<i64> {
+fn number_on_stack(frame: &Frame<'_>) -> Option<u64> {
     let is_here = |place: &&Place| place.pc.load(Relaxed) == frame.pc();
     let place = PLACES.iter().find(is_here)?;
-    let number = (frame.sp() + place.number.load(Relaxed)) as *const i64;
+    let number = (frame.sp() + place.number.load(Relaxed)) as *const u64;
     // SAFETY: at a place, the number was found to lie on the stack.
     Some(unsafe { number.read() })
 }
@@ -320,7 +321,7 @@ static SEEN_WORDS: AtomicUsize = AtomicUsize::new(0);
 pub(super) unsafe fn note(frame: &Frame<'_>) {
     // SAFETY: the caller's promise; `learn` has so much of a stack above its calls.
     unsafe {
-        let is_unseen = |call: &FinishedCall| call.result == EINTR && call.number.is_none();
+        let is_unseen = |call: &FinishedCall| call.result == EINTR && call.lost.is_none();
         if frame.finished_call().is_none_or(|call| !is_unseen(&call)) {
             return;
         }

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use std::io::Write;
 
-use super::mm::PAGE;
+use super::mm::page;
 use super::{Plain, call, plain};
 
 /// Starts a detached kernel thread that calls `main(argument)`, with libc's means alone. A thread of
@@ -26,7 +26,7 @@ pub(crate) unsafe fn start(
         let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
         libc::pthread_attr_init(attributes);
         libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(PAGE));
+        libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(page()));
         let error = libc::pthread_create(thread.as_mut_ptr(), attributes, main, argument);
         libc::pthread_attr_destroy(attributes);
         match error {

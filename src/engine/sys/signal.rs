@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::mm::PAGE;
+use super::mm::page;
 use super::{Plain, call, kernel_thread, plain};
 use crate::engine::arch;
 
@@ -179,7 +179,7 @@ pub(crate) fn give_alternate_stack() -> io::Result<()> {
     // Programs that ask find it large enough, and green threads get no other (`interpose`).
     const HANDLERS_NEED: usize = 64 << 10;
     let minimum = arch::auxiliary(libc::AT_MINSIGSTKSZ) as usize;
-    let size = (minimum + HANDLERS_NEED).next_multiple_of(PAGE);
+    let size = (minimum + HANDLERS_NEED).next_multiple_of(page());
     let memory = super::mm::map(size)?;
     let stack = libc::stack_t {
         ss_sp: memory as *mut libc::c_void,

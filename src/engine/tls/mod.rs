@@ -3,17 +3,17 @@
 //! # The idea
 //!
 //! glibc gives a kernel thread one piece of memory that everything per-thread hangs off: its
-//! thread-locals, and above them the control block (`struct pthread`), whose address is the thread
-//! pointer. A green thread gets such a piece of its own, at the top of its stack, and the thread
+//! thread-locals, and beside them the control block (`struct pthread`); the thread pointer leads to the
+//! place between the two. A green thread gets such a piece of its own, at the top of its stack, and the thread
 //! pointer is switched with the stack. So whatever a thread reached through a thread-local (a
 //! reference, `errno`, std's panic count, malloc's cache) is still its own after it moved to
 //! another kernel thread.
 //!
 //! ```text
 //!   top  ->  +---------------------------+  high addresses
-//!            | control block             |  struct pthread
+//!            | control block             |  struct pthread (on aarch64 the thread-locals; see `variant`)
 //!   tp   ->  +---------------------------+  the thread pointer, aligned as the loader asks
-//!            | thread-locals             |  of the program, of libc, of every library loaded at
+//!            | thread-locals             |  (the control block) of the program, of libc, of every library loaded at
 //!            |                           |  start, and some surplus for libraries loaded later
 //!            |                           |  (static TLS)
 //!            +---------------------------+
@@ -38,7 +38,7 @@
 //! # Reading order
 //!
 //! `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where
-//! glibc does not say); `block` is the life above; `keys` runs the destructors of pthread keys;
+//! glibc does not say; `variant` has what the ABI fixes); `block` is the life above; `keys` runs the destructors of pthread keys;
 //! `modules` knows the initial contents of every library's thread-locals (`libraries` lists the
 //! libraries, `loads` tells when one was loaded); `selftest` tries all of it once, before the first
 //! spawn. `words` and `glibc` are the tools of all: memory of glibc's, and its functions.
@@ -63,6 +63,7 @@ mod probe;
 mod selftest;
 #[cfg(test)]
 mod tests;
+mod variant;
 mod words;
 
 pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
