@@ -51,7 +51,7 @@ pub(super) struct Context {
 #[repr(C, align(16))]
 pub(super) struct Machine {
     fault_address: u64,
-    pub(super) registers: [u64; 31],
+    pub(super) registers: [usize; 31],
     pub(super) sp: u64,
     pub(super) pc: u64,
     state: u64,
@@ -147,8 +147,8 @@ impl<'a> Frame<'a> {
     /// What an unwinder needs: the program counter, the stack pointer, the frame pointer and the link
     /// register.
     pub(crate) fn registers(&self) -> [usize; 4] {
-        let register = |number: usize| self.0.machine.registers[number] as usize;
-        [self.pc(), self.sp(), register(29), register(30)]
+        let registers = &self.0.machine.registers;
+        [self.pc(), self.sp(), registers[29], registers[30]]
     }
 
     /// The signal mask of the interrupted thread.
@@ -161,7 +161,7 @@ impl<'a> Frame<'a> {
     /// # Safety
     /// None: it is in a register.
     pub(crate) unsafe fn return_address_of_leaf(&self) -> usize {
-        super::plain_address(self.0.machine.registers[30] as usize)
+        super::plain_address(self.0.machine.registers[30])
     }
 
     /// The system call that the thread was interrupted right behind, if it was.
@@ -178,7 +178,7 @@ impl<'a> Frame<'a> {
             }
             &*behind.sub(prelude::LENGTH).cast::<[Instruction; prelude::LENGTH]>()
         };
-        let register = |number: usize| self.0.machine.registers[number];
+        let register = |number: usize| self.0.machine.registers[number] as u64;
         Some(FinishedCall {
             result: register(0) as isize,
             lost: prelude::first_argument_in(&code[..prelude::LENGTH - 1], register),
@@ -194,14 +194,14 @@ impl<'a> Frame<'a> {
     /// registers.
     pub(super) fn return_with(&mut self, result: u64) {
         let machine = &mut self.0.machine;
-        machine.registers[0] = result;
-        machine.pc = machine.registers[30];
+        machine.registers[0] = result as usize;
+        machine.pc = machine.registers[30] as u64;
     }
 
     /// Makes the thread make that call, whose first argument was `lost`, again.
     pub(crate) fn repeat_call(&mut self, lost: u64) {
         let machine = &mut self.0.machine;
-        machine.registers[0] = lost;
+        machine.registers[0] = lost as usize;
         machine.pc -= size_of::<Instruction>() as u64;
     }
 
@@ -214,7 +214,7 @@ impl<'a> Frame<'a> {
         // SAFETY: the caller's promise.
         let is_call = unsafe { *(self.pc() as *const Instruction) == prelude::SYSCALL };
         let registers = &self.0.machine.registers;
-        is_call.then(|| (registers[8] as i64, core::array::from_fn(|i| registers[i])))
+        is_call.then(|| (registers[8] as i64, core::array::from_fn(|i| registers[i] as u64)))
     }
 
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
@@ -316,13 +316,13 @@ impl SavedRegisters {
     /// The system call that was interrupted: its number and its arguments. In `go_on_trampoline` only.
     pub(crate) fn call(&self) -> (i64, [usize; 6]) {
         let registers = &self.context.machine.registers;
-        let mut arguments = core::array::from_fn(|i| registers[i] as usize);
+        let mut arguments = core::array::from_fn(|i| registers[i]);
         arguments[0] = self.first as usize;
         (registers[8] as i64, arguments)
     }
 
     /// Its result so far, and the one that the thread will see.
-    pub(crate) fn call_result(&mut self) -> &mut u64 {
+    pub(crate) fn call_result(&mut self) -> &mut usize {
         &mut self.context.machine.registers[0]
     }
 }

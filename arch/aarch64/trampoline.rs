@@ -96,10 +96,10 @@ macro_rules! trampoline {
             "b {way_back}",
             ".cfi_endproc",
             concat!(".size ", $name, ", . - ", $name),
-            sp = const $crate::engine::arch::trampoline::SP,
-            pc = const $crate::engine::arch::trampoline::PC,
-            registers = const $crate::engine::arch::trampoline::REGISTERS,
-            way_back = sym $crate::engine::arch::trampoline::greenthread_way_back,
+            sp = const SP,
+            pc = const PC,
+            registers = const REGISTERS,
+            way_back = sym greenthread_way_back,
             function = sym $function,
         );
     };

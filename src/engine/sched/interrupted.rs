@@ -14,12 +14,20 @@
 //! A program with handlers of its own is left alone: it copes with both results, and may wait for
 //! the EINTR that its own signal caused.
 //!
-//! *The call's number.* The kernel has overwritten it. Up to glibc 2.40 it is in an instruction
-//! before the call, `mov eax, number` or `xor eax, eax`. Since then libc makes calls that are
-//! cancellation points in one place, whose callers pass the number on the stack. The position on
-//! the stack is [`learn`]ed at start, from a few calls of known numbers that are interrupted on
-//! purpose; these are then made again, to see that it is right. A call from elsewhere
-//! (`syscall(2)`, a program's own assembly) is left alone.
+//! *The lost value.* The result lies in the register of another value, which is needed to make the call
+//! again, and to go on with it: on x86-64 that of the call's number, on aarch64 that of its first
+//! argument. Where that can be found:
+//!
+//! | libc | x86-64: the number | aarch64: the first argument |
+//! |---|---|---|
+//! | up to glibc 2.40 | in an instruction before the call, `mov eax, number` or `xor eax, eax` | in the register that an instruction before the call has moved it from |
+//! | since then: calls that are cancellation points are made in one place | on the stack, where the callers of that place pass it | nowhere: it came in the register that the call has overwritten |
+//!
+//! The position on the stack is [`learn`]ed at start, from a few calls of known numbers that are
+//! interrupted on purpose; these are then made again, to see that it is right. A call from elsewhere
+//! (`syscall(2)`, a program's own assembly) is left alone, and so is one whose lost value is not found: on aarch64
+//! with glibc 2.41 or newer the calls of that one place fail with EINTR, or do a part. (`unmodified` parks
+//! green threads in nearly all of these, and then there is no call to interrupt.)
 //!
 //! *The price.* A connection may break while a thread goes on with the rest: that part takes the
 //! error, and the next call finds the connection closed. (If it is broken before, the rest is
@@ -32,11 +40,11 @@ use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use std::sync::Once;
 
-use crate::engine::arch::{FinishedCall, Frame, SavedRegisters, Trampoline};
+use crate::engine::arch::{self, FinishedCall, Frame, SavedRegisters, Trampoline};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::engine::sched::interpose;
 use crate::engine::sys::signal::{self, Payload};
-use crate::engine::sys::{call, kernel_thread};
+use crate::engine::sys::{call, kernel_thread, poll_now};
 
 const EINTR: isize = -libc::EINTR as isize;
 
@@ -205,18 +213,11 @@ impl Transfer {
             true => libc::SO_RCVTIMEO,
             false => libc::SO_SNDTIMEO,
         };
-        let mut asked = libc::pollfd {
-            fd: self.descriptor as i32,
-            events: 0,
-            revents: 0,
-        };
-        // SAFETY: a valid place.
-        let poll = || unsafe { call(libc::SYS_poll, &[&raw mut asked as usize, 1, 0]) };
+        let poll = || poll_now(self.descriptor as i32, 0);
         let polled = std::iter::repeat_with(poll).find(|polled| *polled != Err(libc::EINTR));
         self.option::<i32>(libc::SO_TYPE) == Some(libc::SOCK_STREAM)
             && self.option::<[u64; 2]>(limit) == Some([0; 2])
-            && matches!(polled, Some(Ok(_)))
-            && asked.revents & libc::POLLERR == 0
+            && matches!(polled, Some(Ok(events)) if events & libc::POLLERR == 0)
     }
 
     fn option<T: Copy + Default>(&self, name: i32) -> Option<T> {
@@ -336,6 +337,9 @@ pub(super) unsafe fn note(frame: &Frame<'_>) {
 /// Finds out, once, where libc has the number of a call: see the file's header. `signal` has our
 /// handler.
 pub(super) fn learn(signal: i32) {
+    if !arch::CALLS_LOSE_THEIR_NUMBER {
+        return; // the first argument lies nowhere
+    }
     static DONE: Once = Once::new();
     DONE.call_once(|| {
         let mask = signal::mask();
