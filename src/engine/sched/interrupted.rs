@@ -48,6 +48,9 @@ use crate::engine::sys::{call, kernel_thread, poll_now};
 
 const EINTR: isize = -libc::EINTR as isize;
 
+/// Whether nearly every call of libc's that a signal cuts short is mended.
+pub(crate) const MENDS_NEARLY_ALL: bool = arch::CALLS_LOSE_THEIR_NUMBER;
+
 /// Places where libc makes calls of different numbers.
 static PLACES: [Place; 4] = [const { Place::new() }; 4];
 
