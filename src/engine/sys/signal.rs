@@ -81,9 +81,17 @@ pub(crate) fn action(signal: i32) -> Option<libc::sigaction> {
     }
 }
 
-/// Whether `signal` has no handler.
+/// Whether `signal` has no handler, and can be sent.
 pub(crate) fn is_free(signal: i32) -> bool {
-    action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
+    action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL) && is_known(signal)
+}
+
+/// Whether the system knows `signal`. (qemu keeps some for itself, and takes handlers for them all the same.)
+fn is_known(signal: i32) -> bool {
+    // No thread has this number.
+    let nobody = i32::MAX as usize;
+    let arguments = [std::process::id() as usize, nobody, signal as usize];
+    plain(Plain::TGKILL, &arguments) != Err(libc::EINVAL)
 }
 
 /// Restores the default action for `signal`, without libc: the program may have interposed its
