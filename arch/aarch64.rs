@@ -33,7 +33,9 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(crate) fn thread_pointer() -> *mut u8 {
     let pointer: *mut u8;
     // SAFETY: reads a register. Not `pure`: after a switch it has another value.
-    unsafe { asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags)) };
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags))
+    };
     pointer
 }
 
@@ -53,7 +55,14 @@ pub(crate) unsafe fn set_thread_pointer(pointer: *mut u8) {
 pub(crate) fn supported() -> Result<(), &'static str> {
     const PR_GET_SHADOW_STACK_STATUS: usize = 74;
     let mut status = 0_u64;
-    let arguments = [PR_GET_SHADOW_STACK_STATUS, &raw mut status as usize, 0, 0, 0, 0];
+    let arguments = [
+        PR_GET_SHADOW_STACK_STATUS,
+        &raw mut status as usize,
+        0,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: writes one word, or fails where the kernel does not know it.
     let failed = unsafe { syscall(libc::SYS_prctl, arguments) };
     match failed == 0 && status & 1 != 0 {

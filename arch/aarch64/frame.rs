@@ -176,7 +176,9 @@ impl<'a> Frame<'a> {
             if *behind.sub(1) != prelude::SYSCALL {
                 return None;
             }
-            &*behind.sub(prelude::LENGTH).cast::<[Instruction; prelude::LENGTH]>()
+            &*behind
+                .sub(prelude::LENGTH)
+                .cast::<[Instruction; prelude::LENGTH]>()
         };
         let register = |number: usize| self.0.machine.registers[number] as u64;
         Some(FinishedCall {
@@ -214,7 +216,12 @@ impl<'a> Frame<'a> {
         // SAFETY: the caller's promise.
         let is_call = unsafe { *(self.pc() as *const Instruction) == prelude::SYSCALL };
         let registers = &self.0.machine.registers;
-        is_call.then(|| (registers[8] as i64, core::array::from_fn(|i| registers[i] as u64)))
+        is_call.then(|| {
+            (
+                registers[8] as i64,
+                core::array::from_fn(|i| registers[i] as u64),
+            )
+        })
     }
 
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
@@ -245,7 +252,9 @@ impl<'a> Frame<'a> {
             let copy = (base + SavedRegisters::OWN) as *mut u8;
             copy.copy_from_nonoverlapping((&raw const *self.0).cast(), extent.length);
             if let Some((lie_at, written_at)) = extent.more {
-                copy.add(written_at).cast::<usize>().write(copy.addr() + lie_at);
+                copy.add(written_at)
+                    .cast::<usize>()
+                    .write(copy.addr() + lie_at);
             }
         }
         // The handler's own return reads the record next.
@@ -263,17 +272,26 @@ impl<'a> Frame<'a> {
         let first = core::mem::offset_of!(Context, machine.records);
         let (end, extra) = self.records(first, size_of::<Context>())?;
         let Some(extra) = extra else {
-            return Some(Extent { length: end, more: None });
+            return Some(Extent {
+                length: end,
+                more: None,
+            });
         };
         // SAFETY: the record has a size behind the address.
         let (at, size) = unsafe {
             let content = (&raw const *self.0).cast::<u8>().add(extra + 8);
-            (content.cast::<usize>().read(), content.add(8).cast::<u32>().read())
+            (
+                content.cast::<usize>().read(),
+                content.add(8).cast::<u32>().read(),
+            )
         };
         let length = end + size as usize;
         let is_right_behind = at == (&raw const *self.0).addr() + end;
         let (_, more) = is_right_behind.then(|| self.records(end, length))??;
-        more.is_none().then_some(Extent { length, more: Some((end, extra + 8)) })
+        more.is_none().then_some(Extent {
+            length,
+            more: Some((end, extra + 8)),
+        })
     }
 
     /// Walks over the records from `at` to `limit`, as distances from the beginning of the context. Returns

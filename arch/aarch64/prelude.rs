@@ -33,9 +33,8 @@ pub(super) fn first_argument_in(
             },
         };
         let keeps = |&instruction: &Instruction| {
-            may_write(instruction).is_some_and(|writes| {
-                source.is_none_or(|number| writes >> number & 1 == 0)
-            })
+            may_write(instruction)
+                .is_some_and(|writes| source.is_none_or(|number| writes >> number & 1 == 0))
         };
         return code[at + 1..].iter().all(keeps).then_some(value);
     }
@@ -44,7 +43,10 @@ pub(super) fn first_argument_in(
 
 enum Source {
     Constant(u64),
-    Register { number: u32, mask: u64 },
+    Register {
+        number: u32,
+        mask: u64,
+    },
     /// The lower half, with its sign.
     SignedWord(u32),
 }
@@ -60,8 +62,18 @@ fn move_to_x0(instruction: Instruction) -> Option<Source> {
     match instruction & 0xffe0_ffff {
         0xaa00_03e0 if source == ZERO => return Some(Source::Constant(0)), // mov x0, xzr
         0x2a00_03e0 if source == ZERO => return Some(Source::Constant(0)), // mov w0, wzr
-        0xaa00_03e0 => return Some(Source::Register { number: source, mask: !0 }), // mov x0, xN
-        0x2a00_03e0 => return Some(Source::Register { number: source, mask: WORD }), // mov w0, wN
+        0xaa00_03e0 => {
+            return Some(Source::Register {
+                number: source,
+                mask: !0,
+            });
+        } // mov x0, xN
+        0x2a00_03e0 => {
+            return Some(Source::Register {
+                number: source,
+                mask: WORD,
+            });
+        } // mov w0, wN
         _ => {}
     }
     match instruction & 0xffe0_001f {
@@ -87,7 +99,8 @@ fn may_write(instruction: Instruction) -> Option<u32> {
         // Arithmetic and moves, with constants and with registers: the lowest bits name the result.
         0b1000 | 0b1001 | 0b0101 | 0b1101 => Some(bit(0)),
         // Loads and stores: of a pair, of a register, of a constant. The base may move, too.
-        0b0100 | 0b0110 | 0b1100 | 0b1110 => match instruction >> 24 & 0x38 | instruction >> 24 & 1 {
+        0b0100 | 0b0110 | 0b1100 | 0b1110 => match instruction >> 24 & 0x38 | instruction >> 24 & 1
+        {
             0b101_000 | 0b101_001 => Some(bit(0) | bit(10) | bit(5)),
             0b111_001 => Some(bit(0)),
             0b111_000 => Some(bit(0) | bit(5)),

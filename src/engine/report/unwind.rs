@@ -202,13 +202,14 @@ impl Unwinder {
     ) -> Step {
         let address = place.registry.pc.wrapping_sub(usize::from(!place.is_exact));
         let rule = self.rule(address);
-        if with_all && !matches!(rule, Rule::End | Rule::Untold) {
+        if with_all && !matches!(rule, Rule::End | Rule::Untold | Rule::Signal) {
             return self.step_by_tables(place, address, with_all, read);
         }
         let (base, cfa, bp_at, pc_at) = match rule {
             Rule::FromSp { cfa, bp_at, pc_at } => (place.registry.sp(), cfa, bp_at, pc_at),
             Rule::FromBp { cfa, bp_at, pc_at } => (place.registry.bp(), cfa, bp_at, pc_at),
             Rule::End => return Step::End(End::Bottom),
+            Rule::Signal => return self.step_by_record(place, read),
             Rule::Complicated => return self.step_by_tables(place, address, with_all, read),
             Rule::Untold => return self.step_by_custom(place, read),
         };
@@ -265,6 +266,25 @@ impl Unwinder {
         }
         place.registry = registry;
         place.arrive(is_signal)
+    }
+
+    /// From the code below a signal's handler, by the kernel's record.
+    #[cold]
+    fn step_by_record(
+        &mut self,
+        place: &mut Place,
+        read: &mut impl FnMut(usize) -> Option<usize>,
+    ) -> Step {
+        let Some(signal) = &HERE.signal else {
+            return Step::End(End::Lost);
+        };
+        let start = place.registry.sp().wrapping_add(signal.registers_at);
+        let mut register = |number: usize| read(start.wrapping_add(number * size_of::<usize>()));
+        let Some(registry) = Registry::interrupted(&mut register) else {
+            return Step::End(End::Lost);
+        };
+        place.registry = registry;
+        place.arrive(true)
     }
 
     /// Without a rule, by what is usual: a function that was just called has the address to return to in the

@@ -51,7 +51,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
 /// Bytes below each stack that fault when touched.
 pub(crate) const GUARD: usize = 64 << 10;
 /// The smallest class, a page at least; smaller requests get it.
-pub(crate) const MIN_SIZE: usize = if LARGEST_PAGE > 16 << 10 { LARGEST_PAGE } else { 16 << 10 };
+pub(crate) const MIN_SIZE: usize = if LARGEST_PAGE > 16 << 10 {
+    LARGEST_PAGE
+} else {
+    16 << 10
+};
 /// The largest class.
 pub(crate) const MAX_SIZE: usize = 64 << 30;
 /// The topmost bytes of a stack, below the reserve, that a free slot keeps: most threads need no

@@ -207,18 +207,22 @@ mod tests {
 
     #[test]
     fn a_system_call_is_read() {
-        let wait = "202 0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n";
-        let call = parse(wait).unwrap();
-        assert!(call.begins_anew() && call.number == 202);
+        let number = |number: i64| format!("{number} ");
+        let futex = &number(libc::SYS_futex);
+        let (read, flock) = (&number(libc::SYS_read), &number(libc::SYS_flock));
+        let fcntl = &number(libc::SYS_fcntl);
+        let wait = format!("{futex}0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n");
+        let call = parse(&wait).unwrap();
+        assert!(call.begins_anew() && call.number == libc::SYS_futex);
         for (other, waits) in [
             (wait.replace("0x80 ", "0x189 "), true), // FUTEX_WAIT_BITSET by the real clock
             (wait.replace("0x80 ", "0x81 "), false), // FUTEX_WAKE
             (wait.replace("0x80 ", "0x86 "), false), // FUTEX_LOCK_PI
             (wait.replace("0x0 ", "0x7ffd "), false), // until then
-            (wait.replace("202 ", "0 "), false),
-            (wait.replace("202 ", "73 "), true),  // flock
-            (wait.replace("202 ", "72 "), false), // fcntl, but not this one
-            (wait.replace("202 ", "72 ").replace("0x80 ", "0x7 "), true), // F_SETLKW
+            (wait.replace(futex, read), false),
+            (wait.replace(futex, flock), true),
+            (wait.replace(futex, fcntl), false), // but not this one
+            (wait.replace(futex, fcntl).replace("0x80 ", "0x7 "), true), // F_SETLKW
         ] {
             assert_eq!(parse(&other).unwrap().begins_anew(), waits, "{other}");
         }

@@ -18,6 +18,7 @@
 
 use super::block::{Block, RECORD};
 use super::glibc::{data, symbol};
+use super::optional;
 use super::probe::Probe;
 use super::variant::VARIANT;
 use super::words::Words;
@@ -91,7 +92,7 @@ pub(super) struct Keys {
 /// The loader's list of modules with thread-locals, and a thread's vector of pointers to them (the
 /// DTV).
 pub(super) struct Loader {
-    /// The loader's data, up to and with its pointer to the first node.
+    /// The loader's data, up to and with its pointer to the first node, and the words behind.
     pub(super) global: Words<'static>,
     pub(super) first: usize,
     pub(super) node_length: usize,
@@ -389,7 +390,7 @@ impl Loader {
         let map_module = field(c"_thread_db_link_map_l_tls_modid", WORD)?.offset;
         let map_offset = field(c"_thread_db_link_map_l_tls_offset", WORD)?.offset;
         let loader = Loader {
-            global: data(c"_rtld_global", first + WORD)?,
+            global: data(c"_rtld_global", first + WORD + optional::BEHIND)?,
             first,
             node_length: field(c"_thread_db_dtv_slotinfo_list_len", WORD)?.offset,
             node_next: field(c"_thread_db_dtv_slotinfo_list_next", WORD)?.offset,

@@ -38,8 +38,8 @@
 //! # Reading order
 //!
 //! `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where
-//! glibc does not say; `variant` has what the ABI fixes); `block` is the life above; `keys` runs the destructors of pthread keys;
-//! `modules` knows the initial contents of every library's thread-locals (`libraries` lists the
+//! glibc does not say; `variant` has what the ABI fixes); `block` is the life above; `keys` runs the destructors of
+//! pthread keys; `optional` keeps later libraries out of the blocks; `modules` knows the initial contents of every library's thread-locals (`libraries` lists the
 //! libraries, `loads` tells when one was loaded); `selftest` tries all of it once, before the first
 //! spawn. `words` and `glibc` are the tools of all: memory of glibc's, and its functions.
 //!
@@ -59,6 +59,7 @@ mod layout;
 mod libraries;
 mod loads;
 mod modules;
+mod optional;
 mod probe;
 mod selftest;
 #[cfg(test)]
@@ -71,6 +72,9 @@ pub(crate) use layout::{look_up_flag, no_cache, tcache_offset, thread_id, with_t
 
 use std::sync::OnceLock;
 
+/// Whether compilers reach thread-locals by descriptors, unless they are told otherwise.
+const HAS_DESCRIPTORS: bool = cfg!(target_arch = "aarch64");
+
 /// Asks glibc for its layout and tries a block out, once. An error says why green threads cannot
 /// have their own thread-locals here; then none of the other functions may be called.
 pub(crate) fn init() -> Result<(), String> {
@@ -78,6 +82,9 @@ pub(crate) fn init() -> Result<(), String> {
     let init = || {
         crate::engine::arch::supported()?;
         layout::init()?;
+        if HAS_DESCRIPTORS {
+            optional::take_away(layout::layout());
+        }
         modules::init()?;
         selftest::run().map_err(|why| format!("the self-test of thread-local blocks failed: {why}"))
     };

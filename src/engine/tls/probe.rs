@@ -76,7 +76,11 @@ impl Probe {
         let own = sizes.own_control_block();
         let task = Task {
             stack: stack.start()..stack.end(),
-            guards: VARIANT.guards.iter().map(|&at| own.word(at).load(Relaxed)).collect(),
+            guards: VARIANT
+                .guards
+                .iter()
+                .map(|&at| own.word(at).load(Relaxed))
+                .collect(),
             sizes,
             blocks,
             block_size,

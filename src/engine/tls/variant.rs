@@ -86,7 +86,8 @@ impl Variant {
 
     /// Where the loader's descriptor says that the vector's word lies, from the control block.
     pub(super) const fn vector_in_descriptor(&self, control: usize) -> usize {
-        self.vector.wrapping_add_signed(-self.control_block(control))
+        self.vector
+            .wrapping_add_signed(-self.control_block(control))
     }
 }
 
@@ -98,8 +99,14 @@ mod tests {
     fn the_two_sides_of_a_thread_pointer() {
         assert_eq!(II.sides(0x1000, 0x900), (0x700, 0x900));
         assert_eq!(I.sides(0x1000, 0x720), (0x720, 0x1000));
-        assert_eq!((II.control_block(0x900), I.control_block(0x720)), (0, -0x720));
-        assert_eq!((II.thread_locals(0x30), I.thread_locals(0x30)), (-0x30, 0x30));
+        assert_eq!(
+            (II.control_block(0x900), I.control_block(0x720)),
+            (0, -0x720)
+        );
+        assert_eq!(
+            (II.thread_locals(0x30), I.thread_locals(0x30)),
+            (-0x30, 0x30)
+        );
         assert_eq!(II.vector_in_descriptor(0x900), 8);
         assert_eq!(I.vector_in_descriptor(0x720), 0x720);
     }

@@ -14,6 +14,7 @@ use gimli::{
 use super::super::modules::{Bytes, Modules};
 use super::registers::HERE;
 use crate::engine::arch;
+use crate::engine::sys::word;
 
 /// The short form of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(super) enum Rule {
     End,
     /// There is a rule of another form.
     Complicated,
+    /// The kernel's record of an interrupted thread lies at the stack pointer.
+    Signal,
     /// There is no rule.
     Untold,
 }
@@ -69,6 +72,17 @@ impl Registry {
         self.values[Registry::SP] = sp;
         self.values[Registry::BP] = bp;
         self.known = 1 << Registry::SP | 1 << Registry::BP;
+    }
+
+    /// To the thread that a signal has interrupted, whose registers `read` reads, in the order of their numbers.
+    /// The program counter comes last.
+    pub(super) fn interrupted(mut read: impl FnMut(usize) -> Option<usize>) -> Option<Registry> {
+        let last = Registry::SP + 1;
+        let mut new = Registry::new(read(last)?, read(Registry::SP)?, read(Registry::BP)?);
+        for number in 0..Registry::SP {
+            new.set(number, read(number)?);
+        }
+        Some(new)
     }
 
     #[inline]
@@ -155,8 +169,22 @@ impl Tables {
 
     /// Returns the short form of the rule for the instruction at `address`.
     pub(super) fn rule(&mut self, address: usize) -> Rule {
+        if self.is_below_a_handler(address) {
+            return Rule::Signal;
+        }
         self.with_row(address, |row| row.short())
             .unwrap_or(Rule::Untold)
+    }
+
+    /// Whether a signal's handler returns to the address behind this one.
+    fn is_below_a_handler(&self, address: usize) -> bool {
+        let Some(signal) = &HERE.signal else {
+            return false;
+        };
+        let first = address.wrapping_add(1);
+        first.is_multiple_of(4)
+            && self.modules.has_code(first)
+            && (signal.code.iter().zip(0..)).all(|(&code, i)| word::look(first + 4 * i) == Ok(code))
     }
 
     /// Returns the registers of the caller, and whether that was interrupted by a signal rather than making

@@ -24,7 +24,17 @@ pub(super) struct Convention {
     pub(super) saved_bp: usize,
     pub(super) saved_other: (usize, usize),
     pub(super) saved: usize,
+    /// How the code below a signal's handler is known, where the tables do not tell enough of it.
+    pub(super) signal: Option<Signal>,
     pub(super) vendor: Vendor,
+}
+
+/// The code to which a signal's handler returns: its stack pointer is at the kernel's record of the
+/// interrupted thread.
+pub(super) struct Signal {
+    pub(super) code: [u32; 2],
+    /// In the record: all general registers in the order of their numbers, the stack pointer, the program counter.
+    pub(super) registers_at: usize,
 }
 
 /// rbx, rbp, r12 to r15 are preserved. The return address has a column of its own.
@@ -44,6 +54,7 @@ pub(super) const HERE: Convention = {
         saved_bp: 2,
         saved_other: (RBX, 1),
         saved: 3,
+        signal: None,
         vendor: Vendor::Default,
     }
 };
@@ -63,5 +74,10 @@ pub(super) const HERE: Convention = Convention {
     saved_bp: 1,
     saved_other: (19, 0),
     saved: 4,
+    signal: Some(Signal {
+        code: [0xd280_1168, 0xd400_0001], // mov x8, #139; svc #0: rt_sigreturn
+        registers_at: size_of::<libc::siginfo_t>()
+            + core::mem::offset_of!(libc::ucontext_t, uc_mcontext.regs),
+    }),
     vendor: Vendor::AArch64,
 };

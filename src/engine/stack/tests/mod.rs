@@ -60,7 +60,10 @@ fn resident(start: usize, end: usize) -> usize {
 
 #[test]
 fn slots_are_whole_pages_of_any_size() {
-    for page in [4 << 10, 16 << 10, 64 << 10].into_iter().filter(|&page| page <= LARGEST_PAGE) {
+    for page in [4 << 10, 16 << 10, 64 << 10]
+        .into_iter()
+        .filter(|&page| page <= LARGEST_PAGE)
+    {
         for class in (0..CLASSES as u8).map(Class) {
             let deep = deep(class.size(), page);
             assert!((GUARD + class.size()).is_multiple_of(page) && deep.is_multiple_of(page));
