@@ -190,6 +190,7 @@ const KINDS: [(&str, &str, Kind); 12] = [
     ("greenthread::engine::", "~src/engine/", Kind::Runtime),
     ("greenthread::engine::arch::", "~arch/", Kind::Runtime),
     ("preempt_trampoline", "", Kind::Runtime),
+    ("greenthread_way_back", "", Kind::Runtime),
     ("go_on_trampoline", "", Kind::Runtime),
     ("corosensei::", "/corosensei-", Kind::Runtime),
     ("corosensei::", "/corosensei/src/", Kind::Runtime),
