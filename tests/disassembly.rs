@@ -134,7 +134,9 @@ fn jumps(code: &str) -> bool {
     match X86_64 {
         true => code.starts_with("call") || code.starts_with('j'),
         // Branches, and those on a register that is zero, or a bit.
-        false => ["b", "cb", "tb"].iter().any(|start| code.starts_with(start)),
+        false => ["b", "cb", "tb"]
+            .iter()
+            .any(|start| code.starts_with(start)),
     }
 }
 

@@ -29,7 +29,11 @@ const MIB: usize = 1 << 20;
 fn is_mended() -> bool {
     // SAFETY: libc's own text.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
-    let mut numbers = version.to_str().unwrap().split('.').map(|n| n.parse().unwrap());
+    let mut numbers = version
+        .to_str()
+        .unwrap()
+        .split('.')
+        .map(|n| n.parse().unwrap());
     let version: [u32; 2] = [numbers.next().unwrap(), numbers.next().unwrap()];
     let is_mended = cfg!(target_arch = "x86_64") || version < [2, 41];
     if !is_mended {

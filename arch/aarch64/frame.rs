@@ -344,3 +344,70 @@ impl SavedRegisters {
         &mut self.context.machine.registers[0]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FPSIMD: u32 = 0x4650_8001;
+    const FIRST: usize = core::mem::offset_of!(Context, machine.records);
+    /// Numbers of two words each.
+    type Memory = [u128; 1024];
+
+    /// The length of a context with these records: kind, size, and the word behind.
+    fn length(records: &[(u32, u32, u64)]) -> Option<usize> {
+        extent(records, &[], 0)
+    }
+
+    /// The same with more records, that lie so many bytes behind the place where they must.
+    fn extent(records: &[(u32, u32, u64)], more: &[(u32, u32, u64)], away: usize) -> Option<usize> {
+        let mut memory: Box<Memory> = Box::new([0; 1024]);
+        let start = memory.as_mut_ptr().cast::<u8>();
+        let put = |at: usize, (kind, size, content): (u32, u32, u64)| {
+            // SAFETY: within the memory: the records are small.
+            unsafe {
+                start.add(at).cast::<Record>().write(Record {
+                    kind,
+                    size,
+                    content,
+                })
+            };
+            at + size as usize
+        };
+        let mut end = records.iter().fold(FIRST, |at, &record| put(at, record));
+        if !more.is_empty() {
+            let lie_at = end + 32 + Record::BYTES + away;
+            let behind = more.iter().fold(lie_at, |at, &record| put(at, record));
+            let size = behind + Record::BYTES - lie_at;
+            put(end + Record::BYTES, (size as u32, 0, 0));
+            end = put(end, (Record::EXTRA, 32, (start.addr() + lie_at) as u64));
+        }
+        put(end, (Record::END, 0, 0));
+        // SAFETY: any numbers are a context.
+        let frame = unsafe { Frame::new(start.cast()) };
+        frame.extent().map(|extent| extent.length)
+    }
+
+    #[test]
+    fn the_kernels_record_is_as_long_as_it_says() {
+        let simd = (FPSIMD, 528, 0);
+        let idle = [simd, (Record::SVE, 608, 16), (Record::ZA, 16, 16)];
+        assert_eq!(length(&[simd]), Some(FIRST + 528 + 16));
+        assert_eq!(length(&idle), Some(FIRST + 528 + 608 + 16 + 16));
+        assert_eq!(
+            extent(&idle, &[(7, 8000, 0)], 0),
+            Some(FIRST + 1152 + 48 + 8016)
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_copied() {
+        let simd = (FPSIMD, 528, 0);
+        assert_eq!(length(&[simd, (Record::SVE, 608, 16 | 1 << 16)]), None); // streaming
+        assert_eq!(length(&[simd, (Record::ZA, 272, 16)]), None); // ZA in use
+        assert_eq!(length(&[simd, (7, 24, 0)]), None);
+        assert_eq!(length(&[(7, 4096, 0)]), None); // no end
+        assert_eq!(extent(&[simd], &[(7, 8000, 0)], 16), None); // elsewhere
+        assert_eq!(extent(&[simd], &[(Record::ZA, 272, 16)], 0), None);
+    }
+}

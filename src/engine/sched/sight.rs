@@ -11,7 +11,7 @@
 //! | Acquire fence; sees `current` and `turns` again | `turns` += 1, `current` = null (Release) |
 //!
 //! If the reader has seen a write of the thread's run, it sees `current` too, or what came after it: `turns` has
-//! changed. (On x86-64 stores become visible in their order. Elsewhere `current` would need a fence after it.)
+//! changed. (On x86-64 stores become visible in their order. Elsewhere `current` has a fence after it.)
 //!
 //! Stacks are never unmapped, nor are records; other memory is read by `sys::word`.
 

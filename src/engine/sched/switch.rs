@@ -20,7 +20,7 @@
 //! else.
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence};
+use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence, fence};
 use crate::engine::green::context::Action;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::{Machine, RunLoop, interpose};
@@ -51,6 +51,10 @@ pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     }
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
     machine.current.store(Some(green), Ordering::Release);
+    if !cfg!(target_arch = "x86_64") {
+        // Release, partner: the Acquire fence in `sight`: who sees what the thread writes sees `current`, too.
+        fence(Ordering::Release);
+    }
     compiler_fence(Ordering::SeqCst);
     machine.leave_home();
     // SAFETY: the block is `green`'s and `green` is ours to run; nothing here touches a

@@ -86,12 +86,21 @@ pub(crate) fn is_free(signal: i32) -> bool {
     action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL) && is_known(signal)
 }
 
-/// Whether the system knows `signal`. (qemu keeps some for itself, and takes handlers for them all the same.)
+/// Whether `signal` can be sent: it is, to this thread, which has it blocked, and takes it back. (qemu keeps
+/// some signals for itself, but accepts handlers for them.)
 fn is_known(signal: i32) -> bool {
-    // No thread has this number.
-    let nobody = i32::MAX as usize;
-    let arguments = [std::process::id() as usize, nobody, signal as usize];
-    plain(Plain::TGKILL, &arguments) != Err(libc::EINVAL)
+    let set = bit(signal);
+    let mask = change_mask(libc::SIG_BLOCK, Some(&set));
+    let sent = send_plain(signal);
+    if sent.is_ok() {
+        let at_once = [0_u64; 2];
+        let (set, time) = (&raw const set as usize, at_once.as_ptr() as usize);
+        let arguments = [set, 0, time, size_of::<Mask>()];
+        // SAFETY: the kernel reads the set and the time.
+        let _ = unsafe { call(libc::SYS_rt_sigtimedwait, &arguments) };
+    }
+    set_mask(mask);
+    sent != Err(libc::EINVAL)
 }
 
 /// Restores the default action for `signal`, without libc: the program may have interposed its
@@ -107,9 +116,13 @@ pub(crate) fn set_default(signal: i32) {
 
 /// Sends `signal` to the calling kernel thread, as `raise` does.
 pub(crate) fn raise(signal: i32) {
+    let _ = send_plain(signal);
+}
+
+fn send_plain(signal: i32) -> Result<usize, i32> {
     let own = |number| plain(number, &[]).unwrap_or(0);
     let arguments = [own(Plain::GETPID), own(Plain::GETTID), signal as usize];
-    let _ = plain(Plain::TGKILL, &arguments);
+    plain(Plain::TGKILL, &arguments)
 }
 
 /// A payload of two words that travels with a signal.
