@@ -2,7 +2,7 @@
 //! the registers.
 //!
 //! `frame` is an interrupted thread's stack and registers, `trampoline` the code that it is sent through,
-//! `prelude` reads the code before a system call, `float` is the control of floating-point numbers,
+//! `prelude` reads the code before a system call, `kept` keeps what is not to be read there, `float` is the control of floating-point numbers,
 //! `guarded` are accesses that may fault.
 //!
 //! *Branch protection.* Each function here that is written in assembly begins with a landing pad (`bti`,
@@ -19,6 +19,7 @@
 mod float;
 mod frame;
 pub(crate) mod guarded;
+pub(crate) mod kept;
 mod prelude;
 mod trampoline;
 

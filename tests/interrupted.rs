@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const MIB: usize = 1 << 20;
 
 /// Whether the runtime can mend a call of libc's: glibc 2.41 and newer leave nothing on aarch64 from which the
-/// first argument could be told.
+/// first argument could be told, unless the call comes by a function of the feature `unmodified`.
 fn is_mended() -> bool {
     // SAFETY: libc's own text.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
@@ -35,7 +35,8 @@ fn is_mended() -> bool {
         .split('.')
         .map(|n| n.parse().unwrap());
     let version: [u32; 2] = [numbers.next().unwrap(), numbers.next().unwrap()];
-    let is_mended = cfg!(target_arch = "x86_64") || version < [2, 41];
+    let keeps = cfg!(any(target_arch = "x86_64", feature = "unmodified"));
+    let is_mended = keeps || version < [2, 41];
     if !is_mended {
         println!("skipped: this libc's interrupted calls cannot be mended on aarch64");
     }

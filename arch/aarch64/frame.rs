@@ -192,6 +192,13 @@ impl<'a> Frame<'a> {
         self.0.machine.registers[8] as i64
     }
 
+    /// The number of a call, and its arguments (the first one until the call is over).
+    pub(super) fn call(&self) -> (i64, [u64; 6]) {
+        let registers = &self.0.machine.registers;
+        let arguments = core::array::from_fn(|i| registers[i] as u64);
+        (registers[8] as i64, arguments)
+    }
+
     /// Makes the function that was interrupted return `result` at once. The function has saved no
     /// registers.
     pub(super) fn return_with(&mut self, result: u64) {
@@ -215,13 +222,7 @@ impl<'a> Frame<'a> {
     pub(crate) unsafe fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
         // SAFETY: the caller's promise.
         let is_call = unsafe { *(self.pc() as *const Instruction) == prelude::SYSCALL };
-        let registers = &self.0.machine.registers;
-        is_call.then(|| {
-            (
-                registers[8] as i64,
-                core::array::from_fn(|i| registers[i] as u64),
-            )
-        })
+        is_call.then(|| self.call())
     }
 
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread

@@ -117,6 +117,14 @@ impl<'a> Frame<'a> {
         })
     }
 
+    /// The lost value, if it was kept on the stack, for that purpose: it never is here.
+    ///
+    /// # Safety
+    /// None.
+    pub(crate) unsafe fn kept_argument(&self, _top: usize) -> Option<u64> {
+        None
+    }
+
     /// The number of that call: the value that was lost.
     pub(crate) fn call_number(&self, lost: u64) -> i64 {
         lost as i64

@@ -21,13 +21,13 @@
 //! | libc | x86-64: the number | aarch64: the first argument |
 //! |---|---|---|
 //! | up to glibc 2.40 | in an instruction before the call, `mov eax, number` or `xor eax, eax` | in the register that an instruction before the call has moved it from |
-//! | since then: calls that are cancellation points are made in one place | on the stack, where the callers of that place pass it | nowhere: it came in the register that the call has overwritten |
+//! | since then: calls that are cancellation points are made in one place | on the stack, where the callers of that place pass it | on the stack, where our functions with libc's names keep it (`arch`, `kept`) |
 //!
 //! The position on the stack is [`learn`]ed at start, from a few calls of known numbers that are
 //! interrupted on purpose; these are then made again, to see that it is right. A call from elsewhere
 //! (`syscall(2)`, a program's own assembly) is left alone, and so is one whose lost value is not found: on aarch64
-//! with glibc 2.41 or newer the calls of that one place fail with EINTR, or do a part. (`unmodified` parks
-//! green threads in nearly all of these, and then there is no call to interrupt.)
+//! with glibc 2.41 or newer a call of that one place that does not come by one of our functions (from libc itself, or without
+//! the feature `unmodified`), or is not in the list of `kept`, fails with EINTR, or does a part.
 //!
 //! *The price.* A connection may break while a thread goes on with the rest: that part takes the
 //! error, and the next call finds the connection closed. (If it is broken before, the rest is
@@ -74,15 +74,18 @@ impl Place {
 /// True: the thread will go on with the rest, and the handler must do nothing else with it now.
 ///
 /// # Safety
-/// libc's code is readable, and does not begin with a system call. `has_room`: below the stack
-/// pointer, there is the space of [`Frame::room_needed`].
-pub(super) unsafe fn mend(frame: &mut Frame<'_>, has_room: bool) -> bool {
+/// libc's code is readable, and does not begin with a system call. `top`: the thread's stack reaches
+/// so far, and has the space of [`Frame::room_needed`] below the stack pointer.
+pub(super) unsafe fn mend(frame: &mut Frame<'_>, top: Option<usize>) -> bool {
     // SAFETY: the caller's promise.
     let call = match unsafe { frame.finished_call() } {
         Some(call) if call.result == EINTR || call.result > 0 => call,
         _ => return false,
     };
-    let Some(lost) = call.lost.or_else(|| number_on_stack(frame)) else {
+    // SAFETY: the caller's promise.
+    let kept = || top.and_then(|top| unsafe { frame.kept_argument(top) });
+    let lost = call.lost.or_else(|| number_on_stack(frame)).or_else(kept);
+    let Some(lost) = lost else {
         return false;
     };
     let number = frame.call_number(lost);
@@ -93,7 +96,7 @@ pub(super) unsafe fn mend(frame: &mut Frame<'_>, has_room: bool) -> bool {
         }
         return false;
     }
-    let goes_on = has_room && Kind::of(number).is_some();
+    let goes_on = top.is_some() && Kind::of(number).is_some();
     if goes_on {
         // SAFETY: there is space.
         unsafe { frame.inject(Trampoline::GoOn(lost)) };
@@ -341,7 +344,7 @@ pub(super) unsafe fn note(frame: &Frame<'_>) {
 /// handler.
 pub(super) fn learn(signal: i32) {
     if !arch::CALLS_LOSE_THEIR_NUMBER {
-        return; // the first argument lies nowhere
+        return; // the first argument was kept, or lies nowhere
     }
     static DONE: Once = Once::new();
     DONE.call_once(|| {

@@ -172,11 +172,12 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     };
     if payload.who == sample::WHO {
         sample::answer(payload, &frame);
-        let has_room = stack::find(frame.sp())
-            .is_some_and(|(slot, _)| has_room(&frame, slot.bottom(), slot.top()));
+        let top = stack::find(frame.sp())
+            .filter(|(slot, _)| has_room(&frame, slot.bottom(), slot.top()))
+            .map(|(slot, _)| slot.top());
         if !interpose::program_has_handlers() && in_libc(frame.pc()) {
             // SAFETY: libc's code is readable, and does not begin with a system call.
-            unsafe { interrupted::mend(&mut frame, has_room) };
+            unsafe { interrupted::mend(&mut frame, top) };
         }
         return;
     }
@@ -195,7 +196,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     let may_mend = !interpose::program_has_handlers() || payload.who == interrupted::TO_TRY;
     if may_mend && in_libc(frame.pc()) {
         // SAFETY: libc's code is readable, and does not begin with a system call.
-        let goes_on = unsafe { interrupted::mend(&mut frame, stack.is_some()) };
+        let goes_on = unsafe { interrupted::mend(&mut frame, stack.map(|stack| stack.top)) };
         if goes_on {
             return;
         }
