@@ -16,7 +16,9 @@ fn main() {
     println!("cargo::rerun-if-env-changed=GREENTHREAD_ELSEWHERE");
     let is = |key: &str, value: &str| var(key).is_ok_and(|found| found == value);
     let has_green_threads = is("CARGO_CFG_TARGET_OS", "linux")
-        && is("CARGO_CFG_TARGET_ARCH", "x86_64")
+        && ["x86_64", "aarch64"]
+            .iter()
+            .any(|arch| is("CARGO_CFG_TARGET_ARCH", arch))
         && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
         && is("CARGO_CFG_TARGET_ENV", "gnu")
         && var_os("CARGO_CFG_GREENTHREAD_PORTABLE").is_none()

@@ -10,8 +10,11 @@
 //! | [`auxiliary`] | an entry of the kernel's auxiliary vector |
 //! | [`Frame`] | program counter and stack pointer of an interrupted thread, and the injection of a preemption |
 //! | [`Trampoline`], [`SavedRegisters`] | where an injected thread goes on; what it saves there of its registers |
-//! | [`FinishedCall`] | a system call that a thread was interrupted right behind |
+//! | [`FinishedCall`] | a system call that a thread was interrupted right behind: its result has overwritten a register |
+//! | [`CALLS_LOSE_THEIR_NUMBER`] | was it the number of the call that this register held, or the first argument? |
 //! | [`guarded`] | accesses to memory that may not be there |
+//! | [`page_size`], [`LARGEST_PAGE`] | bytes of a page here; of the largest that a kernel of this architecture has |
+//! | [`plain_address`] | a code address without the signature that it may have |
 //! | [`prefetch`], [`ticks`] | a hint to the caches; a cheap clock that only orders |
 //! | [`FloatControl`] | how a thread computes with floating-point numbers |
 //! | [`tells_cpu`], [`cpu`] | can the number of the CPU be had without asking the kernel? and which it is |
@@ -19,7 +22,11 @@
 //!
 //! Nothing here touches a thread-local, allocates, or takes a lock.
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64::*;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;

@@ -44,8 +44,39 @@ pub(crate) fn supported() -> Result<(), &'static str> {
     if !std::is_x86_feature_detected!("xsave") {
         return Err("the processor has no XSAVE");
     }
+    if has_shadow_stack() {
+        return Err("shadow stacks are on");
+    }
     frame::measure_state();
     Ok(())
+}
+
+/// Shadow stacks (Intel CET) do not follow a switch of stacks.
+fn has_shadow_stack() -> bool {
+    const ARCH_SHSTK_STATUS: usize = 0x5005;
+    let mut status = 0u64;
+    let arguments = [ARCH_SHSTK_STATUS, &raw mut status as usize, 0, 0, 0, 0];
+    // SAFETY: writes one word, or fails where the kernel does not know it.
+    let failed = unsafe { syscall(libc::SYS_arch_prctl, arguments) };
+    failed == 0 && status & 1 != 0
+}
+
+/// The largest pages that a kernel may have been built for.
+pub(crate) const LARGEST_PAGE: usize = 4096;
+
+/// Bytes of a page.
+#[inline(always)]
+pub(crate) fn page_size() -> usize {
+    4096
+}
+
+/// The register that the result of a system call overwrites held the call's number.
+pub(crate) const CALLS_LOSE_THEIR_NUMBER: bool = true;
+
+/// A code address without the signature that it may have: there are none.
+#[inline(always)]
+pub(crate) fn plain_address(address: usize) -> usize {
+    address
 }
 
 /// An entry of the auxiliary vector, in which the kernel tells a program about the machine; 0 if there

@@ -35,8 +35,7 @@ const ENDS: [&str; 12] = [
 
 struct Function {
     instructions: usize,
-    /// Instructions that use the FS segment: thread-locals (and the thread pointer itself, at
-    /// fs:0).
+    /// Instructions that read the thread pointer: for a thread-local, or for itself.
     thread_locals: Vec<String>,
     writes_thread_pointer: bool,
     calls: Vec<String>,
@@ -101,10 +100,44 @@ fn the_fast_path_touches_no_thread_local() {
 /// The control: code that does touch a thread-local is recognised.
 #[test]
 fn a_thread_local_would_be_seen() {
-    let text = "0000000000001000 <a::b>:\n    1000:\tmov    %fs:0xfffffffffffffff8,%rax\n    1009:\tcall   2000 <c::d>\n";
+    let text = match X86_64 {
+        true => {
+            "0000000000001000 <a::b>:\n    1000:\tmov    %fs:0xfffffffffffffff8,%rax\n    1009:\tcall   2000 <c::d>\n"
+        }
+        false => {
+            "0000000000001000 <a::b>:\n    1000:\tmrs\tx8, tpidr_el0\n    1004:\tmsr\ttpidr_el0, x9\n    1008:\tb.ne\t2000 <c::d>  // b.any\n"
+        }
+    };
     let functions = parse(text);
     assert_eq!(functions["a::b"].thread_locals.len(), 1);
+    assert_eq!(functions["a::b"].writes_thread_pointer, !X86_64);
     assert_eq!(functions["a::b"].calls, ["c::d"]);
+}
+
+const X86_64: bool = cfg!(target_arch = "x86_64");
+
+fn reads_thread_pointer(code: &str) -> bool {
+    match X86_64 {
+        true => code.contains("%fs:") || code.contains("__tls_get_addr"),
+        false => code.starts_with("mrs") && code.contains("tpidr_el0"),
+    }
+}
+
+fn writes_thread_pointer(code: &str) -> bool {
+    match X86_64 {
+        true => code.contains("wrfsbase"),
+        false => code.starts_with("msr") && code.contains("tpidr_el0"),
+    }
+}
+
+fn jumps(code: &str) -> bool {
+    match X86_64 {
+        true => code.starts_with("call") || code.starts_with('j'),
+        // Branches, and those on a register that is zero, or a bit.
+        false => ["b", "cb", "tb"]
+            .iter()
+            .any(|start| code.starts_with(start)),
+    }
 }
 
 fn parse(text: &str) -> HashMap<String, Function> {
@@ -127,12 +160,14 @@ fn parse(text: &str) -> HashMap<String, Function> {
             (&mut current, line.split_once(":\t"))
         {
             function.instructions += 1;
-            function.writes_thread_pointer |= code.contains("wrfsbase");
-            if code.contains("%fs:") || code.contains("__tls_get_addr") {
+            function.writes_thread_pointer |= writes_thread_pointer(code);
+            if reads_thread_pointer(code) {
                 function.thread_locals.push(code.trim().to_owned());
             }
-            let jumps = code.starts_with("call") || code.starts_with('j');
-            if jumps && let Some((_, target)) = code.split_once('<') {
+            let code = code.split("  // ").next().unwrap_or(code);
+            if jumps(code)
+                && let Some((_, target)) = code.split_once('<')
+            {
                 let target = target.trim_end().trim_end_matches('>');
                 // A jump within a function names it with an offset.
                 if !target.contains("+0x") {

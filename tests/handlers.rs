@@ -34,7 +34,10 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     let tid = gettid();
     // SAFETY: the handler's argument.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    #[cfg(target_arch = "x86_64")]
     let sp = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+    #[cfg(target_arch = "aarch64")]
+    let sp = context.uc_mcontext.sp as usize;
     DONE.with(|done| {
         HANDLES_ON.with(|handles_on| {
             let far = (&raw const *done as usize).abs_diff(sp) > 8 << 20;

@@ -7,39 +7,69 @@ mod common;
 use common::*;
 use greenthread as thread;
 use greenthread::runtime::{Mode, Runtime};
-use std::arch::asm;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::Duration;
 
-/// MXCSR's control bits, and the x87 control word.
-type Floats = (u32, u16);
+#[cfg(target_arch = "x86_64")]
+mod control {
+    use std::arch::asm;
 
-const DEFAULT: Floats = (0x1f80, 0x37f);
-/// Up, down and towards zero; and what is tiny is zero, which the x87 cannot.
-const KINDS: [Floats; 4] = [
-    (0x5f80, 0xb7f),
-    (0x3f80, 0x77f),
-    (0x7f80, 0xf7f),
-    (0x9fc0, 0x37f),
-];
+    /// MXCSR's control bits, and the x87 control word.
+    pub type Floats = (u32, u16);
 
-fn floats() -> Floats {
-    let (mut sse, mut x87) = (0_u32, 0_u16);
-    // SAFETY: each writes one register to a place of its size.
-    unsafe {
-        asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut sse, in(reg) &raw mut x87);
+    pub const DEFAULT: Floats = (0x1f80, 0x37f);
+    /// Up, down and towards zero; and what is tiny is zero, which the x87 cannot.
+    pub const KINDS: [Floats; 4] = [
+        (0x5f80, 0xb7f),
+        (0x3f80, 0x77f),
+        (0x7f80, 0xf7f),
+        (0x9fc0, 0x37f),
+    ];
+
+    pub fn floats() -> Floats {
+        let (mut sse, mut x87) = (0_u32, 0_u16);
+        // SAFETY: each writes one register to a place of its size.
+        unsafe {
+            asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &raw mut sse, in(reg) &raw mut x87);
+        }
+        (sse & 0xffc0, x87)
     }
-    (sse & 0xffc0, x87)
+
+    pub fn set_floats((sse, x87): Floats) {
+        // SAFETY: control words that mask every exception.
+        unsafe {
+            asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const sse, in(reg) &raw const x87);
+        }
+    }
 }
 
-fn set_floats((sse, x87): Floats) {
-    // SAFETY: control words that mask every exception.
-    unsafe {
-        asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &raw const sse, in(reg) &raw const x87);
+#[cfg(target_arch = "aarch64")]
+mod control {
+    use std::arch::asm;
+
+    /// FPCR's control bits.
+    pub type Floats = u64;
+
+    pub const DEFAULT: Floats = 0;
+    /// Up, down and towards zero; and what is tiny is zero.
+    pub const KINDS: [Floats; 4] = [1 << 22, 2 << 22, 3 << 22, 1 << 24];
+
+    pub fn floats() -> Floats {
+        let register;
+        // SAFETY: reads a register.
+        unsafe { asm!("mrs {}, fpcr", out(reg) register) };
+        register
+    }
+
+    pub fn set_floats(register: Floats) {
+        // SAFETY: no exception traps.
+        unsafe { asm!("msr fpcr, {}", in(reg) register) };
     }
 }
+
+use control::*;
 
 /// What rounding and flushing do to a quotient and a tiny product.
 fn computed() -> (u64, u64) {
@@ -164,8 +194,10 @@ fn rounding_survives_preemption() {
 
 /// Who is preempted with numbers on the x87's stack of eight leaves it empty for others, and finds its
 /// own again.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn the_x87_stack_is_its_threads_own() {
+    use std::arch::asm;
     let _w = watchdog("the_x87_stack_is_its_threads_own");
     let runtime = preempting();
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,6 +1,12 @@
 //! `observe::deadlocks`: circles among some threads are found while others go on, and what is no circle is not.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 mod common;
 #[path = "support/dumps.rs"]

@@ -1,6 +1,12 @@
 //! Dumps: what is shown of threads that run, are ready, have not run, or have ended; names, times, small stacks.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 mod common;
 #[path = "support/dumps.rs"]

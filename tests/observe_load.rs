@@ -1,6 +1,12 @@
 //! Dumps of programs that are at work: nothing is lost, and nobody waits for a dump.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 mod common;
 #[path = "support/dumps.rs"]

@@ -4,7 +4,13 @@
 //! a known deadlock are compared with what they must be, in both modes and with each policy.
 
 #[path = "support/dumps.rs"]
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 mod dumps;
 #[path = "../examples/debugging/full_channel.rs"]
 mod full_channel;
@@ -13,12 +19,30 @@ mod join_cycle;
 #[path = "../examples/debugging/lost_permit.rs"]
 mod lost_permit;
 #[path = "support/programs.rs"]
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 mod programs;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 #[path = "support/quit.rs"]
 mod quit;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 #[path = "support/reports.rs"]
 mod reports;
 #[path = "../examples/debugging/self_lock.rs"]
@@ -26,7 +50,13 @@ mod self_lock;
 #[path = "../examples/debugging/two_locks.rs"]
 mod two_locks;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 fn main() {
     let examples: &[programs::Named] = &[
         ("two_locks", two_locks::main),
@@ -39,5 +69,11 @@ fn main() {
     programs::main(&programs, &[reports::TESTS, quit::TESTS].concat());
 }
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+)))]
 fn main() {}

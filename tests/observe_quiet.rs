@@ -4,17 +4,41 @@
 //! runtime takes to look for a deadlock, twice over, and then goes on. All rows run at the same time, in both
 //! modes, beside rows that *are* deadlocks: those must be reported in the same time, so the runtime did look.
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 #[path = "support/quiet_outside.rs"]
 mod outside;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 #[path = "support/programs.rs"]
 mod programs;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 #[path = "support/quiet.rs"]
 mod quiet;
 
 fn main() {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[cfg(all(
+        target_os = "linux",
+        any(
+            target_arch = "x86_64",
+            all(target_arch = "aarch64", target_env = "gnu")
+        )
+    ))]
     programs::main(quiet::PROGRAMS, quiet::TESTS);
 }

@@ -1,6 +1,12 @@
 //! The socket on which a running program is asked about its threads (`docs/observe-socket.md`): who may ask, what is
 //! answered, and what bad clients cannot do. Each test asks a process of its own.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 #[path = "support/asked.rs"]
 mod asked;

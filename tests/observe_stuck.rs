@@ -1,6 +1,12 @@
 //! A thread is stuck and holds the allocator's lock: SIGQUIT still makes a dump, without names of functions.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::{Command, Stdio};

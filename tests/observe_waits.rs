@@ -4,7 +4,13 @@
 //! The idea: each row of a table is a thread that waits (`support/rows.rs`). One dump shows all of them. The functions
 //! that wait have names of their own, which must be in the backtraces, with debug information and without.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 mod common;
 #[path = "support/dumps.rs"]

@@ -4,7 +4,13 @@
 //! until the test has read the warning that it waits for and kills it; a program that is not to be warned ends by
 //! itself after a number of looks, which a warning of another kind tells.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

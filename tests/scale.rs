@@ -191,7 +191,13 @@ fn a_million_parked_threads() {
 }
 
 /// A dump shows all the threads, grouped by their stacks, and takes neither long nor much memory.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 fn dump(n: usize, green: bool, dog: &Watchdog) {
     use greenthread::observe::{self, State};
     /// Of the most that it has had since `clear_refs` was written to.
@@ -228,7 +234,13 @@ fn dump(n: usize, green: bool, dog: &Watchdog) {
     }
 }
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+)))]
 fn dump(_: usize, _: bool, _: &Watchdog) {}
 
 /// One of many neighbours runs into its guard: the process says who, and aborts.

@@ -4,7 +4,13 @@
 //! Each scene is played on a kernel thread, on green threads, and on a green thread whose calls are
 //! libc's (`support/alike`).
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 #[path = "support/alike.rs"]
 mod alike;

@@ -1,7 +1,13 @@
 //! `poll`, `select`, and `epoll` of code that knows nothing of green threads: libc's calls answer on green
 //! threads what they answer on kernel threads.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 #[path = "support/alike.rs"]
 mod alike;

@@ -5,7 +5,7 @@
     feature = "unmodified",
     target_os = "linux",
     target_env = "gnu",
-    target_arch = "x86_64"
+    any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
 mod common;

@@ -3,7 +3,13 @@
 //!
 //! CPU time is that of the process, so the test has one of its own.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_env = "gnu")
+    )
+))]
 
 mod common;
 #[path = "support/sockets.rs"]

@@ -50,9 +50,10 @@ pub(crate) struct Frame<'a>(&'a mut Context);
 pub(crate) struct FinishedCall {
     /// Its result.
     pub(crate) result: isize,
-    /// Its number, if that is plain to see before the instruction: `mov eax, number` or `xor eax, eax`,
-    /// and nothing after it that writes eax.
-    pub(crate) number: Option<i64>,
+    /// The value that the kernel has overwritten with the result, if that is plain to see before the
+    /// instruction: the call's number, in `mov eax, number` or `xor eax, eax`, and nothing after it
+    /// that writes eax.
+    pub(crate) lost: Option<u64>,
 }
 
 /// Where an interrupted thread goes on, to return to the place of the interruption.
@@ -60,8 +61,8 @@ pub(crate) enum Trampoline {
     /// To where it calls `sched::preempt::preempted`.
     Preempted,
     /// To where it calls `sched::interrupted::go_on`, with the registers of the system call behind which
-    /// it was interrupted, and the number of that call.
-    GoOn(i64),
+    /// it was interrupted, and the value that the call's result has overwritten.
+    GoOn(u64),
 }
 
 impl<'a> Frame<'a> {
@@ -112,8 +113,31 @@ impl<'a> Frame<'a> {
         };
         Some(FinishedCall {
             result: self.0.machine.gregs[libc::REG_RAX as usize] as isize,
-            number: prelude::number_in(&code[..prelude::LENGTH - SYSCALL.len()]),
+            lost: prelude::number_in(&code[..prelude::LENGTH - SYSCALL.len()]),
         })
+    }
+
+    /// The lost value, if it was kept on the stack, for that purpose: it never is here.
+    ///
+    /// # Safety
+    /// None.
+    pub(crate) unsafe fn kept_argument(&self, _top: usize) -> Option<u64> {
+        None
+    }
+
+    /// The number of that call: the value that was lost.
+    pub(crate) fn call_number(&self, lost: u64) -> i64 {
+        lost as i64
+    }
+
+    /// Where the interrupted function returns to, if it is a leaf: one that has not moved the stack
+    /// pointer.
+    ///
+    /// # Safety
+    /// The stack pointer lies in a stack.
+    pub(crate) unsafe fn return_address_of_leaf(&self) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { *(self.sp() as *const usize) }
     }
 
     /// Makes the function that was interrupted return `result` at once.
@@ -129,10 +153,10 @@ impl<'a> Frame<'a> {
         registers[libc::REG_RSP as usize] += size_of::<usize>() as i64;
     }
 
-    /// Makes the thread make that call, number `number`, again.
-    pub(crate) fn repeat_call(&mut self, number: i64) {
+    /// Makes the thread make that call, whose number was `lost`, again.
+    pub(crate) fn repeat_call(&mut self, lost: u64) {
         let registers = &mut self.0.machine.gregs;
-        registers[libc::REG_RAX as usize] = number;
+        registers[libc::REG_RAX as usize] = lost as i64;
         registers[libc::REG_RIP as usize] -= SYSCALL.len() as i64;
     }
 
@@ -156,9 +180,11 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer.
-    pub(crate) fn room_needed() -> usize {
-        RED_ZONE + TRAMPOLINE_FRAMES + greenthread_xsave_bytes.load(Ordering::Relaxed)
+    /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
+    /// cannot be sent through a trampoline here; any thread can.
+    pub(crate) fn room_needed(&self) -> Option<usize> {
+        let state = greenthread_xsave_bytes.load(Ordering::Relaxed);
+        Some(RED_ZONE + TRAMPOLINE_FRAMES + state)
     }
 
     /// Makes the thread go on in a trampoline, as if it had called it here.
@@ -172,7 +198,7 @@ impl<'a> Frame<'a> {
             Trampoline::Preempted => preempt_trampoline,
             Trampoline::GoOn(number) => {
                 // The instruction overwrites rcx: no code expects anything there.
-                registers[libc::REG_RCX as usize] = number;
+                registers[libc::REG_RCX as usize] = number as i64;
                 go_on_trampoline
             }
         };

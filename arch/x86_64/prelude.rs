@@ -7,12 +7,12 @@ pub(super) const SYSCALL: [u8; 2] = [0x0f, 0x05];
 pub(super) const LENGTH: usize = 32;
 
 /// The number in the last `mov eax, number` of `code` (`xor eax, eax` for 0), if that is plain to see.
-pub(super) fn number_in(code: &[u8]) -> Option<i64> {
+pub(super) fn number_in(code: &[u8]) -> Option<u64> {
     (1..code.len()).rev().find_map(|at| match code[at - 1..] {
         // A prefix would make it a move of another size or to another register.
         [0x40..=0x4f | 0x66, ..] => None,
         [_, 0xb8, low, high @ 0..=1, 0, 0, ref rest @ ..] if leaves_eax(rest) => {
-            Some(i64::from(u16::from_le_bytes([low, high])))
+            Some(u64::from(u16::from_le_bytes([low, high])))
         }
         [_, 0x31 | 0x33, 0xc0, ref rest @ ..] if leaves_eax(rest) => Some(0),
         _ => None,

@@ -54,7 +54,7 @@ pub(crate) mod trace;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
 mod wait;
 
-// Everything but Linux on x86-64 with glibc: kernel threads, by way of std alone.
+// Everything but Linux on x86-64 or aarch64, with glibc: kernel threads, by way of std alone.
 #[cfg(not(green))]
 #[allow(unsafe_code, reason = "a record that there is none of")]
 pub(crate) mod elsewhere;

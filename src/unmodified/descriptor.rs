@@ -301,6 +301,7 @@ const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 
 /// Whether the kernel could read so many bytes there.
 pub(super) fn is_there<T>(at: *const T, count: usize) -> bool {
+    // The smallest that there is.
     const PAGE: usize = 4096;
     let Some(length) = size_of::<T>().checked_mul(count) else {
         return false;

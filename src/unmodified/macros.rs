@@ -19,6 +19,7 @@ macro_rules! libc_functions {
             ///
             /// # Safety
             /// That of libc's function.
+            #[cfg(not(target_arch = "aarch64"))]
             #[inline]
             pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
                 // SAFETY: libc's function of this name has this type; the arguments are the caller's.
@@ -27,6 +28,27 @@ macro_rules! libc_functions {
                         REAL.address(),
                     )($($argument),*)
                 }
+            }
+
+            /// libc's function; its first argument is kept for the handler of a signal.
+            ///
+            /// # Safety
+            /// That of libc's function.
+            #[cfg(target_arch = "aarch64")]
+            #[inline]
+            pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
+                /// # Safety
+                /// That of libc's function, whose address was found.
+                #[unsafe(naked)]
+                unsafe extern "C-unwind" fn keeper($($argument: $Type),*) -> $Result {
+                    $crate::engine::door::real::keeper!(
+                        REAL,
+                        $crate::engine::door::real::Real::ADDRESS
+                    )
+                }
+                REAL.address();
+                // SAFETY: libc's function of this name has this type; the arguments are the caller's.
+                unsafe { keeper($($argument),*) }
             }
         }
     )*};

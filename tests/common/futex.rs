@@ -27,6 +27,13 @@ pub const ALL: usize = i32::MAX as usize;
 pub fn by_hand([a, b, c, d, e, f]: [usize; 6]) -> Answer {
     let result: isize;
     // SAFETY: a futex call reads and writes the words that it is given, which are the test's, or fails.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("svc 0", in("x8") libc::SYS_futex, inlateout("x0") a as isize => result,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f, options(nostack));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!("syscall", inlateout("rax") libc::SYS_futex as isize => result,
             in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,

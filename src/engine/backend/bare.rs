@@ -16,10 +16,10 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use super::config::default_stack_size;
+use crate::engine::sys::mm::page;
 
 /// The space that libc takes on a thread's stack: for guard, control block and thread-locals.
 const EXTRA: usize = 64 << 10;
-const PAGE: usize = 4096;
 
 /// The right to wait for a thread. Dropping it detaches the thread.
 pub(crate) struct Handle(libc::pthread_t);
@@ -73,7 +73,7 @@ pub(super) unsafe fn spawn<F: FnOnce() + Send>(
     unsafe {
         libc::pthread_attr_init(attributes.as_mut_ptr());
         // An absurd size is refused, and the default remains.
-        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), size.next_multiple_of(PAGE));
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), size.next_multiple_of(page()));
         let (place, attributes) = (thread.as_mut_ptr(), attributes.as_mut_ptr());
         let error = libc::pthread_create(place, attributes, start::<F>, main.cast());
         libc::pthread_attr_destroy(attributes);

@@ -169,7 +169,9 @@ fn observe() -> io::Result<Option<PathBuf>> {
 pub(super) fn say_unobserved() {
     static SAID: std::sync::Once = std::sync::Once::new();
     if std::env::var_os("GREENTHREAD_OBSERVE").is_some() {
-        SAID.call_once(|| eprintln!("greenthread: GREENTHREAD_OBSERVE needs Linux on x86-64"));
+        SAID.call_once(|| {
+            eprintln!("greenthread: GREENTHREAD_OBSERVE needs Linux on x86-64 or aarch64")
+        });
     }
 }
 

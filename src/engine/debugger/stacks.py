@@ -24,12 +24,13 @@ class View(gdb.unwinder.Unwinder):
 
     def __call__(self, pending):
         # gdb switches an unwinder off that fails, and says so.
-        host = tuple(int(pending.read_register(name)) & NEVER for name in ("rsp", "rip"))
+        here = machine()
+        host = here.place(pending)
         if host != self.host:
             return None
         # gdb rejects a caller that lies deeper in the stack, so this frame says that it is the deepest.
-        sp = self.registers["rsp"] - 3 * WORD
-        info = pending.create_unwind_info(FrameId(*(self.value(pending, "rsp", n) for n in (sp, host[1]))))
+        sp = self.registers[here.sp] - here.length
+        info = pending.create_unwind_info(FrameId(*(self.value(pending, here.sp, n) for n in (sp, host[1]))))
         for name, number in self.registers.items():
             info.add_saved_register(name, self.value(pending, name, number))
         return info
@@ -49,7 +50,7 @@ class View(gdb.unwinder.Unwinder):
         if gdb.selected_thread() is None:
             raise Failure("there is no kernel thread to show a green thread on")
         frame = gdb.newest_frame()
-        self.host = tuple(int(frame.read_register(name)) & NEVER for name in ("rsp", "rip"))
+        self.host = machine().place(frame)
         self.thread, self.registers = thread, registers
         self.enabled = hider.enabled = True
         gdb.invalidate_cached_frames()
@@ -75,7 +76,8 @@ class View(gdb.unwinder.Unwinder):
 
     def is_its(self, frame):
         """Whether this is the green thread's innermost frame, or one inlined in it."""
-        return int(frame.read_register("rsp")) & NEVER == self.registers["rsp"]
+        here = machine()
+        return here.place(frame)[0] == self.registers[here.sp]
 
 
 class Hider:
@@ -154,8 +156,10 @@ class Callers:
             registers = thread.registers()
             if registers is None:
                 return "-"
-            key = (registers["rip"], registers["rsp"] % 64)
-            return self.look_up(key, registers["rsp"], thread) or self.learn(key, thread)
+            here = machine()
+            pc, sp = registers[here.pc], registers[here.sp]
+            key = (pc, sp % 64)
+            return self.look_up(key, sp, thread) or self.learn(key, thread)
         except (gdb.error, gdb.GdbError):
             return "?"
 
@@ -178,15 +182,22 @@ class Callers:
         frame, stack = self.walk()
         name, sp = label(frame), stack[0][1]
         node = self.roots.setdefault(key, self.node())
-        for (_, _), (pc, caller_sp) in zip(stack, stack[1:]):
-            # The return address; below an interrupted function it lies under its red zone.
-            slots = [at - sp for at in (caller_sp - WORD, caller_sp - 136) if word(at) == pc]
+        for (_, callee_sp), (pc, caller_sp) in zip(stack, stack[1:]):
+            slots = [at - sp for at in self.slots(callee_sp, caller_sp) if word(at) == pc]
             if not slots or node["slot"] not in (None, slots[0]):
                 return name
             node["slot"] = slots[0]
             node = node["callers"].setdefault(pc, self.node())
         node["label"] = name
         return name
+
+    @staticmethod
+    def slots(callee_sp, caller_sp):
+        """Where the return address may lie."""
+        if machine().sp == "rsp":
+            # Below an interrupted function it lies under its red zone.
+            return caller_sp - WORD, caller_sp - 136
+        return range(callee_sp, caller_sp, WORD)
 
     @staticmethod
     def node():
@@ -199,7 +210,7 @@ class Callers:
         frame, stack, called, is_below = gdb.selected_frame(), [], None, False
         while frame is not None:
             if frame.type() != gdb.INLINE_FRAME or not stack:
-                place = (frame.pc(), int(frame.read_register("rsp")) & NEVER)
+                place = (frame.pc(), machine().place(frame)[0])
                 if not stack or stack[-1] != place:
                     stack.append(place)
             is_below = is_below or BOTTOM in (frame.name() or "")

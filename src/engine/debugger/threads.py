@@ -23,6 +23,29 @@ class Failure(gdb.GdbError):
     pass
 
 
+class Machine:
+    """An architecture's names of registers, and the words that a switch saves, from the stack pointer up."""
+
+    def __init__(self, pc, sp, thread_pointer, saved, length):
+        self.pc, self.sp, self.thread_pointer = pc, sp, thread_pointer
+        self.saved, self.length = saved, length * WORD
+
+    def place(self, frame):
+        """The stack pointer and the program counter of a frame."""
+        return tuple(int(frame.read_register(name)) & NEVER for name in (self.sp, self.pc))
+
+
+MACHINES = {
+    "i386:x86-64": Machine("rip", "rsp", "fs_base", ("rip", "rbx", "rbp"), 3),
+    "aarch64": Machine("pc", "sp", "tpidr", ("x19", "x29", "pc"), 4),
+}
+
+
+def machine():
+    name = gdb.selected_inferior().architecture().name()
+    return MACHINES.get(name) or MACHINES["i386:x86-64"]
+
+
 # --- The program's memory.
 
 
@@ -156,15 +179,15 @@ class Thread:
         return word(bounds + self.table.stack_bottom), word(bounds + self.table.stack_top)
 
     def registers(self):
-        """Those with which it goes on: program counter, rbx, rbp; and the stack pointer."""
+        """Those with which it goes on: those that a switch saves, and the stack pointer."""
         bottom, top = self.stack()
-        saved = self.stack_pointer
-        if self.state in ("new", "running") or not bottom <= saved <= top - 3 * WORD:
+        saved, here = self.stack_pointer, machine()
+        if self.state in ("new", "running") or not bottom <= saved <= top - here.length:
             return None
-        pc, rbx, rbp = struct.unpack("<3Q", read(saved, 3 * WORD))
-        if not pc:
+        registers = {name: word(saved + i * WORD) for i, name in enumerate(here.saved)}
+        if not registers[here.pc]:
             raise Failure(f"the stack of green thread {self.number} is missing (see `help greenthread core`)")
-        return {"rip": pc, "rbx": rbx, "rbp": rbp, "rsp": saved + 3 * WORD, "fs_base": self.mark}
+        return {**registers, here.sp: saved + here.length, here.thread_pointer: self.mark}
 
 
 def all_threads(only=None):
@@ -269,7 +292,7 @@ def kernel_threads_by_mark():
         for thread in gdb.selected_inferior().threads():
             thread.switch()
             try:
-                yield int(gdb.newest_frame().read_register("fs_base")) & NEVER, thread.num
+                yield int(gdb.newest_frame().read_register(machine().thread_pointer)) & NEVER, thread.num
             except (gdb.error, ValueError):
                 continue
 

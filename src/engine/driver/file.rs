@@ -35,9 +35,7 @@ use super::source::answer;
 use super::{by_ring, has_ring_for_files, uring};
 use crate::engine::atomic::{AtomicU8, Ordering};
 use crate::engine::sched::announce::may_block;
-
-/// The size of a page. A read that the page cache cuts short ends at the end of a page.
-const PAGE: u64 = 4096;
+use crate::engine::sys::mm;
 
 /// The kind of a file.
 #[derive(Debug)]
@@ -100,7 +98,8 @@ pub(crate) fn read_at(
                     nature.0.store(kind, Ordering::Relaxed);
                 }
             }
-            let is_end = !(offset + done as u64).is_multiple_of(PAGE);
+            // A read that the page cache cuts short ends at the end of a page.
+            let is_end = !(offset + done as u64).is_multiple_of(mm::page() as u64);
             if done == buffer.len() || done != 0 && is_end {
                 return Ok(done);
             }

@@ -11,7 +11,8 @@ use crate::engine::sched::Cluster;
 /// The reason why there are no green threads.
 pub(super) fn prepare(_: usize) -> io::Result<&'static Result<(), String>> {
     static REASON: OnceLock<Result<(), String>> = OnceLock::new();
-    Ok(REASON.get_or_init(|| Err("green threads need Linux on x86-64, with glibc".into())))
+    Ok(REASON
+        .get_or_init(|| Err("green threads need Linux on x86-64 or aarch64, with glibc".into())))
 }
 
 pub(super) fn start(_: Plan, _: Box<dyn Policy>, _: bool) -> io::Result<Backend> {

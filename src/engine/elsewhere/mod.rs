@@ -1,5 +1,5 @@
 //! The stand-in for the engine where green threads are not possible: everywhere but on Linux on
-//! x86-64 with glibc.
+//! x86-64 or aarch64, with glibc.
 //!
 //! Every thread is a kernel thread there, with std's means alone. Locks, channels, scopes,
 //! coroutines and dataflow are the same code as elsewhere: they ask `green::current` whether they

@@ -27,7 +27,7 @@ pub const SIGTERM: i32 = 15;
 fn unsupported<T>() -> io::Result<T> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "greenthread::signal is for Linux on x86-64 with glibc",
+        "greenthread::signal is for Linux on x86-64 or aarch64, with glibc",
     ))
 }
 

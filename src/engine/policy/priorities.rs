@@ -307,7 +307,7 @@ impl Policy for Priorities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
+    use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins, wait_for_tick};
 
     /// Returns the picks of one processor among threads of these priorities, which give way for
     /// ever.
@@ -431,6 +431,7 @@ mod tests {
         // All others are low.
         dismiss(threads.by_ref().take(3));
         for (thread, seat) in threads.zip(seats.iter().rev().cycle()) {
+            wait_for_tick();
             policy.ready(thread, Readied::Woken, Some(seat));
         }
         policy.resize(1);

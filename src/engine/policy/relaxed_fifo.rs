@@ -379,7 +379,7 @@ impl Policy for RelaxedFifo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
+    use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins, wait_for_tick};
 
     fn policy(processors: usize, seed: u64) -> RelaxedFifo {
         let policy = RelaxedFifo::new();
@@ -469,6 +469,7 @@ mod tests {
             }
             // Every other one comes from outside.
             let seat = (index % 2 == 0).then(|| &seats[index % processors]);
+            wait_for_tick();
             assert_eq!(policy.ready(thread, Readied::Woken, seat), ForOthers::Work);
         }
         policy.resize(2);

@@ -1,6 +1,7 @@
 //! Threads and seats to test policies with; the threads never run.
 
 use super::{Others, Policy, Ready, Seat};
+use crate::engine::arch::ticks;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::records;
 use crate::runtime::{Mode, Runtime};
@@ -38,6 +39,14 @@ pub(super) fn seats_of(runtime: usize, count: usize) -> Vec<Seat> {
 pub(super) fn next(policy: &impl Policy, seat: &Seat) -> Option<(u64, Ready)> {
     let next = policy.next(seat, Others::Busy)?;
     Some((next.thread.priority().get(), next.thread))
+}
+
+/// Waits until the clock of [`ticks`] has moved: who comes into a queue now has another stamp.
+pub(super) fn wait_for_tick() {
+    let before = ticks();
+    while ticks() == before {
+        core::hint::spin_loop();
+    }
 }
 
 /// Gives up threads that will not run.

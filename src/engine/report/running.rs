@@ -2,11 +2,12 @@
 //!
 //! A thread that runs is held by a signal while its stack is read (`sched::sample`). So is one that is blocked in a
 //! call which begins anew after a signal, and a green thread, whose calls the signal's handler mends
-//! (`sched::interrupted`). Otherwise the signal could make the call fail: the system tells where the thread goes on, and
-//! of the registers only rbp and rbx are missing; the callers' frames may be, too.
+//! (`sched::interrupted`). Otherwise the signal could make the call fail: the system tells the program
+//! counter and the stack pointer, and callers' frames may be missing.
 
 use super::unwind::{End, Registers, Unwinder};
 use crate::engine::sched::interpose::program_has_handlers;
+use crate::engine::sched::interrupted;
 use crate::engine::sched::sample::Held;
 use crate::engine::sys::kernel_thread::SystemCall;
 use crate::engine::sys::observer::{Doing, Observer};
@@ -30,20 +31,15 @@ pub(super) fn frames(
         Doing::Untold if !is_green => return None,
         _ => None,
     };
-    let may_hold = |call: &SystemCall| call.begins_anew() || is_green && !program_has_handlers();
+    let is_mended = is_green && interrupted::MENDS_NEARLY_ALL && !program_has_handlers();
+    let may_hold = |call: &SystemCall| call.begins_anew() || is_mended;
     if call.as_ref().is_none_or(may_hold) {
         for _ in 0..TRIES {
             // `None`: it blocks the signal, or the system does not run it for long.
             let Some(held) = Held::hold(thread, call.is_none()) else {
                 break;
             };
-            let [pc, sp, bp, bx] = held.registers();
-            let registers = Registers {
-                pc,
-                sp,
-                bp,
-                bx: Some(bx),
-            };
+            let registers = Registers::of_signal(held.registers());
             let end = unwinder.frames(registers, word::read, &mut |frame| frames.push(frame));
             if held.let_go() {
                 return Some(end);
@@ -52,11 +48,6 @@ pub(super) fn frames(
         }
     }
     let (pc, sp) = call?.place();
-    let registers = Registers {
-        pc,
-        sp,
-        bp: 0,
-        bx: None,
-    };
+    let registers = Registers::new(pc, sp, 0);
     Some(unwinder.frames(registers, word::read, &mut |frame| frames.push(frame)))
 }

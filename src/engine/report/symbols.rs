@@ -174,7 +174,7 @@ enum Kind {
 
 /// What a function's path begins with, what the path of its file contains, and what the function is then. The
 /// first line that fits holds. The file's path begins with this library's folder where there is a `~`.
-const KINDS: [(&str, &str, Kind); 12] = [
+const KINDS: [(&str, &str, Kind); 13] = [
     // The tests of this folder play the program.
     (
         "greenthread::engine::report::unwind::tests::",
@@ -190,6 +190,7 @@ const KINDS: [(&str, &str, Kind); 12] = [
     ("greenthread::engine::", "~src/engine/", Kind::Runtime),
     ("greenthread::engine::arch::", "~arch/", Kind::Runtime),
     ("preempt_trampoline", "", Kind::Runtime),
+    ("greenthread_way_back", "", Kind::Runtime),
     ("go_on_trampoline", "", Kind::Runtime),
     ("corosensei::", "/corosensei-", Kind::Runtime),
     ("corosensei::", "/corosensei/src/", Kind::Runtime),

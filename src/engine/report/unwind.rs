@@ -22,15 +22,21 @@
 //! align their stack), keeps 509 rules, and brings a second version of `gimli`.
 
 mod cfi;
+mod registers;
 #[cfg(test)]
 #[allow(unsafe_code, reason = "stacks to read")]
 pub(crate) mod tests;
 
 use super::modules::Modules;
+use crate::engine::arch;
 use cfi::{Registry, Rule, Tables, Trouble};
+use registers::HERE;
 
 /// The most frames that are read of a stack.
 pub(crate) const FRAMES: usize = 256;
+
+/// Whose extensions the tables have.
+pub(super) const VENDOR: gimli::Vendor = HERE.vendor;
 
 /// How many rules are kept, a power of two.
 const RULES: usize = 4096;
@@ -42,23 +48,37 @@ pub(crate) struct Registers {
     pub(crate) pc: usize,
     pub(crate) sp: usize,
     pub(crate) bp: usize,
-    /// Nearly no function needs it.
-    pub(crate) bx: Option<usize>,
+    /// Another one, with its number in the tables.
+    other: Option<(usize, usize)>,
 }
 
 impl Registers {
+    /// Of a thread of which no more is known.
+    pub(crate) fn new(pc: usize, sp: usize, bp: usize) -> Registers {
+        let other = None;
+        Registers { pc, sp, bp, other }
+    }
+
+    /// Of a thread that a signal has interrupted, as `arch::Frame` gives them out.
+    pub(crate) fn of_signal([pc, sp, bp, fourth]: [usize; 4]) -> Registers {
+        let other = Some((HERE.fourth_of_signal, fourth));
+        Registers { pc, sp, bp, other }
+    }
+
     /// Of a thread that has left its stack by a switch of corosensei's and left off at `sp`, where that
-    /// has saved the address at which to go on, rbx and rbp.
+    /// has saved the address at which to go on and two registers.
     pub(crate) fn of_switch(
         sp: usize,
         mut read: impl FnMut(usize) -> Option<usize>,
     ) -> Option<Registers> {
         const WORD: usize = size_of::<usize>();
+        let mut saved = |word: usize| read(sp.wrapping_add(word * WORD));
+        let (other, other_at) = HERE.saved_other;
         Some(Registers {
-            pc: read(sp)?,
-            sp: sp.wrapping_add(3 * WORD),
-            bp: read(sp.wrapping_add(2 * WORD))?,
-            bx: read(sp.wrapping_add(WORD)),
+            pc: saved(HERE.saved_pc)?,
+            sp: sp.wrapping_add(HERE.saved * WORD),
+            bp: saved(HERE.saved_bp)?,
+            other: saved(other_at).map(|value| (other, value)),
         })
     }
 }
@@ -158,8 +178,8 @@ impl Unwinder {
             registry: Registry::new(registers.pc, registers.sp, registers.bp),
             is_exact: true,
         };
-        if let Some(bx) = registers.bx {
-            place.registry.set(Registry::BX, bx);
+        if let Some((number, value)) = registers.other {
+            place.registry.set(number, value);
         }
         for count in 0..FRAMES {
             let pc = place.registry.pc;
@@ -182,28 +202,32 @@ impl Unwinder {
     ) -> Step {
         let address = place.registry.pc.wrapping_sub(usize::from(!place.is_exact));
         let rule = self.rule(address);
-        if with_all && !matches!(rule, Rule::End | Rule::Untold) {
+        if with_all && !matches!(rule, Rule::End | Rule::Untold | Rule::Signal) {
             return self.step_by_tables(place, address, with_all, read);
         }
-        let (cfa, bp_at) = match rule {
-            Rule::FromSp { cfa, bp_at } => {
-                (place.registry.sp().wrapping_add_signed(cfa as isize), bp_at)
-            }
-            Rule::FromBp { cfa, bp_at } => {
-                (place.registry.bp().wrapping_add_signed(cfa as isize), bp_at)
-            }
+        let (base, cfa, bp_at, pc_at) = match rule {
+            Rule::FromSp { cfa, bp_at, pc_at } => (place.registry.sp(), cfa, bp_at, pc_at),
+            Rule::FromBp { cfa, bp_at, pc_at } => (place.registry.bp(), cfa, bp_at, pc_at),
             Rule::End => return Step::End(End::Bottom),
+            Rule::Signal => return self.step_by_record(place, read),
             Rule::Complicated => return self.step_by_tables(place, address, with_all, read),
             Rule::Untold => return self.step_by_custom(place, read),
         };
-        if cfa <= place.registry.sp() {
+        let cfa = base.wrapping_add_signed(cfa as isize);
+        // A function that has not saved the return address may have no frame yet.
+        let is_leaf = pc_at == Rule::SAME;
+        if cfa < place.registry.sp() || cfa == place.registry.sp() && !is_leaf {
             return Step::End(End::Lost);
         }
         let bp = match bp_at {
             Rule::SAME => Some(place.registry.bp()),
             at => read(cfa.wrapping_add_signed(at as isize)),
         };
-        match (read(cfa.wrapping_sub(size_of::<usize>())), bp) {
+        let pc = match is_leaf {
+            true => place.registry.link(),
+            false => read(cfa.wrapping_add_signed(pc_at as isize)),
+        };
+        match (pc, bp) {
             (Some(pc), Some(bp)) => {
                 place.registry.go_down(pc, cfa, bp);
                 place.arrive(false)
@@ -236,15 +260,35 @@ impl Unwinder {
             Err(Trouble::Unknown) if !with_all => return Step::Unknown,
             Err(_) => return Step::End(End::Lost),
         };
-        if !is_signal && registry.sp() <= place.registry.sp() {
+        let has_no_frame = registry.sp() == place.registry.sp() && place.is_exact;
+        if !is_signal && registry.sp() <= place.registry.sp() && !has_no_frame {
             return Step::End(End::Lost);
         }
         place.registry = registry;
         place.arrive(is_signal)
     }
 
-    /// Without a rule, by what is usual: a function that was just called has the address to return to on top
-    /// of the stack, any other keeps a frame pointer. Only an address of code is believed.
+    /// From the code below a signal's handler, by the kernel's record.
+    #[cold]
+    fn step_by_record(
+        &mut self,
+        place: &mut Place,
+        read: &mut impl FnMut(usize) -> Option<usize>,
+    ) -> Step {
+        let Some(signal) = &HERE.signal else {
+            return Step::End(End::Lost);
+        };
+        let start = place.registry.sp().wrapping_add(signal.registers_at);
+        let mut register = |number: usize| read(start.wrapping_add(number * size_of::<usize>()));
+        let Some(registry) = Registry::interrupted(&mut register) else {
+            return Step::End(End::Lost);
+        };
+        place.registry = registry;
+        place.arrive(true)
+    }
+
+    /// Without a rule, by what is usual: a function that was just called has the address to return to in the
+    /// link register, or on top of the stack; any other keeps a frame pointer. Only an address of code is believed.
     #[cold]
     fn step_by_custom(
         &mut self,
@@ -254,11 +298,17 @@ impl Unwinder {
         const WORD: usize = size_of::<usize>();
         let (sp, bp) = (place.registry.sp(), place.registry.bp());
         let modules = self.tables.modules();
-        let mut code_at = |address| read(address).filter(|&pc| modules.has_code(pc));
-        if place.is_exact
-            && let Some(pc) = code_at(sp)
-        {
-            place.registry.go_down(pc, sp.wrapping_add(WORD), bp);
+        let mut code_at = |address| {
+            let pc = read(address).map(arch::plain_address);
+            pc.filter(|&pc| modules.has_code(pc))
+        };
+        let just_called = match (place.is_exact, place.registry.link()) {
+            (false, _) => None,
+            (_, Some(pc)) => modules.has_code(pc).then_some((pc, sp)),
+            (_, None) => code_at(sp).map(|pc| (pc, sp.wrapping_add(WORD))),
+        };
+        if let Some((pc, sp)) = just_called {
+            place.registry.go_down(pc, sp, bp);
             return place.arrive(false);
         }
         if bp < sp {

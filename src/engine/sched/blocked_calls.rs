@@ -262,6 +262,32 @@ pub(crate) fn name(number: i64) -> String {
     Name(number).to_string()
 }
 
+/// The name of a call that newer ones have superseded: younger architectures have only those.
+#[cfg(target_arch = "x86_64")]
+fn superseded(number: i64) -> Option<&'static str> {
+    Some(match number {
+        libc::SYS_poll => "poll",
+        libc::SYS_select => "select",
+        libc::SYS_epoll_wait => "epoll_wait",
+        libc::SYS_open => "open",
+        libc::SYS_stat => "stat",
+        libc::SYS_lstat => "lstat",
+        libc::SYS_access => "access",
+        libc::SYS_fork => "fork",
+        libc::SYS_vfork => "vfork",
+        libc::SYS_rename => "rename",
+        libc::SYS_mkdir => "mkdir",
+        libc::SYS_unlink => "unlink",
+        libc::SYS_pause => "pause",
+        _ => return None,
+    })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn superseded(_: i64) -> Option<&'static str> {
+    None
+}
+
 /// A system call's name, of those that block.
 pub(super) struct Name(pub(super) i64);
 
@@ -283,20 +309,16 @@ impl fmt::Display for Name {
             libc::SYS_splice => "splice",
             libc::SYS_openat => "open",
             libc::SYS_fcntl => "fcntl",
-            libc::SYS_poll | libc::SYS_ppoll => "poll",
-            libc::SYS_select | libc::SYS_pselect6 => "select",
-            libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => "epoll_wait",
+            libc::SYS_ppoll => "poll",
+            libc::SYS_pselect6 => "select",
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => "epoll_wait",
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => "nanosleep",
             libc::SYS_wait4 | libc::SYS_waitid => "wait",
             libc::SYS_flock => "flock",
             libc::SYS_fsync | libc::SYS_fdatasync => "fsync",
-            libc::SYS_open => "open",
-            libc::SYS_stat => "stat",
             libc::SYS_fstat => "fstat",
-            libc::SYS_lstat => "lstat",
             libc::SYS_newfstatat => "newfstatat",
             libc::SYS_statx => "statx",
-            libc::SYS_access => "access",
             libc::SYS_pread64 => "pread64",
             libc::SYS_pwrite64 => "pwrite64",
             libc::SYS_preadv => "preadv",
@@ -317,14 +339,9 @@ impl fmt::Display for Name {
             libc::SYS_ioctl => "ioctl",
             libc::SYS_clone => "clone",
             libc::SYS_clone3 => "clone3",
-            libc::SYS_fork => "fork",
-            libc::SYS_vfork => "vfork",
             libc::SYS_execve => "execve",
             libc::SYS_sched_yield => "sched_yield",
-            libc::SYS_rename => "rename",
             libc::SYS_renameat2 => "renameat2",
-            libc::SYS_mkdir => "mkdir",
-            libc::SYS_unlink => "unlink",
             libc::SYS_unlinkat => "unlinkat",
             libc::SYS_getdents64 => "getdents64",
             libc::SYS_truncate => "truncate",
@@ -335,7 +352,6 @@ impl fmt::Display for Name {
             libc::SYS_sync_file_range => "sync_file_range",
             libc::SYS_copy_file_range => "copy_file_range",
             libc::SYS_getrandom => "getrandom",
-            libc::SYS_pause => "pause",
             libc::SYS_rt_sigtimedwait => "rt_sigtimedwait",
             libc::SYS_rt_sigsuspend => "rt_sigsuspend",
             libc::SYS_semop => "semop",
@@ -344,7 +360,10 @@ impl fmt::Display for Name {
             libc::SYS_mq_timedsend => "mq_timedsend",
             libc::SYS_mq_timedreceive => "mq_timedreceive",
             libc::SYS_io_uring_enter => "io_uring_enter",
-            number => return write!(f, "system call {number}"),
+            number => match superseded(number) {
+                Some(name) => name,
+                None => return write!(f, "system call {number}"),
+            },
         };
         f.write_str(name)
     }
@@ -361,9 +380,9 @@ mod tests {
         let here = Location::caller();
         let again: &'static Location<'static> = Box::leak(Box::new(*here));
         let blocked = [
-            (libc::SYS_poll, here, 1),
-            (libc::SYS_poll, again, 2),
-            (libc::SYS_ppoll, again, 4),
+            (libc::SYS_wait4, here, 1),
+            (libc::SYS_wait4, again, 2),
+            (libc::SYS_waitid, again, 4),
         ];
         for (entry, (number, spawned_at, count)) in calls.places.iter().zip(blocked) {
             calls.counts[number as usize].fetch_add(count, Relaxed);
@@ -372,12 +391,12 @@ mod tests {
             entry.count.store(count, Relaxed);
         }
         let told = calls.most_frequent();
-        let [poll] = &told[..] else {
+        let [wait] = &told[..] else {
             panic!("{} calls", told.len())
         };
-        assert_eq!((poll.name.as_str(), poll.count), ("poll", 7));
-        let [place] = &poll.places[..] else {
-            panic!("{} places", poll.places.len())
+        assert_eq!((wait.name.as_str(), wait.count), ("wait", 7));
+        let [place] = &wait.places[..] else {
+            panic!("{} places", wait.places.len())
         };
         assert_eq!((place.spawned_at, place.count), (Some(here), 7));
     }

@@ -14,12 +14,20 @@
 //! A program with handlers of its own is left alone: it copes with both results, and may wait for
 //! the EINTR that its own signal caused.
 //!
-//! *The call's number.* The kernel has overwritten it. Up to glibc 2.40 it is in an instruction
-//! before the call, `mov eax, number` or `xor eax, eax`. Since then libc makes calls that are
-//! cancellation points in one place, whose callers pass the number on the stack. The position on
-//! the stack is [`learn`]ed at start, from a few calls of known numbers that are interrupted on
-//! purpose; these are then made again, to see that it is right. A call from elsewhere
-//! (`syscall(2)`, a program's own assembly) is left alone.
+//! *The lost value.* The result lies in the register of another value, which is needed to make the call
+//! again, and to go on with it: on x86-64 that of the call's number, on aarch64 that of its first
+//! argument. Where that can be found:
+//!
+//! | libc | x86-64: the number | aarch64: the first argument |
+//! |---|---|---|
+//! | up to glibc 2.40 | in an instruction before the call, `mov eax, number` or `xor eax, eax` | in the register that an instruction before the call has moved it from |
+//! | since then: calls that are cancellation points are made in one place | on the stack, where the callers of that place pass it | on the stack, where our functions with libc's names keep it (`arch`, `kept`) |
+//!
+//! The position on the stack is [`learn`]ed at start, from a few calls of known numbers that are
+//! interrupted on purpose; these are then made again, to see that it is right. A call from elsewhere
+//! (`syscall(2)`, a program's own assembly) is left alone, and so is one whose lost value is not found: on aarch64
+//! with glibc 2.41 or newer a call of that one place that does not come by one of our functions (from libc itself, or without
+//! the feature `unmodified`), or is not in the list of `kept`, fails with EINTR, or does a part.
 //!
 //! *The price.* A connection may break while a thread goes on with the rest: that part takes the
 //! error, and the next call finds the connection closed. (If it is broken before, the rest is
@@ -32,13 +40,16 @@ use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use std::sync::Once;
 
-use crate::engine::arch::{FinishedCall, Frame, SavedRegisters, Trampoline};
+use crate::engine::arch::{self, FinishedCall, Frame, SavedRegisters, Trampoline};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::engine::sched::interpose;
 use crate::engine::sys::signal::{self, Payload};
-use crate::engine::sys::{call, kernel_thread};
+use crate::engine::sys::{call, kernel_thread, poll_now};
 
 const EINTR: isize = -libc::EINTR as isize;
+
+/// Whether nearly every call of libc's that a signal cuts short is mended.
+pub(crate) const MENDS_NEARLY_ALL: bool = arch::CALLS_LOSE_THEIR_NUMBER;
 
 /// Places where libc makes calls of different numbers.
 static PLACES: [Place; 4] = [const { Place::new() }; 4];
@@ -63,37 +74,41 @@ impl Place {
 /// True: the thread will go on with the rest, and the handler must do nothing else with it now.
 ///
 /// # Safety
-/// libc's code is readable, and does not begin with a system call. `has_room`: below the stack
-/// pointer, there is the space of [`Frame::room_needed`].
-pub(super) unsafe fn mend(frame: &mut Frame<'_>, has_room: bool) -> bool {
+/// libc's code is readable, and does not begin with a system call. `top`: the thread's stack reaches
+/// so far, and has the space of [`Frame::room_needed`] below the stack pointer.
+pub(super) unsafe fn mend(frame: &mut Frame<'_>, top: Option<usize>) -> bool {
     // SAFETY: the caller's promise.
     let call = match unsafe { frame.finished_call() } {
         Some(call) if call.result == EINTR || call.result > 0 => call,
         _ => return false,
     };
-    let Some(number) = call.number.or_else(|| number_on_stack(frame)) else {
+    // SAFETY: the caller's promise.
+    let kept = || top.and_then(|top| unsafe { frame.kept_argument(top) });
+    let lost = call.lost.or_else(|| number_on_stack(frame)).or_else(kept);
+    let Some(lost) = lost else {
         return false;
     };
+    let number = frame.call_number(lost);
     if call.result == EINTR {
         // An interrupted close has closed: the descriptor may be another's by now.
         if number != libc::SYS_close {
-            frame.repeat_call(number);
+            frame.repeat_call(lost);
         }
         return false;
     }
-    let goes_on = has_room && Kind::of(number).is_some();
+    let goes_on = top.is_some() && Kind::of(number).is_some();
     if goes_on {
         // SAFETY: there is space.
-        unsafe { frame.inject(Trampoline::GoOn(number)) };
+        unsafe { frame.inject(Trampoline::GoOn(lost)) };
     }
     goes_on
 }
 
 /// The number of the call that the thread was interrupted behind, if it was made in one of [`PLACES`].
-fn number_on_stack(frame: &Frame<'_>) -> Option<i64> {
+fn number_on_stack(frame: &Frame<'_>) -> Option<u64> {
     let is_here = |place: &&Place| place.pc.load(Relaxed) == frame.pc();
     let place = PLACES.iter().find(is_here)?;
-    let number = (frame.sp() + place.number.load(Relaxed)) as *const i64;
+    let number = (frame.sp() + place.number.load(Relaxed)) as *const u64;
     // SAFETY: at a place, the number was found to lie on the stack.
     Some(unsafe { number.read() })
 }
@@ -204,18 +219,11 @@ impl Transfer {
             true => libc::SO_RCVTIMEO,
             false => libc::SO_SNDTIMEO,
         };
-        let mut asked = libc::pollfd {
-            fd: self.descriptor as i32,
-            events: 0,
-            revents: 0,
-        };
-        // SAFETY: a valid place.
-        let poll = || unsafe { call(libc::SYS_poll, &[&raw mut asked as usize, 1, 0]) };
+        let poll = || poll_now(self.descriptor as i32, 0);
         let polled = std::iter::repeat_with(poll).find(|polled| *polled != Err(libc::EINTR));
         self.option::<i32>(libc::SO_TYPE) == Some(libc::SOCK_STREAM)
             && self.option::<[u64; 2]>(limit) == Some([0; 2])
-            && matches!(polled, Some(Ok(_)))
-            && asked.revents & libc::POLLERR == 0
+            && matches!(polled, Some(Ok(events)) if events & libc::POLLERR == 0)
     }
 
     fn option<T: Copy + Default>(&self, name: i32) -> Option<T> {
@@ -320,7 +328,7 @@ static SEEN_WORDS: AtomicUsize = AtomicUsize::new(0);
 pub(super) unsafe fn note(frame: &Frame<'_>) {
     // SAFETY: the caller's promise; `learn` has so much of a stack above its calls.
     unsafe {
-        let is_unseen = |call: &FinishedCall| call.result == EINTR && call.number.is_none();
+        let is_unseen = |call: &FinishedCall| call.result == EINTR && call.lost.is_none();
         if frame.finished_call().is_none_or(|call| !is_unseen(&call)) {
             return;
         }
@@ -335,6 +343,9 @@ pub(super) unsafe fn note(frame: &Frame<'_>) {
 /// Finds out, once, where libc has the number of a call: see the file's header. `signal` has our
 /// handler.
 pub(super) fn learn(signal: i32) {
+    if !arch::CALLS_LOSE_THEIR_NUMBER {
+        return; // the first argument was kept, or lies nowhere
+    }
     static DONE: Once = Once::new();
     DONE.call_once(|| {
         let mask = signal::mask();

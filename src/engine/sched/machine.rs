@@ -161,7 +161,7 @@ impl Machine {
 
     /// Makes a piece of memory full of records; all except the returned one are unused.
     fn register_some() -> Result<&'static Machine, i32> {
-        let size = (PER_PIECE * size_of::<Machine>()).next_multiple_of(mm::PAGE);
+        let size = (PER_PIECE * size_of::<Machine>()).next_multiple_of(mm::page());
         let mapping = mm::Mapping::new(size);
         let mapping = mapping.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
         // Release: pairs with the Acquire in `count`. A record may still be missing then: `get`.

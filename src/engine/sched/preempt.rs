@@ -44,7 +44,7 @@ use crate::engine::arch::{Frame, Trampoline};
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::{Machine, interpose, interrupted, machine, sample};
-use crate::engine::stack::{self, Slot};
+use crate::engine::stack;
 use crate::engine::sys::kernel_thread::SystemCall;
 use crate::engine::sys::observer::{Doing, Observer};
 use crate::engine::sys::signal::{self, Payload};
@@ -173,12 +173,12 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     };
     if payload.who == sample::WHO {
         sample::answer(payload, &frame);
-        let room =
-            |slot: &Slot| (slot.bottom() + Frame::room_needed()..slot.top()).contains(&frame.sp());
-        let has_room = stack::find(frame.sp()).is_some_and(|(slot, _)| room(slot));
+        let top = stack::find(frame.sp())
+            .filter(|(slot, _)| has_room(&frame, slot.bottom(), slot.top()))
+            .map(|(slot, _)| slot.top());
         if !interpose::program_has_handlers() && in_libc(frame.pc()) {
             // SAFETY: libc's code is readable, and does not begin with a system call.
-            unsafe { interrupted::mend(&mut frame, has_room) };
+            unsafe { interrupted::mend(&mut frame, top) };
         }
         return;
     }
@@ -193,11 +193,11 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     let green = machine.and_then(|m| m.current.load(Ordering::Relaxed));
     let stack = green
         .and_then(Green::stack)
-        .filter(|stack| (stack.bottom + Frame::room_needed()..=stack.top).contains(&frame.sp()));
+        .filter(|stack| has_room(&frame, stack.bottom, stack.top));
     let may_mend = !interpose::program_has_handlers() || payload.who == interrupted::TO_TRY;
     if may_mend && in_libc(frame.pc()) {
         // SAFETY: libc's code is readable, and does not begin with a system call.
-        let goes_on = unsafe { interrupted::mend(&mut frame, stack.is_some()) };
+        let goes_on = unsafe { interrupted::mend(&mut frame, stack.map(|stack| stack.top)) };
         if goes_on {
             return;
         }
@@ -218,7 +218,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter
     // points to code that runs.
     let may = unsafe {
-        may_interrupt(frame.pc(), *(frame.sp() as *const usize)) || is_about_to_wait(&frame)
+        may_interrupt(frame.pc(), frame.return_address_of_leaf()) || is_about_to_wait(&frame)
     };
     if !may {
         return;
@@ -229,11 +229,17 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     unsafe { frame.inject(Trampoline::Preempted) };
 }
 
-/// Rule 5. A leaf function has not moved the stack pointer, so that points to the return address.
-fn may_interrupt(pc: usize, top_of_stack: usize) -> bool {
+/// Whether the thread, on the stack from `bottom` to `top`, can be sent through a trampoline.
+fn has_room(frame: &Frame<'_>, bottom: usize, top: usize) -> bool {
+    let room = frame.room_needed();
+    room.is_some_and(|room| (bottom + room..=top).contains(&frame.sp()))
+}
+
+/// Rule 5. `caller`: where the function returns to, if it is a leaf.
+fn may_interrupt(pc: usize, caller: usize) -> bool {
     let Some(text) = TEXT.get() else { return false };
     let in_leaf = |address| text.leaves.iter().any(|range| range.holds(address));
-    !in_libc(pc) || (in_leaf(pc) && !in_libc(top_of_stack))
+    !in_libc(pc) || (in_leaf(pc) && !in_libc(caller))
 }
 
 /// Whether the thread is about to make a call that begins anew at any interruption.

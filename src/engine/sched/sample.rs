@@ -131,7 +131,7 @@ impl Held {
         }
     }
 
-    /// The program counter, the stack pointer, rbp and rbx.
+    /// As the frame gives them out: `Frame::registers`.
     pub(crate) fn registers(&self) -> [usize; 4] {
         core::array::from_fn(|i| REGISTERS[i].load(Relaxed))
     }

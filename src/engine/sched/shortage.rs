@@ -357,14 +357,7 @@ fn say(text: &[u8]) {
 
 /// Whether writing to `descriptor` blocks nobody.
 fn is_read(descriptor: i32) -> bool {
-    let mut poll = libc::pollfd {
-        fd: descriptor,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: one valid entry, and no waiting.
-    let ready = unsafe { sys::call(libc::SYS_poll, &[&raw mut poll as usize, 1, 0]) };
-    ready == Ok(1) && poll.revents & libc::POLLOUT != 0
+    sys::poll_now(descriptor, libc::POLLOUT).is_ok_and(|ready| ready & libc::POLLOUT != 0)
 }
 
 /// How many machines are blocked in which system call.

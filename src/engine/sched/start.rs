@@ -227,7 +227,7 @@ mod tests {
     use std::sync::Arc;
 
     /// Clusters with stacks of this size find no room at hand, every other time.
-    const SCARCE: usize = 32 << 10;
+    const SCARCE: usize = 2 * stack::MIN_SIZE;
     static ASKED: AtomicUsize = AtomicUsize::new(0);
 
     pub(super) fn refuses(cluster: &Cluster) -> bool {

@@ -41,7 +41,8 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
-use crate::engine::sys::mm::PAGE;
+use crate::engine::arch::LARGEST_PAGE;
+use crate::engine::sys::mm::page;
 use crate::engine::sys::{lock::Lock, mm, perturb};
 use slab::Span;
 use std::io;
@@ -49,18 +50,25 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
 
 /// Bytes below each stack that fault when touched.
 pub(crate) const GUARD: usize = 64 << 10;
-/// The smallest class; smaller requests get it.
-pub(crate) const MIN_SIZE: usize = 16 << 10;
+/// The smallest class, a page at least; smaller requests get it.
+pub(crate) const MIN_SIZE: usize = if LARGEST_PAGE > 16 << 10 {
+    LARGEST_PAGE
+} else {
+    16 << 10
+};
 /// The largest class.
 pub(crate) const MAX_SIZE: usize = 64 << 30;
 /// The topmost bytes of a stack, below the reserve, that a free slot keeps: most threads need no
 /// more.
 pub(crate) const KEEP: usize = 8 << 10;
 
+// Guards and stacks are whole pages, whatever the size of these.
+const _: () = assert!(GUARD.is_multiple_of(LARGEST_PAGE) && MIN_SIZE.is_multiple_of(LARGEST_PAGE));
+
 const CLASSES: usize = (MAX_SIZE.ilog2() - MIN_SIZE.ilog2()) as usize + 1;
 
 /// Bytes at the top of every slot, whole pages: the owner's reserve and the header.
-static RESERVED: AtomicUsize = AtomicUsize::new(PAGE);
+static RESERVED: AtomicUsize = AtomicUsize::new(LARGEST_PAGE);
 /// A thread without a cache found a list empty: the next cache to get a slot gives up all it has.
 static WANTED: AtomicBool = AtomicBool::new(false);
 static FREE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES];
@@ -71,7 +79,7 @@ static BARE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES]
 /// `default_size` can be had at all. Once in a process, before any slot is taken.
 pub(crate) fn init(reserve: usize, default_size: usize) -> io::Result<()> {
     let reserved = reserve + size_of::<Slot>();
-    RESERVED.store(reserved.next_multiple_of(PAGE), Relaxed);
+    RESERVED.store(reserved.next_multiple_of(page()), Relaxed);
     acquire(default_size).map(release)
 }
 
@@ -181,14 +189,14 @@ impl Slot {
         let stack_end = self.bottom() + self.size();
         let mut at = self.bottom();
         while at < stack_end {
-            let count = pages.len().min((stack_end - at) / PAGE);
+            let count = pages.len().min((stack_end - at) / page());
             if mm::resident(at, &mut pages[..count]).is_err() {
                 return 0;
             }
             if let Some(first) = pages[..count].iter().position(|page| *page) {
-                return stack_end - (at + first * PAGE);
+                return stack_end - (at + first * page());
             }
-            at += count * PAGE;
+            at += count * page();
         }
         0
     }
@@ -250,10 +258,15 @@ fn put(slot: &'static Slot) {
 
 /// Gives the memory of an unused stack back to the kernel, but for the topmost [`KEEP`] bytes.
 pub(crate) fn trim(slot: &'static Slot) {
-    let length = slot.size() - KEEP;
+    let length = deep(slot.size(), page());
     // SAFETY: the range lies in the slot's stack, below all that the owner relies on (invariant 4).
     // Locked memory is refused, and stays: harmless.
     let _ = unsafe { mm::advise(slot.bottom(), length, libc::MADV_DONTNEED) };
+}
+
+/// The bytes of a stack of `size` that are not kept: whole pages.
+fn deep(size: usize, page: usize) -> usize {
+    size - KEEP.max(page)
 }
 
 /// Which part of a slot an address lies in.

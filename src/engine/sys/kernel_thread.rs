@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use std::io::Write;
 
-use super::mm::PAGE;
+use super::mm::page;
 use super::{Plain, call, plain};
 use crate::engine::atomic::{AtomicBool, Ordering};
 
@@ -27,7 +27,7 @@ pub(crate) unsafe fn start(
         let attributes: *mut libc::pthread_attr_t = attributes.as_mut_ptr();
         libc::pthread_attr_init(attributes);
         libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(PAGE));
+        libc::pthread_attr_setstacksize(attributes, stack_size.next_multiple_of(page()));
         let error = libc::pthread_create(thread.as_mut_ptr(), attributes, main, argument);
         libc::pthread_attr_destroy(attributes);
         match error {
@@ -223,18 +223,22 @@ mod tests {
 
     #[test]
     fn a_system_call_is_read() {
-        let wait = "202 0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n";
-        let call = parse(wait).unwrap();
-        assert!(call.begins_anew() && call.number == 202);
+        let number = |number: i64| format!("{number} ");
+        let futex = &number(libc::SYS_futex);
+        let (read, flock) = (&number(libc::SYS_read), &number(libc::SYS_flock));
+        let fcntl = &number(libc::SYS_fcntl);
+        let wait = format!("{futex}0x7f01 0x80 0x2 0x0 0x5 0x6 0x7ffe 0x55\n");
+        let call = parse(&wait).unwrap();
+        assert!(call.begins_anew() && call.number == libc::SYS_futex);
         for (other, waits) in [
             (wait.replace("0x80 ", "0x189 "), true), // FUTEX_WAIT_BITSET by the real clock
             (wait.replace("0x80 ", "0x81 "), false), // FUTEX_WAKE
             (wait.replace("0x80 ", "0x86 "), false), // FUTEX_LOCK_PI
             (wait.replace("0x0 ", "0x7ffd "), false), // until then
-            (wait.replace("202 ", "0 "), false),
-            (wait.replace("202 ", "73 "), true),  // flock
-            (wait.replace("202 ", "72 "), false), // fcntl, but not this one
-            (wait.replace("202 ", "72 ").replace("0x80 ", "0x7 "), true), // F_SETLKW
+            (wait.replace(futex, read), false),
+            (wait.replace(futex, flock), true),
+            (wait.replace(futex, fcntl), false), // but not this one
+            (wait.replace(futex, fcntl).replace("0x80 ", "0x7 "), true), // F_SETLKW
         ] {
             assert_eq!(parse(&other).unwrap().begins_anew(), waits, "{other}");
         }

@@ -7,9 +7,13 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::call;
+use crate::engine::arch;
 
-/// Bytes of a page (x86-64).
-pub(crate) const PAGE: usize = 4096;
+/// Bytes of a page.
+#[inline(always)]
+pub(crate) fn page() -> usize {
+    arch::page_size()
+}
 
 /// Advice: pages that fault at every access, without splitting the mapping (Linux 6.13; libc does
 /// not name it everywhere).
@@ -107,7 +111,7 @@ pub(crate) fn resident(address: usize, pages: &mut [bool]) -> io::Result<()> {
     // A word for each page of the process.
     let map = std::fs::File::open("/proc/self/pagemap")?;
     let mut words = vec![0; pages.len() * size_of::<u64>()];
-    map.read_exact_at(&mut words, (address / PAGE * size_of::<u64>()) as u64)?;
+    map.read_exact_at(&mut words, (address / page() * size_of::<u64>()) as u64)?;
     for (page, word) in pages.iter_mut().zip(words.chunks_exact(size_of::<u64>())) {
         let word = word.try_into().map_err(io::Error::other)?;
         *page = u64::from_ne_bytes(word) & PRESENT != 0;

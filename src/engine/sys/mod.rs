@@ -85,6 +85,20 @@ pub(crate) fn duplicate(descriptor: RawFd, lowest: RawFd) -> Result<RawFd, i32> 
     made.map(|fd| fd as RawFd)
 }
 
+/// The events of `poll(2)` that are there at this moment, of `events` and the errors.
+pub(crate) fn poll_now(descriptor: RawFd, events: i16) -> Result<i16, i32> {
+    let mut poll = libc::pollfd {
+        fd: descriptor,
+        events,
+        revents: 0,
+    };
+    let at_once = [0_u64; 2];
+    let (entry, time) = (&raw mut poll as usize, at_once.as_ptr() as usize);
+    // SAFETY: one valid entry, which the kernel fills in, and a time, which it reads.
+    unsafe { call(libc::SYS_ppoll, &[entry, 1, time, 0, 0]) }?;
+    Ok(poll.revents)
+}
+
 /// Writes `bytes`, or a part of them, to `descriptor`; returns how many.
 pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> Result<usize, i32> {
     let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len()];

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::mm::PAGE;
+use super::mm::page;
 use super::{Plain, call, kernel_thread, plain};
 use crate::engine::arch;
 
@@ -81,9 +81,26 @@ pub(crate) fn action(signal: i32) -> Option<libc::sigaction> {
     }
 }
 
-/// Whether `signal` has no handler.
+/// Whether `signal` has no handler, and can be sent.
 pub(crate) fn is_free(signal: i32) -> bool {
-    action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
+    action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL) && is_known(signal)
+}
+
+/// Whether `signal` can be sent: it is, to this thread, which has it blocked, and takes it back. (qemu keeps
+/// some signals for itself, but accepts handlers for them.)
+fn is_known(signal: i32) -> bool {
+    let set = bit(signal);
+    let mask = change_mask(libc::SIG_BLOCK, Some(&set));
+    let sent = send_plain(signal);
+    if sent.is_ok() {
+        let at_once = [0_u64; 2];
+        let (set, time) = (&raw const set as usize, at_once.as_ptr() as usize);
+        let arguments = [set, 0, time, size_of::<Mask>()];
+        // SAFETY: the kernel reads the set and the time.
+        let _ = unsafe { call(libc::SYS_rt_sigtimedwait, &arguments) };
+    }
+    set_mask(mask);
+    sent != Err(libc::EINVAL)
 }
 
 /// Restores the default action for `signal`, without libc: the program may have interposed its
@@ -99,9 +116,13 @@ pub(crate) fn set_default(signal: i32) {
 
 /// Sends `signal` to the calling kernel thread, as `raise` does.
 pub(crate) fn raise(signal: i32) {
+    let _ = send_plain(signal);
+}
+
+fn send_plain(signal: i32) -> Result<usize, i32> {
     let own = |number| plain(number, &[]).unwrap_or(0);
     let arguments = [own(Plain::GETPID), own(Plain::GETTID), signal as usize];
-    let _ = plain(Plain::TGKILL, &arguments);
+    plain(Plain::TGKILL, &arguments)
 }
 
 /// A payload of two words that travels with a signal.
@@ -179,7 +200,7 @@ pub(crate) fn give_alternate_stack() -> io::Result<()> {
     // Programs that ask find it large enough, and green threads get no other (`interpose`).
     const HANDLERS_NEED: usize = 64 << 10;
     let minimum = arch::auxiliary(libc::AT_MINSIGSTKSZ) as usize;
-    let size = (minimum + HANDLERS_NEED).next_multiple_of(PAGE);
+    let size = (minimum + HANDLERS_NEED).next_multiple_of(page());
     let memory = super::mm::map(size)?;
     let stack = libc::stack_t {
         ss_sp: memory as *mut libc::c_void,

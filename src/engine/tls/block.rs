@@ -16,6 +16,7 @@
 //!    round, if a library is loaded meanwhile: such values leak with pthreads, too.
 
 use super::layout::layout;
+use super::variant::VARIANT;
 use super::words::Words;
 use super::{glibc, keys, modules};
 use crate::engine::arch::thread_pointer;
@@ -30,20 +31,20 @@ const GLOBAL_LOCALE: libc::locale_t = -1isize as libc::locale_t;
 /// Where the parts of a block lie.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    /// The control block.
+    /// The thread pointer.
     pub(crate) thread_pointer: *mut u8,
     /// The highest usable address of the stack, 16-aligned.
     pub(crate) stack_top: usize,
 }
 
-/// Bytes of our own record in the block, just below the thread-locals. Its first word is the number of
+/// Bytes of our own record in the block, below all that is glibc's. Its first word is the number of
 /// the snapshot of modules that the block was last brought up to date with.
 pub(super) const RECORD: usize = 64;
 
 /// Where things lie if the block ends at `top`.
 pub(crate) fn place(top: usize) -> Place {
     let sizes = layout().sizes;
-    let thread_pointer = (top - sizes.control) & !(sizes.align - 1);
+    let thread_pointer = (top - sizes.above) & !(sizes.align - 1);
     let record = thread_pointer - sizes.below;
     Place {
         thread_pointer: thread_pointer as *mut u8,
@@ -59,7 +60,7 @@ pub(crate) fn stack_top(thread_pointer: *mut u8) -> *mut u8 {
 /// Bytes from a block's stack to its top, at most.
 pub(super) fn most() -> usize {
     let sizes = layout().sizes;
-    sizes.below + sizes.control + sizes.align
+    sizes.all() + sizes.align
 }
 
 /// A block that no thread uses: its thread has not begun, or has ended.
@@ -80,7 +81,7 @@ impl Block {
         let base = sizes.below;
         let start = thread_pointer.wrapping_sub(base);
         // SAFETY: the caller's promise; a block has these bytes on both sides.
-        let words = unsafe { Words::new(start, base + sizes.control) };
+        let words = unsafe { Words::new(start, sizes.all()) };
         Block { words, base }
     }
 
@@ -91,7 +92,8 @@ impl Block {
 
     #[inline]
     pub(super) fn control(&self) -> Words<'_> {
-        self.words.from(self.base)
+        let offset = VARIANT.control_block(layout().sizes.control);
+        self.words.from(self.base.wrapping_add_signed(offset))
     }
 
     /// A word at an offset from the thread pointer.

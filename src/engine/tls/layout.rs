@@ -8,9 +8,8 @@
 //! 3. A *probe thread*: a short-lived pthread on a stack we know. In its control block we search
 //!    for parts that we can recognise: the stack's bounds, the robust list (an empty ring), the
 //!    resolver's state, the first block of keys. A search must find exactly one place.
-//! 4. The first words of the control block are fixed by the ABI (compilers emit `fs:0`, `fs:0x28`)
-//!    or by 25 years of glibc. They are compared with the probe thread's and with our own; a
-//!    mismatch is an error.
+//! 4. The ABI says on which side of the thread pointer things lie, and what the control block begins with
+//!    (`variant`). That is compared with the probe thread's block and with our own; a mismatch is an error.
 //!
 //! # Invariants
 //!
@@ -19,7 +18,9 @@
 
 use super::block::{Block, RECORD};
 use super::glibc::{data, symbol};
-use super::probe::{Probe, SELF, TCB};
+use super::optional;
+use super::probe::Probe;
+use super::variant::VARIANT;
 use super::words::Words;
 use crate::engine::arch::thread_pointer;
 use std::ffi::{CStr, c_void};
@@ -29,16 +30,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// The vector of modules, in the control block and in its descriptor.
-pub(super) const VECTOR: usize = 0x08;
-/// From `multiple_threads` up to the pointer guard: the same in every thread, copied from the probe
-/// thread.
-pub(super) const SHARED: Range<usize> = 0x18..0x38;
-/// The word in which a thread says that the loader looks up a symbol for it (`gscope_flag`).
-const LOOK_UP_FLAG: usize = 0x1c;
+/// Words of the control block that are the same in every thread, copied from the probe thread.
+pub(super) const SHARED: Range<usize> = VARIANT.shared;
 pub(super) const WORD: usize = size_of::<usize>();
 /// Bytes of the kernel's rseq area, of the least size.
 const RSEQ: usize = 32;
+/// Bytes of a line of the caches.
+const LINE: usize = 64;
 
 /// The facts about this glibc that the blocks and the list of modules need.
 pub(super) struct Layout {
@@ -56,13 +54,13 @@ pub(super) struct Layout {
 /// The sizes of a thread's block, as glibc tells them.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
-    /// Bytes of thread-locals and control block together.
-    pub(super) all: usize,
     pub(super) align: usize,
     /// Bytes of the control block.
     pub(super) control: usize,
-    /// Bytes of a block of ours below its control block.
+    /// Bytes of a block of ours below its thread pointer, our record among them.
     pub(super) below: usize,
+    /// And above it.
+    pub(super) above: usize,
 }
 
 /// Functions by which glibc's own parts make and end threads.
@@ -96,7 +94,7 @@ pub(super) struct Keys {
 /// The loader's list of modules with thread-locals, and a thread's vector of pointers to them (the
 /// DTV).
 pub(super) struct Loader {
-    /// The loader's data, up to and with its pointer to the first node.
+    /// The loader's data, up to and with its pointer to the first node, and the words behind.
     pub(super) global: Words<'static>,
     pub(super) first: usize,
     pub(super) node_length: usize,
@@ -140,8 +138,8 @@ pub(super) fn init() -> Result<(), String> {
 /// as well, and those of a program may be large. (Where they were not looked at, as in kernel-thread mode, libc
 /// is asked.)
 pub(crate) fn with_thread_locals(size: usize) -> usize {
-    let thread_locals = LAYOUT.get().map(|layout| layout.sizes.all);
-    size + thread_locals.unwrap_or_else(smallest_stack)
+    let block = LAYOUT.get().map(|layout| layout.sizes.all());
+    size + block.unwrap_or_else(smallest_stack)
 }
 
 /// The smallest stack that libc accepts, thread-locals included; 0 if it does not tell.
@@ -168,13 +166,15 @@ pub(crate) fn tcache_offset() -> Option<isize> {
     layout().probe.tcache.map(|word| word.offset)
 }
 
-/// In the control block at `thread_pointer`: whether the loader looks up a symbol for its thread.
+/// In the control block of the thread with this thread pointer: whether the loader looks up a symbol for
+/// it.
 ///
 /// # Safety
 /// The control block is there for as long as the answer is used.
 pub(crate) unsafe fn look_up_flag<'a>(thread_pointer: *mut u8) -> &'a AtomicU32 {
+    let control = layout().sizes.control_block(thread_pointer);
     // SAFETY: the control block's head; the caller's promise.
-    unsafe { Words::new(thread_pointer, SHARED.end) }.half(LOOK_UP_FLAG)
+    unsafe { Words::new(control, SHARED.end) }.half(VARIANT.look_up_flag)
 }
 
 /// The kernel's name for the pthread `thread`, or a green thread's own one; 0 once a pthread has ended. `None`: where
@@ -199,7 +199,6 @@ pub(crate) fn no_cache() -> usize {
 
 impl Layout {
     fn find() -> Result<Layout, String> {
-        no_shadow_stack()?;
         let functions = Functions::find()?;
         let sizes = Sizes::ask(&functions)?;
         let inside = |field: Field| match field.offset + field.bytes <= sizes.control {
@@ -211,8 +210,11 @@ impl Layout {
         };
         let tid = inside(field(c"_thread_db_pthread_tid", 4)?)?.offset;
         let list = inside(field(c"_thread_db_pthread_list", 2 * WORD)?)?.offset;
-        let vector = inside(field(c"_thread_db_pthread_dtvp", WORD)?)?.offset;
-        check(vector == VECTOR, "the vector of modules is not at fs:8")?;
+        let vector = field(c"_thread_db_pthread_dtvp", WORD)?.offset;
+        check(
+            vector == VARIANT.vector_in_descriptor(sizes.control),
+            "the vector of modules is not where the ABI has it",
+        )?;
         let blocks = inside(any_field(c"_thread_db_pthread_specific")?)?;
         let value_size = number(c"_thread_db_sizeof_pthread_key_data")?;
         let block_size = number(c"_thread_db_sizeof_pthread_key_data_level2")?;
@@ -223,7 +225,9 @@ impl Layout {
         let pointers = blocks.offset..blocks.offset + blocks.bytes;
         let rseq = rseq_offset(sizes)?;
         let mut known = vec![tid..tid + 4, list..list + 2 * WORD];
-        if let Some(area) = rseq.and_then(|offset| usize::try_from(offset).ok()) {
+        let in_control =
+            |offset| usize::try_from(offset - VARIANT.control_block(sizes.control)).ok();
+        if let Some(area) = rseq.and_then(in_control) {
             known.push(area..area + RSEQ);
         }
         let probe = Probe::run(sizes, pointers, block_size, known)?;
@@ -243,11 +247,10 @@ impl Layout {
     /// memory, as `pthread_create` would.
     pub(super) fn fill(&self, block: &Block, tid: u32, stack_bottom: usize, stack_size: usize) {
         let control = block.control();
-        let address = block.thread_pointer() as usize;
+        let address = control.start() as usize;
         let set = |offset: usize, value: usize| control.word(offset).store(value, Relaxed);
         self.probe.initial.restore(control);
-        set(TCB, address);
-        set(SELF, address);
+        VARIANT.own_address.iter().for_each(|&at| set(at, address));
         for (i, &value) in self.probe.shared.iter().enumerate() {
             set(SHARED.start + i * WORD, value);
         }
@@ -320,7 +323,7 @@ impl Sizes {
         (functions.static_info)(&mut all, &mut align);
         let control = number(c"_thread_db_sizeof_pthread")?;
         check(
-            align.is_power_of_two() && (64..=4096).contains(&align),
+            align.is_power_of_two() && (16..=4096).contains(&align),
             "odd alignment of thread-local storage",
         )?;
         check(
@@ -331,21 +334,33 @@ impl Sizes {
             (control..1 << 24).contains(&all),
             "odd size of thread-local storage",
         )?;
+        let (below, above) = VARIANT.sides(all, control);
         Ok(Sizes {
-            all,
-            align,
+            align: align.max(LINE),
             control,
-            // Rounded up: thread-locals begin at or above our record.
-            below: (all - control).next_multiple_of(64) + RECORD,
+            // Rounded up: what is glibc's begins at or above our record.
+            below: below.next_multiple_of(LINE) + RECORD,
+            above,
         })
+    }
+
+    /// Bytes of a block of ours, at least.
+    pub(super) fn all(self) -> usize {
+        self.below + self.above
+    }
+
+    /// The control block of the thread with this thread pointer.
+    #[inline]
+    pub(super) fn control_block(self, thread_pointer: *mut u8) -> *mut u8 {
+        thread_pointer.wrapping_offset(VARIANT.control_block(self.control))
     }
 
     /// The control block of the calling thread, which has it for as long as it runs. Words of it are
     /// not for other threads.
     #[inline]
     pub(super) fn own_control_block<'a>(self) -> Words<'a> {
-        // SAFETY: every thread has a control block at its thread pointer, of this size.
-        unsafe { Words::new(thread_pointer(), self.control) }
+        // SAFETY: every thread has a control block, of this size.
+        unsafe { Words::new(self.control_block(thread_pointer()), self.control) }
     }
 }
 
@@ -391,7 +406,7 @@ impl Loader {
         let map_module = field(c"_thread_db_link_map_l_tls_modid", WORD)?.offset;
         let map_offset = field(c"_thread_db_link_map_l_tls_offset", WORD)?.offset;
         let loader = Loader {
-            global: data(c"_rtld_global", first + WORD)?,
+            global: data(c"_rtld_global", first + WORD + optional::BEHIND)?,
             first,
             node_length: field(c"_thread_db_dtv_slotinfo_list_len", WORD)?.offset,
             node_next: field(c"_thread_db_dtv_slotinfo_list_next", WORD)?.offset,
@@ -425,27 +440,13 @@ impl Loader {
     }
 }
 
-/// Shadow stacks (Intel CET) do not follow a switch of stacks.
-fn no_shadow_stack() -> Result<(), String> {
-    const ARCH_SHSTK_STATUS: usize = 0x5005;
-    let mut status = 0u64;
-    // SAFETY: writes one word, or fails where the kernel does not know it.
-    let failed = unsafe {
-        crate::engine::arch::syscall(
-            libc::SYS_arch_prctl,
-            [ARCH_SHSTK_STATUS, &raw mut status as usize, 0, 0, 0, 0],
-        )
-    };
-    check(failed != 0 || status & 1 == 0, "shadow stacks are on")
-}
-
 /// The public `const ptrdiff_t` of glibc since 2.35.
 fn rseq_offset(sizes: Sizes) -> Result<Option<isize>, String> {
     let Ok(offset) = data(c"__rseq_offset", WORD) else {
         return Ok(None);
     };
     let offset = offset.word(0).load(Relaxed) as isize;
-    let block = -((sizes.all - sizes.control) as isize)..=(sizes.control - RSEQ) as isize;
+    let block = -((sizes.below - RECORD) as isize)..=(sizes.above - RSEQ) as isize;
     check(
         block.contains(&offset),
         "the rseq area lies outside the block",

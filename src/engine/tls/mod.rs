@@ -3,17 +3,17 @@
 //! # The idea
 //!
 //! glibc gives a kernel thread one piece of memory that everything per-thread hangs off: its
-//! thread-locals, and above them the control block (`struct pthread`), whose address is the thread
-//! pointer. A green thread gets such a piece of its own, at the top of its stack, and the thread
+//! thread-locals, and beside them the control block (`struct pthread`); the thread pointer leads to the
+//! place between the two. A green thread gets such a piece of its own, at the top of its stack, and the thread
 //! pointer is switched with the stack. So whatever a thread reached through a thread-local (a
 //! reference, `errno`, std's panic count, malloc's cache) is still its own after it moved to
 //! another kernel thread.
 //!
 //! ```text
 //!   top  ->  +---------------------------+  high addresses
-//!            | control block             |  struct pthread
+//!            | control block             |  struct pthread (on aarch64 the thread-locals; see `variant`)
 //!   tp   ->  +---------------------------+  the thread pointer, aligned as the loader asks
-//!            | thread-locals             |  of the program, of libc, of every library loaded at
+//!            | thread-locals             |  (the control block) of the program, of libc, of every library loaded at
 //!            |                           |  start, and some surplus for libraries loaded later
 //!            |                           |  (static TLS)
 //!            +---------------------------+
@@ -37,12 +37,14 @@
 //!
 //! # Reading order
 //!
-//! `known` refuses versions of glibc that are too old. `layout` asks glibc where things lie and refuses what it does not recognise (`probe` looks where
-//! glibc does not say, `initial` at what nobody describes); `block` is the life above; `keys` runs the destructors of pthread keys;
-//! `modules` knows the initial contents of every library's thread-locals (`libraries` lists the
-//! libraries, `loads` tells when one was loaded); `selftest` tries all of it once, before the first
-//! spawn. `words`, `glibc` and `unexported` are the tools of all: memory of glibc's, its functions,
-//! and the names that it does not export.
+//! `known` refuses versions of glibc that are too old. `layout` asks glibc where things lie and refuses
+//! what it does not recognise (`variant` has what the ABI fixes, `probe` looks where glibc does not
+//! say, `initial` at what nobody describes); `block` is the life above; `keys` runs the destructors of
+//! pthread keys; `optional` keeps later libraries out of the blocks; `modules` knows the initial
+//! contents of every library's thread-locals (`libraries` lists the libraries, `loads` tells when one
+//! was loaded); `selftest` tries all of it once, before the first spawn. `words`, `glibc` and
+//! `unexported` are the tools of all: memory of glibc's, its functions, and the names that it does not
+//! export.
 //!
 //! # Limits
 //!
@@ -62,11 +64,13 @@ mod layout;
 mod libraries;
 mod loads;
 mod modules;
+mod optional;
 mod probe;
 mod selftest;
 #[cfg(test)]
 mod tests;
 mod unexported;
+mod variant;
 mod words;
 
 pub(crate) use block::{Place, create, enter, exit, place, recycle, stack_top};
@@ -74,6 +78,9 @@ pub(crate) use known::is_known;
 pub(crate) use layout::{look_up_flag, no_cache, tcache_offset, thread_id, with_thread_locals};
 
 use std::sync::OnceLock;
+
+/// Whether compilers reach thread-locals by descriptors, unless they are told otherwise.
+const HAS_DESCRIPTORS: bool = cfg!(target_arch = "aarch64");
 
 /// Asks glibc for its layout and tries a block out, once. An error says why green threads cannot
 /// have their own thread-locals here; then none of the other functions may be called.
@@ -83,6 +90,9 @@ pub(crate) fn init() -> Result<(), String> {
         crate::engine::arch::supported()?;
         known::check()?;
         layout::init()?;
+        if HAS_DESCRIPTORS {
+            optional::take_away(layout::layout());
+        }
         modules::init()?;
         selftest::run().map_err(|why| format!("the self-test of thread-local blocks failed: {why}"))
     };

@@ -44,9 +44,10 @@
 
 use super::block::Block;
 use super::known;
-use super::layout::{Loader, VECTOR, WORD, layout};
+use super::layout::{Loader, WORD, layout};
 use super::libraries::{self, Library};
 use super::loads;
+use super::variant::VARIANT;
 use super::words::Words;
 use crate::engine::sys;
 use std::ops::ControlFlow;
@@ -180,7 +181,7 @@ impl Loader {
     /// another module's is taken out of use.
     fn contents(&self, block: &Block, module: &Module) -> Option<*mut u8> {
         const UNALLOCATED: usize = usize::MAX;
-        let vector = block.control().word(VECTOR).load(Relaxed) as *const u8;
+        let vector = block.local(VARIANT.vector as isize).load(Relaxed) as *const u8;
         let entry = self.vector_entry;
         // SAFETY: the vector's entry -1 counts the entries, entry 0 is its generation, entry n is
         // module n's. The block's thread does not run, so it stands still.
@@ -242,7 +243,7 @@ impl Loader {
         const UNDECIDED: usize = 0;
         const DYNAMIC: usize = usize::MAX;
         let offset = map.word(self.map_offset).load(Relaxed);
-        (offset != UNDECIDED && offset != DYNAMIC).then_some(-(offset as isize))
+        (offset != UNDECIDED && offset != DYNAMIC).then_some(VARIANT.thread_locals(offset))
     }
 }
 

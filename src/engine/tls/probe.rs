@@ -9,20 +9,15 @@ use super::initial::Initial;
 use super::known::is_known;
 use super::layout::{SHARED, Sizes, WORD, check};
 use super::libraries::libc_block;
+use super::variant::VARIANT;
 use super::words::Words;
 use crate::engine::arch::thread_pointer;
-use crate::engine::sys::mm::{Mapping, PAGE};
+use crate::engine::sys::mm::{Mapping, page};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Words of the control block's head that both hold the thread pointer.
-pub(super) const TCB: usize = 0x00;
-pub(super) const SELF: usize = 0x10;
-const STACK_GUARD: usize = 0x28;
-const POINTER_GUARD: usize = 0x30;
 
 /// Where in the control block, as offsets in bytes.
 pub(super) struct Probe {
@@ -62,7 +57,7 @@ pub(super) struct CacheWord {
 struct Task {
     /// Its stack, from the lowest address to the highest.
     stack: Range<usize>,
-    guards: [usize; 2],
+    guards: Vec<usize>,
     sizes: Sizes,
     /// Where the control block points to blocks of values of pthread keys; the size of such a
     /// block.
@@ -83,12 +78,16 @@ impl Probe {
         known: Vec<Range<usize>>,
     ) -> Result<Probe, String> {
         const STACK: usize = 1 << 20;
-        let size = (STACK + sizes.all).next_multiple_of(PAGE);
+        let size = (STACK + sizes.all()).next_multiple_of(page());
         let mut stack = Mapping::new(size).map_err(|_| "no memory for the probe thread")?;
         let own = sizes.own_control_block();
         let task = Task {
             stack: stack.start()..stack.end(),
-            guards: [STACK_GUARD, POINTER_GUARD].map(|at| own.word(at).load(Relaxed)),
+            guards: VARIANT
+                .guards
+                .iter()
+                .map(|&at| own.word(at).load(Relaxed))
+                .collect(),
             sizes,
             blocks,
             block_size,
@@ -107,7 +106,7 @@ impl Probe {
 }
 
 fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
-    let address = thread_pointer() as usize;
+    let address = task.sizes.own_control_block().start() as usize;
     let highest = task.stack.end - task.sizes.control;
     check(
         (task.stack.start..=highest).contains(&address),
@@ -116,14 +115,17 @@ fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
     let words = &copy(task.sizes);
     let is = |at: usize, value: usize| words[at / WORD] == value;
     check(
-        is(TCB, address) && is(SELF, address),
+        VARIANT.own_address.iter().all(|&at| is(at, address)),
         "the control block does not point to itself",
     )?;
-    let guards = is(STACK_GUARD, task.guards[0]) && is(POINTER_GUARD, task.guards[1]);
-    check(guards, "the guards differ from thread to thread")?;
+    let mut guards = VARIANT.guards.iter().zip(&task.guards);
+    check(
+        guards.all(|(&at, &value)| is(at, value)),
+        "the guards differ from thread to thread",
+    )?;
     check(
         words[SHARED.start / WORD] <= 1,
-        "the word after the self pointer is not a flag",
+        "the first word that threads share is not a flag",
     )?;
 
     let bounds = |_, w: &[usize]| w[0] == task.stack.start && w[1] == task.stack.len();
@@ -163,7 +165,7 @@ fn look_around(task: &Task, argument: usize) -> Result<Probe, String> {
         robust,
         robust_futex,
         resolver,
-        resolver_pointer: pointer.start() as isize - address as isize,
+        resolver_pointer: pointer.start() as isize - thread_pointer() as isize,
         first_block,
         keys_used: find_keys_used(task, first_block),
         shared: std::array::from_fn(|i| words[SHARED.start / WORD + i]),

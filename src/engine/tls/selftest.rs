@@ -9,7 +9,7 @@ use super::block::{self, Block};
 use super::glibc::Key;
 use super::{Place, layout};
 use crate::engine::arch::{set_thread_pointer, thread_pointer};
-use crate::engine::sys::mm::{self, Mapping, PAGE};
+use crate::engine::sys::mm::{self, Mapping, page};
 use corosensei::stack::{Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, RefCell};
@@ -27,18 +27,17 @@ pub(super) struct Slot {
     memory: Mapping,
 }
 
-const GUARD: usize = PAGE;
-
 impl Slot {
     /// A slot with `stack` bytes of stack, or a few more, and a fresh block.
     pub(super) fn new(stack: usize) -> io::Result<Slot> {
-        let size = (GUARD + stack + block::most()).next_multiple_of(PAGE);
+        let guard = page();
+        let size = (guard + stack + block::most()).next_multiple_of(page());
         let memory = Mapping::new(size)?;
         let place = block::place(memory.end());
         // SAFETY: a fresh mapping is zero and nobody else's.
         let block = unsafe {
-            mm::guard(memory.start(), GUARD)?;
-            block::create(&place, memory.start() + GUARD, size - GUARD)?
+            mm::guard(memory.start(), guard)?;
+            block::create(&place, memory.start() + guard, size - guard)?
         };
         Ok(Slot {
             block: Some(block),
@@ -63,7 +62,7 @@ impl Slot {
                 result
             }
         };
-        let stack = Bounds(self.place.stack_top, self.memory.start() + GUARD);
+        let stack = Bounds(self.place.stack_top, self.memory.start() + page());
         run_to_its_end(stack, life, self.block(), layout::tcache_offset())
     }
 

@@ -448,7 +448,7 @@ fn costs() {
     let layout = super::layout::layout();
     println!(
         "static size {}, control block {}, tcache {:?}",
-        layout.sizes.all,
+        layout.sizes.all(),
         layout.sizes.control,
         tcache_offset()
     );

@@ -8,23 +8,29 @@
 use gimli::{
     CfaRule, EhFrame, Encoding, Evaluation, EvaluationResult, EvaluationStorage, Expression,
     Location, Piece, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression,
-    UnwindSection, UnwindTableRow, Value, X86_64,
+    UnwindSection, UnwindTableRow, Value,
 };
 
 use super::super::modules::{Bytes, Modules};
+use super::registers::HERE;
+use crate::engine::arch;
+use crate::engine::sys::word;
 
-/// The short form of a rule. The return address lies below the CFA.
+/// The short form of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// The CFA lies at this distance from the stack pointer; the caller's frame pointer is saved at this
-    /// distance from the CFA, or is the [`SAME`](Rule::SAME).
-    FromSp { cfa: i32, bp_at: i32 },
+    /// distance from the CFA, or is the [`SAME`](Rule::SAME); so is the return address, or is still in the
+    /// link register.
+    FromSp { cfa: i32, bp_at: i32, pc_at: i32 },
     /// The same, from the frame pointer.
-    FromBp { cfa: i32, bp_at: i32 },
+    FromBp { cfa: i32, bp_at: i32, pc_at: i32 },
     /// There is no caller.
     End,
     /// There is a rule of another form.
     Complicated,
+    /// The kernel's record of an interrupted thread lies at the stack pointer.
+    Signal,
     /// There is no rule.
     Untold,
 }
@@ -40,16 +46,13 @@ pub(super) struct Registry {
     /// By their numbers in the tables.
     values: [usize; Registry::COUNT],
     /// A bit each.
-    known: u32,
+    known: u64,
 }
 
 impl Registry {
-    const COUNT: usize = 16;
-    pub(super) const BX: usize = X86_64::RBX.0 as usize;
-    const BP: usize = X86_64::RBP.0 as usize;
-    const SP: usize = X86_64::RSP.0 as usize;
-    /// Those that a function returns with as it was called: rbx, rbp, r12 to r15.
-    const PRESERVED: u32 = 1 << Registry::BX | 1 << Registry::BP | 0b1111 << 12;
+    const COUNT: usize = HERE.count;
+    const BP: usize = HERE.bp;
+    const SP: usize = HERE.sp;
 
     #[inline]
     pub(super) fn new(pc: usize, sp: usize, bp: usize) -> Registry {
@@ -65,10 +68,21 @@ impl Registry {
     /// To a frame of which nothing else is known.
     #[inline]
     pub(super) fn go_down(&mut self, pc: usize, sp: usize, bp: usize) {
-        self.pc = pc;
+        self.pc = arch::plain_address(pc);
         self.values[Registry::SP] = sp;
         self.values[Registry::BP] = bp;
         self.known = 1 << Registry::SP | 1 << Registry::BP;
+    }
+
+    /// To the thread that a signal has interrupted, whose registers `read` reads, in the order of their numbers.
+    /// The program counter comes last.
+    pub(super) fn interrupted(mut read: impl FnMut(usize) -> Option<usize>) -> Option<Registry> {
+        let last = Registry::SP + 1;
+        let mut new = Registry::new(read(last)?, read(Registry::SP)?, read(Registry::BP)?);
+        for number in 0..Registry::SP {
+            new.set(number, read(number)?);
+        }
+        Some(new)
     }
 
     #[inline]
@@ -81,10 +95,18 @@ impl Registry {
         self.values[Registry::BP]
     }
 
+    /// The link register, if there is one and it is known.
+    #[inline]
+    pub(super) fn link(&self) -> Option<usize> {
+        let link = Register(HERE.link? as u16);
+        self.get(link).ok().map(arch::plain_address)
+    }
+
     fn get(&self, register: Register) -> Result<usize, Trouble> {
         let number = register.0 as usize;
+        let is_pc = number == HERE.return_address && HERE.link.is_none();
         match self.known.checked_shr(number as u32) {
-            _ if register == X86_64::RA => Ok(self.pc),
+            _ if is_pc => Ok(self.pc),
             Some(bits) if bits & 1 != 0 => Ok(self.values[number]),
             _ => Err(Trouble::Unknown),
         }
@@ -129,6 +151,7 @@ struct Row<'a> {
     row: &'a UnwindTableRow<usize, InPlace>,
     section: &'a EhFrame<Bytes<'a>>,
     encoding: Encoding,
+    return_address: Register,
     is_signal: bool,
 }
 
@@ -146,8 +169,22 @@ impl Tables {
 
     /// Returns the short form of the rule for the instruction at `address`.
     pub(super) fn rule(&mut self, address: usize) -> Rule {
+        if self.is_below_a_handler(address) {
+            return Rule::Signal;
+        }
         self.with_row(address, |row| row.short())
             .unwrap_or(Rule::Untold)
+    }
+
+    /// Whether a signal's handler returns to the address behind this one.
+    fn is_below_a_handler(&self, address: usize) -> bool {
+        let Some(signal) = &HERE.signal else {
+            return false;
+        };
+        let first = address.wrapping_add(1);
+        first.is_multiple_of(4)
+            && self.modules.has_code(first)
+            && (signal.code.iter().zip(0..)).all(|(&code, i)| word::look(first + 4 * i) == Ok(code))
     }
 
     /// Returns the registers of the caller, and whether that was interrupted by a signal rather than making
@@ -186,6 +223,7 @@ impl Tables {
             row,
             section: &view.frames,
             encoding: entry.cie().encoding(),
+            return_address: entry.cie().return_address_register(),
             is_signal: entry.is_signal_trampoline(),
         }))
     }
@@ -193,24 +231,26 @@ impl Tables {
 
 impl Row<'_> {
     fn short(&self) -> Rule {
-        const WORD: i64 = size_of::<usize>() as i64;
-        let bp_at = match self.row.register(X86_64::RBP) {
+        let saved_at = |register: Register| match self.row.register(register) {
             None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => Some(Rule::SAME),
             Some(RegisterRule::Offset(at)) => i32::try_from(at).ok(),
             Some(_) => None,
         };
-        match (self.row.register(X86_64::RA), self.row.cfa(), bp_at) {
-            (None | Some(RegisterRule::Undefined), ..) => Rule::End,
-            _ if self.is_signal => Rule::Complicated,
-            (
-                Some(RegisterRule::Offset(at)),
-                &CfaRule::RegisterAndOffset { register, offset },
-                Some(bp_at),
-            ) if at == -WORD => match (register, i32::try_from(offset)) {
-                (X86_64::RSP, Ok(cfa)) => Rule::FromSp { cfa, bp_at },
-                (X86_64::RBP, Ok(cfa)) => Rule::FromBp { cfa, bp_at },
-                _ => Rule::Complicated,
-            },
+        let bp_at = saved_at(Register(Registry::BP as u16));
+        match self.row.register(self.return_address) {
+            Some(RegisterRule::Undefined) => return Rule::End,
+            None if HERE.link.is_none() => return Rule::End,
+            _ if self.is_signal => return Rule::Complicated,
+            _ => {}
+        }
+        match (self.row.cfa(), bp_at, saved_at(self.return_address)) {
+            (&CfaRule::RegisterAndOffset { register, offset }, Some(bp_at), Some(pc_at)) => {
+                match (usize::from(register.0), i32::try_from(offset)) {
+                    (Registry::SP, Ok(cfa)) => Rule::FromSp { cfa, bp_at, pc_at },
+                    (Registry::BP, Ok(cfa)) => Rule::FromBp { cfa, bp_at, pc_at },
+                    _ => Rule::Complicated,
+                }
+            }
             _ => Rule::Complicated,
         }
     }
@@ -226,15 +266,18 @@ impl Row<'_> {
                 .wrapping_add_signed(*offset as isize),
             CfaRule::Expression(expression) => self.evaluate(expression, None, registry, read)?,
         };
-        let pc = self.register(X86_64::RA, cfa, registry, read)?;
+        let pc = self.register(self.return_address, cfa, registry, read)?;
         let mut caller = Registry::new(pc, cfa, 0);
         caller.known = 1 << Registry::SP;
         for number in 0..Registry::COUNT {
             let register = Register(number as u16);
             let is_told = self.row.register(register).is_some();
-            let is_same = Registry::PRESERVED >> number & 1 != 0;
+            let is_same = HERE.preserved >> number & 1 != 0;
             if !is_told && (number == Registry::SP || !is_same) {
                 continue;
+            }
+            if register == self.return_address {
+                continue; // the caller has used it for this call
             }
             // One that is not known need not be needed.
             if let Ok(value) = self.register(register, cfa, registry, read) {

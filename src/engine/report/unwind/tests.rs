@@ -1,9 +1,12 @@
 //! Known stacks, one instruction after another, and nonsense.
 
+mod callers;
 mod cost;
 mod nonsense;
 mod parked;
 mod signals;
+// No other processor traps behind each instruction for a program that asks.
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod stepped;
 
 use super::*;
@@ -71,8 +74,8 @@ impl Thread {
         matches!(self.body.resume(()), CoroutineResult::Yield(()))
     }
 
-    /// Where the switch has left off: the word in the coroutine that points into the stack, to an address
-    /// of code.
+    /// Where the switch has left off: the word in the coroutine that points into the stack, to what a switch
+    /// saves, an address of code among it.
     fn saved(&self) -> usize {
         let words = size_of_val(&*self.body) / size_of::<usize>();
         let start = (&raw const *self.body).cast::<usize>();
@@ -81,9 +84,8 @@ impl Thread {
             // SAFETY: words of the coroutine; padding is not there.
             .map(|index| unsafe { start.add(index).read_volatile() })
             .filter(|&word| {
-                self.bounds
-                    .read(word)
-                    .is_some_and(|pc| modules.has_code(pc))
+                let pc = self.bounds.read(word + HERE.saved_pc * size_of::<usize>());
+                pc.is_some_and(|pc| modules.has_code(pc))
             })
             // It also keeps where it began, further up.
             .min()
@@ -116,6 +118,28 @@ impl Drop for Thread {
 }
 
 /// As `arch::call_at_bottom`.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C" fn call_at_bottom(function: unsafe extern "C" fn(*mut ()), argument: *mut ()) {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined x30",
+        ".cfi_undefined x29",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_adjust_cfa_offset 16",
+        "mov x29, xzr",
+        "mov x2, x0",
+        "mov x0, x1",
+        "blr x2",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_adjust_cfa_offset -16",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// As `arch::call_at_bottom`.
+#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn call_at_bottom(function: unsafe extern "C" fn(*mut ()), argument: *mut ()) {
     naked_asm!(
@@ -138,16 +162,18 @@ unsafe extern "C" fn call_at_bottom(function: unsafe extern "C" fn(*mut ()), arg
 pub(super) fn registers_here() -> Registers {
     let (pc, sp, bp);
     // SAFETY: reads registers.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("adr {}, .", "mov {}, sp", "mov {}, x29", out(reg) pc, out(reg) sp, out(reg) bp,
+            options(nomem, nostack, preserves_flags));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) pc, out(reg) sp, out(reg) bp,
             options(nomem, nostack, preserves_flags));
     }
-    Registers {
-        pc,
-        sp,
-        bp,
-        bx: None,
-    }
+    Registers::new(pc, sp, bp)
 }
 
 /// The last parts of the functions' paths, without generic arguments.

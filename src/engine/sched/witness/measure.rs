@@ -108,7 +108,7 @@ pub(crate) struct Measures {
 
 impl Measures {
     fn map() -> Option<&'static Measures> {
-        let memory = mm::map(size_of::<Measures>().next_multiple_of(mm::PAGE)).ok()?;
+        let memory = mm::map(size_of::<Measures>().next_multiple_of(mm::page())).ok()?;
         // SAFETY: new memory, large enough and aligned to a page, which stays; zeroes are valid counts.
         Some(unsafe { &*core::ptr::with_exposed_provenance(memory) })
     }

@@ -63,7 +63,7 @@ pub(crate) fn rings() -> impl Iterator<Item = &'static Ring> {
 impl Ring {
     /// Makes the ring of `processor`. Preemption is off.
     fn new(processor: &'static Processor) -> Option<&'static Ring> {
-        let memory = mm::map(size_of::<Ring>().next_multiple_of(mm::PAGE)).ok()? as *mut Ring;
+        let memory = mm::map(size_of::<Ring>().next_multiple_of(mm::page())).ok()? as *mut Ring;
         let mut first = RINGS.lock();
         // SAFETY: new memory, large enough and aligned to a page, which stays; zeroes are valid words
         // and a valid `head`.
@@ -133,9 +133,9 @@ impl Ring {
     }
 
     fn advise(&self, advice: i32) {
-        let start = self.words.as_ptr().addr().next_multiple_of(mm::PAGE);
+        let start = self.words.as_ptr().addr().next_multiple_of(mm::page());
         let end = ptr::from_ref(self).addr() + size_of::<Ring>();
-        let length = end / mm::PAGE * mm::PAGE - start;
+        let length = end / mm::page() * mm::page() - start;
         // SAFETY: pages within the mapping, which hold words only; no value of theirs is relied on.
         let _ = unsafe { mm::advise(start, length, advice) };
     }

@@ -53,9 +53,23 @@ fn read(address: usize) -> u8 {
 
 /// Bytes in memory between `start` and `end`.
 fn resident(start: usize, end: usize) -> usize {
-    let mut pages = vec![false; (end - start) / PAGE];
+    let mut pages = vec![false; (end - start) / page()];
     mm::resident(start, &mut pages).unwrap();
-    pages.iter().filter(|&&page| page).count() * PAGE
+    pages.iter().filter(|&&page| page).count() * page()
+}
+
+#[test]
+fn slots_are_whole_pages_of_any_size() {
+    for page in [4 << 10, 16 << 10, 64 << 10]
+        .into_iter()
+        .filter(|&page| page <= LARGEST_PAGE)
+    {
+        for class in (0..CLASSES as u8).map(Class) {
+            let deep = deep(class.size(), page);
+            assert!((GUARD + class.size()).is_multiple_of(page) && deep.is_multiple_of(page));
+            assert!(deep + KEEP.max(page) == class.size());
+        }
+    }
 }
 
 fn mappings() -> usize {
@@ -79,7 +93,7 @@ fn sizes_are_rounded_up_to_a_class() {
         ] {
             let slot = acquire(size).unwrap();
             assert_eq!(slot.size(), class);
-            assert_eq!(slot.bottom() % PAGE, 0);
+            assert_eq!(slot.bottom() % page(), 0);
             assert!(slot.top() - RESERVE >= slot.bottom() + class);
             write(slot.bottom(), 1);
             write(slot.top() - 1, 1);
@@ -148,22 +162,23 @@ fn recycling_gives_memory_back_and_keeps_the_reserve() {
             let slot = acquire(MIB).unwrap();
             let stack_end = slot.bottom() + slot.size();
             assert_eq!(slot.high_water(), 0);
-            write(stack_end - 3 * PAGE, 1);
-            assert_eq!(slot.high_water(), 3 * PAGE);
+            write(stack_end - 3 * page(), 1);
+            assert_eq!(slot.high_water(), 3 * page());
             (slot.bottom()..stack_end)
-                .step_by(PAGE)
+                .step_by(page())
                 .for_each(|address| write(address, 7));
             write(slot.top() - RESERVE, 9);
             assert_eq!(slot.high_water(), MIB);
             release(slot);
-            assert_eq!(resident(slot.bottom(), stack_end), KEEP);
+            let kept = KEEP.max(page());
+            assert_eq!(resident(slot.bottom(), stack_end), kept);
             let again = acquire(MIB).unwrap();
             assert!(
                 std::ptr::eq(slot, again),
                 "the last released is the first taken"
             );
             assert_eq!(
-                (read(stack_end - KEEP), read(stack_end - KEEP - PAGE)),
+                (read(stack_end - kept), read(stack_end - kept - page())),
                 (7, 0)
             );
             assert_eq!(read(slot.top() - RESERVE), 9);
@@ -178,7 +193,7 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
         "a_cache_is_last_in_first_out_and_spills_to_the_pool",
         || {
             let deep = |slot: &Slot| write(slot.bottom(), 1);
-            let is_deep = |slot: &Slot| resident(slot.bottom(), slot.bottom() + PAGE) != 0;
+            let is_deep = |slot: &Slot| resident(slot.bottom(), slot.bottom() + page()) != 0;
             let slots: Vec<_> = (0..1060).map(|_| acquire(MIB).unwrap()).collect();
             let mut cache = Cache::new();
             assert!(cache.pop().is_none());
@@ -325,7 +340,7 @@ fn without_markers_the_end_of_mappings_is_an_error() {
 fn little_address_space_is_enough() {
     must_succeed(in_child("little_address_space_is_enough", || {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        let used = statm.split(' ').next().unwrap().parse::<usize>().unwrap() * PAGE;
+        let used = statm.split(' ').next().unwrap().parse::<usize>().unwrap() * page();
         let limit = (used + 12 * MIB) as u64;
         let limit = libc::rlimit {
             rlim_cur: limit,

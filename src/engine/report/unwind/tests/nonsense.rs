@@ -76,12 +76,7 @@ fn nonsense_is_read_to_an_end() {
             2 => random.usize(..),
             _ => random.usize(..64),
         };
-        let registers = Registers {
-            pc: word(),
-            sp: word(),
-            bp: word(),
-            bx: None,
-        };
+        let registers = Registers::of_signal([word(), word(), word(), word()]);
         let stack: [usize; WORDS] = core::array::from_fn(|_| word());
         let mut count = 0;
         let read = |address: usize| stack.get(address.wrapping_sub(START) / 8).copied();
@@ -102,12 +97,7 @@ fn a_stack_of_one_word_is_bounded() {
         for pc in [own, word] {
             for (sp, bp) in [(0, word), (word, word), (usize::MAX - 7, 8), (word, 0)] {
                 let mut count = 0;
-                let registers = Registers {
-                    pc,
-                    sp,
-                    bp,
-                    bx: None,
-                };
+                let registers = Registers::new(pc, sp, bp);
                 unwinder.frames(registers, |_| Some(word), &mut |_| count += 1);
                 assert!((1..=FRAMES).contains(&count));
             }

@@ -153,69 +153,8 @@ fn a_deep_stack_is_cut() {
     }
 }
 
-/// A caller that keeps its stack pointer in rbx, as functions do that align their stack.
-#[unsafe(naked)]
-unsafe extern "C" fn keeps_in_rbx(argument: &Yield) {
-    naked_asm!(
-        ".cfi_startproc",
-        "push rbx",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_offset rbx, -16",
-        "mov rbx, rsp",
-        ".cfi_def_cfa_register rbx",
-        "and rsp, -64",
-        "call {inner}",
-        "mov rsp, rbx",
-        ".cfi_def_cfa_register rsp",
-        "pop rbx",
-        ".cfi_adjust_cfa_offset -8",
-        ".cfi_restore rbx",
-        "ret",
-        ".cfi_endproc",
-        inner = sym inner_in_c,
-    )
-}
-
-/// One that keeps it in memory: the rule is an expression.
-#[unsafe(naked)]
-unsafe extern "C" fn keeps_in_memory(argument: &Yield) {
-    naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_offset rbp, -16",
-        "lea r10, [rsp + 16]",
-        "mov rbp, rsp",
-        "push r10",
-        // The word at rbp - 8.
-        ".cfi_escape 0x0f, 3, 0x76, 0x78, 0x06",
-        "and rsp, -64",
-        "call {inner}",
-        "mov rsp, rbp",
-        ".cfi_def_cfa rsp, 16",
-        "pop rbp",
-        ".cfi_adjust_cfa_offset -8",
-        ".cfi_restore rbp",
-        "ret",
-        ".cfi_endproc",
-        inner = sym keeps_in_rbx,
-    )
-}
-
-/// One that the tables do not know, with a frame pointer.
-#[unsafe(naked)]
-unsafe extern "C" fn is_untold(argument: &Yield) {
-    naked_asm!(
-        "push rbp",
-        "mov rbp, rsp",
-        "call {inner}",
-        "pop rbp",
-        "ret",
-        inner = sym keeps_in_memory,
-    )
-}
-
-unsafe extern "C" fn inner_in_c(argument: &Yield) {
+/// Called by the last of the callers in the other file.
+pub(super) unsafe extern "C" fn inner_in_c(argument: &Yield) {
     inner(argument);
     core::hint::black_box(());
 }
@@ -224,7 +163,7 @@ unsafe extern "C" fn inner_in_c(argument: &Yield) {
 fn callers_of_every_kind_are_found() {
     let mut thread = Thread::new(|yielder, _| {
         // SAFETY: they hand on their argument.
-        unsafe { is_untold(yielder) };
+        unsafe { callers::is_untold(yielder) };
         core::hint::black_box(());
     });
     assert!(thread.run());
@@ -236,7 +175,7 @@ fn callers_of_every_kind_are_found() {
         &[
             "inner",
             "inner_in_c",
-            "keeps_in_rbx",
+            "keeps_in_register",
             "keeps_in_memory",
             "is_untold",
             "enter",

@@ -51,14 +51,21 @@ fn interrupted() {
 /// The first instruction of this one faults, so that the byte before it is another function's.
 #[unsafe(naked)]
 extern "C" fn faults_at_once() {
-    naked_asm!(".cfi_startproc", "ud2", "ret", ".cfi_endproc")
+    #[cfg(target_arch = "x86_64")]
+    naked_asm!(".cfi_startproc", "ud2", "ret", ".cfi_endproc");
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(".cfi_startproc", "udf #0", "ret", ".cfi_endproc");
 }
 
 extern "C" fn on_fault(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     in_handler();
-    // SAFETY: the handler's argument; the instruction has two bytes.
+    // SAFETY: the handler's argument; the instruction has two bytes on x86-64, and four on aarch64.
     unsafe {
-        (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] += 2;
+        let machine = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
+        #[cfg(target_arch = "x86_64")]
+        (machine.gregs[libc::REG_RIP as usize] += 2);
+        #[cfg(target_arch = "aarch64")]
+        (machine.pc += 4);
     }
 }
 

@@ -58,12 +58,11 @@ unsafe extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc
     unsafe {
         let machine = &(*context.cast::<libc::ucontext_t>()).uc_mcontext;
         let register = |name: i32| machine.gregs[name as usize] as usize;
-        let registers = Registers {
-            pc: register(libc::REG_RIP),
-            sp: register(libc::REG_RSP),
-            bp: register(libc::REG_RBP),
-            bx: None,
-        };
+        let registers = Registers::new(
+            register(libc::REG_RIP),
+            register(libc::REG_RSP),
+            register(libc::REG_RBP),
+        );
         if let Some(observer) = &mut *OBSERVER.0.get() {
             observer.see(registers);
         }

@@ -1,0 +1,186 @@
+//! aarch64: the thread pointer is TPIDR_EL0, and the kernel's own record of an interrupted thread saves
+//! the registers.
+//!
+//! `frame` is an interrupted thread's stack and registers, `trampoline` the code that it is sent through,
+//! `prelude` reads the code before a system call, `kept` keeps what is not to be read there, `float` is the control of floating-point numbers,
+//! `guarded` are accesses that may fault.
+//!
+//! *Branch protection.* Each function here that is written in assembly begins with a landing pad (`bti`,
+//! which older processors take for a hint), so a program may have all its code guarded. A return address
+//! is signed with the stack pointer of its frame. A green thread's frames stay where they are on its own
+//! stack, whichever kernel thread runs it, and the keys are the process's: each address is
+//! authenticated as it was signed. Where an address is only looked at, [`plain_address`] takes the
+//! signature away.
+//!
+//! *SME.* A thread whose processor is in streaming mode, or whose ZA array is in use, is not preempted
+//! (`frame`). What a thread leaves dormant in ZA, lazily saved, across a call that parks it is not followed to
+//! another kernel thread.
+
+mod float;
+mod frame;
+pub(crate) mod guarded;
+pub(crate) mod kept;
+mod prelude;
+mod trampoline;
+
+pub(crate) use float::FloatControl;
+pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
+
+use core::arch::{asm, naked_asm};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The thread pointer: the address behind the running thread's control block.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> *mut u8 {
+    let pointer: *mut u8;
+    // SAFETY: reads a register. Not `pure`: after a switch it has another value.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags))
+    };
+    pointer
+}
+
+/// Makes `pointer` the thread pointer.
+///
+/// # Safety
+/// `pointer` is the end of a live control block that no other kernel thread has as its thread pointer, and
+/// the calling function, after inlining, touches no thread-local: a cached address would belong to
+/// the other thread.
+#[inline(always)]
+pub(crate) unsafe fn set_thread_pointer(pointer: *mut u8) {
+    // SAFETY: the caller's promise; user code may always write it.
+    unsafe { asm!("msr tpidr_el0, {}", in(reg) pointer, options(nostack, preserves_flags)) };
+}
+
+/// Whether stacks can be switched here; if not, why not.
+pub(crate) fn supported() -> Result<(), &'static str> {
+    const PR_GET_SHADOW_STACK_STATUS: usize = 74;
+    let mut status = 0_u64;
+    let arguments = [
+        PR_GET_SHADOW_STACK_STATUS,
+        &raw mut status as usize,
+        0,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: writes one word, or fails where the kernel does not know it.
+    let failed = unsafe { syscall(libc::SYS_prctl, arguments) };
+    match failed == 0 && status & 1 != 0 {
+        true => Err("shadow stacks (GCS) are on"),
+        false => Ok(()),
+    }
+}
+
+/// An entry of the auxiliary vector, in which the kernel tells a program about the machine; 0 if there
+/// is none of that kind.
+pub(crate) fn auxiliary(kind: u64) -> u64 {
+    // SAFETY: reads the vector, which does not change.
+    unsafe { libc::getauxval(kind) }
+}
+
+/// The largest pages that a kernel may have been built for.
+pub(crate) const LARGEST_PAGE: usize = 64 << 10;
+
+/// Bytes of a page: 4, 16 or 64 KiB, as the kernel was built.
+#[inline]
+pub(crate) fn page_size() -> usize {
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    match SIZE.load(Relaxed) {
+        0 => {
+            let size = auxiliary(libc::AT_PAGESZ) as usize;
+            SIZE.store(size, Relaxed);
+            size
+        }
+        size => size,
+    }
+}
+
+/// A system call. A failure comes back as `-errno`; the thread-local `errno` is left alone, so this
+/// is right whichever thread's control block the thread pointer names.
+///
+/// # Safety
+/// As the system call demands.
+#[inline(always)]
+pub(crate) unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's calling convention: it keeps all registers but that of the result.
+    unsafe {
+        asm!("svc 0",
+            in("x8") number,
+            inlateout("x0") arguments[0] as isize => result,
+            in("x1") arguments[1], in("x2") arguments[2], in("x3") arguments[3],
+            in("x4") arguments[4], in("x5") arguments[5], options(nostack));
+    }
+    result
+}
+
+/// Calls `function(argument)` in a frame at which every unwinder stops: below it lies another
+/// stack.
+///
+/// # Safety
+/// `function` neither unwinds nor is given anything it may not have.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn call_at_bottom(
+    function: unsafe extern "C" fn(*mut ()),
+    argument: *mut (),
+) {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined x30",
+        ".cfi_undefined x29",
+        "hint #34", // bti c
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_adjust_cfa_offset 16",
+        "mov x29, xzr",
+        "mov x2, x0",
+        "mov x0, x1",
+        "blr x2",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_adjust_cfa_offset -16",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Asks for the cache line at `address`, which need not be valid.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    // SAFETY: a hint: it reads nothing and never faults.
+    unsafe { asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags)) };
+}
+
+/// A clock that only orders: cheap, never going back on one CPU, and the same on all. It need not be
+/// fine: some machines count every 40 ns.
+#[inline(always)]
+pub(crate) fn ticks() -> u64 {
+    let ticks: u64;
+    // SAFETY: reads a register, which Linux lets user code read.
+    unsafe { asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nostack, nomem, preserves_flags)) };
+    ticks
+}
+
+/// Whether [`cpu`] knows. No register that user code can read has the number.
+pub(crate) fn tells_cpu() -> bool {
+    false
+}
+
+/// The CPU that this runs on, or did a moment ago. Only where [`tells_cpu`].
+pub(crate) fn cpu() -> usize {
+    0
+}
+
+/// The register that the result of a system call overwrites held the call's first argument; the number is
+/// kept.
+pub(crate) const CALLS_LOSE_THEIR_NUMBER: bool = false;
+
+/// A code address without the signature that it may have.
+#[inline]
+pub(crate) fn plain_address(address: usize) -> usize {
+    let plain: usize;
+    // SAFETY: strips x30 (`xpaclri`); processors without signatures take it for a hint.
+    unsafe {
+        asm!("hint #7", inlateout("x30") address => plain, options(nostack, nomem, preserves_flags))
+    };
+    plain
+}

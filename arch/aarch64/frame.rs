@@ -1,0 +1,414 @@
+//! An interrupted thread: its registers, and how it is sent through a trampoline.
+//!
+//! # A preemption, seen on the interrupted stack
+//!
+//! The signal handler (on the kernel thread's alternate stack) copies the kernel's record of the thread
+//! onto the thread's own stack, and rewrites the record so that `sigreturn` lands in a trampoline with
+//! the stack pointer at the copy:
+//!
+//! ```text
+//!   sp at the signal ->  |  live data                   |  Linux has no red zone on aarch64
+//!                        |  (alignment to 16)           |
+//!                        |  more records, if they did   |  the state of SVE and SME
+//!                        |  not fit below               |
+//!                        |  records                     |  each with its kind and its size: q0 to q31,
+//!                        |                              |  FPCR and FPSR, SVE ..., up to an empty one
+//!                        |  x0 to x30, sp, pc, flags    |
+//!                        |  mask, alternate stack       |
+//!   sp in a trampoline ->|  128 bytes, the signal's     |  our own use: `SavedRegisters::first`
+//! ```
+//!
+//! The trampoline then calls `sched::preempt::preempted`, which switches away (or another one
+//! `sched::interrupted::go_on`, which does not). When the thread is resumed, on any kernel thread, it
+//! returns from the copy (`trampoline`), and the kernel restores everything, records that we know nothing of
+//! included. All records can be moved but one: that which leads to those that did not fit. It says where
+//! they lie, and they must lie right behind.
+//!
+//! A thread in SME's streaming mode, or with the ZA array in use, is not sent: both belong to the
+//! processor, and the functions of the scheduler must not run so.
+
+use core::sync::atomic::{Ordering, compiler_fence};
+
+use super::prelude::{self, Instruction};
+use super::trampoline::{self, is_way_back};
+
+/// The stack that the code under a trampoline needs to switch away.
+const TRAMPOLINE_FRAMES: usize = 2048;
+/// As all stack pointers.
+const ALIGNMENT: usize = 16;
+
+/// The kernel's record of an interrupted thread.
+#[repr(C)]
+pub(super) struct Context {
+    flags: u64,
+    link: usize,
+    pub(super) stack: libc::stack_t,
+    pub(super) mask: u64,
+    unused: [u64; 15],
+    pub(super) machine: Machine,
+}
+
+#[repr(C, align(16))]
+pub(super) struct Machine {
+    fault_address: u64,
+    pub(super) registers: [usize; 31],
+    pub(super) sp: u64,
+    pub(super) pc: u64,
+    state: u64,
+    records: [Record; 256],
+}
+
+/// The head of a record, and the least that one has.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Record {
+    kind: u32,
+    /// Bytes, the head included.
+    size: u32,
+    content: u64,
+}
+
+// As libc has it.
+const _: () = assert!(
+    core::mem::offset_of!(Context, machine) == core::mem::offset_of!(libc::ucontext_t, uc_mcontext)
+        && size_of::<Context>() == size_of::<libc::ucontext_t>()
+);
+
+impl Record {
+    const END: u32 = 0;
+    const SVE: u32 = 0x5356_4501;
+    const ZA: u32 = 0x5436_6345;
+    /// The content is the address of more records, followed by their size.
+    const EXTRA: u32 = 0x4558_5401;
+    const BYTES: usize = size_of::<Record>();
+
+    /// Whether SME is in use, by this record.
+    fn is_of_sme(&self) -> bool {
+        const STREAMING: u64 = 1;
+        // The content of SVE's: 16 bits for the length of vectors, 16 for flags. ZA's has no more than
+        // its head while the array is off.
+        match self.kind {
+            Record::SVE => self.content >> 16 & STREAMING != 0,
+            Record::ZA => self.size as usize > Record::BYTES,
+            _ => false,
+        }
+    }
+}
+
+/// What a copy of the kernel's record needs.
+struct Extent {
+    /// Bytes, from the beginning of the context.
+    length: usize,
+    /// Where more records lie, if they do, and where that is written: from the beginning of the context.
+    more: Option<(usize, usize)>,
+}
+
+/// An interrupted thread's registers, as a signal handler was given them.
+pub(crate) struct Frame<'a>(&'a mut Context);
+
+/// A system call that a thread was interrupted right behind.
+pub(crate) struct FinishedCall {
+    /// Its result.
+    pub(crate) result: isize,
+    /// The value that the kernel has overwritten with the result, if that is plain to see before the
+    /// instruction: its first argument.
+    pub(crate) lost: Option<u64>,
+}
+
+/// Where an interrupted thread goes on, to return to the place of the interruption.
+pub(crate) enum Trampoline {
+    /// To where it calls `sched::preempt::preempted`.
+    Preempted,
+    /// To where it calls `sched::interrupted::go_on`, with the registers of the system call behind which
+    /// it was interrupted, and the value that the call's result has overwritten.
+    GoOn(u64),
+}
+
+impl<'a> Frame<'a> {
+    /// The frame behind a signal handler's third argument.
+    ///
+    /// # Safety
+    /// `context` is that argument, and the handler has not returned.
+    pub(crate) unsafe fn new(context: *mut libc::c_void) -> Frame<'a> {
+        // SAFETY: the caller's promise.
+        Frame(unsafe { &mut *context.cast() })
+    }
+
+    /// The interrupted instruction.
+    pub(crate) fn pc(&self) -> usize {
+        self.0.machine.pc as usize
+    }
+
+    /// The stack pointer at that instruction.
+    pub(crate) fn sp(&self) -> usize {
+        self.0.machine.sp as usize
+    }
+
+    /// What an unwinder needs: the program counter, the stack pointer, the frame pointer and the link
+    /// register.
+    pub(crate) fn registers(&self) -> [usize; 4] {
+        let registers = &self.0.machine.registers;
+        [self.pc(), self.sp(), registers[29], registers[30]]
+    }
+
+    /// The signal mask of the interrupted thread.
+    pub(crate) fn mask(&self) -> u64 {
+        self.0.mask
+    }
+
+    /// Where the interrupted function returns to, if it is a leaf: one that has not saved that.
+    ///
+    /// # Safety
+    /// None: it is in a register.
+    pub(crate) unsafe fn return_address_of_leaf(&self) -> usize {
+        super::plain_address(self.0.machine.registers[30])
+    }
+
+    /// The system call that the thread was interrupted right behind, if it was.
+    ///
+    /// # Safety
+    /// The instruction before the program counter can be read; and if it is a system call,
+    /// [`prelude::LENGTH`] instructions can.
+    pub(crate) unsafe fn finished_call(&self) -> Option<FinishedCall> {
+        // SAFETY: the caller's promise.
+        let code = unsafe {
+            let behind = self.pc() as *const Instruction;
+            if *behind.sub(1) != prelude::SYSCALL {
+                return None;
+            }
+            &*behind
+                .sub(prelude::LENGTH)
+                .cast::<[Instruction; prelude::LENGTH]>()
+        };
+        let register = |number: usize| self.0.machine.registers[number] as u64;
+        Some(FinishedCall {
+            result: register(0) as isize,
+            lost: prelude::first_argument_in(&code[..prelude::LENGTH - 1], register),
+        })
+    }
+
+    /// The number of that call, which has kept it in its register.
+    pub(crate) fn call_number(&self, _lost: u64) -> i64 {
+        self.0.machine.registers[8] as i64
+    }
+
+    /// The number of a call, and its arguments (the first one until the call is over).
+    pub(super) fn call(&self) -> (i64, [u64; 6]) {
+        let registers = &self.0.machine.registers;
+        let arguments = core::array::from_fn(|i| registers[i] as u64);
+        (registers[8] as i64, arguments)
+    }
+
+    /// Makes the function that was interrupted return `result` at once. The function has saved no
+    /// registers.
+    pub(super) fn return_with(&mut self, result: u64) {
+        let machine = &mut self.0.machine;
+        machine.registers[0] = result as usize;
+        machine.pc = machine.registers[30] as u64;
+    }
+
+    /// Makes the thread make that call, whose first argument was `lost`, again.
+    pub(crate) fn repeat_call(&mut self, lost: u64) {
+        let machine = &mut self.0.machine;
+        machine.registers[0] = lost as usize;
+        machine.pc -= size_of::<Instruction>() as u64;
+    }
+
+    /// The system call that the thread is about to make: its number and arguments. So is one that a
+    /// signal has interrupted, if the kernel makes it begin anew.
+    ///
+    /// # Safety
+    /// The frame is of code that ran, so the instruction at its program counter can be read.
+    pub(crate) unsafe fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
+        // SAFETY: the caller's promise.
+        let is_call = unsafe { *(self.pc() as *const Instruction) == prelude::SYSCALL };
+        is_call.then(|| self.call())
+    }
+
+    /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
+    /// cannot be sent through a trampoline here.
+    pub(crate) fn room_needed(&self) -> Option<usize> {
+        if is_way_back(self.pc()) {
+            return None;
+        }
+        let extent = self.extent()?;
+        Some(SavedRegisters::OWN + extent.length + ALIGNMENT + TRAMPOLINE_FRAMES)
+    }
+
+    /// Makes the thread go on in a trampoline, as if it had called it here.
+    ///
+    /// # Safety
+    /// The stack has [`Frame::room_needed`] bytes below the stack pointer, and the thread may be
+    /// suspended here, or made to go on with that call.
+    pub(crate) unsafe fn inject(&mut self, trampoline: Trampoline) {
+        let Some(extent) = self.extent() else { return };
+        let (destination, first): (unsafe extern "C" fn(), u64) = match trampoline {
+            Trampoline::Preempted => (trampoline::preempt_trampoline, 0),
+            Trampoline::GoOn(first) => (trampoline::go_on_trampoline, first),
+        };
+        let base = (self.sp() - SavedRegisters::OWN - extent.length) & !(ALIGNMENT - 1);
+        // SAFETY: the room was promised; the context is as long as it says, and nothing else writes it.
+        unsafe {
+            (base as *mut u64).write(first);
+            let copy = (base + SavedRegisters::OWN) as *mut u8;
+            copy.copy_from_nonoverlapping((&raw const *self.0).cast(), extent.length);
+            if let Some((lie_at, written_at)) = extent.more {
+                copy.add(written_at)
+                    .cast::<usize>()
+                    .write(copy.addr() + lie_at);
+            }
+        }
+        // The handler's own return reads the record next.
+        compiler_fence(Ordering::SeqCst);
+        // The kind of branch that the interrupted code has just made: its copy still tells.
+        const BRANCH_TYPE: u64 = 0b11 << 10;
+        let machine = &mut self.0.machine;
+        machine.sp = base as u64;
+        machine.pc = destination as *const () as u64;
+        machine.state &= !BRANCH_TYPE;
+    }
+
+    /// `None`: SME is in use, or the records are not as we know them.
+    fn extent(&self) -> Option<Extent> {
+        let first = core::mem::offset_of!(Context, machine.records);
+        let (end, extra) = self.records(first, size_of::<Context>())?;
+        let Some(extra) = extra else {
+            return Some(Extent {
+                length: end,
+                more: None,
+            });
+        };
+        // SAFETY: the record has a size behind the address.
+        let (at, size) = unsafe {
+            let content = (&raw const *self.0).cast::<u8>().add(extra + 8);
+            (
+                content.cast::<usize>().read(),
+                content.add(8).cast::<u32>().read(),
+            )
+        };
+        let length = end + size as usize;
+        let is_right_behind = at == (&raw const *self.0).addr() + end;
+        let (_, more) = is_right_behind.then(|| self.records(end, length))??;
+        more.is_none().then_some(Extent {
+            length,
+            more: Some((end, extra + 8)),
+        })
+    }
+
+    /// Walks over the records from `at` to `limit`, as distances from the beginning of the context. Returns
+    /// where they end, and where the one lies that leads to more.
+    fn records(&self, mut at: usize, limit: usize) -> Option<(usize, Option<usize>)> {
+        let mut extra = None;
+        loop {
+            if at + Record::BYTES > limit {
+                return None;
+            }
+            // SAFETY: within the limit, which is the context's or what the kernel says of the rest.
+            let record = unsafe { *(&raw const *self.0).cast::<u8>().add(at).cast::<Record>() };
+            let size = record.size as usize;
+            match record.kind {
+                Record::END if size == 0 => return Some((at + Record::BYTES, extra)),
+                Record::EXTRA => extra = Some(at),
+                _ => {}
+            }
+            if size < Record::BYTES || !size.is_multiple_of(Record::BYTES) || record.is_of_sme() {
+                return None;
+            }
+            at += size;
+        }
+    }
+}
+
+/// The copy of the kernel's record that a trampoline returns from, with the registers.
+#[repr(C)]
+pub(crate) struct SavedRegisters {
+    /// The first argument of a system call. (The kernel writes the signal here, and does not look again.)
+    first: u64,
+    unused: [u64; 15],
+    pub(super) context: Context,
+}
+
+impl SavedRegisters {
+    /// Bytes before the context.
+    const OWN: usize = core::mem::offset_of!(SavedRegisters, context);
+
+    /// The system call that was interrupted: its number and its arguments. In `go_on_trampoline` only.
+    pub(crate) fn call(&self) -> (i64, [usize; 6]) {
+        let registers = &self.context.machine.registers;
+        let mut arguments = core::array::from_fn(|i| registers[i]);
+        arguments[0] = self.first as usize;
+        (registers[8] as i64, arguments)
+    }
+
+    /// Its result so far, and the one that the thread will see.
+    pub(crate) fn call_result(&mut self) -> &mut usize {
+        &mut self.context.machine.registers[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FPSIMD: u32 = 0x4650_8001;
+    const FIRST: usize = core::mem::offset_of!(Context, machine.records);
+    /// Numbers of two words each.
+    type Memory = [u128; 1024];
+
+    /// The length of a context with these records: kind, size, and the word behind.
+    fn length(records: &[(u32, u32, u64)]) -> Option<usize> {
+        extent(records, &[], 0)
+    }
+
+    /// The same with more records, that lie so many bytes behind the place where they must.
+    fn extent(records: &[(u32, u32, u64)], more: &[(u32, u32, u64)], away: usize) -> Option<usize> {
+        let mut memory: Box<Memory> = Box::new([0; 1024]);
+        let start = memory.as_mut_ptr().cast::<u8>();
+        let put = |at: usize, (kind, size, content): (u32, u32, u64)| {
+            // SAFETY: within the memory: the records are small.
+            unsafe {
+                start.add(at).cast::<Record>().write(Record {
+                    kind,
+                    size,
+                    content,
+                })
+            };
+            at + size as usize
+        };
+        let mut end = records.iter().fold(FIRST, |at, &record| put(at, record));
+        if !more.is_empty() {
+            let lie_at = end + 32 + Record::BYTES + away;
+            let behind = more.iter().fold(lie_at, |at, &record| put(at, record));
+            let size = behind + Record::BYTES - lie_at;
+            put(end + Record::BYTES, (size as u32, 0, 0));
+            end = put(end, (Record::EXTRA, 32, (start.addr() + lie_at) as u64));
+        }
+        put(end, (Record::END, 0, 0));
+        // SAFETY: any numbers are a context.
+        let frame = unsafe { Frame::new(start.cast()) };
+        frame.extent().map(|extent| extent.length)
+    }
+
+    #[test]
+    fn the_kernels_record_is_as_long_as_it_says() {
+        let simd = (FPSIMD, 528, 0);
+        let idle = [simd, (Record::SVE, 608, 16), (Record::ZA, 16, 16)];
+        assert_eq!(length(&[simd]), Some(FIRST + 528 + 16));
+        assert_eq!(length(&idle), Some(FIRST + 528 + 608 + 16 + 16));
+        assert_eq!(
+            extent(&idle, &[(7, 8000, 0)], 0),
+            Some(FIRST + 1152 + 48 + 8016)
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_copied() {
+        let simd = (FPSIMD, 528, 0);
+        assert_eq!(length(&[simd, (Record::SVE, 608, 16 | 1 << 16)]), None); // streaming
+        assert_eq!(length(&[simd, (Record::ZA, 272, 16)]), None); // ZA in use
+        assert_eq!(length(&[simd, (7, 24, 0)]), None);
+        assert_eq!(length(&[(7, 4096, 0)]), None); // no end
+        assert_eq!(extent(&[simd], &[(7, 8000, 0)], 16), None); // elsewhere
+        assert_eq!(extent(&[simd], &[(Record::ZA, 272, 16)], 0), None);
+    }
+}
