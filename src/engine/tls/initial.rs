@@ -75,11 +75,13 @@ fn is_code(address: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::slice;
 
     #[test]
     fn small_numbers_are_copied_and_addresses_are_not() {
         let words = [7, 0, 0x0002_0001_0000, 0x7f12_3456_7890, 0x88_0000_0000, 3];
-        let initial = Initial::find(&words, &[0..8], &[0x7f12_0000_0000..0x7f13_0000_0000]);
+        let (known, own) = (0..8, 0x7f12_0000_0000..0x7f13_0000_0000);
+        let initial = Initial::find(&words, slice::from_ref(&known), slice::from_ref(&own));
         let initial = initial.unwrap_or_else(|why| panic!("{why}"));
         let expected = [(16, 0x0002_0001_0000), (32, 0x88_0000_0000), (40, 3)];
         assert_eq!(initial.0, expected);
