@@ -14,7 +14,9 @@ fn main() {
     println!("cargo::rerun-if-changed=arch/build.rs");
     println!("cargo::rerun-if-env-changed=GREENTHREAD_ELSEWHERE");
     let is = |key: &str, value: &str| var(key).is_ok_and(|found| found == value);
-    let is_aarch64 = is("CARGO_CFG_TARGET_ARCH", "aarch64") && is("CARGO_CFG_TARGET_ENV", "gnu");
+    let is_aarch64 = is("CARGO_CFG_TARGET_ARCH", "aarch64")
+        && is("CARGO_CFG_TARGET_ENV", "gnu")
+        && is("CARGO_CFG_TARGET_ENDIAN", "little");
     let has_green_threads = is("CARGO_CFG_TARGET_OS", "linux")
         && (is("CARGO_CFG_TARGET_ARCH", "x86_64") || is_aarch64)
         && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
