@@ -8,9 +8,12 @@
 //! *Branch protection.* Each function here that is written in assembly begins with a landing pad (`bti`,
 //! which older processors take for a hint), so a program may have all its code guarded. A return address
 //! is signed with the stack pointer of its frame. A green thread's frames stay where they are on its own
-//! stack, whichever kernel thread runs it, and the keys are the process's: each address is
+//! stack, whichever kernel thread runs it, and the keys are the process's, whose threads inherit them: each address is
 //! authenticated as it was signed. Where an address is only looked at, [`plain_address`] takes the
 //! signature away.
+//!
+//! *SVE.* All kernel threads have vectors of the same length, that of the process: one that gives itself another
+//! (`PR_SVE_SET_VL`) must run no green threads.
 //!
 //! *SME.* A thread whose processor is in streaming mode, or whose ZA array is in use, is not preempted
 //! (`frame`). What a thread leaves dormant in ZA, lazily saved, across a call that parks it is not followed to

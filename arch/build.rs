@@ -20,6 +20,7 @@ fn main() {
             .iter()
             .any(|arch| is("CARGO_CFG_TARGET_ARCH", arch))
         && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
+        && is("CARGO_CFG_TARGET_ENDIAN", "little")
         && is("CARGO_CFG_TARGET_ENV", "gnu")
         && var_os("CARGO_CFG_GREENTHREAD_PORTABLE").is_none()
         && var_os("GREENTHREAD_ELSEWHERE").is_none();

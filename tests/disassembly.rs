@@ -16,7 +16,7 @@ const ROOTS: [&str; 3] = [
 
 /// Where the fast path ends: the thread pointer is restored first thing, or the process ends, or it
 /// never comes there (a queue is kept within the capacity that it starts with).
-const ENDS: [&str; 12] = [
+const ENDS: [&str; 14] = [
     "::come_home",
     "::wait_for_processor",
     "greenthread::engine::sched::locked::stay",
@@ -24,6 +24,7 @@ const ENDS: [&str; 12] = [
     "greenthread::engine::sched::start::find_room",
     // Restores it before it calls, if it is not restored.
     "greenthread::engine::sched::guest::Guest::",
+    "<greenthread::engine::sched::guest::Guest>::",
     // Whoever has no seat is at home, or a green thread.
     "::read_without_seat",
     "greenthread::engine::sched::start::say_drained",
@@ -31,6 +32,8 @@ const ENDS: [&str; 12] = [
     "core::panicking::",
     "core::option::",
     "Worker<T>::resize",
+    // As compilers since 1.97 name it.
+    "greenthread::engine::green::Green>>>::resize",
 ];
 
 struct Function {
@@ -168,7 +171,8 @@ fn parse(text: &str) -> HashMap<String, Function> {
             if jumps(code)
                 && let Some((_, target)) = code.split_once('<')
             {
-                let target = target.trim_end().trim_end_matches('>');
+                let target = target.trim_end();
+                let target = target.strip_suffix('>').unwrap_or(target);
                 // A jump within a function names it with an offset.
                 if !target.contains("+0x") {
                     function.calls.push(target.to_owned());

@@ -251,7 +251,7 @@ impl<'a> Frame<'a> {
         unsafe {
             (base as *mut u64).write(first);
             let copy = (base + SavedRegisters::OWN) as *mut u8;
-            copy.copy_from_nonoverlapping((&raw const *self.0).cast(), extent.length);
+            copy.copy_from_nonoverlapping(self.start(), extent.length);
             if let Some((lie_at, written_at)) = extent.more {
                 copy.add(written_at)
                     .cast::<usize>()
@@ -268,6 +268,11 @@ impl<'a> Frame<'a> {
         machine.state &= !BRANCH_TYPE;
     }
 
+    /// Where the context begins: the kernel's memory goes on behind it.
+    fn start(&self) -> *const u8 {
+        core::ptr::with_exposed_provenance((&raw const *self.0).addr())
+    }
+
     /// `None`: SME is in use, or the records are not as we know them.
     fn extent(&self) -> Option<Extent> {
         let first = core::mem::offset_of!(Context, machine.records);
@@ -280,14 +285,14 @@ impl<'a> Frame<'a> {
         };
         // SAFETY: the record has a size behind the address.
         let (at, size) = unsafe {
-            let content = (&raw const *self.0).cast::<u8>().add(extra + 8);
+            let content = self.start().add(extra + 8);
             (
                 content.cast::<usize>().read(),
                 content.add(8).cast::<u32>().read(),
             )
         };
         let length = end + size as usize;
-        let is_right_behind = at == (&raw const *self.0).addr() + end;
+        let is_right_behind = at == self.start().addr() + end;
         let (_, more) = is_right_behind.then(|| self.records(end, length))??;
         more.is_none().then_some(Extent {
             length,
@@ -304,7 +309,7 @@ impl<'a> Frame<'a> {
                 return None;
             }
             // SAFETY: within the limit, which is the context's or what the kernel says of the rest.
-            let record = unsafe { *(&raw const *self.0).cast::<u8>().add(at).cast::<Record>() };
+            let record = unsafe { *self.start().add(at).cast::<Record>() };
             let size = record.size as usize;
             match record.kind {
                 Record::END if size == 0 => return Some((at + Record::BYTES, extra)),
