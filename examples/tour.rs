@@ -23,8 +23,9 @@ const HELP: &str = "\
 Counts the words of every file below PATH with one green thread a file, beside CPU hogs and
 blocked threads; then parks 100,000 green threads and wakes them all.
 
-usage: cargo run --release --example tour -- [--policy NAME] [PATH]
+usage: cargo run --release --example tour -- [--policy NAME] [--crowd NUMBER] [PATH]
        PATH: this repository unless given; NAME: as in GREENTHREAD_POLICY
+       NUMBER: of the threads that wait at the same time, 100000 unless given
 exit status: 0 if the result is right, 1 if it is wrong, 2 for a bad argument";
 
 /// Threads that block in the kernel while the counting goes on, half in reads, half in sleeps.
@@ -33,6 +34,7 @@ const BLOCKED: usize = 16;
 fn main() -> ExitCode {
     let mut folder = env!("CARGO_MANIFEST_DIR").to_string();
     let mut builder = Runtime::builder();
+    let mut crowd = 100_000;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match &*word {
@@ -41,6 +43,13 @@ fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             "--policy" => builder = builder.policy_named(&words.next().unwrap_or_default()),
+            "--crowd" => match words.next().unwrap_or_default().parse() {
+                Ok(number) => crowd = number,
+                Err(error) => {
+                    eprintln!("tour: --crowd: {error}\n\n{HELP}");
+                    return ExitCode::from(2);
+                }
+            },
             _ => folder = word,
         }
     }
@@ -57,7 +66,7 @@ fn main() -> ExitCode {
         }
     };
     let inside = runtime.clone();
-    let tour = runtime.spawn(move || tour(&folder, &files, &inside));
+    let tour = runtime.spawn(move || tour(&folder, &files, crowd, &inside));
     match tour.join() {
         Ok(true) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
@@ -65,11 +74,10 @@ fn main() -> ExitCode {
 }
 
 /// Takes the tour, and returns whether all results are right.
-fn tour(folder: &str, files: &[PathBuf], runtime: &Runtime) -> bool {
+fn tour(folder: &str, files: &[PathBuf], mut crowd: usize, runtime: &Runtime) -> bool {
     let start = Instant::now();
-    let mut crowd = 100_000;
     if runtime.mode() == Mode::Kernel {
-        crowd = 1_000;
+        crowd = crowd.min(1_000);
         println!("kernel-thread mode: every thread is a kernel thread, and the crowd {crowd}");
     }
     let (number, processors) = (files.len(), runtime.processors());

@@ -7,7 +7,7 @@
 //! 1. The payload names this machine and the switch that the monitor saw: a late signal hits no
 //!    other thread.
 //! 2. The thread is on its green stack (so: this kernel thread is that machine's, in user code),
-//!    with space for the saved state.
+//!    with space for the saved state, and that state is one that can be saved (`Frame::room_needed`).
 //! 3. Preemption is not off.
 //! 4. The signal mask is the base mask. Another mask means a user's signal handler, which must not
 //!    move to another kernel thread, or a thread with a mask of its own: the handler notes that,
