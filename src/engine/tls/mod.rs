@@ -90,7 +90,7 @@ pub(crate) fn init() -> Result<(), String> {
         crate::engine::arch::supported()?;
         known::check()?;
         layout::init()?;
-        if HAS_DESCRIPTORS {
+        if HAS_DESCRIPTORS && is_known() {
             optional::take_away(layout::layout());
         }
         modules::init()?;
