@@ -417,11 +417,15 @@ mod tests {
     #[test]
     fn this_malloc_is_known() {
         let libc = libc_block().expect("libc has thread-locals");
-        let mut stack = Mapping::new(1 << 20).expect("memory");
-        let mut found = None;
-        // std's threads have called malloc before any code of ours.
-        assert!(run_on(&mut stack, &mut |_| found = find_tcache(libc)));
-        println!("{found:?}");
-        assert!(found.is_some());
+        let mut look = |_| {
+            let mut stack = Mapping::new(1 << 20).expect("memory");
+            let mut found = None;
+            // std's threads have called malloc before any code of ours.
+            assert!(run_on(&mut stack, &mut |_| found = find_tcache(libc)));
+            println!("{found:?}");
+            found.is_some()
+        };
+        // Other tests allocate at the same time, and a look can fail then: the cache stays where it is.
+        assert!((0..20).any(&mut look));
     }
 }

@@ -85,7 +85,7 @@ mod tests {
         for name in [
             c"pthread_getspecific",
             c"pthread_mutex_lock",
-            c"__errno_location",
+            c"pthread_key_delete",
         ] {
             // SAFETY: a valid name.
             let exported = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
