@@ -84,7 +84,7 @@ mod tests {
         println!("{}", library.path.display());
         for name in [
             c"pthread_getspecific",
-            c"pthread_mutex_lock",
+            c"pthread_setspecific",
             c"pthread_key_delete",
         ] {
             // SAFETY: a valid name.
