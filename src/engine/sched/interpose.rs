@@ -213,7 +213,7 @@ mod functions {
             return close(); // there are no green threads
         }
         if !tls::is_known() {
-            return 0; // it stays loaded: who waits for a thread that looks a symbol up?
+            return 0; // it stays loaded: a thread may be looking a symbol up in it
         }
         unload::waiting(close).unwrap_or(0)
     }

@@ -209,8 +209,8 @@ fn find_keys_used(task: &Task, first_block: usize) -> Option<usize> {
     second.is_none().then_some(first)
 }
 
-/// Finds malloc's `tcache` among libc's thread-locals: the word that this thread's first `malloc`
-/// makes point to a chunk which, once another chunk is freed, holds that one's address, and no more
+/// Finds malloc's `tcache` among libc's thread-locals: the word that this thread's first calls of `malloc`
+/// make point to a chunk which, once another chunk is freed, holds that one's address, and no more
 /// once it is taken again.
 ///
 /// Then it does what the scheduler will do: takes the cache away, by putting back the
@@ -233,7 +233,8 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
         let allocate = || black_box(libc::malloc(black_box(24))) as usize;
         let free = |chunk: usize| libc::free(black_box(chunk as *mut c_void));
         let read = |address: usize| (address as *const usize).read_volatile();
-        let chunk = allocate();
+        // The first may bring so many others of its size that the cache is full; the second leaves a place.
+        let (first, chunk) = (allocate(), allocate());
         free(chunk);
         let holds = |table: usize, chunk: usize| {
             // A chunk's size lies before it, with three flags; an arena has something else there.
@@ -246,13 +247,15 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
             table != before[i] && table % 16 == 0 && table > 1 << 16 && holds(table, chunk)
         };
         let mut found = (0..words).filter(is_table);
-        let (Some(found), None) = (found.next(), found.next()) else {
-            return None;
-        };
-        let offset = offset + (found * WORD) as isize;
-        let none = before[found];
-        can_be_taken_away(word(found), none, chunk, allocate, free, holds)
-            .then_some(CacheWord { offset, none })
+        let found = found.next().filter(|_| found.next().is_none());
+        let found = found.filter(|&found| {
+            can_be_taken_away(word(found), before[found], chunk, allocate, free, holds)
+        });
+        free(first);
+        found.map(|found| CacheWord {
+            offset: offset + (found * WORD) as isize,
+            none: before[found],
+        })
     }
 }
 
@@ -417,15 +420,23 @@ mod tests {
     #[test]
     fn this_malloc_is_known() {
         let libc = libc_block().expect("libc has thread-locals");
-        let mut look = |_| {
+        // std's threads have called malloc before any code of ours.
+        let run = |body: &mut (dyn FnMut() + Send)| {
             let mut stack = Mapping::new(1 << 20).expect("memory");
-            let mut found = None;
-            // std's threads have called malloc before any code of ours.
-            assert!(run_on(&mut stack, &mut |_| found = find_tcache(libc)));
-            println!("{found:?}");
-            found.is_some()
+            assert!(run_on(&mut stack, &mut |_| body()));
         };
-        // Other tests allocate at the same time, and a look can fail then: the cache stays where it is.
-        assert!((0..20).any(&mut look));
+        for _ in 0..20 {
+            // An arena with many free chunks of the size that is looked at, for the next thread.
+            run(&mut || {
+                // SAFETY: each chunk is freed once.
+                unsafe {
+                    let chunks = [(); 40].map(|()| black_box(libc::malloc(black_box(24))));
+                    chunks.into_iter().for_each(|chunk| libc::free(chunk));
+                }
+            });
+            let mut found = None;
+            run(&mut || found = find_tcache(libc));
+            assert!(found.is_some());
+        }
     }
 }
