@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """docs/platforms.md: what was run where, and what came of it.
 
-    .ci/platforms.py    writes docs/platforms.md, from target/platforms
+    .ci/platforms.py                     writes docs/platforms.md, from target/platforms
+    .ci/platforms.py keep FILE < ROWS    keeps a script's rows in target/platforms/FILE.json, instead of those before
 
-A script keeps its rows in a file of its own in target/platforms: .ci/matrix those of glibc. A row has these
-columns; nothing in the table is written by hand.
+A script keeps its rows in a file of its own in target/platforms: .ci/matrix those of glibc. A row has the
+columns below; nothing in the table is written by hand. For `keep` a row is a line, and a tab stands between
+two columns: platform, libc, system, mode, what was run, result, and the compiler, if it is not this machine's rustc.
 """
 
 import datetime
 import json
 import pathlib
 import subprocess
+import sys
 
 TREE = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = TREE / "target" / "platforms"
@@ -27,7 +30,8 @@ COLUMNS = {
 HEAD = """\
 # Platforms
 
-What was run where, and what came of it. This file is written by `.ci/platforms.py`, from what `.ci/matrix` has counted.
+What was run where, and what came of it. This file is written by `.ci/platforms.py`, from what `.ci/matrix`,
+`.ci/elsewhere` and `.ci/aarch64` have counted.
 *Green* is green-thread mode.
 
 """
@@ -39,7 +43,7 @@ def result(passed, failed):
 
 
 def keep(file, rows):
-    """Keeps the rows of one script, instead of those that it kept before."""
+    """Keeps the rows of one script, instead of those that it kept before. A row may have a compiler of its own."""
     rustc = subprocess.check_output(["rustc", "--version"], text=True).split()[1]
     today = datetime.date.today().isoformat()
     rows = [{"date": today, "compiler": f"rustc {rustc}", **row} for row in rows]
@@ -55,5 +59,23 @@ def main():
     (TREE / "docs/platforms.md").write_text(HEAD + table)
 
 
+def keep_lines(file, lines):
+    """The same, for rows that are lines with tabs."""
+    needed = ("platform", "libc", "system", "mode", "ran", "result")
+    rows = []
+    for line in lines:
+        cells = line.rstrip("\n").split("\t")
+        if len(cells) not in (len(needed), len(needed) + 1):
+            sys.exit(f"not a row: {line!r}")
+        rows.append(dict(zip((*needed, "compiler"), cells)))
+    keep(file, rows)
+
+
 if __name__ == "__main__":
-    main()
+    match sys.argv[1:]:
+        case []:
+            main()
+        case ["keep", file]:
+            keep_lines(file, sys.stdin)
+        case _:
+            sys.exit(__doc__)
