@@ -1,8 +1,9 @@
 //! A glibc that the crate was not tested with: an older one is refused, a newer one is used without the
 //! tricks that no trial proves.
 //!
-//! The idea: this program has a `confstr` of its own, by which libc tells its version. What it tells is in
-//! the environment; all else is the glibc that is there.
+//! The idea: this program has a `confstr` of its own, by which libc tells its version, and a
+//! `pthread_key_create` that a trial calls. What the first tells, and whether the second crashes, is in the
+//! environment; all else is the glibc that is there.
 
 #![cfg(target_env = "gnu")]
 
@@ -12,12 +13,14 @@ use common::*;
 use greenthread::runtime::{Mode, Runtime};
 use std::ffi::{c_char, c_int, c_void};
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The variable with the version that libc tells in a child.
 const VERSION: &str = "GT_LIBC_VERSION";
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn confstr(name: c_int, place: *mut c_char, length: usize) -> usize {
+    ASKED.store(std::process::id(), Relaxed);
     let version = match name {
         libc::_CS_GNU_LIBC_VERSION => std::env::var(VERSION).unwrap_or("glibc 2.36".into()),
         _ => String::new(),
@@ -31,6 +34,38 @@ unsafe extern "C" fn confstr(name: c_int, place: *mut c_char, length: usize) -> 
         place.add(version.len()).write(0);
     }
     version.len() + 1
+}
+
+/// The variable that says what `pthread_key_create` does instead of its work in a process that was forked.
+const FAULT: &str = "GT_LIBC_FAULT";
+
+/// The process that asked for the version.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_key_create(
+    key: *mut libc::pthread_key_t,
+    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> c_int {
+    type Create = unsafe extern "C" fn(
+        *mut libc::pthread_key_t,
+        Option<unsafe extern "C" fn(*mut c_void)>,
+    ) -> c_int;
+    let fault = std::env::var(FAULT).ok();
+    let is_trial = ![0, std::process::id()].contains(&ASKED.load(Relaxed));
+    match fault.as_deref().filter(|_| is_trial) {
+        // SAFETY: it is not, on purpose.
+        Some("crash") => unsafe { black_box(0x10 as *mut u8).write_volatile(0) },
+        Some("hang") => loop {
+            std::hint::spin_loop();
+        },
+        _ => {}
+    }
+    // SAFETY: libc's function of that name, with the caller's arguments.
+    unsafe {
+        let real = libc::dlsym(libc::RTLD_NEXT, c"pthread_key_create".as_ptr());
+        std::mem::transmute::<*mut c_void, Create>(real)(key, destructor)
+    }
 }
 
 fn with_version(test: &str, version: &str) -> std::process::Output {
@@ -52,6 +87,28 @@ fn an_older_glibc_is_refused() {
         let out = with_version(NAME, version);
         assert_code(&out, 0);
         line_with(&out, &["every thread is a kernel thread", version]);
+    }
+}
+
+/// Threads are kernel threads, and the program goes on.
+#[test]
+fn a_newer_glibc_may_crash() {
+    const NAME: &str = "a_newer_glibc_may_crash";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_some() {
+        assert_eq!(Runtime::global().mode(), Mode::Kernel);
+        return assert_eq!(greenthread::spawn(|| 6 * 7).join().unwrap(), 42);
+    }
+    if !green() {
+        return;
+    }
+    for fault in ["crash", "hang"] {
+        let out = child_with(NAME, fault, &[(VERSION, "glibc 2.44"), (FAULT, fault)]);
+        assert_code(&out, 0);
+        line_with(
+            &out,
+            &["every thread is a kernel thread", "did not come to the end"],
+        );
     }
 }
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | before [`OLDEST`] | kernel threads |
 //! | from [`OLDEST`] to [`NEWEST`] | green threads |
-//! | after [`NEWEST`] | green threads, if every trial succeeds, without the tricks that no trial proves |
+//! | after [`NEWEST`] | green threads, if every trial succeeds, in a child process first, without the tricks that no trial proves |
 //!
 //! Those tricks are malloc's cache, which then stays in the rooms (it costs memory), and the loader's way
 //! to wait for threads that resolve symbols: a library that is closed then stays loaded.

@@ -42,7 +42,8 @@
 //! say, `initial` at what nobody describes); `block` is the life above; `keys` runs the destructors of
 //! pthread keys; `optional` keeps later libraries out of the blocks; `modules` knows the initial
 //! contents of every library's thread-locals (`libraries` lists the libraries, `loads` tells when one
-//! was loaded); `selftest` tries all of it once, before the first spawn. `words`, `glibc` and
+//! was loaded); `selftest` tries all of it once, before the first spawn, and over an unknown glibc
+//! `rehearsal` tries it in a child process before that. `words`, `glibc` and
 //! `unexported` are the tools of all: memory of glibc's, its functions, and the names that it does not
 //! export.
 //!
@@ -66,6 +67,7 @@ mod loads;
 mod modules;
 mod optional;
 mod probe;
+mod rehearsal;
 mod selftest;
 #[cfg(test)]
 mod tests;
@@ -89,12 +91,19 @@ pub(crate) fn init() -> Result<(), String> {
     let init = || {
         crate::engine::arch::supported()?;
         known::check()?;
-        layout::init()?;
-        if HAS_DESCRIPTORS && is_known() {
-            optional::take_away(layout::layout());
+        if !is_known() {
+            rehearsal::rehearse(|| drop(try_out()))?;
         }
-        modules::init()?;
-        selftest::run().map_err(|why| format!("the self-test of thread-local blocks failed: {why}"))
+        try_out()
     };
     DONE.get_or_init(init).clone()
+}
+
+fn try_out() -> Result<(), String> {
+    layout::init()?;
+    if HAS_DESCRIPTORS && is_known() {
+        optional::take_away(layout::layout());
+    }
+    modules::init()?;
+    selftest::run().map_err(|why| format!("the self-test of thread-local blocks failed: {why}"))
 }
