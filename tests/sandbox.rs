@@ -56,6 +56,9 @@ fn echo(listener: TcpListener) {
     }
 }
 
+/// Two write files, the others ask the echo. (On a machine with much to do each step of an answer waits its turn.)
+const WORKERS: usize = 6;
+
 /// One question to the echo, and its answer.
 fn ask(stream: &mut TcpStream, number: u64) {
     stream.write_all(&number.to_le_bytes()).unwrap();
@@ -127,8 +130,9 @@ fn who_forbids_rings_gets_plain_calls() {
 
     // What is at work all the time.
     let stop = Arc::new(AtomicBool::new(false));
-    let rounds: Arc<Vec<AtomicUsize>> = Arc::new((0..12).map(|_| AtomicUsize::new(0)).collect());
-    let workers: Vec<_> = (0..12)
+    let rounds: Arc<Vec<AtomicUsize>> =
+        Arc::new((0..WORKERS).map(|_| AtomicUsize::new(0)).collect());
+    let workers: Vec<_> = (0..WORKERS)
         .map(|who| {
             let (stop, rounds, directory) = (stop.clone(), rounds.clone(), directory.clone());
             thread::spawn(move || {
@@ -149,7 +153,7 @@ fn who_forbids_rings_gets_plain_calls() {
             rounds
                 .iter()
                 .zip(&before)
-                .all(|(now, b)| now.load(Relaxed) > b + 10)
+                .all(|(now, b)| now.load(Relaxed) > b + 3)
         };
         wait_until(all);
     };
