@@ -1,0 +1,62 @@
+//! Models of a descriptor that is closed while threads begin to wait for it.
+//!
+//! Who closes it finds the record, and ends the waits in it; or who waits finds the descriptor closed.
+//! Nothing else ends a wait here: no event comes, no call finds anything, and who is not woken is a deadlock.
+//! (In the library, closing a socket also shuts it down, which is an event.)
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use crate::{driver::registration::Registration, wait::about};
+
+struct Source {
+    registration: Registration,
+}
+
+impl Source {
+    /// As a call does that would block. Returns when the descriptor is closed.
+    fn read(&self) {
+        while let Ok(record) = self.registration.look() {
+            if let Some(record) = record {
+                record.0.begin();
+            }
+            // The call would block.
+            let record = self.registration.register(0).unwrap();
+            let _ = record.0.wait(about(), None);
+        }
+    }
+
+    fn close(&self) {
+        self.registration.close();
+        self.end_waits();
+    }
+
+    fn end_waits(&self) {
+        if let Some(record) = self.registration.record() {
+            record.close();
+        }
+    }
+}
+
+fn closed_beside(readers: usize) {
+    let source = Arc::new(Source {
+        registration: Registration::new(),
+    });
+    let read = |source: Arc<Source>| thread::spawn(move || source.read());
+    let readers: Vec<_> = (0..readers).map(|_| read(source.clone())).collect();
+    source.close();
+    for reader in readers {
+        reader.join().unwrap();
+    }
+}
+
+/// One is the first to wait. At most 3 preemptions.
+pub(crate) fn closed_beside_one() {
+    crate::check(Some(3), || closed_beside(1));
+}
+
+/// Two begin to wait, and one of them brings the record. At most 3 preemptions.
+pub(crate) fn closed_beside_two() {
+    crate::check(Some(3), || closed_beside(2));
+}
