@@ -145,7 +145,7 @@ models! {
     inbox: two_ask asks_again roused_by_itself time_is_up;
     dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;
-    registration: closed_beside_one closed_beside_two;
+    registration: closed_beside_one closed_beside_two closed_before_the_record;
     watch: watched_by_two watched_with_two_items watched_beside_another_taker watched_both_ways
         watched_by_a_poller watched_for_a_time watched_and_closed watched_and_closed_when_woken
         watched_and_closed_in_time watched_by_two_and_closed watched_by_a_newcomer watched_and_closed_twice

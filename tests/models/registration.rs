@@ -39,24 +39,50 @@ impl Source {
     }
 }
 
-fn closed_beside(readers: usize) {
-    let source = Arc::new(Source {
-        registration: Registration::new(),
-    });
-    let read = |source: Arc<Source>| thread::spawn(move || source.read());
-    let readers: Vec<_> = (0..readers).map(|_| read(source.clone())).collect();
-    source.close();
-    for reader in readers {
-        reader.join().unwrap();
+impl Source {
+    fn new() -> Arc<Source> {
+        Arc::new(Source {
+            registration: Registration::new(),
+        })
     }
+}
+
+/// In a thread of its own.
+fn read(source: &Arc<Source>) -> thread::JoinHandle<()> {
+    let source = source.clone();
+    thread::spawn(move || source.read())
 }
 
 /// One is the first to wait. At most 3 preemptions.
 pub(crate) fn closed_beside_one() {
-    crate::check(Some(3), || closed_beside(1));
+    crate::check(Some(3), || {
+        let source = Source::new();
+        let reader = read(&source);
+        source.close();
+        reader.join().unwrap();
+    });
 }
 
-/// Two begin to wait, and one of them brings the record. At most 3 preemptions.
+/// Two begin to wait, and one of them brings the record. At most 1 preemption.
 pub(crate) fn closed_beside_two() {
-    crate::check(Some(3), || closed_beside(2));
+    crate::check(Some(1), || {
+        let source = Source::new();
+        let readers = [(); 2].map(|()| read(&source));
+        let closer = thread::spawn(move || source.close());
+        for thread in readers.into_iter().chain([closer]) {
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// One that has looked before it was closed brings the record after that, and leaves; another one begins to
+/// wait. At most 3 preemptions.
+pub(crate) fn closed_before_the_record() {
+    crate::check(Some(3), || {
+        let source = Source::new();
+        let reader = read(&source);
+        source.close();
+        source.registration.register(0).unwrap();
+        reader.join().unwrap();
+    });
 }

@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(REGISTRATION, "self.closed.load(SeqCst)", "self.closed.load(Ordering::Acquire)"), USE_ORDERING] },
     Mutant { protocol: "registration", name: "registered_and_closed_too_late", model: "closed_beside_one", fails: "deadlock",
         edits: &[(MODEL, "        self.registration.close();\n        self.end_waits();\n", "        self.end_waits();\n        self.registration.close();\n")] },
-    Mutant { protocol: "registration", name: "registered_and_asked_too_early", model: "closed_beside_two", fails: "deadlock",
+    Mutant { protocol: "registration", name: "registered_and_asked_too_early", model: "closed_before_the_record", fails: "deadlock",
         edits: &[(REGISTRATION, "        let record = self.record();\n        self.check_open()?;\n", "        self.check_open()?;\n        let record = self.record();\n")] },
     Mutant { protocol: "registration", name: "registered_twice", model: "closed_beside_two", fails: "deadlock",
         edits: &[(REGISTRATION, "            match self.record() {\n                Some(record)", "            match None {\n                Some(record)")] },
