@@ -126,6 +126,9 @@ models! {
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
     idle: one_readier two_readiers one_retires one_appears;
     wake: woken_on_the_futex woken_from_collecting poked woken_twice gives_up_sleeping one_collects;
+    post: kicked_if_asleep kicked roused stopped;
+    deadlines: a_later_one an_earlier_one;
+    sight: looked_at looked_at_elsewhere looked_at_while_it_blocks named;
     turns: green_to_green kernel_to_green green_to_kernel kernel_to_kernel the_caller_changes;
     claim: two_lists two_lists_and_a_deadline;
     queue: gate baton baton_and_a_deadline;
@@ -142,6 +145,7 @@ models! {
     inbox: two_ask asks_again roused_by_itself time_is_up;
     dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;
+    registration: closed_beside_one closed_beside_two closed_before_the_record;
     watch: watched_by_two watched_with_two_items watched_beside_another_taker watched_both_ways
         watched_by_a_poller watched_for_a_time watched_and_closed watched_and_closed_when_woken
         watched_and_closed_in_time watched_by_two_and_closed watched_by_a_newcomer watched_and_closed_twice

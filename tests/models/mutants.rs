@@ -12,6 +12,11 @@ pub(super) const OWNERSHIP: &str = "engine/sched/ownership.rs";
 pub(super) const FENCE: &str = "engine/sys/fence.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/wake.rs";
+pub(super) const POST: &str = "engine/sched/monitor/post.rs";
+pub(super) const WATCHED: &str = "engine/sched/watched.rs";
+pub(super) const SINCE: &str = "engine/green/since.rs";
+pub(super) const SIGHT: &str = "engine/sched/sight.rs";
+pub(super) const SWITCH: &str = "engine/sched/switch.rs";
 pub(super) const SIDE: &str = "engine/wait/side.rs";
 pub(super) const TURNS: &str = "engine/wait/turns.rs";
 pub(super) const CLAIM: &str = "engine/wait/claim.rs";
@@ -28,6 +33,7 @@ pub(super) const CONDVAR: &str = "sync/condvar.rs";
 pub(super) const LOCK: &str = "engine/sys/lock.rs";
 pub(super) const READERS: &str = "engine/policy/readers.rs";
 pub(super) const READINESS: &str = "engine/driver/readiness.rs";
+pub(super) const REGISTRATION: &str = "engine/driver/registration.rs";
 pub(super) const WATCH: &str = "engine/driver/watch.rs";
 pub(super) const WATCH_CALL: &str = "engine/driver/watch/call.rs";
 pub(super) const WATCH_CLOSING: &str = "engine/driver/watch/closing.rs";
@@ -58,6 +64,8 @@ pub(super) const LOST: &str = "lost or doubled";
 pub(super) const WAITS: &str = "a job waits while a processor sleeps";
 /// A thread goes on without coming to an end.
 pub(super) const FOR_EVER: &str = "Model exceeded maximum number of branches";
+/// A report tells what was never so.
+pub(super) const TORN: &str = "torn";
 /// A turn has come without its message.
 pub(super) const SILENT: &str = "without a word";
 

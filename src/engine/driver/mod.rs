@@ -4,6 +4,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `source` | a descriptor whose calls block the calling thread only |
+//! | `registration` | a descriptor is registered when a thread first waits for it, and may be closed |
 //! | `transfer`, `messages` | transfers of bytes through a socket |
 //! | `epoll` | the kernel says which descriptors are ready |
 //! | `readiness`, `record` | the known readiness of one direction of a descriptor; of both |
@@ -21,6 +22,7 @@ pub(crate) mod file;
 mod messages;
 mod readiness;
 mod record;
+mod registration;
 pub(crate) mod source;
 mod transfer;
 #[cfg_attr(not(feature = "io-uring"), path = "no_uring.rs")]

@@ -6,29 +6,21 @@
 use core::cell::RefCell;
 use core::fmt;
 use core::mem::{self, ManuallyDrop, MaybeUninit};
-use core::ptr;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::epoll::INSTANCE;
 use super::record::Record;
+use super::registration::{Closed, Registration};
 use super::{Direction, Driver, Limit, Transfer};
-use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::green::current;
-use crate::engine::sched;
-use crate::engine::sys::atomic_static::AtomicStatic;
-use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{perturb, word};
 use crate::engine::wait::{About, Clue, Facts, Subject};
 
 /// A descriptor and the threads that wait for it.
 pub(crate) struct Source {
     fd: ManuallyDrop<OwnedFd>,
-    /// The record of its readiness; absent until a green thread first waits for the descriptor.
-    record: AtomicStatic<Record>,
-    registering: Lock<()>,
-    closed: AtomicBool,
+    registration: Registration,
     /// Whether it is a TCP stream: a call that transfers less than it asked for has then emptied
     /// it.
     is_stream: bool,
@@ -57,9 +49,7 @@ impl Source {
     pub(crate) fn new(fd: OwnedFd) -> Source {
         Source {
             fd: ManuallyDrop::new(fd),
-            record: AtomicStatic::none(),
-            registering: Lock::new(()),
-            closed: AtomicBool::new(false),
+            registration: Registration::new(),
             is_stream: false,
         }
     }
@@ -80,44 +70,14 @@ impl Source {
         fd
     }
 
-    /// The record of its readiness. `None` in a forked child: no thread announces events there, and
-    /// a thread may have held the locks of records at the fork.
+    /// The record of its readiness, if it is registered.
     pub(super) fn record(&self) -> Option<&'static Record> {
-        if sched::fork::is_child() {
-            return None;
-        }
-        // Acquire: pairs with the Release in `register`. SeqCst: one who closes the source sees the record,
-        // or one who has registered sees that it is closed; partner: `closed`.
-        self.record.load(Ordering::SeqCst)
+        self.registration.record()
     }
 
     /// Returns the record, which receives events from now on, the present state first.
     pub(super) fn register(&self) -> io::Result<&'static Record> {
-        if let Some(record) = self.record() {
-            return Ok(record);
-        }
-        INSTANCE.start()?;
-        let mine = Record::acquire();
-        let registered = {
-            let _off = current::preemption_off();
-            let _registering = self.registering.lock();
-            match self.record() {
-                Some(record) => Ok(record),
-                None => INSTANCE.add(self.as_raw_fd(), mine).map(|()| {
-                    perturb::point("source: registered");
-                    // SeqCst: partner: in `record`.
-                    self.record.store(Some(mine), Ordering::SeqCst);
-                    mine
-                }),
-            }
-        };
-        if !registered
-            .as_ref()
-            .is_ok_and(|record| ptr::eq(*record, mine))
-        {
-            mine.release();
-        }
-        registered
+        self.registration.register(self.as_raw_fd())
     }
 
     /// Undoes the registration before the descriptor is closed; no thread uses the source any more.
@@ -242,8 +202,8 @@ impl Source {
         let mut must_try = is_last;
         let mut waited = false;
         loop {
-            self.check_open()?;
-            let readiness = self.record().map(|record| record.side(direction));
+            let record = self.registration.look().map_err(|Closed| closed())?;
+            let readiness = record.map(|record| record.side(direction));
             let may_find = readiness.is_none_or(|side| side.begin());
             if may_find || must_try {
                 let answer = uninterrupted(&mut call);
@@ -290,9 +250,7 @@ impl Source {
     /// Ends every wait for this descriptor, now and later, with an error. The descriptor is closed
     /// when the last owner drops it.
     pub(crate) fn close(&self) {
-        // SeqCst: the store comes before the waits are ended; partner: in `check_open`, before a
-        // wait begins.
-        self.closed.store(true, Ordering::SeqCst);
+        self.registration.close();
         perturb::point("source: closing");
         super::all()
             .iter()
@@ -301,10 +259,7 @@ impl Source {
 
     /// Fails if the source is closed.
     pub(super) fn check_open(&self) -> io::Result<()> {
-        match self.closed.load(Ordering::SeqCst) {
-            false => Ok(()),
-            true => Err(closed()),
-        }
+        self.registration.check_open().map_err(|Closed| closed())
     }
 }
 

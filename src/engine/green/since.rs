@@ -9,7 +9,7 @@
 //! (`Machine::current`, a Release), so a reader that sees this sees the count. A reader that sees the count sees what the
 //! thread did before: it is stored with Release.
 
-use crate::engine::atomic::{AtomicU32, Ordering};
+use crate::engine::atomic::{AtomicU32, Ordering, const_fn};
 use crate::engine::sys::clock;
 
 pub(crate) struct Since {
@@ -22,10 +22,12 @@ impl Since {
     /// For debuggers.
     pub(super) const AT: usize = core::mem::offset_of!(Since, at);
 
-    pub(super) const fn new() -> Since {
-        Since {
-            turns: AtomicU32::new(0),
-            at: AtomicU32::new(0),
+    const_fn! {
+        pub(crate) const fn new() -> Since {
+            Since {
+                turns: AtomicU32::new(0),
+                at: AtomicU32::new(0),
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::engine::green::resident::Resident;
 use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
@@ -17,6 +17,7 @@ use crate::engine::sched::handed::Handed;
 use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
+use crate::engine::sched::watched::Watched;
 use crate::engine::sched::witness::measure::Gathered;
 use crate::engine::sched::{
     Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, outbox, recruiter,
@@ -85,7 +86,7 @@ pub(crate) struct Cluster {
     pub(crate) recruiter: recruiter::Office,
     pub(crate) monitor: monitor::Post,
     /// The deadline that some sleeping machine watches (`idlers`).
-    pub(crate) watched: AtomicU64,
+    pub(crate) watched: Watched,
 
     /// Threads that have no stack yet, and wait for one.
     pub(super) homeless: Homeless,
@@ -149,7 +150,7 @@ impl Cluster {
             base_mask: signal::mask() & !signal::bit(config.signal),
             recruiter: recruiter::Office::new(),
             monitor: monitor::Post::new(),
-            watched: AtomicU64::new(clock::NEVER),
+            watched: Watched::new(),
             homeless: Homeless::new(),
             closing: AtomicBool::new(false),
             drained: Waiter::new(),

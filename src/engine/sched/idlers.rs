@@ -18,7 +18,7 @@
 
 use core::ptr::NonNull;
 
-use crate::engine::atomic::{Ordering, fence};
+use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::sched::events::{Turn, events};
@@ -281,9 +281,7 @@ impl Cluster {
         let collected = turn.is_some();
         drop(turn);
         if watched.is_some() {
-            self.watched.store(NEVER, Ordering::Relaxed);
-            // SeqCst: the next look at the timers comes after it; partner: in `watch_deadline`.
-            fence(Ordering::SeqCst);
+            self.watched.watch_no_more();
         }
         perturb::point("spare: slept");
         Nap {
@@ -385,12 +383,7 @@ impl Cluster {
             return None;
         }
         perturb::point("watch: earliest");
-        // SeqCst: a timer was set before; partners: the fences behind the stores of `NEVER`, here and in
-        // the monitor, which come before their threads' next looks at the timers. So one of two that
-        // watch in turn sees the earlier deadline.
-        fence(Ordering::SeqCst);
-        let watched = self.watched.fetch_min(earliest, Ordering::Relaxed);
-        (earliest < watched).then_some(earliest)
+        self.watched.watch(earliest)
     }
 
     /// A green thread comes back from the kernel and its processor is gone: it goes on with an idle

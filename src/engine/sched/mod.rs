@@ -4,7 +4,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `mod` | the run loop: find a thread, switch to it, do what it asks for |
-//! | `switch` | to a green thread and back |
+//! | `switch`, `caches` | to a green thread and back; what becomes of malloc's caches |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
 //! | `park` | how a thread waits, and how another one wakes it |
 //! | `wake` | how a machine that waits is told to go on |
@@ -14,7 +14,7 @@
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: the last sleeper is woken first |
 //! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
 //! | `locked` | threads that are locked to a kernel thread |
-//! | `timers` | deadlines |
+//! | `timers`, `watched` | deadlines; which sleeper watches the earliest |
 //! | `enter`, `announce` | the way into the runtime; threads announce that they block, or may block |
 //! | `owned`, `record` | owning a processor as a value; the scheduler's part of a thread's record |
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
@@ -53,6 +53,7 @@
 mod activity;
 pub(crate) mod announce;
 mod blocked_calls;
+mod caches;
 pub(crate) mod cluster;
 pub(crate) mod enter;
 pub(crate) mod events;
@@ -87,6 +88,7 @@ mod switch;
 pub(crate) mod timers;
 mod unload;
 mod wake;
+mod watched;
 pub(crate) mod witness;
 
 pub(crate) use self::activity::Activity;

@@ -81,12 +81,14 @@ impl Green {
 
     /// The kernel thread that ran this thread last, if any did; for reports.
     pub(crate) fn last_machine(&self) -> Option<&'static Machine> {
-        self.machine_hook().get()
+        // SAFETY: only `set_machine` writes it.
+        unsafe { self.machine.look().cast::<Machine>().as_ref() }
     }
 
     #[inline(always)]
     pub(crate) fn set_machine(&self, machine: &'static Machine) {
-        self.machine_hook().set(Some(machine));
+        // A report that sees this machine sees that the thread has left the one before (`sight`).
+        self.machine.publish(from_ref(machine).cast());
     }
 
     pub(crate) fn set_timer_home(&self, home: &'static Processor) {

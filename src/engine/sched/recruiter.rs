@@ -20,7 +20,7 @@ use std::io;
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
 use crate::engine::sched::shortage::{self, Report};
-use crate::engine::sched::{Cluster, Machine, RunLoop, switch};
+use crate::engine::sched::{Cluster, Machine, RunLoop, caches};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, signal};
 use crate::engine::tls;
 
@@ -194,7 +194,7 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
         // SAFETY: this is its kernel thread, and it runs here only.
         super::run(unsafe { RunLoop::new(machine) });
         machine.come_home();
-        switch::leave_cache(machine);
+        caches::leave(machine);
         signal::drop_alternate_stack();
         Resident::end();
     } else {

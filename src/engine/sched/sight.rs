@@ -13,6 +13,9 @@
 //! If the reader has seen a write of the thread's run, it sees `current` too, or what came after it: `turns` has
 //! changed. The two fences see to that.
 //!
+//! The thread may come to another kernel thread between the reader's looks. If the reader sees the new `machine`
+//! (Release, Acquire), it sees that `turns` has changed, even if it does not see yet that this one runs the thread.
+//!
 //! Stacks are never unmapped, nor are records; other memory is read by `sys::word`.
 
 use super::Machine;
@@ -175,7 +178,7 @@ fn runs_it(green: &'static Green) -> Option<&'static Machine> {
 }
 
 /// How often a look is begun anew because the thread has run meanwhile.
-const TRIES: usize = 64;
+const TRIES: usize = if cfg!(greenthread_model) { 2 } else { 64 };
 
 fn look_at_green(green: &'static Green) -> Option<Sight> {
     for left in (0..TRIES).rev() {

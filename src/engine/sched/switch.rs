@@ -4,15 +4,6 @@
 //! place until the scheduler needs the kernel thread's own ([`Machine::come_home`]). So nothing
 //! here, nor in the run loop's fast path, touches a thread-local: a test disassembles it.
 //!
-//! malloc's cache travels with the kernel thread: the switch puts it into a green thread's block on
-//! the way in and takes it out on the way back. A thread that was preempted, perhaps in the middle
-//! of malloc's fast path, keeps the cache that it has. Caches that are thus left over, and kernel
-//! threads that thus lack one, meet in [`SPARE_CACHES`]. A thread without a cache has in malloc's
-//! word the value that a fresh thread has there, which need not be null (`tls::no_cache`). Where
-//! the word was not recognised, or taking a cache away was tried and failed (`tls::probe`), caches
-//! stay in the rooms: they cost memory then, as much as the rooms' number at its peak times a
-//! cache.
-//!
 //! A thread that has changed its signal mask takes it along: once the mask was seen to differ
 //! (`interpose`, `preempt`), the switch saves it and restores the kernel thread's base mask. A
 //! thread that has changed its floating-point control takes that along too. Each switch asks for
@@ -20,20 +11,18 @@
 //! else.
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence, fence};
+use crate::engine::atomic::{Ordering, compiler_fence, fence};
 use crate::engine::green::context::Action;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, RunLoop, interpose};
-use crate::engine::sys::lock::Lock;
+use crate::engine::sched::{Machine, RunLoop, caches, interpose};
 use crate::engine::sys::signal;
-use crate::engine::tls;
 
 /// Runs `green` on this kernel thread until it leaves its stack.
 ///
 /// # Safety
 /// The caller owns `green`, which is ready to run.
 #[inline(always)]
-pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool) -> Action {
+pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool) -> Action {
     let machine = run.machine();
     green.set_machine(machine);
     let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
@@ -47,7 +36,7 @@ pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     if green.oddities.any() {
         enter_odd(machine, green);
     } else {
-        lend_cache(machine, green);
+        caches::lend(machine, green);
     }
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
     machine.current.store(Some(green), Ordering::Release);
@@ -83,7 +72,7 @@ pub(super) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     if let Action::Preempt = action {
         green.oddities.add(Oddities::CACHE);
     } else {
-        take_cache(machine, green);
+        caches::take(machine, green);
     }
     action
 }
@@ -97,7 +86,7 @@ fn enter_odd(machine: &Machine, green: &Green) {
     if green.oddities.has(Oddities::CACHE) {
         green.oddities.remove(Oddities::CACHE);
     } else {
-        lend_cache(machine, green);
+        caches::lend(machine, green);
     }
     if let Some(floats) = green.oddities.take_floats() {
         floats.set();
@@ -123,75 +112,5 @@ fn take_mask(machine: &Machine, green: &Green) {
         green.oddities.remove(Oddities::MASK);
         // The place serves otherwise now.
         green.mask.set(0);
-    }
-}
-
-#[inline(always)]
-fn lend_cache(machine: &Machine, green: &Green) {
-    let word = green.tcache();
-    if word.is_null() {
-        return;
-    }
-    if machine.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
-        machine.tcache.set(spare_cache());
-    }
-    // SAFETY: a word of the green thread's block, which is ours while it does not run.
-    unsafe { word.write(machine.tcache.replace(tls::no_cache())) };
-}
-
-#[inline(always)]
-fn take_cache(machine: &Machine, green: &Green) {
-    let word = green.tcache();
-    if word.is_null() {
-        return;
-    }
-    // SAFETY: as in `lend_cache`.
-    let cache = unsafe { word.replace(tls::no_cache()) };
-    if machine.tcache.get() == tls::no_cache() {
-        machine.tcache.set(cache);
-    } else if cache != tls::no_cache() && !spare(cache) {
-        // SAFETY: as above. The pool is full: the thread keeps what it has.
-        unsafe { word.write(cache) };
-        green.oddities.add(Oddities::CACHE);
-    }
-}
-
-const POOL: usize = 4096;
-static SPARE_CACHES: Lock<[usize; POOL]> = Lock::new([0; POOL]);
-/// How many caches there are; changed under the lock.
-static CACHES: AtomicUsize = AtomicUsize::new(0);
-
-#[cold]
-#[inline(never)]
-fn spare_cache() -> usize {
-    let pool = SPARE_CACHES.lock();
-    let count = CACHES.load(Ordering::Relaxed);
-    if count == 0 {
-        return tls::no_cache();
-    }
-    CACHES.store(count - 1, Ordering::Relaxed);
-    pool[count - 1]
-}
-
-#[cold]
-#[inline(never)]
-fn spare(cache: usize) -> bool {
-    let mut pool = SPARE_CACHES.lock();
-    let count = CACHES.load(Ordering::Relaxed);
-    if count == POOL {
-        return false;
-    }
-    pool[count] = cache;
-    CACHES.store(count + 1, Ordering::Relaxed);
-    true
-}
-
-/// A machine ends: its cache goes to another machine.
-pub(crate) fn leave_cache(machine: &Machine) {
-    let cache = machine.tcache.replace(tls::no_cache());
-    if cache != tls::no_cache() {
-        // The pool holds thousands: one more is not worth keeping, and only malloc knows how to
-        // free it.
-        let _is_kept = spare(cache);
     }
 }

@@ -2,13 +2,15 @@
 
 use core::ptr;
 
-use crate::engine::atomic::{AtomicPtr, Ordering};
+use crate::engine::atomic::{AtomicPtr, Ordering, const_fn};
 
 pub(crate) struct AtomicStatic<T: 'static>(AtomicPtr<T>);
 
 impl<T: Sync> AtomicStatic<T> {
-    pub(crate) const fn none() -> Self {
-        AtomicStatic(AtomicPtr::new(ptr::null_mut()))
+    const_fn! {
+        pub(crate) const fn none() -> Self {
+            AtomicStatic(AtomicPtr::new(ptr::null_mut()))
+        }
     }
 
     #[inline(always)]

@@ -5,10 +5,14 @@
 //! could come before another thread's load. Here each access first touches the shadow with a
 //! Relaxed read-modify-write, which is never skipped. It orders nothing else, and loads still
 //! return every value that the memory model allows.
+//!
+//! The checker takes a SeqCst load or store for an Acquire or a Release. So a SeqCst store releases the
+//! shadow behind it, and a SeqCst load acquires it: the load sees the last SeqCst store to this atomic, or
+//! a later one. It needs both of the two, as in the memory model.
 
 use std::cell::Cell as StdCell;
 
-use Ordering::Relaxed;
+use Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{self, AtomicUsize as Shadow};
 pub(crate) use loom::sync::atomic::{Ordering, fence};
@@ -20,15 +24,31 @@ macro_rules! const_fn {
 }
 pub(crate) use const_fn;
 
-/// Both halves of the asymmetric fence are real fences here.
+/// Both halves of the asymmetric fence are real fences here. Without the barrier this one is nothing.
 pub(crate) fn compiler_fence(order: Ordering) {
-    fence(order);
+    if super::sys::kernel_thread::register_barrier() {
+        fence(order);
+    }
 }
 
 // One model runs on one kernel thread, all its threads included.
 std::thread_local! {
     /// Loads see the newest value only.
     pub(crate) static NEWEST: StdCell<bool> = const { StdCell::new(false) };
+    /// Stores come in the order of the execution.
+    static IN_ORDER: StdCell<bool> = const { StdCell::new(false) };
+}
+
+/// For the beginning of an execution. Of a plain store and a read-modify-write, neither of which happens before the
+/// other, the checker believes that either may be the last, and changes its mind: a later read-modify-write may
+/// lose one of them. With this, stores are swaps, of which each comes behind the last. A swap also passes on what
+/// an earlier store released: so this is for models whose atomics of that kind release nothing.
+pub(crate) fn stores_come_in_order(they_do: bool) {
+    IN_ORDER.set(they_do);
+}
+
+pub(crate) fn do_stores_come_in_order() -> bool {
+    IN_ORDER.get()
 }
 
 macro_rules! shadowed {
@@ -78,12 +98,25 @@ macro_rules! shadowed {
                     let seen = self.compare_exchange($any, $any, order, order);
                     return seen.unwrap_or_else(|newest| newest);
                 }
+                if order == SeqCst {
+                    self.shadow.fetch_add(1, Acquire);
+                    return self.value.load(order);
+                }
                 self.touched().load(order)
             }
 
             pub(crate) fn store(&self, value: $value, order: Ordering) {
+                if IN_ORDER.get() {
+                    self.swap(value, order);
+                    return;
+                }
                 self.stored.set(true);
-                self.at_once(|atomic| atomic.store(value, order));
+                self.at_once(|atomic| {
+                    atomic.store(value, order);
+                    if order == SeqCst {
+                        self.shadow.fetch_add(1, Release);
+                    }
+                });
             }
 
             pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
@@ -145,7 +178,7 @@ shadowed! {
     AtomicI32 of i32 = 0, {}
     AtomicBool of bool = false, {}
     AtomicUsize of usize = 0, { fetches! { usize: fetch_add fetch_sub fetch_or fetch_and } }
-    AtomicU64 of u64 = 0, { fetches! { u64: fetch_add fetch_sub fetch_and } }
+    AtomicU64 of u64 = 0, { fetches! { u64: fetch_add fetch_sub fetch_and fetch_min } }
     AtomicPtr<P> of *mut P = std::ptr::null_mut(), {}
 }
 

@@ -4,6 +4,8 @@
 pub(crate) mod inbox;
 #[path = "../../../src/engine/driver/readiness.rs"]
 pub(crate) mod readiness;
+#[path = "../../../src/engine/driver/registration.rs"]
+pub(crate) mod registration;
 pub(crate) use self::with_folders::watch;
 
 /// Files that have a folder of their own.
@@ -14,9 +16,34 @@ mod with_folders {
     pub(crate) mod watch;
 }
 
-/// Who collects knows of the instance for watched descriptors without it.
+pub(crate) mod record {
+    use super::readiness::Readiness;
+    use crate::engine::green::fifo::Fifo;
+
+    /// It serves one descriptor, in one direction.
+    pub(crate) struct Record(pub(crate) Readiness);
+
+    // SAFETY: the checker runs all threads on one.
+    unsafe impl Sync for Record {}
+
+    impl Record {
+        pub(crate) fn acquire() -> &'static Record {
+            Box::leak(Box::new(Record(Readiness::new())))
+        }
+
+        pub(crate) fn release(&self) {}
+
+        pub(crate) fn close(&self) {
+            self.0.close(&mut Fifo::new());
+        }
+    }
+}
+
+/// No events come. Who collects knows of the instance for watched descriptors without it.
 pub(crate) mod epoll {
     use std::{io, os::fd::RawFd};
+
+    use super::record::Record;
 
     pub(crate) struct Instance;
 
@@ -26,5 +53,15 @@ pub(crate) mod epoll {
         pub(crate) fn add_watched(&self, _: RawFd) -> io::Result<()> {
             Ok(())
         }
+
+        pub(crate) fn start(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        pub(crate) fn add(&self, _: RawFd, _: &'static Record) -> io::Result<()> {
+            Ok(())
+        }
+
+        pub(crate) fn remove(&self, _: RawFd) {}
     }
 }

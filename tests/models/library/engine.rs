@@ -1,5 +1,7 @@
 //! Stands in for the library's `engine`.
 
+#[path = "arch.rs"]
+pub(crate) mod arch;
 #[path = "atomic.rs"]
 pub(crate) mod atomic;
 #[path = "door.rs"]

@@ -4,11 +4,94 @@
 pub(crate) mod idle;
 #[path = "../../../src/engine/sched/ownership.rs"]
 pub(crate) mod ownership;
+#[path = "../../../src/engine/sched/monitor/post.rs"]
+pub(crate) mod post;
+#[path = "../../../src/engine/sched/sight.rs"]
+pub(crate) mod sight;
+#[path = "../../../src/engine/sched/switch.rs"]
+pub(crate) mod switch;
 #[path = "../../../src/engine/sched/wake.rs"]
 pub(crate) mod wake;
+#[path = "../../../src/engine/sched/watched.rs"]
+pub(crate) mod watched;
 
+use std::{cell::Cell, sync::atomic::AtomicU32};
+
+use self::watched::Watched;
+use crate::engine::atomic::Ordering::Acquire;
 use crate::engine::green::Green;
 use crate::engine::green::context::Action;
+use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::signal::Mask;
+
+/// No timer is armed.
+pub(crate) struct Cluster {
+    pub(crate) watched: Watched,
+}
+
+impl Cluster {
+    pub(crate) fn watch_deadline(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A kernel thread that switches to green threads. Only `current` is read by others here.
+pub(crate) struct Machine {
+    pub(crate) current: AtomicStatic<Green>,
+    pub(crate) tick: AtomicU32,
+    pub(crate) slice: AtomicU32,
+    pub(crate) kernel_thread: AtomicU32,
+    pub(crate) base_mask: Cell<Mask>,
+}
+
+// SAFETY: the checker runs all threads on one.
+unsafe impl Sync for Machine {}
+
+impl Machine {
+    pub(crate) fn new() -> &'static Machine {
+        Box::leak(Box::new(Machine {
+            current: AtomicStatic::none(),
+            tick: AtomicU32::new(0),
+            slice: AtomicU32::new(0),
+            kernel_thread: AtomicU32::new(0),
+            base_mask: Cell::new(0),
+        }))
+    }
+
+    pub(crate) fn is_running(&self, green: &Green) -> bool {
+        self.current.is(green, Acquire)
+    }
+
+    pub(crate) fn leave_home(&self) {}
+
+    pub(crate) fn come_home(&self) {}
+
+    pub(crate) fn expect_no_signal(&self) {}
+}
+
+pub(crate) struct RunLoop(pub(crate) &'static Machine);
+
+impl RunLoop {
+    pub(crate) fn machine(&self) -> &'static Machine {
+        self.0
+    }
+}
+
+/// There is no malloc.
+pub(crate) mod caches {
+    use super::Machine;
+    use crate::engine::green::Green;
+
+    pub(crate) fn lend(_: &Machine, _: &Green) {}
+
+    pub(crate) fn take(_: &Machine, _: &Green) {}
+}
+
+pub(crate) mod interpose {
+    pub(crate) fn program_has_handlers() -> bool {
+        false
+    }
+}
 
 pub(crate) fn ready(green: &'static Green) {
     green.resume();
@@ -39,8 +122,16 @@ impl Entered {
                     next.resume();
                 }
             }
+            Action::Preempt => unreachable!("nobody is preempted"),
         }
         self.0.until_resumed();
+    }
+}
+
+/// Nobody forks.
+pub(crate) mod fork {
+    pub(crate) fn is_child() -> bool {
+        false
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::cell::Cell;
 
+use crate::engine::atomic;
+
 /// So many pauses in one execution are explored. A pause changes nothing, so that an execution with
 /// more of them differs from one with fewer in nothing that matters; and two threads could pause for
 /// each other for ever while the third, for which they wait, does not run.
@@ -16,6 +18,7 @@ std::thread_local! {
 /// For the beginning of an execution.
 pub(crate) fn begin() {
     PAUSED.set(0);
+    atomic::stores_come_in_order(false);
     clock::each_look_takes(0);
     futex::begin();
     kernel_thread::has_barrier(true);
@@ -50,6 +53,8 @@ pub(crate) fn die(message: &str) -> ! {
     panic!("{message}");
 }
 
+#[path = "../../../src/engine/sys/atomic_static.rs"]
+pub(crate) mod atomic_static;
 #[path = "../../../src/engine/sys/fence.rs"]
 pub(crate) mod fence;
 #[path = "../../../src/engine/sys/lock.rs"]
@@ -59,10 +64,25 @@ pub(crate) mod lock;
 pub(crate) mod kernel;
 pub(crate) use self::kernel::{close, duplicate, epoll};
 
-/// No report reads memory here.
+/// Reports read one word here, if a model has one.
 pub(crate) mod word {
-    pub(crate) fn read(_: usize) -> Option<usize> {
-        None
+    use std::{cell::Cell, ptr};
+
+    use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    std::thread_local! {
+        static WORD: Cell<*const AtomicUsize> = const { Cell::new(ptr::null()) };
+    }
+
+    /// In this execution it is this one, which is leaked.
+    pub(crate) fn lies_at(word: &'static AtomicUsize) {
+        WORD.set(word);
+    }
+
+    pub(crate) fn read(address: usize) -> Option<usize> {
+        let word = WORD.get();
+        // SAFETY: it is leaked.
+        (word.addr() == address).then(|| unsafe { (*word).load(Relaxed) })
     }
 
     pub(crate) fn look(_: usize) -> Result<u32, ()> {
@@ -75,7 +95,7 @@ pub(crate) mod futex {
 
     use loom::thread::{self, Thread};
 
-    use crate::engine::atomic::{AtomicU32, Ordering::Relaxed};
+    use crate::engine::atomic::{self, AtomicU32, Ordering::Relaxed};
 
     // In order; on a kernel thread that runs one model.
     std::thread_local! {
@@ -87,7 +107,12 @@ pub(crate) mod futex {
         let this = thread::current();
         let id = this.id();
         SLEEPERS.with_borrow_mut(|all| all.push((word, this)));
-        if word.load(Relaxed) == expected {
+        // The kernel compares under the lock that wakers take: it sees the last store.
+        let now = match atomic::do_stores_come_in_order() {
+            true => word.fetch_or(0, Relaxed),
+            false => word.load(Relaxed),
+        };
+        if now == expected {
             thread::park();
         }
         SLEEPERS.with_borrow_mut(|all| all.retain(|(_, thread)| thread.id() != id));
@@ -133,6 +158,10 @@ pub(crate) mod clock {
         TIME.set(0);
         STEP.set(step);
         EARLY.set(false);
+    }
+
+    pub(crate) fn coarse() -> u32 {
+        0
     }
 
     pub(crate) fn now() -> u64 {
@@ -223,6 +252,14 @@ pub(crate) mod table {
         pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
             self.0.get().into_iter().flatten()
         }
+    }
+}
+
+pub(crate) mod signal {
+    pub(crate) type Mask = u64;
+
+    pub(crate) fn set_mask(mask: Mask) -> Mask {
+        mask
     }
 }
 

@@ -1,12 +1,34 @@
-//! Mutants of the protocol by which threads wait for descriptors that are not ours.
+//! Mutants of the protocols by which threads wait for descriptors, ours and others.
 
 use super::*;
 
 /// Somebody got another end of its call, or another file.
 const OTHERWISE: &str = "left == right";
 
+/// For a mutant that weakens an ordering to another one.
+const USE_ORDERING: (&str, &str, &str) = (
+    REGISTRATION,
+    "Ordering::SeqCst, const_fn",
+    "Ordering::{self, SeqCst}, const_fn",
+);
+
 #[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
+    // ---- registration: who closes and who registers see each other ----
+    Mutant { protocol: "registration", name: "registered_unseen", model: "closed_beside_one", fails: "deadlock",
+        edits: &[(REGISTRATION, "self.record.store(Some(mine), SeqCst)", "self.record.store(Some(mine), Ordering::Release)"), USE_ORDERING] },
+    Mutant { protocol: "registration", name: "registered_and_not_looked_for", model: "closed_beside_one", fails: "deadlock",
+        edits: &[(REGISTRATION, "self.record.load(SeqCst)", "self.record.load(Ordering::Acquire)"), USE_ORDERING] },
+    Mutant { protocol: "registration", name: "registered_and_closed_unseen", model: "closed_beside_one", fails: "deadlock",
+        edits: &[(REGISTRATION, "self.closed.store(true, SeqCst)", "self.closed.store(true, Ordering::Release)"), USE_ORDERING] },
+    Mutant { protocol: "registration", name: "registered_without_a_look", model: "closed_beside_one", fails: "deadlock",
+        edits: &[(REGISTRATION, "self.closed.load(SeqCst)", "self.closed.load(Ordering::Acquire)"), USE_ORDERING] },
+    Mutant { protocol: "registration", name: "registered_and_closed_too_late", model: "closed_beside_one", fails: "deadlock",
+        edits: &[(MODEL, "        self.registration.close();\n        self.end_waits();\n", "        self.end_waits();\n        self.registration.close();\n")] },
+    Mutant { protocol: "registration", name: "registered_and_asked_too_early", model: "closed_before_the_record", fails: "deadlock",
+        edits: &[(REGISTRATION, "        let record = self.record();\n        self.check_open()?;\n", "        self.check_open()?;\n        let record = self.record();\n")] },
+    Mutant { protocol: "registration", name: "registered_twice", model: "closed_beside_two", fails: "deadlock",
+        edits: &[(REGISTRATION, "            match self.record() {\n                Some(record)", "            match None {\n                Some(record)")] },
     // ---- watch: no event is lost ----
     Mutant { protocol: "watch", name: "watched_and_not_passed_on", model: "watched_with_two_items", fails: "deadlock",
         edits: &[(WATCH_CALL, "            watched.arm_for_others(fd, &mut lists, 0, &mut ready);\n", "")] },

@@ -1,5 +1,5 @@
-//! Mutants of the scheduler's protocols: tickets, ownership, sleep, wake-ups, a policy's readers and the
-//! lock.
+//! Mutants of the scheduler's protocols: tickets, ownership, sleep, wake-ups, a policy's readers, the
+//! lock, the monitor's sleep, and reports.
 
 use super::*;
 
@@ -192,4 +192,58 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(LOCK, "swap(CONTENDED, Ordering::Acquire)", "swap(CONTENDED, Ordering::Relaxed)")] },
     Mutant { protocol: "lock", name: "unlocking_does_not_release", model: "three_lock", fails: RACE,
         edits: &[(LOCK, "swap(FREE, Ordering::Release)", "swap(FREE, Ordering::Relaxed)")] },
+
+    // ---- the monitor's post: fences on both sides ----
+    Mutant { protocol: "post", name: "post_sleeps_without_fence", model: "kicked", fails: "deadlock",
+        edits: &[(POST, "        // SeqCst: partner of the fences in `kick_if_asleep`, `kick`, `rouse` and `stop`.\n        fence(Ordering::SeqCst);\n", "")] },
+    Mutant { protocol: "post", name: "post_looks_without_fence", model: "kicked_if_asleep", fails: "deadlock",
+        edits: &[(POST, "        fence(Ordering::SeqCst);\n        if self.0.load(", "        if self.0.load(")] },
+    Mutant { protocol: "post", name: "post_kicks_without_fence", model: "kicked", fails: "deadlock",
+        edits: &[(POST, "        fence(Ordering::SeqCst);\n        if self.0.swap(", "        if self.0.swap(")] },
+    Mutant { protocol: "post", name: "post_rouses_without_fence", model: "roused", fails: "deadlock",
+        edits: &[(POST, "        // SeqCst: partner of the fence in `sleep`: the monitor sees the thread, or we see that it sleeps.\n        fence(Ordering::SeqCst);\n", "")] },
+    Mutant { protocol: "post", name: "post_stops_without_fence", model: "stopped", fails: "deadlock",
+        edits: &[(POST, "        // the last to change the word.\n        fence(Ordering::SeqCst);\n", "")] },
+    Mutant { protocol: "post", name: "post_sleeps_without_a_look", model: "kicked", fails: "deadlock",
+        edits: &[(POST, " && everybody_sleeps() {", " {")] },
+    Mutant { protocol: "post", name: "post_is_kicked_and_sleeps_on", model: "kicked", fails: "deadlock",
+        edits: &[(POST, "        if self.0.swap(AWAKE, Ordering::Relaxed) == ASLEEP {\n            futex::wake(&self.0, 1);\n        }", "        self.0.swap(AWAKE, Ordering::Relaxed);")] },
+    // ---- deadlines that sleepers watch ----
+    Mutant { protocol: "deadlines", name: "watches_without_fence", model: "a_later_one", fails: "nobody watches",
+        edits: &[(WATCHED, "        fence(SeqCst);\n        let watched", "        let watched")] },
+    Mutant { protocol: "deadlines", name: "watches_no_more_without_fence", model: "a_later_one", fails: "nobody watches",
+        edits: &[(WATCHED, "        // SeqCst: the caller's next look at the timers comes after it; partner: the fence in `watch`.\n        fence(SeqCst);\n", "")] },
+    Mutant { protocol: "deadlines", name: "watches_the_later_one", model: "an_earlier_one", fails: "nobody watches",
+        edits: &[(WATCHED, "(earliest < watched)", "(watched == NEVER)")] },
+
+    // ---- sight: a report and the switch ----
+    Mutant { protocol: "sight", name: "sight_of_a_switch_without_fence", model: "looked_at", fails: TORN,
+        edits: &[(SWITCH, "    fence(Ordering::Release);\n", "")] },
+    Mutant { protocol: "sight", name: "sight_holds_without_fence", model: "looked_at", fails: TORN,
+        edits: &[(SIGHT, "        fence(Ordering::Acquire);\n        match self.thread {", "        match self.thread {")] },
+    Mutant { protocol: "sight", name: "sight_of_a_count_that_does_not_release", model: "looked_at_while_it_blocks", fails: TORN,
+        edits: &[(SINCE, "self.turns.store(turns, Ordering::Release)", "self.turns.store(turns, Ordering::Relaxed)")] },
+    Mutant { protocol: "sight", name: "sight_of_a_block_without_fence", model: "looked_at_while_it_blocks", fails: TORN,
+        edits: &[(MODEL, "                fence(Release);\n", "")] },
+    Mutant { protocol: "sight", name: "sight_begins_without_fence", model: "looked_at", fails: TORN,
+        edits: &[(SIGHT, "        // Acquire: what is read below is read after the count.\n        fence(Ordering::Acquire);\n", "")] },
+    Mutant { protocol: "sight", name: "sight_of_leaving_that_does_not_release", model: "looked_at", fails: TORN,
+        edits: &[(SWITCH, "machine.current.store(None, Ordering::Release)", "machine.current.store(None, Ordering::Relaxed)")] },
+    Mutant { protocol: "sight", name: "sight_of_a_late_count", model: "looked_at", fails: TORN,
+        edits: &[(SWITCH, "    green.since.left();\n", ""),
+                 (SWITCH, "    machine.current.store(None, Ordering::Release);\n", "    machine.current.store(None, Ordering::Release);\n    green.since.left();\n")] },
+    Mutant { protocol: "sight", name: "sight_without_counting", model: "looked_at", fails: TORN,
+        edits: &[(SIGHT, " && green.since.turns() == self.turns", "")] },
+    Mutant { protocol: "sight", name: "sight_without_asking_who_runs", model: "looked_at", fails: TORN,
+        edits: &[(SIGHT, "runs == matches!(self.doing, Doing::Running(_)) && ", "")] },
+    Mutant { protocol: "sight", name: "sight_of_a_machine_that_is_not_released", model: "looked_at_elsewhere", fails: TORN,
+        edits: &[(SWITCH, "green.set_machine(machine);", "green.machine.set(core::ptr::from_ref(machine).cast());")] },
+    Mutant { protocol: "sight", name: "sight_does_not_acquire_the_machine", model: "looked_at_elsewhere", fails: TORN,
+        edits: &[(SIGHT, "let machine = green.last_machine()?;", "let machine = unsafe { green.machine.get().cast::<Machine>().as_ref() }?;")] },
+    Mutant { protocol: "sight", name: "sight_of_a_machine_that_is_told_late", model: "looked_at_elsewhere", fails: TORN,
+        edits: &[(SWITCH, "    green.set_machine(machine);\n", ""), (SWITCH, "    green.since.left();\n", "    green.set_machine(machine);\n    green.since.left();\n")] },
+    Mutant { protocol: "sight", name: "sight_of_a_name_does_not_acquire", model: "named", fails: RACE,
+        edits: &[(SIGHT, "Seen::Green(green) => green.identity.load(Ordering::Acquire)", "Seen::Green(green) => green.identity.load(Ordering::Relaxed)")] },
+    Mutant { protocol: "sight", name: "sight_of_a_name_that_is_not_released", model: "named", fails: RACE,
+        edits: &[(MODEL, "green.identity.store(identity, Release)", "green.identity.store(identity, Relaxed)")] },
 ];

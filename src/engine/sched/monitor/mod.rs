@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `mod` | when it looks, and where it sleeps |
 //! | `look` | what the monitor sees and does at a processor |
+//! | `post` | how it sleeps, and is woken |
 //!
 //! It looks every tick: 20 µs after a hand-off, backing off to 10 ms while there is none, but never
 //! past the end of a time slice or a deadline. It counts a slice from the look that first saw it;
@@ -35,20 +36,20 @@
 //! processor.
 
 mod look;
+mod post;
 
 use std::io;
 
 use self::look::Look;
 pub(super) use self::look::Seen as SeenOfProcessor;
-use crate::engine::atomic::{AtomicU32, Ordering, fence};
+pub(crate) use self::post::Post;
+use crate::engine::atomic::Ordering;
 use crate::engine::green::quiet;
 use crate::engine::sched::Cluster;
 use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
-use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::observer::Observer;
-use crate::engine::sys::perturb;
-use crate::engine::sys::{clock, futex, kernel_thread, signal};
+use crate::engine::sys::{clock, kernel_thread, signal};
 
 const SHORTEST: u64 = 20_000;
 const LONGEST: u64 = 10_000_000;
@@ -62,87 +63,6 @@ const QUOTA: u64 = 1_000_000_000;
 /// one look at each takes as long as a time slice.
 const STRAYS: u64 = 5_000_000;
 const STACK_SIZE: usize = 256 << 10;
-
-/// Where the monitor sleeps.
-pub(crate) struct Post(AtomicU32);
-
-const AWAKE: u32 = 0;
-const ASLEEP: u32 = 1;
-
-impl Post {
-    pub(crate) const fn new() -> Post {
-        Post(AtomicU32::new(AWAKE))
-    }
-
-    /// A processor has woken up, and its waker calls this: the monitor must not sleep.
-    #[inline]
-    pub(crate) fn kick_if_asleep(&self) {
-        // SeqCst: partner of the fence in `sleep`: the monitor sees that a processor is awake, or
-        // we see that the monitor sleeps.
-        fence(Ordering::SeqCst);
-        if self.0.load(Ordering::Relaxed) == ASLEEP {
-            self.kick();
-        }
-    }
-
-    #[cold]
-    pub(crate) fn kick(&self) {
-        // SeqCst: partner of the fence in `sleep`: the monitor sees what the caller has done, or we see
-        // that it sleeps.
-        fence(Ordering::SeqCst);
-        if self.0.swap(AWAKE, Ordering::Relaxed) == ASLEEP {
-            futex::wake(&self.0, 1);
-        }
-    }
-
-    /// A thread was handed over, and its waker calls this: the monitor looks soon, asleep or not.
-    pub(crate) fn rouse(&self) {
-        // SeqCst: partner of the fence in `sleep`: the monitor sees the thread, or we see that it sleeps.
-        fence(Ordering::SeqCst);
-        self.0.store(AWAKE, Ordering::Relaxed);
-        futex::wake(&self.0, 1);
-    }
-
-    /// The cluster stops, and its closer calls this: the monitor sleeps no more.
-    pub(crate) fn stop(&self) {
-        // SeqCst: partner of the fence in `sleep`: the monitor sees that the cluster stops, or we are
-        // the last to change the word.
-        fence(Ordering::SeqCst);
-        self.0.store(AWAKE, Ordering::Relaxed);
-        // This wakes it even if it was awake: it may wait for its next look.
-        futex::wake(&self.0, 1);
-    }
-
-    /// Sleeps until it is kicked (true), or until a deadline that no sleeping machine watches.
-    fn sleep(
-        &self,
-        cluster: &'static Cluster,
-        not_before: u64,
-        everybody_sleeps: impl Fn() -> bool,
-    ) -> bool {
-        self.0.store(ASLEEP, Ordering::Relaxed);
-        perturb::point("monitor: asleep");
-        // SeqCst: partner of the fences in `kick_if_asleep`, `kick`, `rouse` and `stop`.
-        fence(Ordering::SeqCst);
-        let mut kicked = true;
-        while kicked && self.0.load(Ordering::Relaxed) == ASLEEP && everybody_sleeps() {
-            let watches = cluster.watch_deadline();
-            futex::wait(
-                &self.0,
-                ASLEEP,
-                watches.map(|deadline| deadline.max(not_before)),
-            );
-            if let Some(deadline) = watches {
-                cluster.watched.store(NEVER, Ordering::Relaxed);
-                // SeqCst: the next look at the timers comes after it; partner: in `watch_deadline`.
-                fence(Ordering::SeqCst);
-                kicked = clock::now() < deadline;
-            }
-        }
-        self.0.store(AWAKE, Ordering::Relaxed);
-        kicked
-    }
-}
 
 /// Starts the monitor.
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
@@ -292,8 +212,7 @@ impl Watch {
                 || !cluster.handed.is_empty()
         };
         while !is_over() {
-            // A plain sleep, which a stop, or a thread that is handed over, cuts short.
-            futex::wait(&cluster.monitor.0, AWAKE, Some(until));
+            cluster.monitor.rest(until);
         }
     }
 }

@@ -1,0 +1,20 @@
+//! Stands in for the library's `arch`: nothing of it orders anything.
+
+pub(crate) fn prefetch(_: *const u8) {}
+
+/// # Safety
+/// None is needed.
+pub(crate) unsafe fn set_thread_pointer(_: *mut u8) {}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct FloatControl(());
+
+impl FloatControl {
+    pub(crate) const DEFAULT: FloatControl = FloatControl(());
+
+    pub(crate) fn current() -> FloatControl {
+        FloatControl::DEFAULT
+    }
+
+    pub(crate) fn set(self) {}
+}
