@@ -20,6 +20,8 @@ pub(super) fn first_argument_in(
     for (at, &instruction) in code.iter().enumerate().rev() {
         let (value, source) = match move_to_x0(instruction) {
             Some(Source::Constant(value)) => (value, None),
+            // Extended in place: the value was in x0 itself.
+            Some(Source::SignedWord(0) | Source::Register { number: 0, .. }) => return None,
             Some(Source::Register { number, mask }) => {
                 (register(number as usize) & mask, Some(number))
             }
@@ -121,6 +123,8 @@ mod tests {
     const MOV_W0_7: Instruction = 0x5280_00e0;
     const MOV_X0_XZR: Instruction = 0xaa1f_03e0;
     const SXTW_X0_W1: Instruction = 0x9340_7c20;
+    const SXTW_X0_W0: Instruction = 0x9340_7c00;
+    const MOV_W0_W0: Instruction = 0x2a00_03e0;
     const MOV_X8_57: Instruction = 0xd280_0728;
     const MOV_X1_X20: Instruction = 0xaa14_03e1;
     const MOV_X19_X2: Instruction = 0xaa02_03f3;
@@ -160,6 +164,8 @@ mod tests {
             &[MOV_X0_X19, LDP_X19_X20_SP],
             &[MOV_W0_W20, LDP_X19_X20_SP],
             &[SXTW_X0_W1, MOV_X1_X20],
+            &[MOV_X0_X19, SXTW_X0_W0],
+            &[MOV_W0_W0, MOV_X8_57],
             &[MOV_X0_X19, LDR_X0_SP_8],
             &[MOV_X0_X19, ADD_X0_SP_8],
         ] {
