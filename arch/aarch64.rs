@@ -102,12 +102,16 @@ pub(crate) fn page_size() -> usize {
 /// A system call. A failure comes back as `-errno`; the thread-local `errno` is left alone, so this
 /// is right whichever thread's control block the thread pointer names.
 ///
+/// The kernel does not keep what SVE adds to the registers. So where the compiler uses that, this is a call of a function,
+/// over which it keeps nothing there.
+///
 /// # Safety
 /// As the system call demands.
-#[inline(always)]
+#[cfg_attr(not(target_feature = "sve"), inline(always))]
+#[cfg_attr(target_feature = "sve", inline(never))]
 pub(crate) unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the kernel's calling convention: it keeps all registers but that of the result.
+    // SAFETY: the kernel's calling convention: it keeps all registers but that of the result, and those of SVE.
     unsafe {
         asm!("svc 0",
             in("x8") number,

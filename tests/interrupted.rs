@@ -169,6 +169,61 @@ fn calls_that_wait_do_not_fail() {
     runtime.shutdown();
 }
 
+unsafe extern "C" {
+    fn semtimedop(
+        set: i32,
+        operations: *mut libc::sembuf,
+        count: usize,
+        time: *const libc::timespec,
+    ) -> i32;
+}
+
+/// A call that the kernel never makes again by itself, and whose function in libc leaves its first argument, on aarch64,
+/// only in the register that the result overwrites. It may fail with EINTR there, but no other call may be made of it.
+#[test]
+fn a_call_is_repeated_as_it_was_or_not_at_all() {
+    const CALLS: usize = 8_000;
+    let _w = watchdog("a_call_is_repeated_as_it_was_or_not_at_all");
+    // SAFETY: no preconditions.
+    let set = unsafe { libc::semget(libc::IPC_PRIVATE, 1, 0o600) };
+    assert!(set >= 0, "{}", error());
+    let runtime = runtime();
+    let hogs = Hogs::new(&runtime);
+    let waiter = |first: usize| {
+        move || {
+            let time = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 20_000,
+            };
+            let mut take = libc::sembuf {
+                sem_num: 0,
+                sem_op: -1,
+                sem_flg: 0,
+            };
+            let errors = (first..first + CALLS / 64).map(|n| {
+                compute(n % 97 * 2_000);
+                // SAFETY: valid places.
+                assert_eq!(unsafe { semtimedop(set, &mut take, 1, &time) }, -1);
+                error()
+            });
+            errors.collect::<Vec<_>>()
+        }
+    };
+    let waiters: Vec<_> = (0..64).map(|i| runtime.spawn(waiter(i))).collect();
+    let joined = waiters.into_iter().map(|w| w.join().unwrap());
+    let errors: Vec<i32> = joined.flatten().collect();
+    drop(hogs);
+    // SAFETY: ours.
+    unsafe { libc::semctl(set, 0, libc::IPC_RMID) };
+    let is_lost = cfg!(target_arch = "aarch64");
+    let count = |error: i32| errors.iter().filter(|&&e| e == error).count();
+    let (in_time, interrupted) = (count(libc::EAGAIN), count(libc::EINTR));
+    println!("{in_time} calls ended in time, {interrupted} were interrupted");
+    assert!(interrupted == 0 || is_lost);
+    assert_eq!(in_time + interrupted, errors.len(), "{errors:?}");
+    runtime.shutdown();
+}
+
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn handler(_: i32) {

@@ -81,6 +81,8 @@ impl Record {
     /// The content is the address of more records, followed by their size.
     const EXTRA: u32 = 0x4558_5401;
     const BYTES: usize = size_of::<Record>();
+    /// Bytes of kind and size.
+    const HEAD: usize = core::mem::offset_of!(Record, content);
 
     /// Whether SME is in use, by this record.
     fn is_of_sme(&self) -> bool {
@@ -277,9 +279,10 @@ impl<'a> Frame<'a> {
     fn extent(&self) -> Option<Extent> {
         let first = core::mem::offset_of!(Context, machine.records);
         let (end, extra) = self.records(first, size_of::<Context>())?;
+        let behind = end + Record::BYTES;
         let Some(extra) = extra else {
             return Some(Extent {
-                length: end,
+                length: behind,
                 more: None,
             });
         };
@@ -291,30 +294,38 @@ impl<'a> Frame<'a> {
                 content.add(8).cast::<u32>().read(),
             )
         };
-        let length = end + size as usize;
-        let is_right_behind = at == self.start().addr() + end;
-        let (_, more) = is_right_behind.then(|| self.records(end, length))??;
+        let lie_at = at.checked_sub(self.start().addr())?;
+        // qemu's last record is a head and no more.
+        let is_right_behind = [behind, end + Record::HEAD].contains(&lie_at);
+        let length = lie_at + size as usize;
+        let (_, more) = is_right_behind.then(|| self.records(lie_at, length))??;
         more.is_none().then_some(Extent {
             length,
-            more: Some((end, extra + 8)),
+            more: Some((lie_at, extra + 8)),
         })
     }
 
     /// Walks over the records from `at` to `limit`, as distances from the beginning of the context. Returns
-    /// where they end, and where the one lies that leads to more.
+    /// where the empty one lies, and where the one lies that leads to more.
     fn records(&self, mut at: usize, limit: usize) -> Option<(usize, Option<usize>)> {
         let mut extra = None;
         loop {
-            if at + Record::BYTES > limit {
+            if at + Record::HEAD > limit {
                 return None;
             }
             // SAFETY: within the limit, which is the context's or what the kernel says of the rest.
-            let record = unsafe { *self.start().add(at).cast::<Record>() };
-            let size = record.size as usize;
-            match record.kind {
-                Record::END if size == 0 => return Some((at + Record::BYTES, extra)),
-                Record::EXTRA => extra = Some(at),
-                _ => {}
+            let [kind, size] = unsafe { self.start().add(at).cast::<[u32; 2]>().read() };
+            if kind == Record::END && size == 0 {
+                return Some((at, extra));
+            }
+            if at + Record::BYTES > limit {
+                return None;
+            }
+            // SAFETY: likewise. (qemu's lie at multiples of 8.)
+            let record = unsafe { self.start().add(at).cast::<Record>().read_unaligned() };
+            let size = size as usize;
+            if kind == Record::EXTRA {
+                extra = Some(at);
             }
             if size < Record::BYTES || !size.is_multiple_of(Record::BYTES) || record.is_of_sme() {
                 return None;
@@ -365,14 +376,14 @@ mod tests {
         extent(records, &[], 0)
     }
 
-    /// The same with more records, that lie so many bytes behind the place where they must.
-    fn extent(records: &[(u32, u32, u64)], more: &[(u32, u32, u64)], away: usize) -> Option<usize> {
+    /// The same with more records, that lie so many bytes from the place where they must.
+    fn extent(records: &[(u32, u32, u64)], more: &[(u32, u32, u64)], away: isize) -> Option<usize> {
         let mut memory: Box<Memory> = Box::new([0; 1024]);
         let start = memory.as_mut_ptr().cast::<u8>();
         let put = |at: usize, (kind, size, content): (u32, u32, u64)| {
             // SAFETY: within the memory: the records are small.
             unsafe {
-                start.add(at).cast::<Record>().write(Record {
+                start.add(at).cast::<Record>().write_unaligned(Record {
                     kind,
                     size,
                     content,
@@ -382,7 +393,7 @@ mod tests {
         };
         let mut end = records.iter().fold(FIRST, |at, &record| put(at, record));
         if !more.is_empty() {
-            let lie_at = end + 32 + Record::BYTES + away;
+            let lie_at = (end + 32 + Record::BYTES).wrapping_add_signed(away);
             let behind = more.iter().fold(lie_at, |at, &record| put(at, record));
             let size = behind + Record::BYTES - lie_at;
             put(end + Record::BYTES, (size as u32, 0, 0));
@@ -403,6 +414,10 @@ mod tests {
         assert_eq!(
             extent(&idle, &[(7, 8000, 0)], 0),
             Some(FIRST + 1152 + 48 + 8016)
+        );
+        assert_eq!(
+            extent(&idle, &[(7, 8000, 0)], -8),
+            Some(FIRST + 1152 + 40 + 8016)
         );
     }
 

@@ -166,8 +166,16 @@ fn a_preempted_thread_has_its_functions() {
         while LOCAL.load(Ordering::Acquire) == 0 {
             crate::yield_now();
         }
-        // It runs nowhere: this thread has the only processor.
-        let found = search(LOCAL.load(Ordering::Acquire));
+        // It runs nowhere: this thread has the only processor. But on a busy machine it may have lost that in a
+        // system call just before, and run on: then it is preempted soon.
+        let look = || {
+            let found = search(LOCAL.load(Ordering::Acquire));
+            if found.is_none() {
+                crate::sleep(core::time::Duration::from_millis(1));
+            }
+            found
+        };
+        let found = std::iter::repeat_with(look).take(200).flatten().next();
         STOP.store(true, Ordering::Relaxed);
         hog.join().unwrap();
         found
