@@ -13,6 +13,7 @@ use super::variant::VARIANT;
 use super::words::Words;
 use crate::engine::arch::thread_pointer;
 use crate::engine::sys::mm::{Mapping, page};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ops::Range;
@@ -230,11 +231,14 @@ fn find_tcache((offset, words): (isize, usize)) -> Option<CacheWord> {
             *before = word(i).load(Relaxed);
         }
         // Compilers know malloc and free, and would do away with them.
-        let allocate = || black_box(libc::malloc(black_box(24))) as usize;
+        let size = Cell::new(24);
+        let allocate = || black_box(libc::malloc(black_box(size.get()))) as usize;
         let free = |chunk: usize| libc::free(black_box(chunk as *mut c_void));
         let read = |address: usize| (address as *const usize).read_volatile();
         // The first may bring so many others of its size that the cache is full; the second leaves a place.
         let (first, chunk) = (allocate(), allocate());
+        // It is larger if the rest would have been too little for a chunk, and has its place among such.
+        size.set(libc::malloc_usable_size(chunk as *mut c_void));
         free(chunk);
         let holds = |table: usize, chunk: usize| {
             // A chunk's size lies before it, with three flags; an arena has something else there.
@@ -296,7 +300,7 @@ fn can_be_taken_away(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::{Cell, RefCell};
+    use std::cell::RefCell;
     use std::collections::BTreeMap;
 
     /// How a malloc behaves for a thread that has no cache.
