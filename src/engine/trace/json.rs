@@ -46,7 +46,7 @@ impl Timeline {
 
 /// The text behind a word of the kind `Text`.
 fn text_of(value: u64) -> &'static str {
-    let (address, length) = (value as usize & ((1 << 48) - 1), (value >> 48) as usize);
+    let (address, length) = ((value & ((1 << 48) - 1)) as usize, (value >> 48) as usize);
     // SAFETY: `words::text` has made the word of a static string's address and length, or of its first
     // bytes; a character that is cut makes it no text.
     let bytes = unsafe {
