@@ -199,7 +199,10 @@ pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
     if size <= max {
         return Ok(());
     }
-    let message = format!("a stack of {size} bytes: accepted are {max} (64 GiB) at most");
+    let message = format!(
+        "a stack of {size} bytes: accepted are {max} ({} GiB) at most",
+        max >> 30
+    );
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
