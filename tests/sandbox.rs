@@ -34,7 +34,7 @@ fn use_a_file(directory: &std::path::Path, who: usize, round: usize) {
     let bytes = vec![(who + round) as u8; 10_000 + round];
     let mut file = thread::fs::File::create(&path).unwrap();
     file.write_all(&bytes).unwrap();
-    if round.is_multiple_of(16) {
+    if round.is_multiple_of(4) {
         file.sync_all().unwrap();
     }
     drop(file);

@@ -48,8 +48,6 @@ pub(crate) use super::sched::fork::is_child as is_forked_child;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
 pub(crate) use super::sched::hooked::{can_leave, is_hooked, parks_here};
-#[cfg(green)]
-pub(crate) use super::sched::interpose;
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(all(green, feature = "tracing"))]
 pub(crate) use super::sched::syscall_name;
@@ -57,7 +55,9 @@ pub(crate) use super::sched::witness::measure;
 #[cfg(feature = "tracing")]
 pub(crate) use super::sched::witness::news;
 #[cfg(green)]
-pub(crate) use super::sys::{call, calls, handler, real, signal};
+pub(crate) use super::sched::{interpose, interrupted::mended_call};
+#[cfg(green)]
+pub(crate) use super::sys::{calls, handler, real, signal};
 pub(crate) use super::sys::{clock, die, lock, perturb, word};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;

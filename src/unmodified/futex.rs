@@ -20,7 +20,7 @@ use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
-use crate::engine::door::{call, clock, is_forked_child};
+use crate::engine::door::{clock, is_forked_child, mended_call};
 
 /// The threads that wait on words.
 static FUTEXES: Addresses = Addresses::new(&FUTEX);
@@ -70,7 +70,7 @@ unsafe extern "C" fn syscall(
     let answer = match number {
         libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
         // SAFETY: the caller's promise.
-        _ => unsafe { call(number, &[a, b, c, d, e, f]) }.map_err(Errno),
+        _ => unsafe { mended_call(number, &[a, b, c, d, e, f]) }.map_err(Errno),
     };
     match answer {
         Ok(result) => result as c_long,

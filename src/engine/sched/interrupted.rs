@@ -24,10 +24,12 @@
 //! | since then: calls that are cancellation points are made in one place | on the stack, where the callers of that place pass it | on the stack, where our functions with libc's names keep it (`arch`, `kept`) |
 //!
 //! The position on the stack is [`learn`]ed at start, from a few calls of known numbers that are
-//! interrupted on purpose; these are then made again, to see that it is right. A call from elsewhere
-//! (`syscall(2)`, a program's own assembly) is left alone, and so is one whose lost value is not found: on aarch64
-//! with glibc 2.41 or newer a call of that one place that does not come by one of our functions (from libc itself, or without
-//! the feature `unmodified`), or is not in the list of `kept`, fails with EINTR, or does a part.
+//! interrupted on purpose; these are then made again, to see that it is right. Left alone is
+//! - a call from elsewhere: a program's own assembly, and libc's `syscall`. (With the feature `unmodified` ours
+//!   has its place, and makes a call that fails with EINTR again: [`mended_call`].)
+//! - a call whose lost value is not found: on aarch64 with glibc 2.41 or newer a call of that one place that does
+//!   not come by one of our functions (from libc itself, or without the feature `unmodified`), or is not in the
+//!   list of `kept`. It fails with EINTR, or does a part.
 //!
 //! *The price.* A connection may break while a thread goes on with the rest: that part takes the
 //! error, and the next call finds the connection closed. (If it is broken before, the rest is
@@ -273,14 +275,25 @@ impl Transfer {
             Kind::Send | Kind::SendMessage => (libc::SYS_sendto, self.flags),
             Kind::Receive | Kind::ReceiveMessage => (libc::SYS_recvfrom, self.flags),
         };
-        loop {
-            // SAFETY: the caller's promise.
-            match unsafe { call(number, &[self.descriptor, at, length, flags]) } {
-                Ok(0) => return None,
-                Ok(moved) => return Some(moved),
-                Err(libc::EINTR) if !interpose::program_has_handlers() => {}
-                Err(_) => return None,
+        // SAFETY: the caller's promise.
+        match unsafe { mended_call(number, &[self.descriptor, at, length, flags]) } {
+            Ok(0) | Err(_) => None,
+            Ok(moved) => Some(moved),
+        }
+    }
+}
+
+/// Makes a system call whose number is known; if our signal makes it fail with EINTR, again.
+///
+/// # Safety
+/// As the system call demands.
+pub(crate) unsafe fn mended_call(number: i64, arguments: &[usize]) -> Result<usize, i32> {
+    loop {
+        // SAFETY: the caller's promise.
+        match unsafe { call(number, arguments) } {
+            Err(libc::EINTR) if number != libc::SYS_close && !interpose::program_has_handlers() => {
             }
+            answer => return answer,
         }
     }
 }

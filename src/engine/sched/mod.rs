@@ -8,8 +8,7 @@
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
 //! | `park` | how a thread waits, and how another one wakes it |
 //! | `wake` | how a machine that waits is told to go on |
-//! | `resize` | more processors, or fewer, while they run |
-//! | `ownership` | which machine owns a processor, and how the monitor takes it |
+//! | `ownership`, `resize` | which machine owns a processor, and how the monitor takes it; more of them, or fewer |
 //! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: the last sleeper is woken first |
 //! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
@@ -23,8 +22,7 @@
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need; what the monitor does when there can be none |
 //! | `fork`, `setxid` | what a forked child keeps; user ids change in every kernel thread |
-//! | `sight`, `sample` | what a report sees of a thread from outside; holding one that runs for a moment |
-//! | `activity` | what a report sees of a processor |
+//! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
 //! | `unload` | `dlclose` waits for green threads, too |
 //! | `witness` | each event is announced there, for traces |
 //!
