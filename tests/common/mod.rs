@@ -37,17 +37,23 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How many seconds a test may take; a perturbed build is slower.
-const PATIENCE: u64 = if cfg!(greenthread_perturb) { 600 } else { 60 };
+/// How many seconds a test may take: `GT_PATIENCE`, for slow machines, or a minute; a perturbed build is slower.
+fn patience() -> Duration {
+    let asked = std::env::var("GT_PATIENCE").ok();
+    let asked = asked.map(|seconds| seconds.parse().expect("GT_PATIENCE: seconds"));
+    let usual = if cfg!(greenthread_perturb) { 600 } else { 60 };
+    Duration::from_secs(asked.unwrap_or(usual))
+}
 
-/// Aborts when it has not been dropped after a minute. Lives on a kernel thread, so that no bug of
+/// Aborts when it has not been dropped in time. Lives on a kernel thread, so that no bug of
 /// the runtime stops it.
 pub struct Watchdog(#[allow(dead_code)] Sender<()>);
 
 pub fn watchdog(test: &'static str) -> Watchdog {
     let (alive, over) = channel();
+    let patience = patience();
     let dog = move || {
-        if over.recv_timeout(Duration::from_secs(PATIENCE)) == Err(RecvTimeoutError::Timeout) {
+        if over.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
             // Past the test's capture, which is lost when the process aborts.
             let said = format!("watchdog: test {test} hangs, aborting\n");
             let _ = std::io::stderr().write_all(said.as_bytes());
