@@ -57,7 +57,7 @@ pub(crate) use super::sched::witness::news;
 #[cfg(green)]
 pub(crate) use super::sched::{interpose, interrupted::mended_call};
 #[cfg(green)]
-pub(crate) use super::sys::{calls, handler, real, signal};
+pub(crate) use super::sys::{calls, handler, mm::page as page_size, real, signal};
 pub(crate) use super::sys::{clock, die, lock, perturb, word};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;

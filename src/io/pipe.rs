@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | a kernel thread; any thread, for no bytes | the system call | the system call |
 //! | a green thread | `RWF_NOWAIT`; waits while there is nothing | the same, while there is no room, until all is written |
-//! | … where that flag is refused (before Linux 6.4; not a pipe) | `poll(2)`, then the system call | `poll(2)`, then the system call, of [`ATOMIC`] bytes at most: for those there is room |
+//! | … where that flag is refused (before Linux 6.4; not a pipe) | `poll(2)`, then the system call | `poll(2)`, then the system call, of a page at most: a pipe that is ready has room for that |
 //!
 //! Invariants:
 //! 1. The descriptor's mode is never changed: others may share its open file description, such as a
@@ -12,7 +12,8 @@
 //!    mode, calls fail with `WouldBlock`, as std's do.
 //! 2. A write writes all, as the system call in blocking mode does, unless an error comes after a
 //!    part of it: then it returns the length of that part, and the next write fails. A write of
-//!    [`ATOMIC`] bytes or less is a single call, and so is not mixed with the writes of others.
+//!    `PIPE_BUF` bytes or less, which no page is smaller than, is a single call, and so is not mixed with the writes
+//!    of others.
 //! 3. A call may still block if another reader or writer comes between it and `poll(2)`. Then it
 //!    blocks its kernel thread (`door::may_block`): that is slower, and just as correct.
 //!
@@ -28,12 +29,9 @@ use crate::engine::door::atomic::{AtomicBool, Ordering};
 use crate::engine::door::calls;
 use crate::engine::door::is_green;
 use crate::engine::door::may_block;
+use crate::engine::door::page_size;
 use crate::engine::door::says_would_block;
 use crate::engine::door::{Direction, Limit, Source};
-
-/// The greatest number of bytes that are written at once; a pipe that is ready for writing has room
-/// for them.
-const ATOMIC: usize = libc::PIPE_BUF;
 
 /// The greatest number of buffers that the kernel takes at once.
 const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
@@ -98,16 +96,16 @@ impl End {
         Ok(done)
     }
 
-    /// Writes a part of `buffers`, whose length is `wanted`; all of them if that is [`ATOMIC`] at
-    /// most.
+    /// Writes a part of `buffers`, whose length is `wanted`; all of them if that is a page at most. (With less than
+    /// a page at once, the last page of a pipe would seem to be full when it is not.)
     fn write_some(&self, buffers: &[IoSlice<'_>], wanted: usize) -> io::Result<usize> {
         self.run(Direction::Write, |now| {
             if now {
                 return calls::write_now(self.as_fd(), buffers);
             }
             match buffers.iter().find(|buffer| !buffer.is_empty()) {
-                Some(first) if wanted > ATOMIC => {
-                    let part = &first[..first.len().min(ATOMIC)];
+                Some(first) if wanted > page_size() => {
+                    let part = &first[..first.len().min(page_size())];
                     calls::write(self.as_fd(), &[IoSlice::new(part)])
                 }
                 _ => calls::write(self.as_fd(), buffers),
