@@ -31,7 +31,7 @@ HEAD = """\
 # Platforms
 
 What was run where, and what came of it. This file is written by `.ci/platforms.py`, from what `.ci/matrix`,
-`.ci/elsewhere` and `.ci/aarch64` have counted.
+`.ci/elsewhere`, `.ci/aarch64` and `.ci/aarch64-kernel` have counted.
 *Green* is green-thread mode.
 
 """

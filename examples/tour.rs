@@ -275,7 +275,8 @@ fn show_until(goal: usize, what: &str, done: &AtomicUsize, runtime: &Runtime) {
 
 /// Resident memory of this process; 0 where the system does not tell.
 fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-    pages.map_or(0, |pages: usize| pages * 4096)
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = resident.and_then(|text| text.trim().strip_suffix(" kB")?.parse().ok());
+    kib.map_or(0, |kib: usize| kib << 10)
 }

@@ -425,7 +425,5 @@ fn a_crowd() {
 
 /// Bytes of resident memory of a process.
 fn resident_of(process: u32) -> u64 {
-    let statm = std::fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
-    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * 4096
+    memory_of(&process.to_string(), "VmRSS:")
 }

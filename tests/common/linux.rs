@@ -48,10 +48,12 @@ pub(super) fn die_quietly() {
         rlim_cur: 0,
         rlim_max: 0,
     };
+    // Before the test that waits for it gives up.
+    let patience = super::patience().as_secs() as u32 / 6 * 5;
     // SAFETY: plain system calls; the limit outlives its call.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &no_core);
-        libc::alarm(50);
+        libc::alarm(patience);
     }
 }
 

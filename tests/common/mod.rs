@@ -96,18 +96,20 @@ pub fn wait_until(mut condition: impl FnMut() -> bool) {
 
 /// Bytes of address space that this process has.
 pub fn address_space() -> u64 {
-    statm(0)
+    memory_of("self", "VmSize:")
 }
 
 /// Bytes of resident memory that it has.
 pub fn resident() -> u64 {
-    statm(1)
+    memory_of("self", "VmRSS:")
 }
 
-fn statm(field: usize) -> u64 {
-    const PAGE: u64 = 4096;
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(field).unwrap().parse::<u64>().unwrap() * PAGE
+/// What `/proc` says of a process's memory, in bytes.
+pub fn memory_of(process: &str, what: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
+    let kib = line.unwrap().trim().strip_suffix(" kB").unwrap();
+    kib.parse::<u64>().unwrap() << 10
 }
 
 /// Whether the default runtime runs green threads (and not kernel threads behind the same API).
