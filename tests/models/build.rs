@@ -14,6 +14,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("wake", &[WAKE]),
     ("post", &[POST]),
     ("deadlines", &[WATCHED]),
+    ("census", &[CENSUS]),
     ("sight", &[SINCE, SIGHT, SWITCH]),
     ("turns", &[TURNS, SIDE]),
     ("claim", &[CLAIM, LIST]),

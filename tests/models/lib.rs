@@ -29,7 +29,7 @@
 //! What the checker does not see: its SeqCst fences also synchronise with each other, which the
 //! memory model does not promise, and its failing compare-exchange always reads the newest value.
 //! The compiler fence at an entry to the runtime and the monitor's `membarrier` are both modelled
-//! as SeqCst fences (see `sched/ownership.rs`).
+//! as SeqCst fences (see `sched/ownership.rs`), but in `census`.
 #![cfg(test)]
 #![allow(dead_code)]
 
@@ -128,6 +128,7 @@ models! {
     wake: woken_on_the_futex woken_from_collecting poked woken_twice gives_up_sleeping one_collects;
     post: kicked_if_asleep kicked roused stopped;
     deadlines: a_later_one an_earlier_one;
+    census: one_ends two_end one_ends_outside two_end_outside one_is_spawned_late one_spawns_and_ends asked;
     sight: looked_at looked_at_elsewhere looked_at_while_it_blocks named;
     turns: green_to_green kernel_to_green green_to_kernel kernel_to_kernel the_caller_changes;
     claim: two_lists two_lists_and_a_deadline;

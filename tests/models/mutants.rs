@@ -14,6 +14,7 @@ pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/wake.rs";
 pub(super) const POST: &str = "engine/sched/monitor/post.rs";
 pub(super) const WATCHED: &str = "engine/sched/watched.rs";
+pub(super) const CENSUS: &str = "engine/sched/census.rs";
 pub(super) const SINCE: &str = "engine/green/since.rs";
 pub(super) const SIGHT: &str = "engine/sched/sight.rs";
 pub(super) const SWITCH: &str = "engine/sched/switch.rs";
@@ -66,6 +67,10 @@ pub(super) const WAITS: &str = "a job waits while a processor sleeps";
 pub(super) const FOR_EVER: &str = "Model exceeded maximum number of branches";
 /// A report tells what was never so.
 pub(super) const TORN: &str = "torn";
+/// The closer has gone on too early.
+pub(super) const LIVES: &str = "a thread lives";
+/// More threads have ended than were spawned.
+pub(super) const MISCOUNTED: &str = "miscounted";
 /// A turn has come without its message.
 pub(super) const SILENT: &str = "without a word";
 

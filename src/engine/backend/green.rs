@@ -103,7 +103,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
             .into_iter()
             .map(blocked_call)
             .collect(),
-        spawns: sum(|p| &p.spawns) + cluster.spawned_outside.get(),
+        spawns: sum(|p| &p.counts.spawned) + cluster.census.outside.spawned.get(),
         wake_ups: cluster.wake_ups.get(),
         live_threads: cluster.live(),
         kernel_threads: cluster.machines.load(Ordering::Relaxed),

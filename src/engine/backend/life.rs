@@ -45,13 +45,13 @@ pub(super) unsafe fn start<J: Job>(
     green.since.note_time();
     match &mut sched::enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
-            entered.processor().spawns.add(1);
+            entered.processor().counts.spawned.add(1);
             witness::spawned(Some(entered), green);
             sched::ready_from(&entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
-            cluster.spawned_outside.add_shared(1);
+            cluster.census.outside.spawned.add_shared(1);
             witness::spawned(None, green);
             sched::ready_globally(green, Readied::Spawned);
         }

@@ -7,12 +7,13 @@
 use std::io;
 use std::time::Duration;
 
-use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::green::resident::Resident;
 use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
 use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
+use crate::engine::sched::census::{Census, Counts};
 use crate::engine::sched::handed::Handed;
 use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
@@ -23,7 +24,6 @@ use crate::engine::sched::{
     Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, outbox, recruiter,
 };
 use crate::engine::sys::clock;
-use crate::engine::sys::kernel_thread;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
 use crate::engine::sys::signal::{self, Mask};
@@ -90,8 +90,8 @@ pub(crate) struct Cluster {
 
     /// Threads that have no stack yet, and wait for one.
     pub(super) homeless: Homeless,
-    /// A thread waits for the last green thread to end.
-    pub(crate) closing: AtomicBool,
+    /// How many green threads live, and whether a thread waits for the last one to end: here.
+    pub(crate) census: Census,
     pub(crate) drained: Waiter,
     /// The recruiter, the monitor or the last machine has ended.
     pub(crate) emptied: Waiter,
@@ -107,8 +107,6 @@ pub(crate) struct Cluster {
     pub(crate) machines: AtomicUsize,
     /// How many machines wait for the threads that are locked to them, and run no others.
     pub(crate) bound: AtomicUsize,
-    pub(crate) spawned_outside: Counter,
-    pub(crate) ended_outside: Counter,
     pub(crate) hand_offs: Counter,
     /// Threads that signal handlers have woken.
     pub(super) handed: Handed,
@@ -152,15 +150,13 @@ impl Cluster {
             monitor: monitor::Post::new(),
             watched: Watched::new(),
             homeless: Homeless::new(),
-            closing: AtomicBool::new(false),
+            census: Census::new(),
             drained: Waiter::new(),
             emptied: Waiter::new(),
             stopping: AtomicBool::new(false),
             staff: AtomicUsize::new(0),
             machines: AtomicUsize::new(0),
             bound: AtomicUsize::new(0),
-            spawned_outside: Counter::new(),
-            ended_outside: Counter::new(),
             hand_offs: Counter::new(),
             handed: Handed::new(),
             blocked_calls: BlockedCalls::new(),
@@ -239,45 +235,30 @@ impl Cluster {
         crate::engine::sched::machine::all().filter(move |m| m.is_of(self))
     }
 
-    /// How many green threads have been spawned and have not ended. Each processor counts its own,
-    /// without locked instructions. The ends are read first: a thread that has ended was spawned
-    /// before, so the difference is never too small, and if it is 0 there was a moment, between the
-    /// two sums, when no thread lived.
+    /// The spawns and the ends on every processor that the cluster has had.
+    #[inline]
+    fn counts(&self) -> impl Iterator<Item = &Counts> {
+        self.processors().map(|p| &p.counts)
+    }
+
+    /// How many green threads have been spawned and have not ended.
     pub(crate) fn live(&self) -> usize {
-        let sum = |count: fn(&Processor) -> &Counter| {
-            self.processors().map(|p| count(p).get()).sum::<u64>()
-        };
-        let ended = sum(|p| &p.ended) + self.ended_outside.get();
-        // Acquire: a thread that sees an end sees the spawn; partner: Release in `Counter::add`.
-        fence(Ordering::Acquire);
-        let spawned = sum(|p| &p.spawns) + self.spawned_outside.get();
-        (spawned - ended) as usize
+        self.census.live(|| self.counts())
     }
 
     /// A green thread has ended, and been counted. True: it was the last of a closing cluster, and
     /// a thread waits for that.
     #[inline]
     pub(crate) fn was_last(&self) -> bool {
-        // Pairs with the barrier in `close`: the closer sees our count, or we see that it closes.
-        compiler_fence(Ordering::SeqCst);
-        self.closing.load(Ordering::Relaxed) && self.is_drained()
-    }
-
-    #[cold]
-    fn is_drained(&self) -> bool {
-        // SeqCst: of two threads that end at once, one sees the other's count; pairs with itself.
-        fence(Ordering::SeqCst);
-        self.live() == 0
+        self.census.was_last(|| self.counts())
     }
 
     /// Waits until every green thread has ended, then ends the kernel threads.
     pub(crate) fn close(&'static self) {
-        self.closing.store(true, Ordering::SeqCst);
-        perturb::point("close: closing");
-        kernel_thread::barrier();
-        while !self.is_drained() {
+        let wait = || {
             self.drained.wait(About::new(&DRAINED, self), None);
-        }
+        };
+        self.census.close(|| self.counts(), wait);
         perturb::point("close: drained");
         self.end();
     }

@@ -11,7 +11,7 @@
 //! | `ownership`, `resize` | which machine owns a processor, and how the monitor takes it; more of them, or fewer |
 //! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: the last sleeper is woken first |
-//! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
+//! | `start`, `census` | a thread's first time and its last: where its stack comes from, and where it goes; how many live, and who learns of the last end |
 //! | `locked` | threads that are locked to a kernel thread |
 //! | `timers`, `watched` | deadlines; which sleeper watches the earliest |
 //! | `enter`, `announce` | the way into the runtime; threads announce that they block, or may block |
@@ -21,9 +21,8 @@
 //! | `preempt`, `monitor`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need; what the monitor does when there can be none |
-//! | `fork`, `setxid` | what a forked child keeps; user ids change in every kernel thread |
+//! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
-//! | `unload` | `dlclose` waits for green threads, too |
 //! | `witness` | each event is announced there, for traces |
 //!
 //! Invariants:
@@ -52,6 +51,7 @@ mod activity;
 pub(crate) mod announce;
 mod blocked_calls;
 mod caches;
+mod census;
 pub(crate) mod cluster;
 pub(crate) mod enter;
 pub(crate) mod events;
@@ -97,7 +97,7 @@ use self::idlers::Rested;
 use self::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 pub(crate) use self::machine::Machine;
 pub(crate) use self::owned::{Owned, RunLoop};
-pub(crate) use self::processor::{Counter, Processor};
+pub(crate) use self::{census::Counter, processor::Processor};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::green::context::Action;
 use crate::engine::green::current;

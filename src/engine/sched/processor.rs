@@ -15,11 +15,12 @@ use crate::engine::green::current;
 use crate::engine::green::timer;
 use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
+use crate::engine::sched::census::Counts;
 use crate::engine::sched::lifo::Linked;
 use crate::engine::sched::outbox::Outbox;
 use crate::engine::sched::witness::measure::{Gauge, Measures};
 use crate::engine::sched::witness::ring::Pen;
-use crate::engine::sched::{Cluster, Machine, monitor};
+use crate::engine::sched::{Cluster, Counter, Machine, monitor};
 use crate::engine::stack;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
@@ -42,8 +43,8 @@ pub(crate) struct Processor {
     pub(crate) steals: Counter,
     /// How often it has looked into the queues of all others, in vain or not.
     pub(crate) steal_attempts: Counter,
-    pub(crate) spawns: Counter,
-    pub(crate) ended: Counter,
+    /// The threads that have been spawned and have ended here.
+    pub(crate) counts: Counts,
     pub(crate) preemptions: Counter,
     /// Calls of libc that have parked a thread.
     pub(crate) parked_calls: Counter,
@@ -121,8 +122,7 @@ impl Processor {
             dry: Counter::new(),
             steals: Counter::new(),
             steal_attempts: Counter::new(),
-            spawns: Counter::new(),
-            ended: Counter::new(),
+            counts: Counts::new(),
             preemptions: Counter::new(),
             parked_calls: Counter::new(),
             sends: AtomicUsize::new(0),
@@ -188,34 +188,5 @@ impl Processor {
     pub(crate) fn distance(&self, other: &Processor) -> usize {
         let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
         topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
-    }
-}
-
-/// A count that one owner increments and everybody reads.
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) const fn new() -> Counter {
-        Counter(AtomicU64::new(0))
-    }
-
-    /// Called by the owner only: no locked instruction.
-    #[inline(always)]
-    pub(crate) fn add(&self, count: u64) {
-        // Release: whoever sees the count sees those before it; partner: the Acquire fence in
-        // `Cluster::live`.
-        self.0
-            .store(self.0.load(Ordering::Relaxed) + count, Ordering::Release);
-    }
-
-    /// Called by any thread.
-    pub(crate) fn add_shared(&self, count: u64) {
-        // Release: as above.
-        self.0.fetch_add(count, Ordering::Release);
-    }
-
-    #[inline(always)]
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
     }
 }

@@ -166,12 +166,12 @@ pub(super) fn bury(
                 false => stack::release(room.slot()),
             }
             own.records.push(green);
-            processor.ended.add(1);
+            processor.counts.ended.add(1);
         }
         None => {
             stack::release(room.slot());
             records::release(green);
-            cluster.ended_outside.add_shared(1);
+            cluster.census.outside.ended.add_shared(1);
         }
     }
     perturb::point("bury: counted");

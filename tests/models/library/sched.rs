@@ -1,5 +1,7 @@
 //! Stands in for the library's `sched`: its protocol files.
 
+#[path = "../../../src/engine/sched/census.rs"]
+pub(crate) mod census;
 #[path = "../../../src/engine/sched/idle.rs"]
 pub(crate) mod idle;
 #[path = "../../../src/engine/sched/ownership.rs"]

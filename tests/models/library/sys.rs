@@ -264,22 +264,142 @@ pub(crate) mod signal {
 }
 
 pub(crate) mod kernel_thread {
-    use std::cell::Cell;
+    use std::{
+        cell::{Cell, RefCell},
+        rc::Rc,
+    };
+
+    use loom::{
+        sync::atomic::AtomicUsize,
+        thread::{self, Thread},
+    };
+
+    use crate::engine::atomic::{
+        Ordering::{Relaxed, SeqCst},
+        fence,
+    };
+
+    /// What is left of a barrier.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Barrier {
+        ToCome,
+        Begun,
+        /// A mutant's.
+        Never,
+    }
+
+    /// A barrier as the kernel makes it: it interrupts each thread in one place, and nothing else keeps the
+    /// thread's accesses in order.
+    struct Interrupts {
+        barrier: Barrier,
+        /// Touched before the barrier, and wherever it could come: the checker takes fences for the ends of
+        /// what comes before them, and would let nobody come between.
+        moment: Rc<AtomicUsize>,
+        /// How many threads are still to be interrupted before it ends.
+        awaited: usize,
+        /// They wait for it to begin.
+        threads: Vec<Thread>,
+        /// It waits for it to end.
+        caller: Option<Thread>,
+    }
 
     std::thread_local! {
         static HAS_BARRIER: Cell<bool> = const { Cell::new(true) };
+        static INTERRUPTS: RefCell<Option<Interrupts>> = const { RefCell::new(None) };
     }
 
     /// Whether there is one in this execution; if nothing is said, there is.
     pub(crate) fn has_barrier(has: bool) {
         HAS_BARRIER.set(has);
+        INTERRUPTS.set(None);
     }
 
     pub(crate) fn register_barrier() -> bool {
         HAS_BARRIER.get()
     }
 
+    /// For the beginning of an execution in which a barrier interrupts threads where they call [`interrupted`], and
+    /// compiler fences are nothing. It ends when so many were interrupted.
+    pub(crate) fn interrupts(awaited: usize) {
+        has_barrier(false);
+        INTERRUPTS.set(Some(Interrupts {
+            barrier: Barrier::ToCome,
+            moment: Rc::new(AtomicUsize::new(0)),
+            awaited,
+            threads: Vec::new(),
+            caller: None,
+        }));
+    }
+
+    /// The state, if there is one. Nobody comes between an answer and a park.
+    fn of_interrupts<R>(ask: impl FnOnce(&mut Interrupts) -> R) -> Option<R> {
+        INTERRUPTS.with_borrow_mut(|all| all.as_mut().map(ask))
+    }
+
+    /// The barrier could come here.
+    pub(crate) fn is_interruptible() {
+        if let Some(moment) = of_interrupts(|all| all.moment.clone()) {
+            moment.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn end_waits() {
+        let waiting = of_interrupts(|all| std::mem::take(&mut all.threads));
+        for thread in waiting.into_iter().flatten() {
+            thread.unpark();
+        }
+    }
+
+    /// The barrier interrupts the calling thread here. `is_awaited`: the barrier does not end before. (If nothing of
+    /// the thread comes before this, it makes no difference.)
+    pub(crate) fn interrupted(is_awaited: bool) {
+        let this = thread::current();
+        let state = of_interrupts(|all| {
+            let state = all.barrier;
+            if state == Barrier::ToCome {
+                all.threads.push(this);
+            }
+            state
+        });
+        if state == Some(Barrier::ToCome) {
+            thread::park();
+        }
+        if of_interrupts(|all| all.barrier) != Some(Barrier::Begun) {
+            return;
+        }
+        fence(SeqCst);
+        let caller = of_interrupts(|all| {
+            all.awaited -= usize::from(is_awaited);
+            all.caller.take_if(|_| all.awaited == 0)
+        });
+        if let Some(caller) = caller.flatten() {
+            caller.unpark();
+        }
+    }
+
+    /// For who makes the barrier: if it has made none by now, nobody waits for one.
+    pub(crate) fn is_past_the_barrier() {
+        of_interrupts(|all| {
+            if all.barrier == Barrier::ToCome {
+                all.barrier = Barrier::Never;
+            }
+        });
+        end_waits();
+    }
+
     pub(crate) fn barrier() {
-        crate::engine::atomic::fence(crate::engine::atomic::Ordering::SeqCst);
+        is_interruptible();
+        fence(SeqCst);
+        of_interrupts(|all| all.barrier = Barrier::Begun);
+        end_waits();
+        let this = thread::current();
+        let waits = of_interrupts(|all| {
+            all.caller = (all.awaited > 0).then_some(this);
+            all.caller.is_some()
+        });
+        if waits == Some(true) {
+            thread::park();
+            fence(SeqCst);
+        }
     }
 }

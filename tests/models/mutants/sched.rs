@@ -1,5 +1,5 @@
 //! Mutants of the scheduler's protocols: tickets, ownership, sleep, wake-ups, a policy's readers, the
-//! lock, the monitor's sleep, and reports.
+//! lock, the monitor's sleep, the census, and reports.
 
 use super::*;
 
@@ -215,6 +215,48 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(WATCHED, "        // SeqCst: the caller's next look at the timers comes after it; partner: the fence in `watch`.\n        fence(SeqCst);\n", "")] },
     Mutant { protocol: "deadlines", name: "watches_the_later_one", model: "an_earlier_one", fails: "nobody watches",
         edits: &[(WATCHED, "(earliest < watched)", "(watched == NEVER)")] },
+
+    // ---- census: orderings ----
+    Mutant { protocol: "census", name: "a_count_is_not_released", model: "one_spawns_and_ends", fails: RACE,
+        edits: &[(CENSUS, "self.0.store(count, Ordering::Release)", "self.0.store(count, Ordering::Relaxed)")] },
+    Mutant { protocol: "census", name: "a_shared_count_is_not_released", model: "two_end_outside", fails: RACE,
+        edits: &[(CENSUS, "fetch_add(count, Ordering::Release)", "fetch_add(count, Ordering::Relaxed)")] },
+    Mutant { protocol: "census", name: "an_end_is_not_acquired", model: "one_spawns_and_ends", fails: RACE,
+        edits: &[(CENSUS, "        fence(Ordering::Acquire);\n", "")] },
+    Mutant { protocol: "census", name: "a_count_that_is_told_is_not_released", model: "asked", fails: MISCOUNTED,
+        edits: &[(CENSUS, "self.0.store(count, Ordering::Release)", "self.0.store(count, Ordering::Relaxed)")] },
+    Mutant { protocol: "census", name: "an_end_that_is_told_is_not_acquired", model: "asked", fails: MISCOUNTED,
+        edits: &[(CENSUS, "        fence(Ordering::Acquire);\n", "")] },
+    // ---- census: the closer is woken ----
+    Mutant { protocol: "census", name: "two_that_end_do_not_fence", model: "two_end", fails: "deadlock",
+        edits: &[(CENSUS, "        fence(Ordering::SeqCst);\n        self.live", "        self.live")] },
+    Mutant { protocol: "census", name: "the_end_has_no_fence", model: "one_ends", fails: "deadlock",
+        edits: &[(CENSUS, "        compiler_fence(Ordering::SeqCst);\n", "")] },
+    Mutant { protocol: "census", name: "the_closer_makes_no_barrier", model: "two_end", fails: "deadlock",
+        edits: &[(CENSUS, "        kernel_thread::barrier();\n", "")] },
+    Mutant { protocol: "census", name: "closing_after_the_barrier", model: "two_end", fails: "deadlock",
+        edits: &[(CENSUS, "        self.closing.0.store(true, Ordering::Relaxed);\n", ""),
+                 (CENSUS, "        kernel_thread::barrier();\n", "        kernel_thread::barrier();\n        self.closing.0.store(true, Ordering::Relaxed);\n")] },
+    Mutant { protocol: "census", name: "asks_before_it_counts", model: "one_ends", fails: "deadlock",
+        edits: &[(MODEL, "            true => self.processors[thread].ended.add(1),\n", "            true => {}\n"),
+                 (MODEL, "        if self.census.was_last(inside) {\n", "        let was_last = self.census.was_last(inside);\n        self.processors[thread].ended.add(1);\n        if was_last {\n")] },
+    Mutant { protocol: "census", name: "the_closer_does_not_look_first", model: "one_ends", fails: "deadlock",
+        edits: &[(CENSUS, "        while !self.is_drained(&inside) {\n            wait();\n        }\n", "        wait();\n        self.is_drained(&inside);\n")] },
+    // ---- census: no thread lives ----
+    Mutant { protocol: "census", name: "the_closer_looks_once", model: "one_is_spawned_late", fails: LIVES,
+        edits: &[(CENSUS, "        while !self.is_drained(&inside) {", "        if !self.is_drained(&inside) {")] },
+    Mutant { protocol: "census", name: "spawns_are_summed_first", model: "one_spawns_and_ends", fails: RACE,
+        edits: &[(CENSUS, "        let ended = sum(|counts| counts.ended.get());\n", "        let spawned = sum(|counts| counts.spawned.get());\n"),
+                 (CENSUS, "        fence(Ordering::Acquire);\n        let spawned = sum(|counts| counts.spawned.get());\n", "        fence(Ordering::Acquire);\n        let ended = sum(|counts| counts.ended.get());\n")] },
+    Mutant { protocol: "census", name: "spawns_that_are_told_are_summed_first", model: "asked", fails: MISCOUNTED,
+        edits: &[(CENSUS, "        let ended = sum(|counts| counts.ended.get());\n", "        let spawned = sum(|counts| counts.spawned.get());\n"),
+                 (CENSUS, "        fence(Ordering::Acquire);\n        let spawned = sum(|counts| counts.spawned.get());\n", "        fence(Ordering::Acquire);\n        let ended = sum(|counts| counts.ended.get());\n")] },
+    Mutant { protocol: "census", name: "a_spawn_is_counted_late", model: "one_spawns_and_ends", fails: RACE,
+        edits: &[(MODEL, "        self.processors[by].spawned.add(1);\n", ""),
+                 (MODEL, "        other = Some(start(world, 1, true));\n", "        other = Some(start(world, 1, true));\n        world.processors[0].spawned.add(1);\n")] },
+    Mutant { protocol: "census", name: "an_end_is_counted_early", model: "two_end", fails: RACE,
+        edits: &[(MODEL, "        self.set_life(thread, false);\n        match has_processor {\n            true => self.processors[thread].ended.add(1),\n            false => self.census.outside.ended.add_shared(1),\n        }\n",
+            "        match has_processor {\n            true => self.processors[thread].ended.add(1),\n            false => self.census.outside.ended.add_shared(1),\n        }\n        self.set_life(thread, false);\n")] },
 
     // ---- sight: a report and the switch ----
     Mutant { protocol: "sight", name: "sight_of_a_switch_without_fence", model: "looked_at", fails: TORN,
