@@ -20,7 +20,7 @@
 //! | an end whose question found | is seen by |
 //! |---|---|
 //! | `closing` not set | the closer, and all that make their fence after the barrier |
-//! | `closing` set | whoever makes its fence later, be it the closer or another end |
+//! | `closing` set | any thread that makes its fence later, be it the closer or another end |
 //!
 //! Invariants:
 //! 1. A thread's spawn is counted before the thread can run, its end after all that it does, its own spawns
@@ -58,8 +58,8 @@ impl Counter {
     #[inline(always)]
     pub(crate) fn add(&self, count: u64) {
         let count = self.0.load(Ordering::Relaxed) + count;
-        // Release: who sees an end sees what came before; partner: the Acquire fence in `Census::live`. (Other
-        // counts order nothing, and share this code.)
+        // Release: a thread that sees an end sees what came before it; partner: the Acquire fence in `Census::live`.
+        // (Other counts order nothing, and share this code.)
         self.0.store(count, Ordering::Release);
     }
 
@@ -122,7 +122,7 @@ impl Census {
             inside + count(&self.outside)
         };
         let ended = sum(|counts| counts.ended.get());
-        // Acquire: who sees an end sees the spawn (invariant 2); partner: Release in `Counter::add` and
+        // Acquire: with an end comes the spawn (invariant 2); partner: Release in `Counter::add` and
         // `Counter::add_shared`.
         fence(Ordering::Acquire);
         let spawned = sum(|counts| counts.spawned.get());
@@ -158,7 +158,7 @@ impl Census {
     ) {
         self.closing.0.store(true, Ordering::Relaxed);
         perturb::point("close: closing");
-        // Partner: the compiler fence in `was_last`: whoever does not see `closing` has counted before our sums.
+        // Partner: the compiler fence in `was_last`: a thread that does not see `closing` has counted before our sums.
         kernel_thread::barrier();
         while !self.is_drained(&inside) {
             wait();
