@@ -4,7 +4,7 @@
     .ci/platforms.py                     writes docs/platforms.md, from target/platforms
     .ci/platforms.py keep FILE < ROWS    keeps a script's rows in target/platforms/FILE.json, instead of those before
 
-A script keeps its rows in a file of its own in target/platforms: .ci/matrix those of glibc. A row has the
+A script keeps its rows in files of its own in target/platforms: .ci/matrix in one for each glibc. A row has the
 columns below; nothing in the table is written by hand. For `keep` a row is a line, and a tab stands between
 two columns: platform, libc, system, mode, what was run, result, and the compiler, if it is not this machine's rustc.
 """
