@@ -3,7 +3,7 @@
 //!
 //! `frame` is an interrupted thread's stack and registers, `trampoline` the code that it is sent through,
 //! `prelude` reads the code before a system call, `kept` keeps what is not to be read there, `float` is the control of floating-point numbers,
-//! `guarded` are accesses that may fault.
+//! `guarded` are accesses that may fault, `switch` goes from one stack to another.
 //!
 //! *Branch protection.* Each function here that is written in assembly begins with a landing pad (`bti`,
 //! which older processors take for a hint), so a program may have all its code guarded. A return address
@@ -24,12 +24,14 @@ mod frame;
 pub(crate) mod guarded;
 pub(crate) mod kept;
 mod prelude;
+mod switch;
 mod trampoline;
 
 pub(crate) use float::FloatControl;
 pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
+pub(crate) use switch::{fresh_stack, switch};
 
-use core::arch::{asm, naked_asm};
+use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The thread pointer: the address behind the running thread's control block.
@@ -120,34 +122,6 @@ pub(crate) unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
             in("x4") arguments[4], in("x5") arguments[5], options(nostack));
     }
     result
-}
-
-/// Calls `function(argument)` in a frame at which every unwinder stops: below it lies another
-/// stack.
-///
-/// # Safety
-/// `function` neither unwinds nor is given anything it may not have.
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn call_at_bottom(
-    function: unsafe extern "C" fn(*mut ()),
-    argument: *mut (),
-) {
-    naked_asm!(
-        ".cfi_startproc",
-        ".cfi_undefined x30",
-        ".cfi_undefined x29",
-        "hint #34", // bti c
-        "stp x29, x30, [sp, #-16]!",
-        ".cfi_adjust_cfa_offset 16",
-        "mov x29, xzr",
-        "mov x2, x0",
-        "mov x0, x1",
-        "blr x2",
-        "ldp x29, x30, [sp], #16",
-        ".cfi_adjust_cfa_offset -16",
-        "ret",
-        ".cfi_endproc",
-    )
 }
 
 /// Asks for the cache line at `address`, which need not be valid.

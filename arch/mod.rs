@@ -18,7 +18,7 @@
 //! | [`prefetch`], [`ticks`] | a hint to the caches; a cheap clock that only orders |
 //! | [`FloatControl`] | how a thread computes with floating-point numbers |
 //! | [`tells_cpu`], [`cpu`] | can the number of the CPU be had without asking the kernel? and which it is |
-//! | [`call_at_bottom`] | call a function in a frame that ends every backtrace |
+//! | [`switch`], [`fresh_stack`] | from one stack to another; a stack for the first switch to it, at whose bottom every backtrace ends |
 //!
 //! Nothing here touches a thread-local, allocates, or takes a lock.
 

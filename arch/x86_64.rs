@@ -1,17 +1,20 @@
 //! x86-64: the thread pointer is the FS base, and XSAVE saves the extended state.
 //!
 //! `frame` is an interrupted thread's stack and registers, `prelude` reads the code before a system
-//! call, `float` is the control of floating-point numbers, `guarded` are accesses that may fault.
+//! call, `float` is the control of floating-point numbers, `guarded` are accesses that may fault, `switch` goes
+//! from one stack to another.
 
 mod float;
 mod frame;
 pub(crate) mod guarded;
 mod prelude;
+mod switch;
 
 pub(crate) use float::FloatControl;
 pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
+pub(crate) use switch::{fresh_stack, switch};
 
-use core::arch::{asm, naked_asm};
+use core::arch::asm;
 
 /// The thread pointer: the address of the running thread's control block.
 #[inline(always)]
@@ -103,31 +106,6 @@ pub(crate) unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     result
-}
-
-/// Calls `function(argument)` in a frame at which every unwinder stops: below it lies another
-/// stack.
-///
-/// # Safety
-/// `function` neither unwinds nor is given anything it may not have.
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn call_at_bottom(
-    function: unsafe extern "C" fn(*mut ()),
-    argument: *mut (),
-) {
-    naked_asm!(
-        ".cfi_startproc",
-        ".cfi_undefined rip",
-        ".cfi_undefined rbp",
-        "push rbp",
-        "xor ebp, ebp",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "call rax",
-        "pop rbp",
-        "ret",
-        ".cfi_endproc",
-    )
 }
 
 /// Asks for the cache line at `address`, which need not be valid.

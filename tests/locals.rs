@@ -419,3 +419,26 @@ fn stds_locks_know_their_owner() {
     });
     assert!(holder.join().is_err() && poisoned.is_poisoned());
 }
+
+/// Also where a thread has to provide for the next one's stack first.
+#[test]
+fn a_thread_begins_without_an_error() {
+    let runtime = Runtime::builder().processors(2).build().unwrap();
+    if runtime.mode() == Mode::Kernel {
+        return;
+    }
+    // They all wait, so each needs a stack of its own.
+    let all = Arc::new(greenthread::sync::Barrier::new(2_000));
+    let begin = || {
+        let all = all.clone();
+        runtime.spawn(move || {
+            let error = std::io::Error::last_os_error().raw_os_error();
+            all.wait();
+            error
+        })
+    };
+    let threads: Vec<_> = (0..2_000).map(|_| begin()).collect();
+    let errors = threads.into_iter().map(|thread| thread.join().unwrap());
+    let with_error = errors.filter(|&error| error != Some(0)).count();
+    assert_eq!(with_error, 0);
+}

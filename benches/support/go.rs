@@ -1,4 +1,4 @@
-//! Go programs as peers. `benches/peers`, `benches/seeds` and `benches/servers` use this file.
+//! Go programs as peers. `benches/{peers,seeds,servers,latency}` use this file.
 
 use std::fs;
 use std::io;

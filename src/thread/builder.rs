@@ -247,6 +247,7 @@ impl Builder {
         door::spawn_scoped(backend, wishes, scope, f).map(ScopedJoinHandle::new)
     }
 
+    #[inline]
     #[track_caller]
     fn checked(self) -> io::Result<Wishes> {
         if let Some(name) = &self.name

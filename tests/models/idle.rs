@@ -5,8 +5,7 @@
 //! woken, and one whose processor sleeps may end: what is left over when all ended is what would
 //! stay so for ever.
 //!
-//! Each processor sees its own queue, and the other's while it may steal: so often, until it rests.
-//! At the beginning one of the two may not, as if it had stolen without resting.
+//! Each processor sees both queues. It looks once before it counts as a searcher, as the scheduler does.
 //!
 //! A processor that is surplus retires where it would look for work, or sleep; it may have work by
 //! then, which is in the queue that all look into. (`sched/resize.rs`)
@@ -14,8 +13,6 @@
 use std::sync::Arc;
 
 use loom::{sync::Mutex, thread};
-
-use std::sync::atomic::AtomicU32 as Untracked;
 
 use crate::{
     atomic::{
@@ -31,8 +28,6 @@ use crate::{
 const PROCESSORS: usize = 2;
 /// At most half of them search.
 const LIMIT: u32 = 1;
-/// How often a processor may steal between two rests.
-const STEALS: u32 = 1;
 
 struct World {
     idle: IdleWord,
@@ -40,8 +35,6 @@ struct World {
     /// How many processors there are to be; changed under the lock of `sleepers`.
     active: AtomicUsize,
     tickets: [Ticket; PROCESSORS],
-    /// How often each may still steal: its own, and travels with what it does.
-    steals_left: [Untracked; PROCESSORS],
     /// One queue for each processor, and each job: 1 is ready. All Relaxed: only the protocol's fences order them.
     queues: [AtomicU32; 2],
 }
@@ -54,7 +47,6 @@ impl World {
             sleepers: Mutex::new(Vec::new()),
             active: AtomicUsize::new(active),
             tickets: [Ticket::new(), Ticket::new()],
-            steals_left: [Untracked::new(0), Untracked::new(STEALS)],
             queues: [AtomicU32::new(0), AtomicU32::new(0)],
         })
     }
@@ -90,20 +82,11 @@ impl World {
         queue.load(Relaxed) == 1 && queue.compare_exchange(1, 0, Relaxed, Relaxed).is_ok()
     }
 
-    fn may_steal(&self, me: usize) -> bool {
-        self.steals_left[me].load(Relaxed) != 0
-    }
-
     /// A searcher, whose own queue is empty, looks for a job as long as there is one to be seen.
     fn search(&self, me: usize) -> bool {
         loop {
-            let may_steal = self.may_steal(me);
-            self.steals_left[me].fetch_sub(u32::from(may_steal), Relaxed);
-            if may_steal && self.take(1 - me) {
+            if self.take(1 - me) {
                 return true;
-            }
-            if !self.may_steal(me) {
-                return false;
             }
             if !self.is_work() {
                 return false;
@@ -128,8 +111,9 @@ impl World {
     fn processor(&self, me: usize, mut searcher: bool) {
         loop {
             if me < self.active.load(Relaxed) {
-                searcher = searcher || self.idle.start_search(LIMIT);
-                if self.take(me) || searcher && self.search(me) {
+                let found = self.take(me) || !searcher && self.take(1 - me);
+                searcher = searcher || !found && self.idle.start_search(LIMIT);
+                if found || searcher && self.search(me) {
                     if searcher {
                         self.stop_searching();
                     }
@@ -146,7 +130,6 @@ impl World {
             sleepers.push(me);
             self.idle.announce_sleep(searcher);
             drop(sleepers);
-            self.steals_left[me].store(STEALS, Relaxed);
             if self.is_work() && self.get_up(me) {
                 searcher = true;
                 continue;

@@ -50,7 +50,7 @@ mod engine;
 #[path = "library/sync.rs"]
 mod sync;
 
-use engine::{atomic, driver, green, policy, sched, sys, wait};
+use engine::{atomic, backend, driver, green, policy, sched, sys, wait};
 
 // What several models have in common.
 mod letters;
@@ -129,6 +129,7 @@ models! {
     post: kicked_if_asleep kicked roused stopped;
     deadlines: a_later_one an_earlier_one;
     census: one_ends two_end one_ends_outside two_end_outside one_is_spawned_late one_spawns_and_ends asked;
+    shares: detached detached_without_result detached_beside_a_handle held_by_another;
     sight: looked_at looked_at_elsewhere looked_at_while_it_blocks named;
     turns: green_to_green kernel_to_green green_to_kernel kernel_to_kernel the_caller_changes;
     claim: two_lists two_lists_and_a_deadline;
@@ -143,6 +144,7 @@ models! {
     condvar: one_waits two_wait all_are_notified one_gives_up;
     lock: three_lock;
     readers: reads_while_written reads_without_barrier;
+    local_queue: one_thief two_thieves half_is_taken;
     inbox: two_ask asks_again roused_by_itself time_is_up;
     dependents: one_added two_added two_inputs;
     readiness: two_read the_end_is_behind one_gives_up_reading closed;

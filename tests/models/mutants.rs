@@ -3,6 +3,7 @@
 
 mod channel;
 mod driver;
+mod policy;
 mod sched;
 mod sync;
 mod wait;
@@ -15,6 +16,7 @@ pub(super) const WAKE: &str = "engine/sched/wake.rs";
 pub(super) const POST: &str = "engine/sched/monitor/post.rs";
 pub(super) const WATCHED: &str = "engine/sched/watched.rs";
 pub(super) const CENSUS: &str = "engine/sched/census.rs";
+pub(super) const SHARES: &str = "engine/backend/handle/shares.rs";
 pub(super) const SINCE: &str = "engine/green/since.rs";
 pub(super) const SIGHT: &str = "engine/sched/sight.rs";
 pub(super) const SWITCH: &str = "engine/sched/switch.rs";
@@ -33,6 +35,7 @@ pub(super) const MUTEX: &str = "sync/mutex.rs";
 pub(super) const CONDVAR: &str = "sync/condvar.rs";
 pub(super) const LOCK: &str = "engine/sys/lock.rs";
 pub(super) const READERS: &str = "engine/policy/readers.rs";
+pub(super) const LOCAL_QUEUE: &str = "engine/policy/local_queue.rs";
 pub(super) const READINESS: &str = "engine/driver/readiness.rs";
 pub(super) const REGISTRATION: &str = "engine/driver/registration.rs";
 pub(super) const WATCH: &str = "engine/driver/watch.rs";
@@ -74,10 +77,11 @@ pub(super) const MISCOUNTED: &str = "miscounted";
 /// A turn has come without its message.
 pub(super) const SILENT: &str = "without a word";
 
-pub(super) const MUTANTS: [&[Mutant]; 5] = [
+pub(super) const MUTANTS: [&[Mutant]; 6] = [
     sched::MUTANTS,
     wait::MUTANTS,
     driver::MUTANTS,
+    policy::MUTANTS,
     sync::MUTANTS,
     channel::MUTANTS,
 ];

@@ -3,10 +3,13 @@
 //! The idea: this machine is noisy, so numbers of different minutes cannot be compared. Every
 //! measurement is therefore one short process (`run CONTENDER KIND N WORKERS OPS`, also the
 //! command line of the Go program), and the contenders of a row take turns, round after round,
-//! starting from a different one each round. A row shows each one's median and best.
+//! starting from a different one each round. A round is all rows once: what disturbs the machine for a
+//! minute then disturbs a round of many rows, and not all rounds of one. A row shows each one's median
+//! and best.
 //!
 //! Invariants:
-//! 1. All contenders of a row do the same number of operations with the same number of workers.
+//! 1. All contenders of a row do the same number of operations with the same number of workers, but for
+//!    kernel threads that wake each other ([`Work::ops_of`]).
 //! 2. All work is done and timed inside the runtime measured, after a warm-up of the same kind,
 //!    in a process that has started no other runtime.
 //! 3. A contender that lacks what a row needs takes no part in it; one that fails or hangs shows as such in its row and disturbs no other.
@@ -22,6 +25,8 @@ mod on_may;
 mod on_std;
 mod on_tokio;
 mod table;
+#[path = "../../support/tsv.rs"]
+mod tsv;
 mod work;
 
 use std::env;
@@ -29,6 +34,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use child::Failure;
 use table::Row;
 use work::Work;
 
@@ -52,7 +58,8 @@ const WORKS: [(Work, u64); 13] = [
 /// Far beyond what any measurement takes: who is not done by then hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-const USAGE: &str = "usage: greenthread-peers [--rounds N] [--workers N] [WORD]...
+const USAGE: &str = "usage: greenthread-peers [--rounds N] [--workers N] [--tsv] [WORD]...
+  --tsv: no table, but a line for each measurement, for benches/compare
   WORD: part of a row's name, or its kind: spawn, yield, wake, ping-pong, stream or mutex";
 
 fn main() -> ExitCode {
@@ -90,15 +97,16 @@ fn run(args: &[String]) -> Option<()> {
     Some(())
 }
 
-/// The rows asked for, as a markdown table.
+/// The rows asked for, as a markdown table, or as lines for `benches/compare`.
 fn compare(args: &[String]) -> Option<()> {
-    let (mut rounds, mut workers, mut words) = (7, vec![2, 1], Vec::new());
+    let (mut rounds, mut workers, mut tsv, mut words) = (7, vec![2, 1], false, Vec::new());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut number = || args.next()?.parse().ok().filter(|&n: &usize| n > 0);
         match arg.as_str() {
             "--rounds" => rounds = number()?,
             "--workers" => workers = vec![number()?],
+            "--tsv" => tsv = true,
             option if option.starts_with('-') => return None,
             word => words.push(word),
         }
@@ -124,36 +132,51 @@ fn compare(args: &[String]) -> Option<()> {
     });
 
     let names: Vec<&str> = contenders.iter().map(|&(name, _)| name).collect();
-    println!("Nanoseconds an operation: median (best) of {rounds} interleaved rounds.\n");
-    println!("{}", table::head(&names));
-    for (work, ops, workers) in rows {
-        let mut row = Row::new(contenders.len());
-        for round in 0..rounds {
+    let mut table = vec![Row::new(contenders.len()); rows.len()];
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        for (&(work, ops, workers), row) in rows.iter().zip(&mut table) {
             for turn in 0..contenders.len() {
                 let i = (round + turn) % contenders.len();
                 let (name, program) = &contenders[i];
-                if work.is_for(name, workers) {
-                    row.add(i, in_a_process(program, name, work, workers, ops));
+                if !work.is_for(name, workers) || row.has_failed(i) {
+                    continue;
                 }
+                let measured = in_a_process(program, name, work, workers, ops);
+                if tsv {
+                    let s = if workers == 1 { "" } else { "s" };
+                    let row = format!("{work}, {workers} worker{s}");
+                    let value =
+                        measured.map_or_else(|failure| failure.to_string(), |ns| ns.to_string());
+                    tsv::line(&row, ("ns", "lower"), name, round, value);
+                }
+                row.add(i, measured.ok());
             }
         }
-        println!("{}", row.show(&names, &work.to_string(), workers));
+    }
+    if !tsv {
+        println!("Nanoseconds an operation: median (best) of {rounds} interleaved rounds.\n");
+        println!("{}", table::head(&names));
+        for (&(work, _, workers), row) in rows.iter().zip(table) {
+            println!("{}", row.show(&names, &work.to_string(), workers));
+        }
     }
     Some(())
 }
 
-/// Runs one measurement in a process of its own; `None` if it fails or hangs.
-fn in_a_process(program: &Path, name: &str, work: Work, workers: usize, ops: u64) -> Option<f64> {
+/// Runs one measurement in a process of its own.
+fn in_a_process(
+    program: &Path,
+    name: &str,
+    work: Work,
+    workers: usize,
+    ops: u64,
+) -> Result<f64, Failure> {
     let mut command = Command::new(program);
     command
         .args(["run", name, work.kind()])
-        .args([work.n() as u64, workers as u64, ops].map(|n| n.to_string()));
-    match child::output(&mut command, TIME_LIMIT) {
-        Ok(line) => line.split_whitespace().nth(1)?.parse().ok(),
-        Err(child::Failure::Failed) => None,
-        Err(child::Failure::Hangs) => {
-            eprintln!("{name} hangs: {work}, {workers} workers");
-            None
-        }
-    }
+        .args([work.n() as u64, workers as u64, work.ops_of(name, ops)].map(|n| n.to_string()));
+    let line = child::output(&mut command, TIME_LIMIT)?;
+    let ns = line.split_whitespace().nth(1).map(str::parse);
+    ns.and_then(Result::ok).ok_or(Failure::Failed)
 }

@@ -2,12 +2,18 @@
 
 /// The measurements of one row: for each contender its rounds, or `None` once one has failed. Who
 /// takes no part has no rounds.
+#[derive(Clone)]
 pub struct Row(Vec<Option<Vec<f64>>>);
 
 impl Row {
     /// A row of so many contenders.
     pub fn new(contenders: usize) -> Row {
         Row(vec![Some(Vec::new()); contenders])
+    }
+
+    /// Whether a contender has failed in a round.
+    pub fn has_failed(&self, contender: usize) -> bool {
+        self.0[contender].is_none()
     }
 
     /// Adds a round of a contender.

@@ -9,10 +9,12 @@ use crate::Options;
 use crate::child::{self, Failure};
 use crate::go;
 use crate::report::Figures;
-use crate::work::Work;
+use crate::tsv;
+use crate::work::{Kind, Work};
 
 /// Far beyond what it should take: who is not done by then hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
+const DEFAULT_POLICY: &str = "work-stealing";
 const POLICY: &str = "GREENTHREAD_POLICY";
 
 /// Who takes part.
@@ -26,7 +28,7 @@ struct Contender {
 /// What a contender's rounds have come to.
 type Rounds = Result<Vec<Figures>, Failure>;
 
-/// Measures what is asked for and prints the table.
+/// Measures what is asked for and prints the table, or lines for `benches/compare`.
 pub fn compare(options: &Options) {
     let asked_for = |work: &Work| {
         let matches =
@@ -36,30 +38,43 @@ pub fn compare(options: &Options) {
     let mut works = Work::all(options.workers);
     works.retain(asked_for);
     let contenders = contenders(options);
+    let mut table = Vec::new();
+    for work in works {
+        let taking_part: Vec<&Contender> = contenders
+            .iter()
+            .filter(|contender| work.is_for(&contender.runtime))
+            .collect();
+        let rows: Vec<Rounds> = vec![Ok(Vec::new()); taking_part.len()];
+        table.push((work, taking_part, rows));
+    }
+    for round in 0..options.rounds {
+        eprintln!("round {} of {}", round + 1, options.rounds);
+        for (work, taking_part, rows) in &mut table {
+            for turn in 0..taking_part.len() {
+                let i = (round + turn) % taking_part.len();
+                let Ok(rounds) = &mut rows[i] else { continue };
+                let measured = taking_part[i].measure(*work, options);
+                if options.tsv {
+                    taking_part[i].tell(*work, options.workers, round, measured);
+                }
+                match measured {
+                    Ok(figures) => rounds.push(figures),
+                    Err(failure) => rows[i] = Err(failure),
+                }
+            }
+        }
+    }
+    if options.tsv {
+        return;
+    }
     println!(
         "Median (best) of {} interleaved rounds, {} workers.\n\n\
          | work | | ns an operation | of the best peer | CPU ns | least, median and most of a thread |\n\
          |---|---|---:|---:|---:|---:|",
         options.rounds, options.workers
     );
-    for work in works {
-        let taking_part: Vec<&Contender> = contenders
-            .iter()
-            .filter(|contender| work.is_for(&contender.runtime))
-            .collect();
-        let mut rows: Vec<Rounds> = vec![Ok(Vec::new()); taking_part.len()];
-        for round in 0..options.rounds {
-            for turn in 0..taking_part.len() {
-                let i = (round + turn) % taking_part.len();
-                if let Ok(rounds) = &mut rows[i] {
-                    match taking_part[i].measure(work, options) {
-                        Ok(figures) => rounds.push(figures),
-                        Err(failure) => rows[i] = Err(failure),
-                    }
-                }
-            }
-        }
-        show(work, &taking_part, &mut rows);
+    for (work, taking_part, rows) in &mut table {
+        show(*work, taking_part, rows);
     }
 }
 
@@ -123,6 +138,38 @@ impl Contender {
         match figures.ns.is_finite() {
             true => Ok(figures),
             false => Err(Failure::Hangs),
+        }
+    }
+
+    /// Prints a measurement's lines: time, and how evenly the threads have shared it.
+    fn tell(&self, work: Work, workers: usize, round: usize, measured: Result<Figures, Failure>) {
+        let name = match &self.policy {
+            Some(policy) if policy == DEFAULT_POLICY => self.runtime.clone(),
+            _ => self.name(),
+        };
+        let s = if workers == 1 { "" } else { "s" };
+        let row = format!("{work}, {workers} worker{s}");
+        let is_transfer = matches!(work.kind, Kind::TransferYield | Kind::TransferPark);
+        let (unit, scale) = if is_transfer {
+            ("µs", 1e3)
+        } else {
+            ("ns", 1.0)
+        };
+        let value = match measured {
+            Ok(figures) => (figures.ns / scale).to_string(),
+            Err(failure) => failure.to_string(),
+        };
+        tsv::line(&row, (unit, "lower"), &name, round, value);
+        // In Transfer these are looks, not transfers.
+        if let Ok(Figures {
+            shares: Some([least, _, most]),
+            ..
+        }) = measured
+            && !is_transfer
+        {
+            let row = format!("{row}: fairness");
+            let unit = ("least ÷ most", "higher");
+            tsv::line(&row, unit, &name, round, least as f64 / most as f64);
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! The idea: this machine is noisy, so numbers of different minutes cannot be compared. Every
 //! measurement is one short process (`run RUNTIME KIND N WORKERS MILLISECONDS`, also the command
-//! line of the Go program), and the contenders take turns, round after round.
+//! line of the Go program), and the contenders take turns, round after round; a round is all rows once.
 //!
 //! | file | what |
 //! |---|---|
@@ -33,6 +33,8 @@ mod runtime;
 mod storm;
 mod tasks;
 mod transfer;
+#[path = "../../support/tsv.rs"]
+mod tsv;
 mod work;
 
 use std::env;
@@ -51,7 +53,8 @@ WORD: part of a row's name, or its kind or the beginning of that: create, storm,
   --time MS            how long a measurement takes after its warm-up; Transfer four times as long (300)
   --policies NAME,...  of greenthread; those that it refuses are left out
                        (work-stealing,global-queue,relaxed-fifo,least-loaded,priority)
-  --peers NAME,...     (tokio,tokio-spot,smol,may,rayon,std,Go)";
+  --peers NAME,...     (tokio,tokio-spot,smol,may,rayon,std,Go)
+  --tsv                no table, but a line for each measurement, for benches/compare";
 
 /// What the command line asks for.
 struct Options {
@@ -60,6 +63,7 @@ struct Options {
     time: Duration,
     policies: Vec<String>,
     peers: Vec<String>,
+    tsv: bool,
     words: Vec<String>,
 }
 
@@ -115,6 +119,7 @@ fn parse(args: &[String]) -> Option<Options> {
         time: Duration::from_millis(300),
         policies: names("work-stealing,global-queue,relaxed-fifo,least-loaded,priority"),
         peers: names("tokio,tokio-spot,smol,may,rayon,std,Go"),
+        tsv: false,
         words: Vec::new(),
     };
     let mut args = args.iter();
@@ -126,6 +131,7 @@ fn parse(args: &[String]) -> Option<Options> {
             "--time" => options.time = Duration::from_millis(positive(value()?)? as u64),
             "--policies" => options.policies = names(value()?),
             "--peers" => options.peers = names(value()?),
+            "--tsv" => options.tsv = true,
             option if option.starts_with('-') => return None,
             word => options.words.push(word.to_string()),
         }

@@ -3,6 +3,7 @@
 use crate::Options;
 use crate::contender::Contender;
 use crate::part::{Best, Cell, Metric, Part};
+use crate::tsv;
 
 /// The measurements of one row, in which the metrics follow each other.
 #[derive(Clone, Default)]
@@ -11,7 +12,7 @@ struct Row {
     failed: bool,
 }
 
-/// Measures a part and prints its table.
+/// Measures a part and prints its table, or lines for `benches/compare`.
 pub fn compare(part: Part, contenders: &[Contender], options: &Options) {
     let metrics = part.metrics(options);
     let cells = part.cells(options);
@@ -22,10 +23,20 @@ pub fn compare(part: Part, contenders: &[Contender], options: &Options) {
             cell.prepare(options).expect("nothing to measure with");
             for turn in 0..contenders.len() {
                 let i = (round + turn) % contenders.len();
-                if !cell.is_for(&contenders[i]) {
+                if !cell.is_for(&contenders[i]) || rows[i].failed {
                     continue;
                 }
-                match cell.measure(&contenders[i], options) {
+                let measured = cell.measure(&contenders[i], options);
+                if options.tsv {
+                    tell(
+                        cell,
+                        metrics,
+                        &contenders[i].name,
+                        round,
+                        measured.as_ref().ok(),
+                    );
+                }
+                match measured {
                     Ok(figures) => rows[i].rounds.push(figures),
                     Err(error) => {
                         eprintln!("{}, {cell}: {error}", contenders[i].name);
@@ -36,6 +47,9 @@ pub fn compare(part: Part, contenders: &[Contender], options: &Options) {
         }
     }
     cells.iter().for_each(Cell::clean_up);
+    if options.tsv {
+        return;
+    }
     println!("\n{}", head(metrics));
     for (cell, rows) in cells.iter().zip(&rows) {
         let taking_part: Vec<_> = contenders
@@ -55,6 +69,29 @@ pub fn compare(part: Part, contenders: &[Contender], options: &Options) {
             };
             println!("| {cell} | {} |{figures}", contender.name);
         }
+    }
+}
+
+/// Prints a measurement's lines: one for each metric of which there is a best. The first is the row's.
+fn tell(
+    cell: &Cell,
+    metrics: &[Metric],
+    contender: &str,
+    round: usize,
+    figures: Option<&Vec<f64>>,
+) {
+    for (i, metric) in metrics.iter().enumerate() {
+        let better = match metric.best {
+            Some(Best::Highest) => "higher",
+            Some(Best::Lowest) => "lower",
+            None => continue,
+        };
+        let row = match i {
+            0 => cell.to_string(),
+            _ => format!("{cell}: {}", metric.name),
+        };
+        let value = figures.map_or("failed".to_string(), |figures| figures[i].to_string());
+        tsv::line(&row, (metric.unit, better), contender, round, value);
     }
 }
 
@@ -85,7 +122,7 @@ fn best_peer(rows: &[(&Contender, &Row)], metric: usize, best: Best) -> Option<f
 fn head(metrics: &[Metric]) -> String {
     let names: String = metrics
         .iter()
-        .map(|metric| format!(" {} |", metric.name))
+        .map(|metric| format!(" {metric} |"))
         .collect();
     let rule = "---:|".repeat(metrics.len());
     format!("| | |{names}\n|---|---|{rule}")

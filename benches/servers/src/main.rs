@@ -40,6 +40,8 @@ mod part;
 mod process;
 mod read;
 mod serve;
+#[path = "../../support/tsv.rs"]
+mod tsv;
 
 use std::env;
 use std::path::PathBuf;
@@ -65,7 +67,8 @@ PART: echo, http, hogs, idle, storm or files; all of them if none is named
   --servers NAME,...    only these: greenthread, variants of it, tokio, hyper, Go, std, loop
   --variant NAME:VARIABLE=VALUE,...
                         greenthread once more, with these environment variables; may be repeated
-  --syscalls            also count system calls a request, in a second, short run under strace";
+  --syscalls            also count system calls a request, in a second, short run under strace
+  --tsv                 no tables, but a line for each measurement, for benches/compare";
 
 /// What the command line asks for.
 pub struct Options {
@@ -79,6 +82,7 @@ pub struct Options {
     servers: Vec<String>,
     variants: Vec<Variant>,
     syscalls: bool,
+    tsv: bool,
     parts: Vec<Part>,
 }
 
@@ -121,6 +125,7 @@ fn parse(args: &[String]) -> Option<Options> {
         servers: Vec::new(),
         variants: Vec::new(),
         syscalls: false,
+        tsv: false,
         parts: Vec::new(),
     };
     let mut args = args.iter();
@@ -139,6 +144,7 @@ fn parse(args: &[String]) -> Option<Options> {
             "--servers" => options.servers = value()?.split(',').map(String::from).collect(),
             "--variant" => options.variants.push(Variant::parse(value()?)?),
             "--syscalls" => options.syscalls = true,
+            "--tsv" => options.tsv = true,
             word => options.parts.push(Part::parse(word)?),
         }
     }

@@ -15,7 +15,7 @@ use crate::read;
 use crate::serve::{Hogs, Work};
 
 /// How many connections are active beside idle ones.
-pub const ACTIVE: usize = 100;
+const ACTIVE: usize = 100;
 
 pub fn load(
     contender: &Contender,

@@ -8,7 +8,7 @@ use std::process::id;
 
 use crate::Options;
 use crate::contender::Contender;
-use crate::measure::{self, ACTIVE};
+use crate::measure;
 use crate::read::{self, BLOCK, THREADS};
 use crate::serve::{Hogs, Work};
 
@@ -31,7 +31,7 @@ pub enum Cell {
         connections: usize,
         hogs: Hogs,
     },
-    /// So many connections do nothing, while [`ACTIVE`] others are active.
+    /// So many connections do nothing, while others are active.
     Idle { work: Work, connections: usize },
     /// So many connections are opened and closed.
     Storm(usize),
@@ -42,6 +42,8 @@ pub enum Cell {
 /// A column of it.
 pub struct Metric {
     pub name: &'static str,
+    /// Empty for a count.
+    pub unit: &'static str,
     /// Which figure is the best one, if any is.
     pub best: Option<Best>,
 }
@@ -55,49 +57,59 @@ pub enum Best {
 /// How many connections there are beside hogs.
 const BESIDE_HOGS: usize = 20;
 
-const fn highest(name: &'static str) -> Metric {
+const fn highest(name: &'static str, unit: &'static str) -> Metric {
     let best = Some(Best::Highest);
-    Metric { name, best }
+    Metric { name, unit, best }
 }
 
-const fn lowest(name: &'static str) -> Metric {
+const fn lowest(name: &'static str, unit: &'static str) -> Metric {
     let best = Some(Best::Lowest);
-    Metric { name, best }
+    Metric { name, unit, best }
 }
 
-const fn plain(name: &'static str) -> Metric {
-    Metric { name, best: None }
+const fn plain(name: &'static str, unit: &'static str) -> Metric {
+    let best = None;
+    Metric { name, unit, best }
 }
 
 /// The columns of [`Cell::Load`]; the last one only if it is asked for.
 const LOAD: [Metric; 6] = [
-    highest("thousand requests/s"),
-    plain("p50, µs"),
-    lowest("p99, µs"),
-    plain("missed"),
-    lowest("CPU µs a request"),
-    plain("system calls a request"),
+    highest("requests", "thousand/s"),
+    plain("p50", "µs"),
+    lowest("p99", "µs"),
+    plain("missed", ""),
+    lowest("CPU a request", "µs"),
+    plain("system calls a request", ""),
 ];
 
 const IDLE: [Metric; 5] = [
-    lowest("KiB an idle connection"),
-    highest("thousand requests/s"),
-    plain("p50, µs"),
-    lowest("p99, µs"),
-    plain("missed"),
+    lowest("memory", "KiB"),
+    highest("requests of active ones", "thousand/s"),
+    plain("their p50", "µs"),
+    lowest("their p99", "µs"),
+    plain("missed", ""),
 ];
 
 const STORM: [Metric; 7] = [
-    highest("thousand connections/s"),
-    plain("descriptors before"),
-    plain("after"),
-    plain("kernel threads before"),
-    plain("after"),
-    plain("KiB before"),
-    plain("after"),
+    highest("connections", "thousand/s"),
+    plain("descriptors before", ""),
+    plain("after", ""),
+    plain("kernel threads before", ""),
+    plain("after", ""),
+    plain("before", "KiB"),
+    plain("after", "KiB"),
 ];
 
-const FILES: [Metric; 2] = [highest("thousand reads/s"), lowest("CPU µs a read")];
+const FILES: [Metric; 2] = [highest("reads", "thousand/s"), lowest("CPU a read", "µs")];
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            "" => f.write_str(self.name),
+            unit => write!(f, "{}, {unit}", self.name),
+        }
+    }
+}
 
 impl Part {
     pub const ALL: [Part; 6] = [
@@ -233,11 +245,15 @@ impl fmt::Display for Cell {
                 }
             }
             Cell::Idle { work, connections } => {
-                write!(f, "{}, {connections} idle, {ACTIVE} active", work.name())
+                write!(f, "{}, each of {connections} idle connections", work.name())
             }
-            Cell::Storm(n) => write!(f, "{n} connections opened and closed"),
+            Cell::Storm(_) => f.write_str("connections opened and closed"),
             Cell::Files { direct, .. } => {
-                write!(f, "{THREADS} threads, {}", read::mode(*direct))
+                write!(
+                    f,
+                    "file reads by {THREADS} threads, {}",
+                    read::mode(*direct)
+                )
             }
         }
     }

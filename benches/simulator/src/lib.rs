@@ -6,15 +6,16 @@
 //! | `virtual_time` | virtual time: a processor is a coroutine, an atomic operation an event |
 //! | `cost` | what operations cost, as measured, and when |
 //! | `library/` | what the library's sources find where the library's modules would be |
-//! | `deque` | crossbeam's deque, as far as local queues use it |
-//! | `machine` | the scheduler around a policy: the run loop, searching, sleeping, waking |
+//! | `machine` | a simulation: the library's scheduler, on virtual processors, runs a workload |
 //! | `workload` | what the threads do |
 //! | `contenders` | the policies: a line each |
-//! | `plot` | the picture |
+//! | `suite` | what is simulated, and on which machines |
+//! | `document`, `plot` | the tables of `docs/scaling.md`, and its picture |
 //!
 //! Compiled from the library's own sources, and not from copies: all of `src/engine/policy`, the lock and
-//! the table that policies build on, and the idle word. `machine` is written anew, after
-//! `src/engine/sched/mod.rs`, and says what it leaves out.
+//! the table that policies build on; and of `src/engine/sched` how processors rest and are woken, and who
+//! owns them. `library/sched/run.rs` (the run loop and the search for work) and `library/sched/start.rs`
+//! (records and rooms) are written anew, after the library's, and say what they leave out.
 //!
 //! `cargo run --release` prints the table and draws the picture; `cargo run --release --bin fit`
 //! measures the costs; `docs/scaling.md` says what came of it.
@@ -22,21 +23,17 @@
 // The library's public items are nobody's here, and not all of them are needed.
 #![allow(dead_code, unused_imports, unreachable_pub)]
 
-// The local queue names its deque by the crate's name.
-extern crate self as crossbeam_deque;
-pub use deque::{Steal, Stealer, Worker};
-
 #[path = "library/engine.rs"]
 mod engine;
 pub use engine::policy;
-use engine::{arch, atomic, green, sys};
-
-mod deque;
+use engine::{arch, atomic, green, sched, sys};
 
 pub mod contenders;
 pub mod cost;
+pub mod document;
 pub mod machine;
 pub mod plot;
+pub mod suite;
 
 pub mod virtual_time;
 pub mod workload;

@@ -1,39 +1,15 @@
-//! Simulates every workload under every policy on 1 to 1,024 processors, prints the tables of
+//! Simulates every workload under every policy on 1 to 1,024 processors, writes the tables of
 //! `docs/scaling.md` and draws `docs/scaling.svg`.
 
-use std::path::Path;
+mod targets;
 
 use greenthread_simulator::contenders::{self, Contender};
-use greenthread_simulator::cost::{Costs, MEASURED};
+use greenthread_simulator::cost::{Costs, MEASURED, XEON};
+use greenthread_simulator::document::{self, Table, round};
 use greenthread_simulator::machine::{Outcome, simulate};
 use greenthread_simulator::plot::{self, Curve, Panel};
-use greenthread_simulator::workload::{Burst, Chains, Churn, Tree, Workload, Yields};
-
-const SEED: u64 = 1;
-
-type Make = fn(usize, u64) -> Box<dyn Workload>;
-
-/// What is simulated. Made for so many processors, each with so many operations, more or less.
-const WORKLOADS: &[(&str, Make)] = &[
-    ("chains", |_, each| {
-        Box::new(Chains {
-            chains: 1,
-            length: each,
-            work: 0.0,
-        })
-    }),
-    ("burst", |_, each| Box::new(Burst { size: each })),
-    ("yields", |_, each| {
-        Box::new(Yields {
-            threads: 10,
-            each: each.div_ceil(10),
-        })
-    }),
-    ("tree", |_, _| Box::new(Tree { depth: 4 })),
-    ("churn", |processors, each| {
-        Box::new(Churn::new(processors, each))
-    }),
-];
+use greenthread_simulator::suite::{SEED, WORKLOADS};
+use greenthread_simulator::workload::{Chains, Workload};
 
 fn counts() -> impl Iterator<Item = usize> {
     (0..=10).map(|power| 1 << power)
@@ -44,19 +20,23 @@ fn operations(processors: usize) -> u64 {
     (20_000 / processors as u64).max(100)
 }
 
+type Curves = Vec<(&'static Contender, Vec<(usize, Outcome)>)>;
+
 fn main() {
+    if std::env::args().any(|argument| argument == "--targets") {
+        return targets::print();
+    }
+    put_costs();
     let mut panels = vec![];
     for &(name, make) in WORKLOADS {
-        let curves: Vec<(&Contender, Vec<(usize, Outcome)>)> = contenders::ALL
+        let curves: Curves = contenders::ALL
             .iter()
             .map(|contender| {
-                (
-                    contender,
-                    outcomes(contender, &MEASURED, |count| make(count, operations(count))),
-                )
+                let make = |count| make(count, operations(count));
+                (contender, outcomes(contender, &MEASURED, make))
             })
             .collect();
-        print_table(name, &curves);
+        put_curves(name, &curves);
         if panels.is_empty() {
             panels.push(talk(&curves));
         }
@@ -75,10 +55,11 @@ fn main() {
             marks: vec![],
         });
     }
-    print_grains();
-    print_sensitivity();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scaling.svg");
-    std::fs::write(path, plot::draw(&panels)).expect("docs/scaling.svg cannot be written");
+    put_grains();
+    put_sensitivity();
+    targets::put();
+    let drawn = std::fs::write(document::path("scaling.svg"), plot::draw(&panels));
+    drawn.expect("docs/scaling.svg cannot be written");
 }
 
 fn outcomes(
@@ -97,7 +78,7 @@ fn outcomes(
 }
 
 /// How many times longer than work stealing, and what the talk measured.
-fn talk(curves: &[(&Contender, Vec<(usize, Outcome)>)]) -> Panel {
+fn talk(curves: &Curves) -> Panel {
     let (_, best) = &curves[0];
     let relative = |outcomes: &[(usize, Outcome)]| {
         let pairs = outcomes.iter().zip(best);
@@ -118,22 +99,20 @@ fn talk(curves: &[(&Contender, Vec<(usize, Outcome)>)]) -> Panel {
     }
 }
 
-fn print_table(name: &str, curves: &[(&Contender, Vec<(usize, Outcome)>)]) {
-    println!("\r### {name}: processor time per operation, ns\n");
-    print!("| policy |");
-    counts().for_each(|count| print!(" {count} |"));
-    println!(" scales to |");
-    print!("|---|");
-    counts().for_each(|_| print!("---:|"));
-    println!("---:|");
+/// Processor time per operation.
+fn put_curves(name: &str, curves: &Curves) {
+    let titles = counts().map(|count| count.to_string());
+    let mut table = Table::new("policy", titles.chain(["scales to".into()]));
     for (contender, outcomes) in curves {
-        print!("| {} |", contender.name);
-        for (count, outcome) in outcomes {
-            print!(" {} |", round(outcome.per_operation(*count)));
-        }
-        println!(" {} |", scales_to(outcomes));
+        let times = outcomes
+            .iter()
+            .map(|(count, outcome)| round(outcome.per_operation(*count)));
+        table.row(
+            contender.name,
+            times.chain([scales_to(outcomes).to_string()]),
+        );
     }
-    println!();
+    table.put(name);
 }
 
 /// The fewest processors that have four fifths of the highest throughput at any number of them.
@@ -150,13 +129,16 @@ fn scales_to(outcomes: &[(usize, Outcome)]) -> usize {
 }
 
 /// Where policies stop scaling when the threads do something.
-fn print_grains() {
-    const GRAINS: [f64; 4] = [0.0, 1_000.0, 10_000.0, 100_000.0];
-    println!("\r### Chains whose threads work: scales to so many processors\n");
-    println!("| policy | 0 µs | 1 µs | 10 µs | 100 µs |\n|---|---:|---:|---:|---:|");
+fn put_grains() {
+    const GRAINS: [(&str, f64); 4] = [
+        ("0 µs", 0.0),
+        ("1 µs", 1_000.0),
+        ("10 µs", 10_000.0),
+        ("100 µs", 100_000.0),
+    ];
+    let mut table = Table::new("policy", GRAINS.map(|(name, _)| name.into()));
     for contender in contenders::ALL {
-        print!("| {} |", contender.name);
-        for work in GRAINS {
+        let scales = GRAINS.map(|(_, work)| {
             let outcomes = outcomes(contender, &MEASURED, |count| {
                 Box::new(Chains {
                     chains: 1,
@@ -164,85 +146,123 @@ fn print_grains() {
                     work,
                 })
             });
-            print!(" {} |", scales_to(&outcomes));
-        }
-        println!();
+            scales_to(&outcomes).to_string()
+        });
+        table.row(contender.name, scales);
     }
-    println!();
+    table.put("grains");
 }
 
 /// What the talk's figures would be on machines whose caches or wake-ups cost something else.
-fn print_sensitivity() {
+fn put_sensitivity() {
+    let quick = |costs: Costs| Costs {
+        wake_call: 1_000.0,
+        wake_latency: 4_000.0,
+        ..costs
+    };
     let machines = [
         ("as measured", MEASURED),
+        ("lines of 50 ns", MEASURED.with_lines_of(50.0)),
+        ("lines of 100 ns", MEASURED.with_lines_of(100.0)),
+        ("wake-ups of 1 and 4 µs", quick(MEASURED)),
+        ("both, 100 ns", quick(MEASURED.with_lines_of(100.0))),
         (
-            "transfers of 50 ns",
-            Costs {
-                transfer: 50.0,
-                ..MEASURED
-            },
+            "two packages, 100 ns apart",
+            MEASURED.with_two_packages(100.0),
         ),
-        (
-            "transfers of 100 ns",
-            Costs {
-                transfer: 100.0,
-                ..MEASURED
-            },
-        ),
-        (
-            "wake-ups of 1 and 4 µs",
-            Costs {
-                wake_call: 1_000.0,
-                wake_latency: 4_000.0,
-                ..MEASURED
-            },
-        ),
-        (
-            "both, 100 ns",
-            Costs {
-                transfer: 100.0,
-                wake_call: 1_000.0,
-                wake_latency: 4_000.0,
-                ..MEASURED
-            },
-        ),
+        ("the Xeon's costs", XEON),
     ];
-    println!(
-        "\r### Chains: time with the other policies relative to work stealing, at 4 and at 16 processors\n"
-    );
-    print!("| machine |");
-    contenders::ALL[1..]
-        .iter()
-        .for_each(|contender| print!(" {} |", contender.name));
-    print!("\n|---|");
-    contenders::ALL[1..].iter().for_each(|_| print!("---:|"));
-    println!();
+    let others = &contenders::ALL[1..];
+    let mut table = Table::new("machine", others.iter().map(|it| it.name.into()));
     for (name, costs) in machines {
-        print!("| {name} |");
-        for contender in &contenders::ALL[1..] {
-            let ratio = |count| {
-                let chains = Chains {
-                    chains: 1,
-                    length: operations(count),
-                    work: 0.0,
-                };
-                let time = |contender: &Contender| {
-                    simulate(&*(contender.make)(), count, &costs, &chains, SEED).nanoseconds
-                };
-                time(contender) / time(&contenders::ALL[0])
+        let ratios = |count| {
+            let chains = Chains {
+                chains: 1,
+                length: operations(count),
+                work: 0.0,
             };
-            print!(" {} and {} |", round(ratio(4)), round(ratio(16)));
-        }
-        println!();
+            let time = |contender: &Contender| {
+                simulate(&*(contender.make)(), count, &costs, &chains, SEED).nanoseconds
+            };
+            let best = time(&contenders::ALL[0]);
+            others.iter().map(move |it| time(it) / best).collect()
+        };
+        let (few, many): (Vec<f64>, Vec<f64>) = (ratios(4), ratios(16));
+        let pairs = few.into_iter().zip(many);
+        table.row(
+            name,
+            pairs.map(|(few, many)| format!("{} and {}", round(few), round(many))),
+        );
     }
+    table.put("sensitivity");
 }
 
-/// Three digits.
-fn round(figure: f64) -> String {
-    match figure {
-        10_000.0.. => format!("{:.0}k", figure / 1_000.0),
-        100.0.. => format!("{figure:.0}"),
-        10.0.. => format!("{figure:.1}"),
-        _ => format!("{figure:.2}"),
+/// The costs: those in use, and the Xeon's.
+fn put_costs() {
+    /// The cost, its figures, and how they are measured.
+    type Row = (&'static str, fn(&Costs) -> Vec<f64>, &'static str);
+    const ROWS: &[Row] = &[
+        (
+            "load or store in the own cache",
+            |it| vec![it.hit],
+            "a loop",
+        ),
+        (
+            "read-modify-write, own line",
+            |it| vec![it.modify],
+            "a loop",
+        ),
+        ("full fence", |it| vec![it.fence], "a loop"),
+        (
+            "line from another cache",
+            |it| vec![it.transfer],
+            "a baton between two CPUs: one way is two transfers and a keeping",
+        ),
+        (
+            "line kept at least",
+            |it| vec![it.keep],
+            "two CPUs that increment one word",
+        ),
+        (
+            "pause; look at the clock",
+            |it| vec![it.pause, it.ticks],
+            "loops",
+        ),
+        ("futex call in vain", |it| vec![it.system_call], "a loop"),
+        (
+            "futex call that wakes, beyond that",
+            |it| vec![it.wake_call],
+            "two CPUs, one asleep for 50 µs",
+        ),
+        (
+            "until the sleeper runs",
+            |it| vec![it.wake_latency],
+            "the same",
+        ),
+        (
+            "switch",
+            |it| vec![it.switch],
+            "yields, work stealing, one processor, less what the scheduler costs in the simulation",
+        ),
+        (
+            "thread, from spawn to exit",
+            |it| vec![it.thread],
+            "chains, the same way",
+        ),
+        (
+            "thread runs on another processor than before",
+            |it| vec![it.migration],
+            "ten lines written in turn by two CPUs (`BENCHMARKS.md` counts ten)",
+        ),
+    ];
+    let titles = ["ns, in use", "ns, Xeon", "measured by"];
+    let mut table = Table::new("cost", titles.map(String::from));
+    for &(cost, figures, by) in ROWS {
+        let of = |costs: &Costs| {
+            let figures: Vec<_> = figures(costs).into_iter().map(round).collect();
+            figures.join("; ")
+        };
+        table.row(cost, [of(&MEASURED), of(&XEON), by.into()]);
     }
+    table.put("costs");
 }

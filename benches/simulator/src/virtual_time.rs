@@ -9,9 +9,14 @@
 //! | operation | the line is | cost |
 //! |---|---|---|
 //! | load | in the own cache | a hit |
-//! | load | not | waits until a write under way has ended, then a transfer |
+//! | load | not | waits until a write under way has ended, then a transfer from the nearest cache that has the line |
 //! | store, modify | in the own cache alone | a hit, or a local read-modify-write |
-//! | store, modify | not | waits until all transfers of the line under way have ended, then one more |
+//! | store, modify | not | waits until all transfers of the line under way have ended, then one more: from the farthest cache that has the line, which must give it up |
+//!
+//! The machine has one or more packages, with the same number of neighbouring processors each. A transfer
+//! within a package costs [`Costs::transfer`], one from another package [`Costs::across`]. A reader whose
+//! package is about to get the line for another reader takes it from that one, or from afar if that is
+//! sooner.
 //!
 //! So those that write to one line take turns, in the order of their requests: contention queues up
 //! by itself. Who has fetched a line to write to it keeps it for a moment, however many want it.
@@ -24,8 +29,8 @@
 //! 1. A miss is requested when no clock is behind the processor's; the line's state then says when it
 //!    has come, and that whoever asks later comes later. The operation takes place at that time, when
 //!    again no clock is behind.
-//! 2. A hit may run ahead of the clocks behind by a transfer's time: whoever is behind cannot write
-//!    to this line, or read what is written to it, in less.
+//! 2. A hit may run ahead of the clocks behind by the time of the shortest transfer: whoever is behind
+//!    cannot write to this line in less. (Only loads run ahead: a store is seen by whoever is behind.)
 //!
 //! So the operations of all processors have one order, which agrees with their virtual times: what is
 //! simulated is a sequentially consistent machine. It is the same every time: ties go to the lower
@@ -33,20 +38,26 @@
 
 use core::cell::{Cell, RefCell};
 use core::cmp::Reverse;
-use core::hash::{BuildHasherDefault, Hasher};
+use core::hash::BuildHasherDefault;
 use core::ptr;
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::cost::Costs;
+use crate::cost::{Costs, LINES};
+
+#[path = "lines.rs"]
+mod lines;
+
+use lines::{LINE, Line, Set, Spread};
 
 /// The most processors that there can be.
 pub const MAX: usize = 1024;
-/// Bytes.
-const LINE: usize = 64;
+/// The most packages.
+pub const PACKAGES: usize = 4;
+/// No processor's number: for what lies in no cache.
+pub(crate) const NOWHERE: usize = usize::MAX;
 const STACK: usize = 64 * 1024;
 /// The tail of a futex's name in the table of lines: the kernel's line for it.
 const IN_THE_KERNEL: usize = 1 << 63;
@@ -65,6 +76,7 @@ type Switch = Yielder<(), ()>;
 
 struct Processor {
     clock: Cell<Time>,
+    package: usize,
     /// The word that it accessed last, and how many loads in a row that was.
     looks_at: Cell<(usize, u32)>,
     /// The line that it fetched last for writing, and until when it keeps it at least.
@@ -78,45 +90,15 @@ impl Processor {
     }
 }
 
-#[derive(Default)]
-struct Line {
-    /// Whose caches it is in, a bit each.
-    holders: [u64; MAX / 64],
-    /// Until then a writer's transfer is under way.
-    written: Time,
-    /// Until then a reader's is.
-    read: Time,
-}
-
-impl Line {
-    fn is_held_by(&self, processor: usize) -> bool {
-        self.holders[processor / 64] & 1 << (processor % 64) != 0
-    }
-
-    fn is_held_by_alone(&self, processor: usize) -> bool {
-        self.is_held_by(processor)
-            && self
-                .holders
-                .iter()
-                .map(|bits| bits.count_ones())
-                .sum::<u32>()
-                == 1
-    }
-
-    fn is_held(&self) -> bool {
-        self.holders.iter().any(|&bits| bits != 0)
-    }
-
-    fn add(&mut self, processor: usize) {
-        self.holders[processor / 64] |= 1 << (processor % 64);
-    }
-}
-
 struct Prices {
     hit: Time,
     modify: Time,
     fence: Time,
     transfer: Time,
+    across: Time,
+    /// The shortest transfer that there is.
+    shortest: Time,
+    migration: Time,
     keep: Time,
     pause: Time,
     ticks: Time,
@@ -127,6 +109,8 @@ struct Prices {
 
 struct Engine {
     processors: Vec<Processor>,
+    /// The processors of each package.
+    packages: Vec<Set>,
     running: Cell<usize>,
     /// Those that wait for their time, the earliest first.
     queue: RefCell<BinaryHeap<Reverse<(Time, usize)>>>,
@@ -135,15 +119,6 @@ struct Engine {
     prices: Prices,
 }
 
-std::thread_local! { pub static ST: Cell<[u64;4]> = const { Cell::new([0;4]) }; }
-pub fn st(i: usize) {
-    let mut a = ST.get();
-    a[i] += 1;
-    ST.set(a);
-}
-pub fn stats() -> [u64; 4] {
-    ST.replace([0; 4])
-}
 std::thread_local! {
     static ENGINE: Cell<*const Engine> = const { Cell::new(ptr::null()) };
 }
@@ -167,10 +142,19 @@ fn with(f: impl FnOnce(&Engine)) {
 /// If nobody can go on: all that are left sleep.
 pub fn run(processors: usize, costs: &Costs, body: impl Fn(usize)) {
     assert!((1..=MAX).contains(&processors), "1 to {MAX} processors");
+    assert!(
+        (1..=PACKAGES).contains(&costs.packages),
+        "1 to {PACKAGES} packages"
+    );
+    let package = |index: usize| index * costs.packages / processors;
+    let mut packages = vec![Set::default(); costs.packages];
+    (0..processors).for_each(|index| packages[package(index)][index / 64] |= 1 << (index % 64));
     let engine = Engine {
+        packages,
         processors: (0..processors)
-            .map(|_| Processor {
+            .map(|index| Processor {
                 clock: Cell::new(0),
+                package: package(index),
                 looks_at: Cell::new((0, 0)),
                 keeps: Cell::new((0, 0)),
                 switch: Cell::new(ptr::null()),
@@ -185,6 +169,12 @@ pub fn run(processors: usize, costs: &Costs, body: impl Fn(usize)) {
             modify: time(costs.modify),
             fence: time(costs.fence),
             transfer: time(costs.transfer),
+            across: time(costs.across),
+            shortest: time(match costs.packages {
+                1 => costs.transfer,
+                _ => costs.transfer.min(costs.across),
+            }),
+            migration: time(costs.migration),
             keep: time(costs.keep),
             pause: time(costs.pause),
             ticks: time(costs.ticks),
@@ -256,6 +246,21 @@ pub(crate) fn pause() {
     with(|engine| engine.advance(engine.prices.pause));
 }
 
+/// The same, so many times.
+pub(crate) fn pause_for(pauses: u32) {
+    with(|engine| engine.advance(engine.prices.pause * Time::from(pauses)));
+}
+
+/// The running processor loads so many words from its own cache, which nobody writes.
+pub(crate) fn hits(count: usize) {
+    with(|engine| engine.advance(engine.prices.hit * count as Time));
+}
+
+/// The running processor makes a system call that has little to do.
+pub(crate) fn system_call() {
+    with(|engine| engine.advance(engine.prices.system_call));
+}
+
 /// The running processor looks at its clock, which goes with all others'.
 pub(crate) fn ticks() -> u64 {
     let mut now = 0;
@@ -264,6 +269,37 @@ pub(crate) fn ticks() -> u64 {
         now = engine.me().clock.get();
     });
     now
+}
+
+/// The running processor fetches `lines` lines of a thread that processor `from` has used last. They
+/// come at once, not one after the other.
+pub(crate) fn fetch(lines: usize, from: usize) {
+    with(|engine| {
+        let me = engine.running.get();
+        if from == me || from == NOWHERE {
+            return;
+        }
+        let (whole, prices) = (engine.prices.migration, &engine.prices);
+        let share = whole * lines as Time / LINES as Time;
+        engine.advance(match engine.are_apart(me, from) && prices.transfer != 0 {
+            false => share,
+            true => share * prices.across / prices.transfer,
+        });
+    });
+}
+
+/// The running processor's number.
+pub(crate) fn cpu() -> usize {
+    let mut index = 0;
+    with(|engine| index = engine.running.get());
+    index
+}
+
+/// Whether two processors are in different packages. `None`: there is only one package.
+pub(crate) fn are_apart(one: usize, other: usize) -> Option<bool> {
+    let mut apart = None;
+    with(|engine| apart = (engine.packages.len() > 1).then(|| engine.are_apart(one, other)));
+    apart
 }
 
 /// The running processor accesses the word at `address`: when this returns, it is its turn.
@@ -275,6 +311,11 @@ pub(crate) fn access(address: usize, access: Access) {
 /// The running processor modifies a word, whatever is in it.
 pub fn modify<T>(word: *const T) {
     access(word.addr(), Access::Modify);
+}
+
+/// The running processor loads a word, whatever is in it.
+pub fn load<T>(word: *const T) {
+    access(word.addr(), Access::Load);
 }
 
 /// The running processor sleeps until it is woken, if `must` still says so in the kernel.
@@ -318,6 +359,10 @@ pub(crate) fn futex_wake(word: usize, count: u32) {
 }
 
 impl Engine {
+    fn are_apart(&self, one: usize, other: usize) -> bool {
+        self.processors[one].package != self.processors[other].package
+    }
+
     fn me(&self) -> &Processor {
         &self.processors[self.running.get()]
     }
@@ -338,7 +383,7 @@ impl Engine {
         };
         me.looks_at.set((address, looks));
         self.let_others_catch_up(if access == Access::Load {
-            prices.transfer
+            prices.shortest
         } else {
             0
         });
@@ -357,18 +402,37 @@ impl Engine {
             state.add(index);
             return me.add(prices.hit);
         }
+        let here = &self.packages[me.package];
         let mut start = me.clock.get().max(state.written);
+        let end;
         if access == Access::Load {
-            state.read = state.read.max(start + prices.transfer);
+            let from_here = start.max(state.came[me.package]) + prices.transfer;
+            let from_afar = start + prices.across;
+            end = match (state.is_held_among(here), state.is_held_outside(here)) {
+                (true, true) => from_here.min(from_afar),
+                (true, false) => from_here,
+                (false, _) => {
+                    state.came[me.package] = from_afar;
+                    from_afar
+                }
+            };
+            state.read = state.read.max(end);
         } else {
             start = start.max(state.read);
-            state.written = start + prices.transfer + prices.keep;
+            end = start
+                + match state.is_held_outside(here) {
+                    true => prices.across,
+                    false => prices.transfer,
+                };
+            state.written = end + prices.keep;
             state.holders = Default::default();
+            state.came = Default::default();
+            state.came[me.package] = end;
             me.keeps.set((line, state.written));
         }
         state.add(index);
         drop(lines);
-        me.clock.set(start + prices.transfer);
+        me.clock.set(end);
         self.let_others_catch_up(0);
     }
 
@@ -402,41 +466,19 @@ impl Engine {
     }
 }
 
-/// Begins every allocation at a cache line: so what shares a line is the same every time.
-struct Lines;
+/// Random numbers (xorshift; Marsaglia 2003).
+pub(crate) struct Random(u64);
 
-// SAFETY: the system's allocator, asked for more than was asked for.
-unsafe impl GlobalAlloc for Lines {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise; a greater alignment is a valid one.
-        unsafe { System.alloc(layout.align_to(LINE).unwrap_or(layout)) }
+impl Random {
+    pub(crate) fn new(seed: u64, processor: usize) -> Random {
+        Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed + processor as u64 + 1))
     }
 
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as it was allocated.
-        unsafe { System.dealloc(pointer, layout.align_to(LINE).unwrap_or(layout)) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Lines = Lines;
-
-/// Hashes an address by a multiplication (Knuth, "The Art of Computer Programming" 6.4).
-#[derive(Default)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only addresses are hashed");
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        self.0 = (address as u64)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(26);
+    pub(crate) fn next(&mut self) -> u64 {
+        let x = &mut self.0;
+        *x ^= *x << 13;
+        *x ^= *x >> 7;
+        *x ^= *x << 17;
+        *x
     }
 }

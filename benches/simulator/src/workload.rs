@@ -5,10 +5,11 @@
 //! | [`Chains`] | as many chains as processors; each thread spawns the next of its chain and ends: Go's `CreateGoroutinesParallel`, the talk's experiment | a thread |
 //! | [`Burst`] | a spawner per processor makes all its threads in a row | a thread |
 //! | [`Yields`] | ten per processor that do nothing but yield | a yield |
+//! | [`Turns`] | some threads yield, until they have yielded so many times all together; how often did each? | a yield |
 //! | [`Tree`] | each spawns ten and waits for them, down to the leaves: skynet | a thread |
 //! | [`Churn`] | eight per processor; each puts itself into a random slot, wakes whom it finds there, and parks: Cforall's Churn | a wake-up |
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::ptr;
 
 use crate::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -114,6 +115,63 @@ impl Workload for Yields {
             return Action::Exit;
         }
         thread.state.set([left - 1, 0, 0]);
+        Action::Yield
+    }
+}
+
+/// See the file's header.
+pub struct Turns {
+    left: Cell<u64>,
+    all: u64,
+    turns: RefCell<Vec<u64>>,
+}
+
+impl Turns {
+    /// So many threads, which yield `each` times on average.
+    #[must_use]
+    pub fn new(threads: usize, each: u64) -> Turns {
+        let all = each * threads as u64;
+        Turns {
+            left: Cell::new(all),
+            all,
+            turns: RefCell::new(vec![0; threads]),
+        }
+    }
+
+    /// The least, the median and the most turns that a thread has had, in shares of the average.
+    #[must_use]
+    pub fn shares(&self) -> [f64; 3] {
+        let mut turns = self.turns.borrow().clone();
+        turns.sort_unstable();
+        let average = self.all as f64 / turns.len() as f64;
+        [0, turns.len() / 2, turns.len() - 1].map(|place| turns[place] as f64 / average)
+    }
+}
+
+impl Workload for Turns {
+    fn first_threads(&self, _: usize) -> usize {
+        self.turns.borrow().len()
+    }
+
+    fn operations(&self, _: usize) -> u64 {
+        self.all
+    }
+
+    fn begin(&self, thread: &'static Green, number: usize) {
+        thread.state.set([number as u64, 0, 0]);
+    }
+
+    fn step(&self, processor: &Processor<'_>, thread: &'static Green) -> Action {
+        let left = self.left.get();
+        if left == 0 {
+            return Action::Exit;
+        }
+        self.left.set(left - 1);
+        if left == 1 {
+            processor.is_done();
+        }
+        let [number, ..] = thread.state.get();
+        self.turns.borrow_mut()[number as usize] += 1;
         Action::Yield
     }
 }

@@ -146,6 +146,49 @@ fn contention_queues_up() {
     assert!((98.0..=100.0).contains(&together), "{together} per turn");
 }
 
+/// Processors 0 and 1 are in one package, 2 and 3 in the other.
+#[test]
+fn lines_come_from_the_nearest_cache() {
+    #[repr(align(64))]
+    struct Line(u64);
+    let lines: Vec<Line> = (0..5).map(Line).collect();
+    let costs = Costs {
+        transfer: 10.0,
+        modify: 1.0,
+        ..FREE.with_two_packages(100.0)
+    };
+    let took = |steps: [(u32, bool); 4]| {
+        let times = std::cell::Cell::new([0.0; 4]);
+        virtual_time::run(4, &costs, |index| {
+            let (begin, writes) = steps[index];
+            (0..begin).for_each(|_| virtual_time::modify(&raw const lines[index].0));
+            let before = virtual_time::now();
+            match writes {
+                true => virtual_time::modify(&raw const lines[4].0),
+                false => virtual_time::load(&raw const lines[4].0),
+            }
+            let mut all = times.get();
+            all[index] = virtual_time::now() - before;
+            times.set(all);
+        });
+        times.get()
+    };
+    let (reads, writes) = (false, true);
+    // Memory is free, and whoever is first has the line from there.
+    let near_then_far = took([(0, writes), (500, reads), (1000, reads), (1500, reads)]);
+    assert_eq!(near_then_far, [0.0, 10.0, 100.0, 10.0]);
+    // The line is on its way to the package: it comes from afar a second time if that is sooner.
+    let at_once = took([(0, writes), (500, reads), (1000, reads), (1005, reads)]);
+    assert_eq!(at_once, [0.0, 10.0, 100.0, 100.0]);
+    let a_little_later = took([(0, writes), (500, reads), (1000, reads), (1095, reads)]);
+    assert_eq!(a_little_later, [0.0, 10.0, 100.0, 15.0]);
+    // A writer waits for the farthest; the next one in its package does not.
+    let writers = took([(1500, writes), (0, reads), (500, reads), (2000, writes)]);
+    assert_eq!(writers, [100.0, 0.0, 100.0, 100.0]);
+    let writers = took([(1500, writes), (2000, writes), (0, reads), (500, reads)]);
+    assert_eq!(writers, [100.0, 10.0, 0.0, 10.0]);
+}
+
 #[test]
 #[should_panic(expected = "nobody wakes them")]
 fn a_lost_wake_up_is_seen() {

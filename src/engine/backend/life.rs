@@ -5,12 +5,11 @@
 //! thread-local destructors, and says that the thread has ended (`end`); the run loop buries it.
 
 use std::io;
-use std::sync::Arc;
 
 use super::{Job, Wishes};
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{Ordering, fence};
-use crate::engine::backend::handle::{Shared, own_shared, shared_of};
+use crate::engine::backend::handle::{Thread, own_shared, shared_of};
 use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities, Room, inspection, records};
 use crate::engine::policy::Readied;
@@ -25,16 +24,16 @@ use crate::engine::tls;
 /// As [`Backend::spawn`](super::Backend::spawn).
 pub(super) unsafe fn start<J: Job>(
     cluster: &'static Cluster,
-    shared: Arc<Shared>,
     wishes: &Wishes,
     job: J,
 ) -> io::Result<()> {
     let green = new_green(cluster, wishes.stack_size)?;
+    let share = job.into_thread().into_raw();
     // SAFETY: the thread is new; `body` does not unwind, and gets the job that it expects;
     // lifetimes are the caller's promise.
-    unsafe { green.prepare((body::<J>, job.into_raw())) };
+    unsafe { green.prepare((body::<J>, share.cast())) };
     green.set_cluster(cluster);
-    let identity = Arc::into_raw(shared).cast_mut().cast();
+    let identity = share.cast_mut().cast();
     // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `sched::sight`.
     green.identity.store(identity, Ordering::Release);
     green
@@ -110,7 +109,7 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 /// Runs the whole life of a green thread, on its own stack. Starts and ends with preemption off.
 ///
 /// # Safety
-/// `job` is the [`Job::into_raw`] of this thread's job.
+/// `job` is the [`Job::into_thread`] of this thread's job, turned raw.
 unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
     current::begin(green);
     current::allow_preemption(green);
@@ -119,13 +118,14 @@ unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
     if green.took_last.get() {
         // If there is no memory, the next thread that needs it waits for some.
         let _ = stock_up(green.cluster());
+        tls::forget_errno();
     }
     // SAFETY: libc's function only reads the thread pointer.
     let pthread = unsafe { libc::pthread_self() } as usize;
     // Release: partner: Acquire in `Shared::pthread`, whose caller may read the control block.
     own_shared(green).pthread.store(pthread, Ordering::Release);
-    // SAFETY: the caller's promise.
-    unsafe { J::from_raw(job) }.run();
+    // SAFETY: the caller's promise; the share is given up in `leave`.
+    unsafe { J::run(job.cast()) };
     leave(green);
 }
 
@@ -140,7 +140,7 @@ fn leave(green: &'static Green) {
         // SAFETY: no other thread runs, or else it is as in any C program.
         unsafe { libc::exit(0) };
     }
-    if own_shared(green).end.come() {
+    if own_shared(green).end() {
         // SAFETY: the block is the thread's own, at the end of its life again.
         unsafe { tls::exit() };
     }
@@ -153,7 +153,7 @@ fn leave(green: &'static Green) {
     // Release: who reads memory that is used again sees that the thread has ended; partner: the Acquire
     // fence in `spawned_at` (`sched::blocked_calls`).
     fence(Ordering::Release);
-    // SAFETY: the count that `start` gave to the thread; no code asks for the current thread any more.
-    inspection::leave(unsafe { Arc::from_raw(shared) });
+    // SAFETY: the share that `start` gave to the thread; no code asks for the current thread any more.
+    inspection::leave(unsafe { Thread::from_raw(shared) });
     current::forbid_preemption(green);
 }

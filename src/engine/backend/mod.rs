@@ -163,6 +163,7 @@ impl Backend {
 
     /// Returns the backend of a thread that is spawned here: its spawner's, or the default
     /// runtime's.
+    #[inline]
     pub(crate) fn here() -> io::Result<Backend> {
         if sched::fork::is_child() {
             return Ok(Backend::Kernel(KernelBackend::of_forked_child()));

@@ -1,13 +1,23 @@
 //! A thread's closure and its result: the road of a spawned closure, from `spawn` to `join`.
 //!
 //! `spawn` puts the closure into a packet, and starts a green thread or a kernel thread
-//! (`engine::backend::spawn`) that runs the closure and leaves its result in the packet.
+//! (`engine::backend::spawn`) that runs the closure and leaves its result in the packet. The packet begins with
+//! what the thread's handles share: all that a thread needs is one piece of memory, in which the thread, its joiner
+//! and each handle own a share (`handle::shares`).
 //!
-//! Invariant: code that frees memory (the packet, the handle) runs on the thread itself, with
-//! preemption on, before the thread leaves its stack for the last time.
+//! | part | until … it is | from then on |
+//! |---|---|---|
+//! | the closure | the thread takes it: the spawner's | nobody's |
+//! | the result | the thread has ended: the thread's | the joiner's; or, if the joiner goes first, as `shares` says |
+//! | the kernel thread | it is started: the spawner's | the joiner's |
+//! | the scope | the result is gone: theirs who drop it, or give it out | nobody's |
+//!
+//! Invariant: code that frees memory runs on the thread itself, with preemption on, before the thread leaves its
+//! stack for the last time.
 
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit, needs_drop};
 use std::io;
 #[cfg(unix)]
 use std::os::unix::thread::RawPthread;
@@ -17,39 +27,47 @@ use std::task::Waker;
 
 use super::scope::{Members, Scope};
 use super::{Backend, Job, Kernel, Wishes};
-use crate::engine::backend::handle::{self, End, Shared, Thread};
+use crate::engine::backend::handle::{self, End, Left, Shared, Thread};
 use crate::engine::sys::die;
 
 type Result<T> = std::thread::Result<T>;
 
-/// The place where a thread finds its closure and leaves its result. Only the thread knows the type
-/// `W` of its closure: to everybody else it is memory ([`Stowed`]).
-struct Packet<T, W: ?Sized = dyn Stowed> {
+/// All that a thread needs outside its stack. Only the thread knows the type `F` of its closure, which lies
+/// behind all other parts: for everybody else it is `()`.
+#[repr(C)]
+struct Packet<T, F = ()> {
+    shared: Shared,
+    scope: UnsafeCell<Option<Arc<Members>>>,
+    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's
+    /// end is over.
+    kernel: UnsafeCell<Option<Box<Kernel>>>,
     result: UnsafeCell<Option<Result<T>>>,
-    scope: Option<Arc<Members>>,
-    work: W,
+    work: UnsafeCell<MaybeUninit<F>>,
 }
 
-/// Memory that holds a closure until the thread takes it.
-type Stow<F> = UnsafeCell<MaybeUninit<F>>;
+impl<T, F> Packet<T, F> {
+    /// The packet that begins at the address of a share.
+    ///
+    /// # Safety
+    /// There is such a packet, and the share is not given up in `'a`.
+    #[inline(always)]
+    unsafe fn of<'a>(share: *const Shared) -> &'a Packet<T, F> {
+        // SAFETY: the caller's promise.
+        unsafe { &*share.cast() }
+    }
 
-trait Stowed {}
-impl<F> Stowed for Stow<F> {}
-
-// SAFETY: the thread takes the closure, which may be sent, and writes the result before it gives up
-// its count of the packet; the joiner reads the result when the thread has ended.
-unsafe impl<T: Send, W: ?Sized> Sync for Packet<T, W> {}
-// SAFETY: as above.
-unsafe impl<T: Send, W: ?Sized> Send for Packet<T, W> {}
-
-impl<T, W: ?Sized> Drop for Packet<T, W> {
-    fn drop(&mut self) {
-        let result = self.result.get_mut().take();
+    /// Drops the result, if there is one.
+    ///
+    /// # Safety
+    /// It is the caller's, by the table.
+    unsafe fn drop_result(&self) {
+        // SAFETY: the caller's promise.
+        let (result, scope) = unsafe { ((*self.result.get()).take(), (*self.scope.get()).take()) };
         let unhandled = matches!(result, Some(Err(_)));
         if catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
             die("a thread's result panicked while it was dropped");
         }
-        if let Some(scope) = &self.scope {
+        if let Some(scope) = scope {
             scope.leave(unhandled);
         }
     }
@@ -57,11 +75,9 @@ impl<T, W: ?Sized> Drop for Packet<T, W> {
 
 /// The common part of all join handles.
 pub(crate) struct Joiner<T> {
-    thread: Thread,
-    packet: Arc<Packet<T>>,
-    /// In kernel-thread mode, the kernel thread. It is joined too, so that C's work at a thread's
-    /// end is over.
-    kernel: Option<Kernel>,
+    /// The joiner's own share. It is given up by hand.
+    thread: ManuallyDrop<Thread>,
+    packet: PhantomData<Arc<Packet<T>>>,
 }
 
 // SAFETY: as std's. A joiner is made only for a result that may be sent, and gives it out once.
@@ -75,11 +91,26 @@ impl<T> Joiner<T> {
     }
 
     pub(crate) fn is_finished(&self) -> bool {
-        Arc::strong_count(&self.packet) == 1
+        self.thread.shared().is_finished()
     }
 
     fn end(&self) -> &End {
         &self.thread.shared().end
+    }
+
+    fn packet(&self) -> &Packet<T> {
+        // SAFETY: a joiner is made for the thread of a packet with a `T`, and owns a share.
+        unsafe { Packet::of(self.thread.as_ptr()) }
+    }
+
+    fn kernel(&self) -> Option<&Kernel> {
+        // SAFETY: the joiner's, by the table, who takes it only when it goes.
+        unsafe { (*self.packet().kernel.get()).as_deref() }
+    }
+
+    fn take_kernel(&mut self) -> Option<Box<Kernel>> {
+        // SAFETY: as above; nothing is borrowed of it.
+        unsafe { (*self.packet().kernel.get()).take() }
     }
 
     fn forbid_self(&self) {
@@ -110,15 +141,15 @@ impl<T> Joiner<T> {
     /// Returns the `pthread_t` that libc has for the thread.
     #[cfg(unix)]
     pub(crate) fn pthread(&self) -> RawPthread {
-        match &self.kernel {
+        match self.kernel() {
             Some(kernel) => kernel.pthread(),
             None => self.thread.shared().pthread(),
         }
     }
 
     #[cfg(unix)]
-    pub(crate) fn into_pthread(self) -> RawPthread {
-        match self.kernel {
+    pub(crate) fn into_pthread(mut self) -> RawPthread {
+        match self.take_kernel() {
             Some(kernel) => kernel.into_pthread(),
             None => self.pthread(),
         }
@@ -136,31 +167,61 @@ impl<T> Joiner<T> {
 
     /// Returns the result of the thread, which has ended. In kernel-thread mode it may still run
     /// the destructors of pthread keys; this waits for them.
-    pub(crate) fn after_end(mut self) -> Result<T> {
-        if let Some(kernel) = self.kernel.take() {
+    pub(crate) fn after_end(self) -> Result<T> {
+        let mut this = ManuallyDrop::new(self);
+        if let Some(kernel) = this.take_kernel() {
             kernel.join();
         }
-        match Arc::get_mut(&mut self.packet).and_then(|packet| packet.result.get_mut().take()) {
+        let packet = this.packet();
+        // SAFETY: the thread has ended, and it leaves both to the joiner, which is used no more.
+        let (result, scope) =
+            unsafe { ((*packet.result.get()).take(), (*packet.scope.get()).take()) };
+        if let Some(scope) = scope {
+            scope.leave(false);
+        }
+        // SAFETY: `this` is used no more, and never dropped.
+        drop(unsafe { ManuallyDrop::take(&mut this.thread) });
+        match result {
             Some(result) => result,
             None => die("a thread has ended without a result"),
         }
     }
 }
 
+impl<T> Drop for Joiner<T> {
+    /// Detaches the thread.
+    fn drop(&mut self) {
+        drop(self.take_kernel());
+        // SAFETY: this share is given up once, here; the result is the joiner's if `leave` says so.
+        unsafe {
+            match self.thread.shared().shares().leave() {
+                Left::Nothing => {}
+                Left::Memory => Thread::free(&self.thread),
+                Left::Result => {
+                    self.packet().drop_result();
+                    ManuallyDrop::drop(&mut self.thread);
+                }
+            }
+        }
+    }
+}
+
 /// Starts a thread.
-pub(crate) fn spawn<F, T>(backend: Backend, wishes: Wishes, f: F) -> io::Result<Joiner<T>>
+#[inline]
+pub(crate) fn spawn<F, T>(backend: Backend, mut wishes: Wishes, f: F) -> io::Result<Joiner<T>>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
     // SAFETY: both types are 'static.
-    unsafe { start(backend, wishes, None, f) }
+    unsafe { start(backend, &mut wishes, None, f) }
 }
 
 /// Starts a thread in a scope.
+#[inline]
 pub(crate) fn spawn_scoped<'scope, F, T>(
     backend: Backend,
-    wishes: Wishes,
+    mut wishes: Wishes,
     scope: &'scope Scope<'scope, '_>,
     f: F,
 ) -> io::Result<Joiner<T>>
@@ -169,16 +230,17 @@ where
     T: Send + 'scope,
 {
     // SAFETY: the scope ends only when its threads have dropped their closures and results.
-    unsafe { start(backend, wishes, Some(scope.members()), f) }
+    unsafe { start(backend, &mut wishes, Some(scope.members()), f) }
 }
 
 /// Starts a thread that may borrow anything.
 ///
 /// # Safety
 /// `f` and its result outlive the thread.
+#[inline]
 pub(crate) unsafe fn spawn_unchecked<F, T>(
     backend: Backend,
-    wishes: Wishes,
+    mut wishes: Wishes,
     f: F,
 ) -> io::Result<Joiner<T>>
 where
@@ -186,14 +248,14 @@ where
     T: Send,
 {
     // SAFETY: the caller's promise.
-    unsafe { start(backend, wishes, None, f) }
+    unsafe { start(backend, &mut wishes, None, f) }
 }
 
 /// # Safety
 /// `f` and its result outlive the thread: they are `'static`, or a scope sees to it.
 unsafe fn start<F, T>(
     backend: Backend,
-    mut wishes: Wishes,
+    wishes: &mut Wishes,
     scope: Option<Arc<Members>>,
     f: F,
 ) -> io::Result<Joiner<T>>
@@ -201,67 +263,80 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    let shared = Shared::new(wishes.name.take(), Some(wishes.spawned_at));
     if let Some(scope) = &scope {
         scope.enter();
     }
-    let work = Work(Arc::new(Packet {
+    let mut packet = Box::<Packet<T, F>>::new_uninit();
+    // In place: a move would read what was just written, in wider words, and wait for that.
+    packet.write(Packet {
+        shared: Shared::new(wishes.name.take(), wishes.spawned_at, free::<Packet<T, F>>),
+        scope: UnsafeCell::new(scope),
+        kernel: UnsafeCell::new(None),
         result: UnsafeCell::new(None),
-        scope,
-        work: Stow::new(MaybeUninit::new(f)),
-    }));
-    let mut joiner = Joiner {
-        thread: Thread::new(shared.clone()),
-        packet: work.packet(),
-        kernel: None,
+        work: UnsafeCell::new(MaybeUninit::new(f)),
+    });
+    let shared = Box::into_raw(packet).cast::<Shared>();
+    // SAFETY: the packet begins with its shared data, which has two shares: the joiner's and the thread's.
+    let (work, thread) = unsafe {
+        let work = Work::<F, T>(Thread::from_raw(shared), PhantomData);
+        (work, Thread::from_raw(shared))
+    };
+    let joiner = Joiner {
+        thread: ManuallyDrop::new(thread),
+        packet: PhantomData,
     };
     // SAFETY: the caller's promise; the job runs the closure once, and catches its panic.
-    joiner.kernel = unsafe { backend.spawn(shared, &wishes, work) }?;
+    if let Some(kernel) = unsafe { backend.spawn(wishes, work) }? {
+        // SAFETY: the joiner's, which nobody else has yet.
+        unsafe { *joiner.packet().kernel.get() = Some(Box::new(kernel)) };
+    }
     Ok(joiner)
 }
 
-/// The work of a thread: a packet whose closure has not been taken yet.
-struct Work<F, T>(Arc<Packet<T, Stow<F>>>);
+/// Frees the packet that begins with `shared`. There is no closure in it any more, and no result that needs dropping.
+///
+/// # Safety
+/// It came from a `Box<P>`, and the last share of it was given up.
+unsafe fn free<P>(shared: *mut Shared) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(shared.cast::<P>()) });
+}
+
+/// The work of a thread: its share of a packet whose closure has not been taken yet.
+struct Work<F, T>(Thread, PhantomData<Packet<T, F>>);
 
 // SAFETY: `start` demands that the closure may be sent, and the result.
 unsafe impl<F, T> Send for Work<F, T> {}
 
-impl<F, T> Work<F, T> {
-    /// Returns the packet, for the joiner.
-    fn packet(&self) -> Arc<Packet<T>> {
-        let packet: Arc<Packet<T, dyn Stowed + '_>> = self.0.clone();
-        // SAFETY: only the lifetime changes. Nothing of a closure is reached by way of a `Stowed`,
-        // which has no methods, and whose destructor does nothing.
-        unsafe { core::mem::transmute(packet) }
-    }
-
-    /// Returns the packet; the caller may take the closure, once.
-    fn into_packet(self) -> Arc<Packet<T, Stow<F>>> {
-        let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: `self` is not used again.
-        unsafe { core::ptr::read(&this.0) }
-    }
-}
-
 // SAFETY: `run` catches the panic of the closure.
 unsafe impl<F: FnOnce() -> T, T> Job for Work<F, T> {
-    fn into_raw(self) -> *const () {
-        Arc::into_raw(self.into_packet()).cast()
+    fn thread(&self) -> &Thread {
+        &self.0
     }
 
-    unsafe fn from_raw(work: *const ()) -> Self {
-        // SAFETY: the caller's promise.
-        Work(unsafe { Arc::from_raw(work.cast()) })
+    fn into_thread(self) -> Thread {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, and never dropped.
+        unsafe { core::ptr::read(&this.0) }
     }
 
     /// Runs the closure and leaves its result, or its panic, in the packet.
-    fn run(self) {
-        let packet = self.into_packet();
+    unsafe fn run(share: *const Shared) {
+        // SAFETY: the caller's promise.
+        let packet: &Packet<T, F> = unsafe { Packet::of(share) };
         // SAFETY: the closure is there still, and nobody else reaches it.
         let call = || unsafe { __rust_begin_short_backtrace(packet.work.get().cast::<F>()) };
         let result = catch_unwind(AssertUnwindSafe(call));
-        // SAFETY: nobody reads it before this thread has given up the packet.
-        unsafe { *packet.result.get() = Some(result) };
+        // SAFETY: result and scope are the thread's as long as it has not ended, and after `finish` if that says so.
+        unsafe {
+            let needs_dropping =
+                needs_drop::<T>() || result.is_err() || (*packet.scope.get()).is_some();
+            packet.result.get().write(Some(result));
+            if needs_dropping && packet.shared.shares().finish() {
+                packet.drop_result();
+            }
+        }
+        packet.shared.note_finished();
     }
 }
 
@@ -280,9 +355,21 @@ unsafe fn __rust_begin_short_backtrace<F: FnOnce() -> T, T>(f: *const F) -> T {
 }
 
 impl<F, T> Drop for Work<F, T> {
-    /// Drops the closure, which was not run.
+    /// Drops the closure, which was not run. The joiner sees to the rest.
     fn drop(&mut self) {
+        /// After the closure, which may panic while it is dropped.
+        struct Last<'a, T, F>(&'a Packet<T, F>);
+        impl<T, F> Drop for Last<'_, T, F> {
+            fn drop(&mut self) {
+                if self.0.shared.shares().finish() {
+                    // SAFETY: `finish` says so.
+                    unsafe { self.0.drop_result() };
+                }
+            }
+        }
+        // SAFETY: a job's share, which is given up after this.
+        let last = Last(unsafe { Packet::<T, F>::of(self.0.as_ptr()) });
         // SAFETY: it is there still, and nobody else reaches it.
-        unsafe { (*self.0.work.get()).assume_init_drop() }
+        unsafe { (*last.0.work.get()).assume_init_drop() }
     }
 }

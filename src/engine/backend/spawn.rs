@@ -4,7 +4,6 @@ use core::panic::Location;
 use std::io;
 #[cfg(unix)]
 use std::os::unix::thread::{JoinHandleExt, RawPthread};
-use std::sync::Arc;
 
 use super::{Backend, KernelBackend, bare, life};
 use crate::engine::backend::handle::{self, Shared, Thread};
@@ -27,15 +26,17 @@ pub(crate) struct Wishes {
 /// # Safety
 /// `run` does not unwind.
 pub(crate) unsafe trait Job: Send + Sized {
+    /// The thread that it is for.
+    fn thread(&self) -> &Thread;
+
+    /// Turns the job into the thread's share of its data, by which it can be run, once.
+    fn into_thread(self) -> Thread;
+
     /// Runs the job. Memory is freed now, on the thread itself and with preemption on.
-    fn run(self);
-
-    /// Turns the job into one word, for the time in which its type is not known.
-    fn into_raw(self) -> *const ();
-
+    ///
     /// # Safety
-    /// `job` came from `into_raw` of the same type, and is used once.
-    unsafe fn from_raw(job: *const ()) -> Self;
+    /// `share` is that of a job of this type, which was not run yet; it is not given up meanwhile.
+    unsafe fn run(share: *const Shared);
 }
 
 /// A kernel thread: std's, or, in a forked child, one without std.
@@ -78,17 +79,14 @@ impl Backend {
     /// All that `job` borrows outlives the thread.
     pub(crate) unsafe fn spawn<J: Job>(
         self,
-        shared: Arc<Shared>,
         wishes: &Wishes,
         job: J,
     ) -> io::Result<Option<Kernel>> {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
-                Backend::Green(cluster) => life::start(cluster, shared, wishes, job).map(|()| None),
-                Backend::Kernel(backend) => {
-                    start_kernel(backend, shared, wishes.stack_size, job).map(Some)
-                }
+                Backend::Green(cluster) => life::start(cluster, wishes, job).map(|()| None),
+                Backend::Kernel(backend) => start_kernel(backend, wishes, job).map(Some),
             }
         }
     }
@@ -98,17 +96,16 @@ impl Backend {
 /// As [`Backend::spawn`].
 unsafe fn start_kernel<J: Job>(
     backend: &'static KernelBackend,
-    shared: Arc<Shared>,
-    stack_size: Option<usize>,
+    wishes: &Wishes,
     job: J,
 ) -> io::Result<Kernel> {
-    let stack_size = stack_size.or(backend.stack_size);
+    let stack_size = wishes.stack_size.or(backend.stack_size);
     if let Some(size) = stack_size {
         stack::check_size(size)?;
     }
     backend.enter();
-    witness::kernel_spawned(shared.identity());
-    let (forked, named) = (sched::fork::is_child(), shared.clone());
+    witness::kernel_spawned(job.thread().shared().identity());
+    let (forked, named) = (sched::fork::is_child(), job.thread().clone());
     let main = move || {
         /// Says that the thread has ended, and counts it out, after all thread-local destructors
         /// that were registered later. (Destructors that a waker registers now run after this.)
@@ -116,7 +113,7 @@ unsafe fn start_kernel<J: Job>(
         impl Drop for Last {
             fn drop(&mut self) {
                 witness::kernel_ended(self.1.shared().identity());
-                let _ = self.1.shared().end.come();
+                let _ = self.1.shared().end();
                 Resident::end();
                 self.0.leave();
             }
@@ -124,16 +121,19 @@ unsafe fn start_kernel<J: Job>(
         thread_local! {
             static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) };
         }
-        if let (true, Some(name)) = (forked, shared.name()) {
+        let thread = job.thread();
+        if let (true, Some(name)) = (forked, thread.name()) {
             bare::set_name(name);
         }
         backend.own_this_thread();
-        witness::kernel_began(shared.identity());
-        let thread = Thread::new(shared);
+        witness::kernel_began(thread.shared().identity());
+        let thread = job.into_thread();
         LAST.set(Some(Last(backend, thread.clone())));
         Resident::begin();
+        let share = thread.as_ptr();
         handle::set_kernel_thread(thread);
-        job.run();
+        // SAFETY: the job's share, which this thread keeps until it ends.
+        unsafe { J::run(share) };
     };
     let started = if forked {
         // SAFETY: lifetimes are the caller's promise; `run` catches panics.

@@ -120,8 +120,8 @@ table! {
     green_identity: usize = offset_of!(Green, identity),
     green_parking: usize = Green::PARKING,
     green_room: usize = Green::ROOM,
-    /// The stack pointer that a suspended thread has left; 0 if it is not known where that lies.
-    green_stack_pointer: AtomicUsize = LATER,
+    /// The stack pointer that a suspended thread has left.
+    green_stack_pointer: usize = Green::STACK_POINTER,
     machine_current: usize = offset_of!(Machine, current),
     machine_kernel_thread: usize = offset_of!(Machine, kernel_thread),
     room_stack: usize = offset_of!(Room, stack),
@@ -158,11 +158,6 @@ unsafe impl Sync for Table {}
 /// Fills in what is known at run time, for a cluster that is about to start with this preemption signal.
 pub(crate) fn prepare(signal: i32) {
     let table = &greenthread_debugger;
-    if let Some(offset) = context::saved_at() {
-        table
-            .green_stack_pointer
-            .store(Green::STACK_POINTER + offset, Relaxed);
-    }
     let place = PlaceLayout::find();
     table.place_file.store(place.file, Relaxed);
     table.place_file_length.store(place.file_length, Relaxed);

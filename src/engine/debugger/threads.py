@@ -12,8 +12,8 @@ VERSION = 1
 NEVER = (1 << 64) - 1
 WORD = 8
 # Functions of these paths are not the user's own; nor are those in these files, and in the crate's (`Folders`).
-NOT_THEIRS = ("greenthread::", "corosensei::", "core::", "alloc::", "std::", "preempt_trampoline", "go_on_trampoline")
-NOT_THEIR_FILES = ("/library/core/src/", "/library/alloc/src/", "/library/std/src/", "/corosensei-")
+NOT_THEIRS = ("greenthread::", "core::", "alloc::", "std::", "preempt_trampoline", "go_on_trampoline")
+NOT_THEIR_FILES = ("/library/core/src/", "/library/alloc/src/", "/library/std/src/")
 # The function that calls the user's closure.
 BOTTOM = "__rust_begin_short_backtrace"
 OWN_FILE = "src/engine/debugger/mod.rs"
@@ -135,8 +135,7 @@ class Thread:
             self.mark = 0
         else:
             self.room = word_in(record, table.green_room)
-            offset = table.green_stack_pointer
-            self.stack_pointer = word_in(record, offset) if offset else 0
+            self.stack_pointer = word_in(record, table.green_stack_pointer)
         if parking:
             self.parking = read(parking, 4 * WORD)
         if not is_new and machine and word(machine + table.machine_current) == address:

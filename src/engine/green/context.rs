@@ -1,16 +1,17 @@
-//! The saved context of a green thread: the only user of corosensei.
+//! The saved context of a green thread.
 //!
 //! A context is prepared with the function it is to run, resumed by a kernel thread's run loop, and
 //! suspends itself with an [`Action`], which the run loop does once the stack has been left. Parking is
 //! safe because that is done there, and not before the switch: no thread is resumed whose context is
 //! not yet saved.
+//!
+//! | the thread … | `own` | `run_loop` |
+//! |---|---|---|
+//! | has never run | where its first code begins | nothing |
+//! | runs | (old) | the stack of the run loop that has resumed it |
+//! | has left its stack | where it goes on | (old) |
 
-use core::cell::{Cell, UnsafeCell};
-use core::mem::{ManuallyDrop, MaybeUninit};
-use std::sync::OnceLock;
-
-use corosensei::stack::{Stack, StackPointer};
-use corosensei::{Coroutine, CoroutineResult, Yielder};
+use core::cell::Cell;
 
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicUsize, Ordering};
@@ -38,17 +39,6 @@ pub(crate) struct Bounds {
     pub(crate) top: usize,
 }
 
-// SAFETY: the slot is mapped and guarded below `bottom` for as long as the process lives, and `top`
-// is aligned.
-unsafe impl Stack for Bounds {
-    fn base(&self) -> StackPointer {
-        StackPointer::new(self.top).expect("a stack is not at address 0")
-    }
-    fn limit(&self) -> StackPointer {
-        StackPointer::new(self.bottom).expect("a stack is not at address 0")
-    }
-}
-
 impl Bounds {
     pub(crate) fn holds(&self, address: usize) -> bool {
         (self.bottom..self.top).contains(&address)
@@ -68,49 +58,39 @@ impl Bounds {
     }
 }
 
-type Body = Coroutine<(), Action, (), Bounds>;
-
 /// A context. Only the owner of the green thread may touch it (see `green`).
 pub(crate) struct Context {
-    body: UnsafeCell<MaybeUninit<Body>>,
-    yielder: Cell<*const Yielder<(), Action>>,
+    /// The stack pointer of the thread.
+    own: Cell<usize>,
+    /// The stack pointer of the run loop.
+    run_loop: Cell<usize>,
 }
 
 impl Context {
-    /// For debuggers.
-    pub(super) const BODY: usize = core::mem::offset_of!(Context, body);
+    /// For debuggers: where the thread's stack pointer is kept.
+    pub(super) const OWN: usize = core::mem::offset_of!(Context, own);
 
     pub(crate) const fn new() -> Context {
         Context {
-            body: UnsafeCell::new(MaybeUninit::uninit()),
-            yielder: Cell::new(core::ptr::null()),
+            own: Cell::new(0),
+            run_loop: Cell::new(0),
         }
     }
 
-    /// Lays `main` on the stack, to be run by the first [`resume`](Context::resume). `main` must
-    /// not unwind.
+    /// Has the first [`resume`](Context::resume) call `main(with)` on this stack.
     ///
     /// # Safety
-    /// The stack is unused and the caller's alone; the context stays where it is; all that `main`
-    /// borrows outlives its run.
-    pub(crate) unsafe fn prepare<F: FnOnce()>(&self, bounds: Bounds, main: F) {
-        unsafe extern "C" fn enter<F: FnOnce()>(main: *mut ()) {
-            // SAFETY: `main` is the closure below, taken once. This frame is `extern "C"`: a panic
-            // that leaves `main` aborts.
-            unsafe { ManuallyDrop::take(&mut *main.cast::<ManuallyDrop<F>>())() }
-        }
-        let context = self as *const Context as usize;
-        // SAFETY: lifetimes are the caller's promise. The yielder stays valid as long as the body
-        // runs.
-        unsafe {
-            let body =
-                Body::with_stack_unchecked(bounds, move |yielder: &Yielder<(), Action>, ()| {
-                    (*(context as *const Context)).yielder.set(yielder);
-                    let mut main = ManuallyDrop::new(main);
-                    arch::call_at_bottom(enter::<F>, (&raw mut main).cast());
-                });
-            (*self.body.get()).write(body);
-        }
+    /// The stack is unused, mapped as long as the process lives, and the caller's alone; its top is aligned to 16
+    /// bytes. `main` may be called with this address, and does not unwind.
+    pub(crate) unsafe fn prepare(
+        &self,
+        stack: Bounds,
+        main: unsafe extern "C" fn(*mut ()) -> !,
+        with: *mut (),
+    ) {
+        // SAFETY: the caller's promise.
+        self.own
+            .set(unsafe { arch::fresh_stack(stack.top, main, with) });
     }
 
     /// Runs the thread until it suspends or ends. Touches no thread-local.
@@ -120,10 +100,11 @@ impl Context {
     /// is the green thread's.
     #[inline(always)]
     pub(crate) unsafe fn resume(&self) -> Action {
-        // SAFETY: the caller's promise.
-        match unsafe { (*self.body.get()).assume_init_mut() }.resume(()) {
-            CoroutineResult::Yield(action) => action,
-            CoroutineResult::Return(()) => Action::Exit,
+        // SAFETY: the stack is prepared, or its thread has left it, and nobody else is on it: the caller's promise.
+        // The word is an action: only `suspend` comes back here.
+        unsafe {
+            let word = arch::switch(self.run_loop.as_ptr(), self.own.get(), 0);
+            core::mem::transmute::<usize, Action>(word)
         }
     }
 
@@ -131,15 +112,8 @@ impl Context {
     /// while the thread may be running: the value may be old, and says where to look, not what is
     /// there.
     pub(crate) fn saved_stack_pointer(&self) -> usize {
-        let Some(offset) = saved_at() else {
-            return 0;
-        };
-        // SAFETY: a word of the body, which is aligned as words are. The thread that resumes the body may
-        // write it meanwhile, by a plain store of one word.
-        unsafe {
-            let word = self.body.get().cast::<u8>().add(offset);
-            AtomicUsize::from_ptr(word.cast()).load(Ordering::Relaxed)
-        }
+        // SAFETY: a word, aligned. The thread writes it meanwhile, if at all, by a plain store of one word.
+        unsafe { AtomicUsize::from_ptr(self.own.as_ptr()) }.load(Ordering::Relaxed)
     }
 
     /// Leaves the stack; returns when the thread is resumed, perhaps on another kernel thread.
@@ -148,58 +122,22 @@ impl Context {
     /// Called on the context's own stack.
     #[inline(always)]
     pub(crate) unsafe fn suspend(&self, action: Action) {
-        // SAFETY: the caller runs on the context's own stack, so the yielder has been set and is
-        // alive.
-        unsafe { (*self.yielder.get()).suspend(action) }
+        // SAFETY: the run loop has left its stack in `resume`, and waits there for this thread.
+        unsafe { arch::switch(self.own.as_ptr(), self.run_loop.get(), action as usize) };
     }
-}
 
-/// Where in a body corosensei keeps the stack pointer of a stack that was left. `None`: it is not where we
-/// look, and reports have no backtraces.
-///
-/// The field is private, so it is found by trying: it is the word that leads onto the stack, is equal to
-/// another one (the first value) before the body has run, and has changed when the body has suspended.
-pub(crate) fn saved_at() -> Option<usize> {
-    static OFFSET: OnceLock<Option<usize>> = OnceLock::new();
-    *OFFSET.get_or_init(find_saved)
-}
+    /// Leaves the stack for good.
+    ///
+    /// # Safety
+    /// Called on the context's own stack, by its first code.
+    pub(super) unsafe fn end(&self) -> ! {
+        // SAFETY: the caller's promise.
+        unsafe { self.suspend(Action::Exit) };
+        crate::engine::sys::die("a thread was resumed that has ended")
+    }
 
-fn find_saved() -> Option<usize> {
-    const WORDS: usize = size_of::<Body>() / size_of::<usize>();
-    const SIZE: usize = 16 << 10;
-    let mut stack = vec![0_u128; SIZE / size_of::<u128>()];
-    let bottom = stack.as_mut_ptr().expose_provenance();
-    let bounds = Bounds {
-        bottom,
-        top: bottom + SIZE,
-    };
-    // SAFETY: the stack is ours until the body has ended, below, and large enough for one that does nothing.
-    let mut body = unsafe {
-        Body::with_stack_unchecked(bounds, |yielder: &Yielder<(), Action>, ()| {
-            yielder.suspend(Action::Yield);
-        })
-    };
-    let words = |body: &Body| -> [usize; WORDS] {
-        let first = core::ptr::from_ref(body).cast::<usize>();
-        // SAFETY: the body's own words: it consists of addresses, without gaps.
-        core::array::from_fn(|i| unsafe { first.add(i).read() })
-    };
-    let before = words(&body);
-    let _ = body.resume(());
-    let after = words(&body);
-    let _ = body.resume(());
-    let mut found = (0..WORDS).filter(|&i| {
-        let is_first = before.iter().filter(|&&word| word == before[i]).count() == 2;
-        is_first && after[i] != before[i] && bounds.holds(before[i]) && bounds.holds(after[i])
-    });
-    let word = found.next()?;
-    found.next().is_none().then_some(word * size_of::<usize>())
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_saved_stack_pointer_is_found() {
-        assert!(super::saved_at().is_some());
+    /// Forgets the stack, which belongs to another thread now.
+    pub(super) fn forget(&self) {
+        self.own.set(0);
     }
 }

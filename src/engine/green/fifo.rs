@@ -16,6 +16,24 @@ impl Fifo {
         Fifo { ends: None, len: 0 }
     }
 
+    /// Makes a list of one thread.
+    pub(crate) fn of(green: &'static Green) -> Fifo {
+        let mut list = Fifo::new();
+        list.push(green);
+        list
+    }
+
+    /// Makes the list whose first thread leads to the last one by `len - 1` links.
+    pub(crate) fn from_ends(first: &'static Green, last: &'static Green, len: usize) -> Fifo {
+        let ends = Some((first, last));
+        Fifo { ends, len }
+    }
+
+    /// Returns the first thread and the last one; the links between them stay.
+    pub(crate) fn into_ends(self) -> Option<(&'static Green, &'static Green)> {
+        self.ends
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, green: &'static Green) {
         green.next.set(None);
@@ -27,6 +45,24 @@ impl Fifo {
             }
         };
         self.len += 1;
+    }
+
+    /// Puts `green` in front of all others.
+    pub(crate) fn push_first(&mut self, green: &'static Green) {
+        let others = core::mem::replace(self, Fifo::of(green));
+        self.append(others);
+    }
+
+    /// Takes out the last threads, all but `count`.
+    pub(crate) fn split_off(&mut self, count: usize) -> Fifo {
+        let mut others = core::mem::take(self);
+        for _ in 0..count {
+            match others.pop() {
+                Some(green) => self.push(green),
+                None => break,
+            }
+        }
+        others
     }
 
     #[inline]

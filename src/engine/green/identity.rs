@@ -25,6 +25,7 @@ impl Identity {
     pub(crate) const NAME: usize = offset_of!(Identity, name);
     pub(crate) const PLACE: usize = offset_of!(Identity, spawned_at);
 
+    #[inline]
     pub(crate) fn new(
         name: Option<Box<str>>,
         spawned_at: Option<&'static Location<'static>>,

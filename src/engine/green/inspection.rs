@@ -13,6 +13,9 @@
 //!
 //! Either the inspection finds null, or the thread finds the inspection: the barrier makes the cheap fence a full
 //! one. So a thread that ends pays a plain load. A kernel thread makes a real fence, since there may be no barrier.
+//!
+//! In the same way rooms stay that an inspection has seen: who takes one apart first clears the word that leads to it,
+//! and then asks ([`is_none_under_way`]).
 
 use std::any::Any;
 use std::sync::{Mutex, TryLockError};
@@ -86,6 +89,14 @@ pub(crate) fn leave_kernel_thread<T: Send + 'static>(share: T) {
     // SeqCst: partner: in `Inspection::begin`.
     fence(Ordering::SeqCst);
     drop_later(share);
+}
+
+/// Whether nobody can be at what the caller has made unreachable before.
+pub(crate) fn is_none_under_way() -> bool {
+    // SeqCst: partner: in `Inspection::begin`. An inspection that begins later finds nothing.
+    fence(Ordering::SeqCst);
+    // Acquire: an inspection that is over has read for the last time; partner: its end's Release.
+    UNDER_WAY.load(Ordering::Acquire) == 0
 }
 
 /// In a forked child: inspections were under way in the parent only.

@@ -213,6 +213,22 @@ impl Oddities {
     }
 }
 
+/// The first code of a thread, on its own stack. Nothing unwinds out of it: it is `extern "C"`.
+///
+/// # Safety
+/// `green` is the thread's record, and the thread is prepared.
+unsafe extern "C" fn live(green: *mut ()) -> ! {
+    // SAFETY: the caller's promise; records are never freed.
+    let green: &'static Green = unsafe { &*green.cast() };
+    match green.main.take() {
+        // SAFETY: the caller of `prepare` made this promise.
+        Some((run, with)) => unsafe { run(green, with) },
+        None => crate::engine::sys::die("a thread was started that has nothing to do"),
+    }
+    // SAFETY: this is the first code.
+    unsafe { green.context.end() }
+}
+
 // SAFETY: the table above says which thread touches which field; the handovers are Release/Acquire.
 unsafe impl Sync for Green {}
 // SAFETY: as above.
@@ -223,8 +239,7 @@ impl Green {
     pub(crate) const SINCE: usize = offset_of!(Green, since) + Since::AT;
     pub(crate) const PARKING: usize = offset_of!(Green, parking);
     pub(crate) const ROOM: usize = offset_of!(Green, room);
-    /// Where the body begins in which [`context::saved_at`] is an offset.
-    pub(crate) const STACK_POINTER: usize = offset_of!(Green, context) + Context::BODY;
+    pub(crate) const STACK_POINTER: usize = offset_of!(Green, context) + Context::OWN;
 
     const fn new() -> Green {
         Green {
@@ -277,19 +292,16 @@ impl Green {
         // the thread and the holder of its record write it.
         self.room.store(Some(room), Ordering::Release);
         self.oddities.settle(room.has_cache());
-        let main = move || match self.main.take() {
-            // SAFETY: the caller of `prepare` made this promise.
-            Some((run, with)) => unsafe { run(self, with) },
-            None => crate::engine::sys::die("a thread was started that has nothing to do"),
-        };
-        // SAFETY: the room's stack is free, and the caller's; the record never moves.
-        unsafe { self.context.prepare(room.stack, main) }
+        let with = core::ptr::from_ref(self).cast_mut().cast();
+        // SAFETY: the room's stack is free, and the caller's; rooms are never unmapped. `live` gets the record.
+        unsafe { self.context.prepare(room.stack, live, with) }
     }
 
     /// Ends the thread: its room is free again, and its record as good as new.
     #[inline]
     pub(crate) fn move_out(&self) -> &'static Room {
         self.oddities.reset();
+        self.context.forget();
         match self.room.load(Ordering::Relaxed) {
             Some(room) => {
                 self.room.store(None, Ordering::Relaxed);

@@ -6,28 +6,34 @@
 //! they fall free; and a common stack carries batches from the processors where threads end to
 //! those where threads are spawned.
 //!
-//! A processor has two batches, as the magazines of Bonwick and Adams ("Magazines and Vmem", 2001):
-//! it goes to the common stack only when both are full, or both empty, so a processor that spawns
-//! and ends threads in turn stays away.
+//! The batches are the magazines of Bonwick and Adams ("Magazines and Vmem", 2001). A processor has
+//! one that it fills and empties, and [`KEPT`] full ones: it goes to the common stack only when these
+//! are too many, or none. So processors on which threads are spawned and end in turn stay away, also
+//! where hundreds live in between; the lock of the common stack would stop all of them otherwise.
 //!
 //! Every record stands in the roster, too, in use or not: reports go through it without a lock.
 //!
 //! Invariant: a free record is in one batch, linked by `next`; a batch belongs to a processor or is
-//! in the stack, linked by its first record's `heap`.
+//! in the common stack; full batches are linked by their first records' `heap`.
 
 use std::io;
 
 use super::Green;
 use crate::engine::arch;
-use crate::engine::atomic::Ordering;
+use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::sys::atomic_static::AtomicStatic;
-use crate::engine::sys::lock::Lock;
+use crate::engine::sys::lock::{Guard, Lock};
 
 /// The number of records in a full batch.
 pub(crate) const BATCH: usize = 32;
+/// The greatest number of full batches that a processor keeps.
+const KEPT: usize = 32;
 
-static FREE: Lock<Stack> = Lock::new(Stack { top: None });
+static FREE: Lock<Stack> = Lock::new(Stack::EMPTY);
+/// Whether the common stack has a batch; a hint, written under its lock.
+static ANY_FREE: AtomicBool = AtomicBool::new(false);
 
+/// A stack of batches.
 struct Stack {
     top: Option<&'static Green>,
 }
@@ -36,6 +42,8 @@ struct Stack {
 unsafe impl Send for Stack {}
 
 impl Stack {
+    const EMPTY: Stack = Stack { top: None };
+
     fn push(&mut self, batch: Batch) {
         if let Some(first) = batch.first {
             first.heap.set_link(self.top.replace(first));
@@ -70,13 +78,31 @@ impl Batch {
     }
 }
 
+/// Takes a batch out of the common stack.
+fn take() -> Option<Batch> {
+    if !ANY_FREE.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut free = FREE.lock();
+    let batch = free.pop();
+    ANY_FREE.store(free.top.is_some(), Ordering::Relaxed);
+    batch
+}
+
+/// Puts batches into the common stack.
+fn give(mut free: Guard<'_, Stack>, batches: impl IntoIterator<Item = Batch>) {
+    batches.into_iter().for_each(|batch| free.push(batch));
+    ANY_FREE.store(free.top.is_some(), Ordering::Relaxed);
+}
+
 /// A processor's free records.
 pub(crate) struct Records {
     batch: Batch,
     /// The number of records in `batch`, or more, if the batch was not full when it came.
     len: usize,
-    /// A batch that is full or empty.
-    other: Batch,
+    full: Stack,
+    /// The number of full batches.
+    kept: usize,
 }
 
 impl Records {
@@ -84,7 +110,8 @@ impl Records {
         Records {
             batch: Batch::EMPTY,
             len: 0,
-            other: Batch::EMPTY,
+            full: Stack::EMPTY,
+            kept: 0,
         }
     }
 
@@ -111,28 +138,33 @@ impl Records {
 
     /// Gives all records to the common stack.
     pub(crate) fn drain(&mut self) {
-        let all = core::mem::replace(self, Records::new());
-        let mut free = FREE.lock();
-        free.push(all.batch);
-        free.push(all.other);
+        let mut all = core::mem::replace(self, Records::new());
+        let full = core::iter::from_fn(|| all.full.pop());
+        give(FREE.lock(), full.chain([all.batch]));
     }
 
     #[cold]
     fn refill(&mut self) {
-        core::mem::swap(&mut self.batch, &mut self.other);
-        if self.batch.first.is_none() {
-            self.batch = FREE.lock().pop().unwrap_or(Batch::EMPTY);
-        }
-        // This is an upper bound: a batch from the stack may be smaller.
+        let kept = self.full.pop();
+        self.kept -= usize::from(kept.is_some());
+        self.batch = kept.or_else(take).unwrap_or(Batch::EMPTY);
+        // This is an upper bound: a batch from the common stack may be smaller.
         self.len = BATCH;
     }
 
     #[cold]
     fn make_room(&mut self) {
-        let full = core::mem::replace(&mut self.batch, Batch::EMPTY);
+        // Where another processor is at it, this one keeps more for a while, and waits for nobody.
+        if self.kept >= KEPT
+            && let Some(free) = FREE.try_lock()
+        {
+            self.kept -= KEPT / 2;
+            give(free, core::iter::from_fn(|| self.full.pop()).take(KEPT / 2));
+        }
+        self.full
+            .push(core::mem::replace(&mut self.batch, Batch::EMPTY));
+        self.kept += 1;
         self.len = 0;
-        let given = core::mem::replace(&mut self.other, full);
-        FREE.lock().push(given);
     }
 }
 
@@ -146,10 +178,9 @@ pub(crate) fn create() -> io::Result<&'static Green> {
 
 fn pop_free() -> Option<&'static Green> {
     let _off = super::current::preemption_off();
-    let mut free = FREE.lock();
-    let mut batch = free.pop()?;
+    let mut batch = take()?;
     let green = batch.pop();
-    free.push(batch);
+    give(FREE.lock(), [batch]);
     green
 }
 
@@ -157,7 +188,7 @@ fn pop_free() -> Option<&'static Green> {
 pub(crate) fn release(green: &'static Green) {
     let mut single = Batch::EMPTY;
     single.push(green);
-    FREE.lock().push(single);
+    give(FREE.lock(), [single]);
 }
 
 /// Records that were made together: an entry of the roster.
@@ -225,6 +256,6 @@ fn make() -> io::Result<&'static Green> {
         crate::engine::sys::die("a batch of records is empty")
     };
     let _off = super::current::preemption_off();
-    FREE.lock().push(batch);
+    give(FREE.lock(), [batch]);
     Ok(green)
 }

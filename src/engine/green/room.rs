@@ -7,15 +7,19 @@
 //!
 //! Slots are never unmapped, so a room is `&'static`; it is let to one thread after another. A
 //! thread moves in when it runs for the first time (`sched::start`), and its room is free again
-//! when it has ended.
+//! when it has ended. A room that nobody needs is dismantled (`sched::rooms`): then its memory is
+//! zero, until another room is furnished in the slot. Who reads a room whose thread may have ended
+//! meanwhile finds that, and throws away what it has read (`sched::sight`); or it keeps rooms from
+//! being dismantled (`inspection`).
 
 use core::sync::atomic::Ordering;
 use std::io;
 
-use super::{Green, Identity};
+use super::{Green, Identity, inspection};
 use crate::engine::green::context::Bounds;
 use crate::engine::stack::{self, Slot};
 use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::perturb;
 use crate::engine::tls;
 
 #[repr(align(64))]
@@ -28,6 +32,12 @@ pub(crate) struct Room {
     slot: &'static Slot,
     /// The thread that lives here; for the fault handler.
     tenant: AtomicStatic<Green>,
+}
+
+/// For how long a room cannot be dismantled.
+pub(crate) enum Stays {
+    ForNow,
+    ForEver,
 }
 
 // SAFETY: all fields but the tenant are written once. The holder of the room may touch the memory
@@ -78,8 +88,41 @@ impl Room {
     /// Returns the room on a slot that [`stack::Cache`] gave out: such slots are furnished.
     #[inline(always)]
     pub(crate) fn on(slot: &'static Slot) -> &'static Room {
-        // SAFETY: `extra` is the room that `furnish` put there. Relaxed: the slot is the caller's.
-        unsafe { &*(slot.extra.load(Ordering::Relaxed) as *const Room) }
+        // Relaxed: the slot is the caller's.
+        Room::at(slot.extra.load(Ordering::Relaxed))
+    }
+
+    /// Returns the room to which the word of a furnished slot leads.
+    #[inline(always)]
+    pub(crate) fn at(extra: usize) -> &'static Room {
+        // SAFETY: `extra` is the room that `furnish` put there.
+        unsafe { &*(extra as *const Room) }
+    }
+
+    /// Gives the memory of a free room back. An error: it cannot be had now, and the slot, which the
+    /// caller has taken out of its list, is the caller's as before. `spare` takes malloc's cache; false:
+    /// it has no place for it.
+    ///
+    /// Takes malloc's locks: call it on a kernel thread, or preemptible.
+    pub(crate) fn dismantle(slot: &'static Slot, spare: fn(usize) -> bool) -> Result<(), Stays> {
+        let room = Room::on(slot);
+        // Memory that is locked cannot be given back. And without malloc's word, its cache cannot be found.
+        if room.tcache.is_null() || stack::try_trim(slot).is_err() {
+            return Err(Stays::ForEver);
+        }
+        let extra = slot.extra.swap(0, Ordering::Relaxed);
+        if !(inspection::is_none_under_way() && room.is_rid_of_cache(spare)) {
+            // Release: as in `furnish`.
+            slot.extra.store(extra, Ordering::Release);
+            return Err(Stays::ForNow);
+        }
+        perturb::point("room: dismantled");
+        // SAFETY: its thread has ended, nobody sees the room or can get it, and it has no cache.
+        unsafe { tls::destroy(room.thread_pointer) };
+        let _off = super::current::preemption_off();
+        // SAFETY: as above, and the block was all that was of use.
+        unsafe { stack::vacate(slot) };
+        Ok(())
     }
 
     fn furnish(slot: &'static Slot) -> io::Result<&'static Room> {
@@ -121,6 +164,19 @@ impl Room {
     pub(super) fn has_cache(&self) -> bool {
         // SAFETY: the word is in the block, which is the caller's while no thread lives here.
         !self.tcache.is_null() && unsafe { self.tcache.read() != tls::no_cache() }
+    }
+
+    /// Gives `spare` the cache that the last tenant has left behind, if there is one. False: it is
+    /// still here.
+    fn is_rid_of_cache(&self, spare: fn(usize) -> bool) -> bool {
+        // SAFETY: as in `has_cache`.
+        let cache = || unsafe { self.tcache.read() };
+        let is_rid = !self.has_cache() || spare(cache());
+        if is_rid {
+            // SAFETY: as above.
+            unsafe { self.tcache.write(tls::no_cache()) };
+        }
+        is_rid
     }
 
     pub(crate) fn slot(&self) -> &'static Slot {

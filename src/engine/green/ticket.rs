@@ -146,6 +146,13 @@ impl Ticket {
         self.word.fetch_or(0, AcqRel) == NOTIFIED
     }
 
+    /// Whether there is a token that nobody takes: the thread waits once, and one other ends the wait.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        // Acquire: the notifier's writes; partner: Release in `notify`.
+        self.word.load(Acquire) == NOTIFIED
+    }
+
     /// Parks the waiter, whose context is saved, unless a notification or the timer came first.
     #[inline]
     pub(crate) fn commit(&self, by: By) -> Commit {

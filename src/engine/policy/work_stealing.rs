@@ -11,34 +11,41 @@
 //!   most [`NEXT_IN_A_ROW`] times in a row while others wait, and its thread goes on in the time
 //!   slice in which it became ready.
 //! - *Local queue.* Its size is fixed (`local_queue`). When it is full, half of it moves to the
-//!   global queue.
+//!   processor's backlog (`backlog`), which has no bound; thieves and the processor itself take it from
+//!   there. So processors that make many threads share no lock.
 //! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own. It
 //!   needs no atomic instruction, which would be a third of the cost of a switch. While another
 //!   processor has nothing to do, the round is moved to the local queue at every turn, where it can
-//!   be stolen. Every [`ROUND_TURNS`]th turn is the local queue's. A preempted thread joins the
-//!   round if there is one. But if no thread has joined it by itself for a whole turn, its threads
-//!   compute, and further preempted ones go to the global queue. Now and then a thread of the round
-//!   goes by way of the global queue: so threads change processors, and none has more turns for
-//!   long because fewer others yield where it is.
+//!   be stolen. Every [`ROUND_TURNS`]th turn is the local queue's, or if that is empty a fresh
+//!   thread's of the global queue. A preempted thread joins the round if there is one. But if no
+//!   thread has joined it by itself for a whole turn, its threads compute, and further preempted
+//!   ones go to the global queue. Now and then processors exchange threads of their rounds
+//!   (`local`): so none has more turns for long because fewer others yield where it is.
 //! - *Preempted* threads wait in the global queue, behind fresh ones (`aging`). A processor that
 //!   has just given a thread a whole time slice looks there first if a fresh one waits: so a thread
 //!   from outside waits for one slice, not for the slices of all threads in a local queue. (If it
 //!   is the turn of a preempted thread, it waits for that thread's slice too.)
-//! - *Stealing.* A thief takes half of a victim's queue. It takes the next slot only on the last
-//!   pass, for its owner is about to run that thread.
+//! - *Stealing.* A thief takes half of a victim's queue, or, when that is empty, half a queue of
+//!   its backlog. It takes the next slot only on the last pass, for its owner is about to run that
+//!   thread.
 //!
 //! Each idea can be switched off, to see what it is worth.
 //!
-//! Rejected: crossbeam's `Injector` as the global queue, which allocates; waking a sleeper whenever
+//! Rejected: crossbeam's `Injector` as the global queue, which allocates; crossbeam's deque as the
+//! local queue, which allocates beyond 64 threads, and whose thieves must let memory be reclaimed
+//! now and then; the global queue as the place of the overflow, whose lock stops all from 16
+//! processors on (`docs/scaling.md`); the global queue as the place where threads that yield change
+//! processors, for the same reason; waking a sleeper whenever
 //! the next slot is filled, which costs a ping-pong pair 13 µs a message (the monitor looks after a
 //! next slot that is not used).
 
+mod backlog;
 mod local;
 #[cfg(test)]
 mod tests;
 
 use self::local::Local;
-use super::local_queue::BATCH;
+use super::local_queue::HALF;
 use super::seats::{Held, Seats};
 use super::shared_queue::SharedQueue;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
@@ -46,8 +53,8 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::perturb;
 
 const GLOBAL_INTERVAL: u32 = 61;
-/// The interval, in yields and multiplied by the number of processors, at which a yielding thread
-/// changes queues. So all processors together come to the global queue as often as one alone would.
+/// The interval, in yields and multiplied by the number of processors, at which a processor exchanges
+/// a thread that yields.
 const MIXING_INTERVAL: u32 = 64;
 const NEXT_IN_A_ROW: u32 = 3;
 const ROUND_TURNS: u32 = 4;
@@ -170,7 +177,8 @@ impl WorkStealing {
     /// Sets whether the local queues are last in, first out. Default: no.
     ///
     /// Such queues run threads whose data is more likely to be in the caches. But as long as other
-    /// threads ready each other, those at the bottom wait until a thief takes them.
+    /// threads ready each other, those at the bottom wait until a thief takes them. The older half
+    /// of the threads is where thieves find it, and runs first in, first out.
     ///
     /// # Examples
     ///
@@ -187,7 +195,8 @@ impl WorkStealing {
     }
 
     /// Sets how often the global queue comes first: at every `picks`th pick of a processor.
-    /// Default: 61.
+    /// Default: 61. Beside threads that only yield, fresh threads of the global queue do not wait
+    /// for so long.
     ///
     /// With 0 it never comes first, and the threads in it wait until a processor has nothing else.
     ///
@@ -223,40 +232,57 @@ impl WorkStealing {
 
     fn take_global(&self, local: Held<'_, Local>) -> Option<Ready> {
         let processors = self.locals.len();
-        let space = local.space();
         let (first, mut batch) = self
             .global
-            .take_with_others(|left| (left / processors).min(BATCH).min(space))?;
+            .take_with_others(|left| (left / processors).min(HALF))?;
         perturb::point("work_stealing: taken");
-        while let Some(green) = batch.pop() {
-            green.prefetch_record();
-            local.push(Ready::new(green));
-        }
+        local.push_some_of(&mut batch);
         Some(Ready::new(first))
     }
 
     #[inline]
     fn push(&self, local: Held<'_, Local>, thread: Ready) {
-        match local.space() {
-            0 => self.overflow(local, thread),
-            _ => local.push(thread),
+        match self.options.last_in_first_out {
+            true => local.stack(thread),
+            false => local
+                .push(thread)
+                .unwrap_or_else(|thread| self.overflow(local, thread)),
         }
     }
 
-    /// Moves half of the full queue to the global queue, and `last` behind it.
+    /// Moves half of the full queue, and `last` behind it, to where there is no bound.
     #[cold]
     #[inline(never)]
     fn overflow(&self, local: Held<'_, Local>, last: Ready) {
-        let mut batch = Fifo::new();
-        for _ in 0..BATCH {
-            match local.pop() {
-                Some(thread) => batch.push(thread.into_green()),
-                None => break,
+        let mut chain = Fifo::new();
+        local.queue.take_half(|green| chain.push(green));
+        chain.push(last.into_green());
+        perturb::point("work_stealing: overflow");
+        match self.options.stealing {
+            true => local.backlog.push(chain),
+            false => self.global.append(chain),
+        }
+    }
+
+    /// Exchanges threads with other processors: `thread`, which has yielded, goes to one that has
+    /// asked, or into the round.
+    #[cold]
+    #[inline(never)]
+    fn mix(&self, local: Held<'_, Local>, thread: Ready) -> ForOthers {
+        let asking = local.exchange_requests(&self.locals);
+        let asking = asking.and_then(|asking| self.locals.find(asking));
+        let mut thread = thread.into_green();
+        if let Some(asking) = asking
+            && asking.len() <= local.len()
+        {
+            perturb::point("work_stealing: handing over");
+            match asking.backlog.give(thread) {
+                Ok(()) => return ForOthers::Work,
+                Err(refused) => thread = refused,
             }
         }
-        batch.push(last.into_green());
-        perturb::point("work_stealing: overflow");
-        self.global.append(batch);
+        local.with_round(|round| round.push(thread));
+        ForOthers::Nothing
     }
 
     #[inline]
@@ -282,10 +308,7 @@ impl Policy for WorkStealing {
             },
         };
         match (local, how) {
-            (Some(local), Readied::Yielded) if local.mixes_now(self.locals.len()) => {
-                self.global.push(thread.into_green(), how);
-                ForOthers::Nothing
-            }
+            (Some(local), Readied::Yielded) if local.mixes_now() => self.mix(local, thread),
             (Some(local), Readied::Yielded | Readied::Arrived) => {
                 local.preempted_in_a_row.set(0);
                 local.with_round(|round| round.push(thread.into_green()));
@@ -327,11 +350,17 @@ impl Policy for WorkStealing {
             return Some(Ready::new(green).into());
         }
         let interval = self.options.global_interval;
-        if interval != 0
-            && picks.is_multiple_of(interval)
-            && let Some(green) = self.global.take()
-        {
-            return Some(Ready::new(green).into());
+        if interval != 0 && local.is_global_turn(interval) {
+            let global = match local.has_only_next() {
+                // A preempted thread would keep it waiting for a whole time slice. The monitor ends
+                // its own.
+                true => self.global.take_if_fresh(),
+                false => self.global.take(),
+            };
+            let turn = global.map(Ready::new);
+            if let Some(thread) = turn.or_else(|| local.take_from_backlog()) {
+                return Some(thread.into());
+            }
         }
         if !local.is_next_empty() {
             let used = local.next_in_a_row.get();
@@ -352,8 +381,15 @@ impl Policy for WorkStealing {
         if local.round_len() != 0 {
             if others == Others::Idle {
                 local.publish_round();
-            } else if !picks.is_multiple_of(ROUND_TURNS) || local.queue.is_empty() {
+            } else if !picks.is_multiple_of(ROUND_TURNS) {
                 let first = local.with_round(Fifo::pop);
+                return first.map(|green| Ready::new(green).into());
+            } else if local.queue.is_empty() {
+                let fresh = match interval {
+                    0 => None,
+                    _ => self.global.take_if_fresh(),
+                };
+                let first = fresh.or_else(|| local.with_round(Fifo::pop));
                 return first.map(|green| Ready::new(green).into());
             }
         }
@@ -373,7 +409,7 @@ impl Policy for WorkStealing {
             return Some(thread);
         }
         for victim in victims.filter_map(|index| self.locals.find(index)) {
-            if let Some(thread) = mine.steal_half_of(victim) {
+            if let Some(thread) = mine.steal_from(victim) {
                 return Some(thread);
             }
             if last && !victim.is_next_empty() {
@@ -387,34 +423,22 @@ impl Policy for WorkStealing {
     }
 
     fn leave(&self, seat: &Seat) {
-        let local = self.locals.hold(seat);
-        let mut batch = Fifo::new();
-        if let Some(thread) = local.take_next() {
-            batch.push(thread.into_green());
-        }
-        while let Some(thread) = local.pop() {
-            batch.push(thread.into_green());
-        }
-        batch.append(local.with_round(core::mem::take));
-        if batch.len() != 0 {
-            self.global.append(batch);
+        let all = self.locals.hold(seat).leave();
+        if all.len() != 0 {
+            self.global.append(all);
         }
     }
 
     fn resize(&self, processors: usize) {
         super::check(processors);
-        let local = |_| Local::new(self.options.last_in_first_out);
-        self.locals.grow_to(processors, local);
+        self.locals.grow_to(processors, Local::new);
     }
 
     fn len(&self, processor: Option<usize>) -> usize {
-        let Some(processor) = processor else {
-            return self.global.len();
-        };
-        let Some(local) = self.locals.find(processor) else {
-            return 0;
-        };
-        local.queue.len() + local.round_len() + !local.is_next_empty() as usize
+        match processor {
+            None => self.global.len(),
+            Some(processor) => self.locals.find(processor).map_or(0, Local::len),
+        }
     }
 
     fn out_of_reach(&self, processor: usize) -> usize {
@@ -428,8 +452,8 @@ impl Policy for WorkStealing {
     }
 
     fn work_for_others(&self) -> ForOthers {
-        let has = |local: &Local| !local.queue.is_empty() || !local.is_next_empty();
-        let work = !self.global.is_empty() || self.options.stealing && self.locals.iter().any(has);
+        let work = !self.global.is_empty()
+            || self.options.stealing && self.locals.iter().any(Local::has_work_for_others);
         ForOthers::when(work)
     }
 }

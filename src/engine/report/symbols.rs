@@ -174,7 +174,7 @@ enum Kind {
 
 /// What a function's path begins with, what the path of its file contains, and what the function is then. The
 /// first line that fits holds. The file's path begins with this library's folder where there is a `~`.
-const KINDS: [(&str, &str, Kind); 13] = [
+const KINDS: [(&str, &str, Kind); 11] = [
     // The tests of this folder play the program.
     (
         "greenthread::engine::report::unwind::tests::",
@@ -192,8 +192,6 @@ const KINDS: [(&str, &str, Kind); 13] = [
     ("preempt_trampoline", "", Kind::Runtime),
     ("greenthread_way_back", "", Kind::Runtime),
     ("go_on_trampoline", "", Kind::Runtime),
-    ("corosensei::", "/corosensei-", Kind::Runtime),
-    ("corosensei::", "/corosensei/src/", Kind::Runtime),
     ("greenthread::", "~src/", Kind::Public),
     ("core::", "/library/core/src/", Kind::Common),
     ("alloc::", "/library/alloc/src/", Kind::Common),
@@ -284,7 +282,7 @@ mod tests {
         "std::panicking::try",
         "<greenthread::engine::backend::packet::Work<F,T> as greenthread::engine::backend::Job>::run",
         "greenthread::engine::backend::life::body",
-        "greenthread::engine::arch::x86_64::call_at_bottom",
+        "greenthread::engine::arch::x86_64::switch::call_at_bottom",
     ];
 
     #[track_caller]
@@ -296,8 +294,7 @@ mod tests {
     fn a_parked_thread_shows_the_public_function_that_it_waits_in() {
         check_thread(
             &[
-                "corosensei::arch::x86_64::switch_yield",
-                "corosensei::coroutine::Yielder<Input,Yield>::suspend",
+                "greenthread::engine::arch::x86_64::switch::switch",
                 "greenthread::engine::green::context::Context::suspend",
                 "core::ops::function::FnOnce::call_once",
                 "<greenthread::engine::wait::queue::WaitQueue as core::fmt::Debug>::fmt",
@@ -322,7 +319,7 @@ mod tests {
     fn a_preempted_thread_shows_its_own_code() {
         check_thread(
             &[
-                "corosensei::coroutine::Yielder<Input,Yield>::suspend",
+                "greenthread::engine::green::context::Context::suspend",
                 "greenthread::engine::sched::preempt::preempted",
                 "preempt_trampoline",
                 "core::iter::adapters::map::Map<I,F>::fold",
@@ -335,8 +332,8 @@ mod tests {
     #[test]
     fn a_function_of_another_crate_is_not_taken_for_the_runtimes() {
         check_thread(
-            &["greenthread_shop::engine", "corosensei_like"],
-            &["greenthread_shop::engine", "corosensei_like"],
+            &["greenthread_shop::engine", "greenthreads"],
+            &["greenthread_shop::engine", "greenthreads"],
         );
     }
 
@@ -349,13 +346,7 @@ mod tests {
         };
         check("lock<u32>", "OWN/src/sync/mutex.rs", Kind::Public);
         check("park", "OWN/src/engine/sched/park.rs", Kind::Runtime);
-        check("call_at_bottom", "OWN/arch/x86_64.rs", Kind::Runtime);
-        check(
-            "suspend",
-            "/r/corosensei-0.3.4/src/coroutine.rs",
-            Kind::Runtime,
-        );
-        check("suspend", "/v/corosensei/src/coroutine.rs", Kind::Runtime);
+        check("switch", "OWN/arch/x86_64/switch.rs", Kind::Runtime);
         check(
             "call_once",
             "/rustc/1/library/core/src/ops/function.rs",

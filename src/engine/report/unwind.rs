@@ -65,7 +65,7 @@ impl Registers {
         Registers { pc, sp, bp, other }
     }
 
-    /// Of a thread that has left its stack by a switch of corosensei's and left off at `sp`, where that
+    /// Of a thread that has left its stack by a switch (`arch::switch`) and left off at `sp`, where that
     /// has saved the address at which to go on and two registers.
     pub(crate) fn of_switch(
         sp: usize,

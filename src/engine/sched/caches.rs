@@ -62,7 +62,7 @@ fn spare_cache() -> usize {
 
 #[cold]
 #[inline(never)]
-fn spare(cache: usize) -> bool {
+pub(super) fn spare(cache: usize) -> bool {
     let mut pool = SPARE_CACHES.lock();
     let count = CACHES.load(Ordering::Relaxed);
     if count == POOL {

@@ -17,6 +17,7 @@ use crate::engine::sched::census::{Census, Counts};
 use crate::engine::sched::handed::Handed;
 use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
+use crate::engine::sched::rooms::Appointment;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::watched::Watched;
 use crate::engine::sched::witness::measure::Gathered;
@@ -84,6 +85,8 @@ pub(crate) struct Cluster {
     /// our signal.
     pub(crate) base_mask: Mask,
     pub(crate) recruiter: recruiter::Office,
+    /// The recruiter is to look for rooms that nobody needs.
+    pub(super) appointment: Appointment,
     pub(crate) monitor: monitor::Post,
     /// The deadline that some sleeping machine watches (`idlers`).
     pub(crate) watched: Watched,
@@ -147,6 +150,7 @@ impl Cluster {
             idlers: Lock::new(Idlers::new()),
             base_mask: signal::mask() & !signal::bit(config.signal),
             recruiter: recruiter::Office::new(),
+            appointment: Appointment::new(),
             monitor: monitor::Post::new(),
             watched: Watched::new(),
             homeless: Homeless::new(),
@@ -285,7 +289,7 @@ impl Cluster {
         let processors = || self.processors().map(|p| unsafe { Owned::assume(p) });
         processors().for_each(|mut processor| outbox::close(&mut processor));
         perturb::point("close: emptied");
-        let _off = crate::engine::green::current::preemption_off();
+        let off = crate::engine::green::current::preemption_off();
         // If it watched for events, another monitor must.
         crate::engine::sched::machine::all().for_each(Machine::kick_monitor);
         for mut processor in processors() {
@@ -293,5 +297,7 @@ impl Cluster {
             perturb::point("close: stacks drained");
             processor.own().records.drain();
         }
+        drop(off);
+        self.leave_rooms();
     }
 }

@@ -178,11 +178,12 @@ impl Cluster {
         // The processor gives back the stacks that it does not need.
         let stacks = &mut processor.own().stacks;
         stacks.trim_dirty(|| !self.something_to_do());
+        let has_many_rooms = stacks.is_overstocked();
         processor.machine.store(None, Ordering::Relaxed);
         crate::engine::green::current::set_scheduling(false);
         let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
         perturb::point("rest: announced");
-        machine.allow_reclamation();
+        self.see_to_rooms_later(has_many_rooms);
         // The look after the announcement: see `idle.md`.
         if self.something_to_do() {
             if retired {
@@ -202,7 +203,6 @@ impl Cluster {
         let machine = run.machine();
         machine.come_home();
         crate::engine::green::current::set_scheduling(false);
-        machine.allow_reclamation();
         let surplus = {
             let mut idlers = self.idlers.lock();
             idlers.spares.push(machine);
@@ -410,8 +410,10 @@ impl Cluster {
             crate::engine::sched::ready_globally(green, Readied::Arrived);
         }
         perturb::point("lay_to_rest: left");
+        let has_many_rooms = processor.own().stacks.is_overstocked();
         self.lie_down(&mut self.idlers.lock(), processor, false);
         perturb::point("lay_to_rest: lain");
+        self.see_to_rooms_later(has_many_rooms);
         if self.something_to_do() {
             self.notify();
         }

@@ -87,13 +87,11 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     current::set_scheduling(false);
     // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
     cluster.bound.fetch_add(1, Ordering::Relaxed);
-    // This comes first: the reclamation may wait for a thread that needs this processor.
     let mut processor = run.surrender();
     witness::left(processor.as_mut().map(Owned::lend), green, action);
     if let Some(processor) = processor {
         cluster.lay_to_rest(processor);
     }
-    machine.allow_reclamation();
     complete(machine, None, green, action);
     if has_ended {
         cluster.bound.fetch_sub(1, Ordering::Relaxed);

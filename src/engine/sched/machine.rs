@@ -17,7 +17,7 @@ use core::cell::Cell;
 use std::io;
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::Turn;
@@ -35,10 +35,6 @@ use crate::engine::sys::mm;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::tls;
 
-/// crossbeam-epoch's constant. Its documentation does not promise it; the constant has this value
-/// in all of 0.9, to which the dependency is held.
-const PINS_BETWEEN_COLLECTIONS: u32 = 128;
-
 /// How many machines a process can have at once.
 pub(crate) const MAX: usize = 1 << 16;
 /// Records in a piece of memory.
@@ -48,8 +44,6 @@ static TABLE: [AtomicStatic<Machine>; MAX] = [const { AtomicStatic::none() }; MA
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Records whose kernel thread has ended, or that have had none.
 static UNUSED: Lock<Lifo<Machine>> = Lock::new(Lifo::new());
-/// A machine allows memory to be reclaimed.
-static RECLAIMING: AtomicBool = AtomicBool::new(false);
 
 #[repr(align(128))]
 pub(crate) struct Machine {
@@ -87,8 +81,6 @@ pub(crate) struct Machine {
     pub(crate) dismissed: Cell<bool>,
     /// How long it slept until events came, in nanoseconds.
     pub(crate) events_after: Cell<u64>,
-    /// How often it may steal before the reclamation of memory must be allowed to run.
-    steals_left: Cell<u32>,
     /// Its CPU time at a monitor's last look at it as a stray. A record serves several clusters in
     /// turn, and so several monitors.
     pub(crate) seen_cpu: AtomicU64,
@@ -126,6 +118,12 @@ pub(crate) fn count() -> usize {
 /// Every machine of the process, ended ones included.
 pub(crate) fn all() -> impl Iterator<Item = &'static Machine> {
     (0..count()).filter_map(get)
+}
+
+/// The clusters of all machines, many times each.
+pub(crate) fn clusters() -> impl Iterator<Item = &'static Cluster> {
+    // Acquire: pairs with the Release in `new`.
+    all().filter_map(|machine| machine.cluster.load(Ordering::Acquire))
 }
 
 /// Whether a processor of any cluster is awake.
@@ -210,7 +208,6 @@ impl Machine {
             searching: Cell::new(false),
             dismissed: Cell::new(false),
             events_after: Cell::new(u64::MAX),
-            steals_left: Cell::new(0),
             seen_cpu: AtomicU64::new(0),
             doubt: Doubt::default(),
             stint: Stint::new(),
@@ -222,7 +219,6 @@ impl Machine {
     pub(crate) fn begin(&'static self) -> io::Result<()> {
         self.own_thread_pointer.set(arch::thread_pointer());
         self.at_home.set(true);
-        self.steals_left.set(0);
         // It may have inherited another setting from the thread that started the runtime.
         FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
@@ -335,52 +331,6 @@ impl Machine {
 
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
         self.cluster.is(cluster, Ordering::Relaxed)
-    }
-
-    /// A guard under which the machine may look into other processors' queues. `None`: first,
-    /// memory must be reclaimed, which this machine must not allow while it owns a processor.
-    ///
-    /// crossbeam's epochs collect garbage of any thread at every 128th pin, and so free memory
-    /// then. This machine does all pins of its kernel thread and counts them, so that the
-    /// collecting one falls where freeing is allowed.
-    #[inline(never)]
-    pub(crate) fn begin_stealing(&self) -> Option<crossbeam_epoch::Guard> {
-        let left = self.steals_left.get().checked_sub(1)?;
-        self.steals_left.set(left);
-        Some(crossbeam_epoch::pin())
-    }
-
-    /// Whether [`begin_stealing`](Machine::begin_stealing) would succeed. If not, the machine must
-    /// rest before others rely on it to see their work.
-    pub(crate) fn may_steal(&self) -> bool {
-        self.steals_left.get() != 0
-    }
-
-    /// Lets memory be reclaimed, if little is left of the steals that are allowed before that. The
-    /// machine owns no processor, and is at home.
-    ///
-    /// Reclaiming frees, and a machine's first pin allocates: the machine may wait for a holder of
-    /// the allocator's lock, which is preempted and waits for a machine. So one machine does this
-    /// at a time: the others go on, and until it is their turn they do not look into others'
-    /// queues.
-    #[inline(never)]
-    pub(crate) fn allow_reclamation(&self) {
-        let left = self.steals_left.get();
-        if left >= PINS_BETWEEN_COLLECTIONS / 2 {
-            return;
-        }
-        // Acquire, Release: they order only these calls; one at a time is enough.
-        if RECLAIMING.swap(true, Ordering::Acquire) {
-            kernel_thread::give_way();
-        } else {
-            // Other crates' destructors may run here, and panic.
-            let collect = || (0..=left).for_each(|_| drop(crossbeam_epoch::pin()));
-            if std::panic::catch_unwind(collect).is_err() {
-                crate::engine::sys::die("a deferred destructor panicked");
-            }
-            self.steals_left.set(PINS_BETWEEN_COLLECTIONS - 1);
-            RECLAIMING.store(false, Ordering::Release);
-        }
     }
 
     /// See [`WakeWord::sleep`].

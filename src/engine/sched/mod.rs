@@ -6,6 +6,7 @@
 //! | `mod` | the run loop: find a thread, switch to it, do what it asks for |
 //! | `switch`, `caches` | to a green thread and back; what becomes of malloc's caches |
 //! | `machine`, `processor`, `cluster` | the kernel thread, the right to run, all of them together |
+//! | `search` | finding the work of other processors |
 //! | `park` | how a thread waits, and how another one wakes it |
 //! | `wake` | how a machine that waits is told to go on |
 //! | `ownership`, `resize` | which machine owns a processor, and how the monitor takes it; more of them, or fewer |
@@ -20,6 +21,7 @@
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
 //! | `interrupted` | system calls that a preemption signal cuts short |
+//! | `rooms` | the recruiter gives back rooms that nobody needs |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need; what the monitor does when there can be none |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
@@ -39,8 +41,7 @@
 //!
 //! | bound | then |
 //! |---|---|
-//! | steals between two rests | the searcher rests, and begins anew (`machine`, `idle.md`) |
-//! | slots of a local queue | half of it goes to the global queue, which has no bound |
+//! | slots of a local queue | half of it goes to the processor's backlog, which has no bound |
 //! | rooms at hand | a machine without a processor makes one (`start`) |
 //! | spare machines | the processor sleeps on; the recruiter makes a machine, which looks for work first of all |
 //! | kernel threads | the recruiter asks again; a thread that comes back from the kernel takes an idle processor |
@@ -77,7 +78,9 @@ mod processor;
 mod record;
 mod recruiter;
 pub(crate) mod resize;
+mod rooms;
 pub(crate) mod sample;
+mod search;
 pub(crate) mod setxid;
 mod shortage;
 pub(crate) mod sight;
@@ -97,18 +100,16 @@ use self::idlers::Rested;
 use self::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 pub(crate) use self::machine::Machine;
 pub(crate) use self::owned::{Owned, RunLoop};
+use self::search::{look_at_others, search, stop_searching};
 pub(crate) use self::{census::Counter, processor::Processor};
-use crate::engine::atomic::{Ordering, fence};
+use crate::engine::atomic::Ordering;
 use crate::engine::green::context::Action;
 use crate::engine::green::current;
 use crate::engine::green::waiter::Parking;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
+use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready};
+use crate::engine::sys::clock;
 use crate::engine::sys::perturb;
-use crate::engine::sys::{clock, topology};
-
-/// A busy processor looks at its own timers every so many switches (and when the monitor says so).
-const TIMER_INTERVAL: u64 = 64;
 
 /// The life of a machine: rest until there is a processor, then find work and run it.
 fn run(mut run: RunLoop) {
@@ -160,8 +161,8 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
         };
         let processor = &mut processor;
         processor.switches.add(1);
-        let switches = processor.switches.get();
-        if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
+        let is_time = processor.switches.get() >= processor.own().looks.next();
+        if is_time || processor.attention.load(Ordering::Relaxed) {
             if processor.is_surplus() {
                 if let Some(green) = successor {
                     ready_again(machine, Some(processor), green, Readied::Woken);
@@ -169,7 +170,7 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
                 // The machine goes to `find_work`, where the processor steps down.
                 return Rested::Working { searching: false };
             }
-            look_around(machine, processor, switches.is_multiple_of(io::INTERVAL));
+            look_around(machine, processor);
         }
         next = match successor {
             Some(green) => {
@@ -315,6 +316,10 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
         return Ok(next);
     }
     perturb::point("find_work: nothing");
+    if !searching && let Some(next) = look_at_others(processor, false) {
+        witness::found(processor);
+        return Ok(next);
+    }
     let cluster = machine.cluster();
     searching = searching || cluster.idle.start_search(cluster.search_limit());
     if searching {
@@ -357,109 +362,21 @@ fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next
     io::look(processor).then(|| own_queues(processor)).flatten()
 }
 
-/// A searcher has found something. If it was the last searcher, it wakes the next one for any other
-/// work (the ramp). The caller is at home.
-fn stop_searching(cluster: &'static Cluster) {
-    if cluster.idle.found() {
-        perturb::point("found: last searcher");
-        // SeqCst: partner: the fence in `claim_wake`. The push of a thread that relied on us comes
-        // before it.
-        fence(Ordering::SeqCst);
-        if cluster.policy.work_for_others() == ForOthers::Work {
-            cluster.notify();
-        }
-    }
-}
-
-/// Looks for the work of other processors, and for events while it looks. A machine that finds
-/// something searches no more, even if others get it: the events may be of another cluster's
-/// threads, or the threads may be stolen at once. A machine that could not look everywhere the next
-/// time rests, and then begins anew: threads that make work ready rely on it.
-fn search(machine: &'static Machine, processor: &mut Owned<'_>) -> Result<Next, NothingFound> {
-    let cluster = processor.cluster();
-    loop {
-        if let Some(next) = steal(machine, processor) {
-            stop_searching(cluster);
-            return Ok(next);
-        }
-        if !machine.may_steal() {
-            return Err(NothingFound { searching: true });
-        }
-        perturb::point("search: in vain");
-        match io::spin(processor) {
-            io::Spun::InVain => return Err(NothingFound { searching: true }),
-            io::Spun::OtherWork => {}
-            io::Spun::Events(ready) => {
-                // It stops before the threads are in the queue: they wake nobody.
-                stop_searching(cluster);
-                io::take_in(processor, ready);
-                return own_queues(processor).ok_or(NothingFound { searching: false });
-            }
-        }
-    }
-}
-
-/// Looks into all timers, and into other processors' queues if it may, a few times before it gives
-/// up.
-#[inline(never)]
-fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
-    const PASSES: u32 = 4;
-    const PAUSES: u32 = 200;
-    let may_steal = machine.begin_stealing();
-    let cluster = machine.cluster();
-    // It waits for nobody if all others sleep, or if the cluster is not to spin.
-    let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
-    for pass in if alone { PASSES } else { 1 }..=PASSES {
-        for other in cluster.processors() {
-            timers::fire_at(processor, other);
-        }
-        if let Some(next) = own_queues(processor) {
-            return Some(next);
-        }
-        may_steal.as_ref()?;
-        let thief = processor.shared();
-        let distance = |other: usize| thief.distance(cluster.processor(other));
-        let victims = victims(processor, pass == PASSES, &distance);
-        processor.steal_attempts.add(1);
-        if let Some(thread) = cluster.policy.steal(&processor.seat(), victims) {
-            processor.steals.add(1);
-            // The victim's outbox counts this arrival; the thief's does not.
-            thread.green().arrived.set(false);
-            witness::stole(processor, thread.green());
-            return Some(thread.into());
-        }
-        if !alone {
-            (0..PAUSES).for_each(|_| core::hint::spin_loop());
-        }
-    }
-    None
-}
-
-fn victims<'a>(
-    thief: &mut Owned<'_>,
-    last_pass: bool,
-    distance: &'a dyn Fn(usize) -> usize,
-) -> Victims<'a> {
-    let count = thief.cluster().seats();
-    let victims = Victims::new(thief.index, count, thief.own().random(), last_pass);
-    match topology::machine() {
-        None => victims,
-        Some(_) => victims.nearest_first(distance),
-    }
-}
-
-/// Serves a busy processor now and then between two threads: its outbox, its timers and, if `io` or
-/// the monitor says so, the driver's events.
+/// Serves a busy processor between two threads: its timers and, less often, outbox and events.
 #[cold]
 #[inline(never)]
-fn look_around(machine: &'static Machine, processor: &mut Owned<'_>, io: bool) {
-    outbox::send_all(processor);
-    processor.note_cpu();
-    if io || processor.attention.load(Ordering::Relaxed) {
+fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
+    let switches = processor.switches.get();
+    let attention = processor.attention.load(Ordering::Relaxed);
+    if attention || switches.is_multiple_of(timers::INTERVAL) {
+        outbox::send_all(processor);
+        processor.note_cpu();
+    }
+    if attention || switches.is_multiple_of(io::INTERVAL) {
         machine.come_home();
         io::look_when_busy(processor);
     }
-    timers::fire_own(processor);
+    timers::fire_when_busy(processor, switches, machine.is_slice_over());
 }
 
 /// Makes `green` ready, which was waiting and is now the caller's.

@@ -34,6 +34,24 @@ impl Waiter {
         }
     }
 
+    /// [`Waiter::wait`] for a token that stays once it is there: it is not waited for again.
+    #[inline(always)]
+    pub(crate) fn wait_for_good(&self, about: About, deadline: Option<u64>) -> Outcome {
+        if self.ticket.is_over() {
+            return Outcome::Notified;
+        }
+        perturb::point("wait: no token");
+        let deadline = deadline.filter(|&d| d != clock::NEVER);
+        let Some(entered) = enter() else {
+            return self.wait_on_kernel_thread(about, deadline);
+        };
+        self.leave_stack(entered, about, deadline);
+        match self.ticket.is_over() {
+            true => Outcome::Notified,
+            false => self.ticket.resumed(),
+        }
+    }
+
     /// [`Waiter::wait`] by a green thread that has entered the runtime to name its waker.
     // Inlined always: otherwise the compiler inlines it or not depending on the other functions
     // that there are, and without it a wake-up costs a seventh more.
@@ -44,6 +62,13 @@ impl Waiter {
         about: About,
         deadline: Option<u64>,
     ) -> Outcome {
+        self.leave_stack(entered, about, deadline);
+        self.ticket.resumed()
+    }
+
+    /// Parks the calling green thread until it is resumed.
+    #[inline(always)]
+    fn leave_stack(&self, entered: Entered, about: About, deadline: Option<u64>) {
         let green = entered.green();
         self.expect(green);
         let parking = Parking {
@@ -59,7 +84,6 @@ impl Waiter {
         }
         // Not before: a timer that fires late reads the park.
         green.goes_on();
-        self.ticket.resumed()
     }
 
     fn wait_on_kernel_thread(&self, about: About, deadline: Option<u64>) -> Outcome {

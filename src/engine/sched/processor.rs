@@ -20,7 +20,7 @@ use crate::engine::sched::lifo::Linked;
 use crate::engine::sched::outbox::Outbox;
 use crate::engine::sched::witness::measure::{Gauge, Measures};
 use crate::engine::sched::witness::ring::Pen;
-use crate::engine::sched::{Cluster, Counter, Machine, monitor};
+use crate::engine::sched::{Cluster, Counter, Machine, monitor, timers};
 use crate::engine::stack;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
@@ -72,6 +72,8 @@ pub(crate) struct Own {
     pub(super) crowded_since: u64,
     /// Events come so quickly that it pays to look for them for a while (`io`).
     pub(super) spin_pays: bool,
+    /// When it looks at its timers while it is busy.
+    pub(super) looks: timers::Looks,
     /// Sends that its threads wait for.
     pub(super) outbox: Outbox,
     /// Stacks of threads that have ended.
@@ -130,6 +132,7 @@ impl Processor {
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
                 spin_pays: false,
+                looks: timers::Looks::new(),
                 outbox: Outbox::new(cluster.config.allows_rings),
                 stacks,
                 records: Records::new(),

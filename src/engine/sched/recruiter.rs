@@ -1,5 +1,5 @@
-//! The recruiter: a kernel thread that makes machines ahead of need, and changes the number of
-//! processors (`resize`).
+//! The recruiter: a kernel thread that makes machines ahead of need, changes the number of
+//! processors (`resize`), and gives back rooms that nobody needs (`rooms`).
 //!
 //! Making a processor allocates, and making a kernel thread takes libc's locks, which a green
 //! thread without a processor may hold; so neither the scheduler nor the monitor ever does it. They
@@ -19,6 +19,7 @@ use std::io;
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
+use crate::engine::sched::rooms::Giving;
 use crate::engine::sched::shortage::{self, Report};
 use crate::engine::sched::{Cluster, Machine, RunLoop, caches};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, signal};
@@ -116,10 +117,13 @@ fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
     let mut report = Report::new();
+    let mut giving = Giving::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
-        let again = refused.then(|| clock::now() + ASK_AGAIN);
         let office = &cluster.recruiter;
-        futex::wait(&office.bell, heard, again);
+        let rooms_at = giving.see_to(cluster, || office.bell.load(Ordering::Relaxed) == heard);
+        let again = refused.then(|| clock::now() + ASK_AGAIN);
+        let next = again.into_iter().chain(rooms_at).min();
+        futex::wait(&office.bell, heard, next);
         // Acquire: pairs with the Release in `ring`.
         heard = office.bell.load(Ordering::Acquire);
         perturb::point("recruiter: heard");

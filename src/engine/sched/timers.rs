@@ -5,6 +5,9 @@
 //! under that lock. So does disarming, which every thread does itself when it goes on after a wait
 //! with a deadline. Hence nobody touches a timer after its thread has moved on.
 //!
+//! A processor that has always something to run looks at its timers every 2 µs or so, between two
+//! threads ([`Looks`]), and a thread whose deadline has passed runs next.
+//!
 //! Ordering: `next_deadline` is a hint, Relaxed. A machine that goes to sleep looks at it after the
 //! fence of its announcement (`idle`), and timers are armed on processors that are awake.
 
@@ -21,6 +24,55 @@ use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::perturb;
+
+/// A busy processor looks at its timers at least every so many switches (and when the monitor says
+/// so): if its threads run for moments only, the clock is asked for less than one in so many.
+pub(super) const INTERVAL: u64 = 64;
+/// It looks as often as this, in nanoseconds, if its threads let it: a hundred times as long as a
+/// look takes.
+const PACE: u64 = 2_000;
+
+/// When a busy processor looks at its timers, in switches. It doubles or halves their number to
+/// keep to [`PACE`], whatever its threads do.
+pub(super) struct Looks {
+    next: u64,
+    /// A power of two, up to [`INTERVAL`].
+    switches: u64,
+    /// When it looked.
+    last: u64,
+}
+
+impl Looks {
+    pub(super) const fn new() -> Looks {
+        Looks {
+            next: 0,
+            switches: INTERVAL,
+            last: 0,
+        }
+    }
+
+    /// The number of the switch after which it looks.
+    #[inline(always)]
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Every [`INTERVAL`]th switch is among those after which it looks.
+    fn plan(&mut self, switches: u64) {
+        let all = (switches / INTERVAL + 1) * INTERVAL;
+        self.next = all.min(switches + self.switches);
+    }
+
+    fn keep_pace(&mut self, now: u64) {
+        let elapsed = now.saturating_sub(self.last);
+        self.last = now;
+        if elapsed > PACE {
+            self.switches = (self.switches / 2).max(1);
+        } else if elapsed < PACE / 2 {
+            self.switches = (self.switches * 2).min(INTERVAL);
+        }
+    }
+}
 
 /// `green`, which has left its stack, is to be woken at `deadline`.
 pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64) {
@@ -60,6 +112,30 @@ pub(super) fn fire_own(processor: &mut Owned<'_>) {
     }
 }
 
+/// [`fire_own`] by a processor that has other threads to run, after its switch number `switches`.
+/// The first thread whose deadline has passed runs next, as long as the time slice that it would go
+/// on in is not over.
+pub(super) fn fire_when_busy(processor: &mut Owned<'_>, switches: u64, is_slice_over: bool) {
+    match processor.next_deadline.load(Ordering::Relaxed) {
+        NEVER => processor.own().looks.switches = INTERVAL,
+        deadline => {
+            let now = clock::now();
+            processor.own().looks.keep_pace(now);
+            if deadline <= now {
+                let first = match is_slice_over {
+                    true => Readied::Arrived,
+                    false => Readied::Woken,
+                };
+                hand_over(processor, fire(processor.shared(), now), first);
+            }
+        }
+    }
+    if processor.attention.load(Ordering::Relaxed) {
+        fire_own(processor);
+    }
+    processor.own().looks.plan(switches);
+}
+
 /// Fires the timers that are due at `home`, and hands their threads to the policy in the name of
 /// `processor`.
 #[inline(never)]
@@ -67,13 +143,20 @@ pub(super) fn fire_at(processor: &mut Owned<'_>, home: &Processor) {
     if home.next_deadline.load(Ordering::Relaxed) == NEVER {
         return;
     }
-    let mut ready = fire(home, clock::now());
+    hand_over(processor, fire(home, clock::now()), Readied::Arrived);
+}
+
+/// Hands threads to the policy in the name of `processor`: how the first became ready, and the
+/// others by arriving.
+fn hand_over(processor: &mut Owned<'_>, mut ready: Fifo, first: Readied) {
     perturb::point("timers: fired");
+    let mut how = first;
     let mut any = false;
     let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
         witness::arrived(processor, green, Arrival::Deadline);
-        policy.ready(Ready::new(green), Readied::Arrived, Some(&processor.seat()));
+        policy.ready(Ready::new(green), how, Some(&processor.seat()));
+        how = Readied::Arrived;
         any = true;
     }
     if any {
@@ -131,4 +214,32 @@ fn green_of(entry: NonNull<Entry>) -> &'static Green {
     let offset = offset_of!(Green, timer);
     // SAFETY: every entry in a heap of ours is the `timer` field of a record, which is never freed.
     unsafe { &*entry.as_ptr().byte_sub(offset).cast::<Green>() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_keep_pace_with_threads_of_any_length() {
+        for length in [20, 100, 1_000, 50_000] {
+            let (mut looks, mut now) = (Looks::new(), 0);
+            let (mut longest, mut last) = (0, 0);
+            for switches in 1..10_000 {
+                now += length;
+                if switches < looks.next() {
+                    assert!(switches % INTERVAL != 0, "it looks at each of these");
+                    continue;
+                }
+                looks.keep_pace(now);
+                looks.plan(switches);
+                // It has found its pace by then.
+                if switches > 4 * INTERVAL {
+                    longest = longest.max(now - last);
+                }
+                last = now;
+            }
+            assert!(longest <= PACE.max(length), "{longest} for {length}");
+        }
+    }
 }

@@ -40,6 +40,7 @@ use std::sync::Arc;
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::Room;
+use crate::engine::green::inspection::Inspection;
 use crate::engine::sched::fork;
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{stack, tls};
@@ -134,13 +135,16 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
 /// Waits until each thread was seen to look nothing up, except the one whose control block is at
 /// `caller`.
 fn wait_for_green_threads(caller: usize) {
-    stack::visit(|slot| {
-        let block = Room::on(slot).thread_pointer;
-        // SAFETY: a room's block is there for ever.
+    // Rooms that were visited stay.
+    let inspection = Inspection::begin();
+    stack::visit(|room| {
+        let block = Room::at(room).thread_pointer;
+        // SAFETY: a room has a block.
         let flag = unsafe { tls::look_up_flag(block) };
         // Acquire: see the file's header.
         while block as usize != caller && flag.load(Ordering::Acquire) != UNUSED {
             kernel_thread::give_way();
         }
     });
+    inspection.end_without_dropping();
 }

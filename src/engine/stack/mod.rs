@@ -1,4 +1,4 @@
-//! Stacks of green threads: slots with a guard, cut from slabs, recycled for ever.
+//! Stacks of green threads: slots with a guard, cut from slabs, used again and again.
 //!
 //! ```text
 //!   low addresses                                                              high addresses
@@ -20,10 +20,14 @@
 //! list. A slot that its owner has not furnished (there was no memory) is in a list of its own: a
 //! cache has furnished ones only.
 //!
+//! Slots that nobody needs leave their list ([`Excess`]), the owner takes its data away, and
+//! [`vacate`] gives their memory back: then they are as if not cut, and are cut again before others.
+//!
 //! # Invariants
-//! 1. A header, once complete, stays mapped and valid for ever: `&'static Slot`.
-//! 2. A slot is in one place: in use, in a cache, or in its class's list. `link` belongs to the
-//!    place.
+//! 1. A header, once complete, stays valid until the slot is vacated, and mapped for ever: hence
+//!    `&'static Slot`. A vacated slot's header reads as zero, which is a value of each field.
+//! 2. A slot is in one place: in use, in a cache, in its class's list, or in the hands of the one
+//!    who vacates it. `link` belongs to the place.
 //! 3. A slot in use has its guard: a slot whose guard the kernel refused goes back to the list
 //!    unguarded, and the next to take it tries again.
 //! 4. The bytes from `top - reserve` upwards survive recycling: the owner may find there the data
@@ -36,14 +40,21 @@
 //! come from an address. `extra` is released by the owner and acquired by [`visit`]. `link` and
 //! `guarded` pass with the slot, under a lock or by ownership: relaxed.
 
+mod cache;
+mod list;
 pub(crate) mod overflow;
 mod slab;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cache::Cache;
+pub(crate) use list::{Excess, is_overstocked};
+pub(crate) use slab::fold;
+
 use crate::engine::arch::LARGEST_PAGE;
 use crate::engine::sys::mm::page;
-use crate::engine::sys::{lock::Lock, mm, perturb};
+use crate::engine::sys::{lock::Lock, mm};
+use list::{List, common};
 use slab::Span;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
@@ -71,8 +82,7 @@ const CLASSES: usize = (MAX_SIZE.ilog2() - MIN_SIZE.ilog2()) as usize + 1;
 static RESERVED: AtomicUsize = AtomicUsize::new(LARGEST_PAGE);
 /// A thread without a cache found a list empty: the next cache to get a slot gives up all it has.
 static WANTED: AtomicBool = AtomicBool::new(false);
-static FREE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES];
-/// The free ones that are not furnished.
+/// The free slots that are not furnished.
 static BARE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES];
 
 /// Says how many bytes the owner needs at the top of every slot, and sees whether stacks of
@@ -136,7 +146,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Completes the header of a slot just cut.
+    /// Completes the header of a slot just cut, whose memory is zero.
     fn write(span: Span, class: Class) -> &'static Slot {
         let slot = Self::header(span);
         slot.class.store(class.0, Relaxed);
@@ -148,8 +158,7 @@ impl Slot {
     /// The slot that lies at `span`, if its header is complete.
     fn complete(span: Span) -> Option<&'static Slot> {
         let slot = Self::header(span);
-        // Acquire: pairs with the release in `write`: not 0 means that `class` is written, which
-        // never is again.
+        // Acquire: pairs with the release in `write`: not 0 means that `class` is written.
         (slot.low.load(Acquire) != 0).then_some(slot)
     }
 
@@ -157,7 +166,7 @@ impl Slot {
     fn header(span: Span) -> &'static Slot {
         let header = std::ptr::with_exposed_provenance::<Slot>(span.end - size_of::<Slot>());
         // SAFETY: a span is cut from a slab, whose memory is mapped for good and begins as zero:
-        // valid for atomics, which all fields are. `end` is a multiple of the page size, so the
+        // valid for atomics, which all fields are. (`slab` gives out no span that is gone.) `end` is a multiple of the page size, so the
         // header is aligned.
         unsafe { &*header }
     }
@@ -220,8 +229,8 @@ impl Slot {
 /// `InvalidInput` for a size that no class has; `OutOfMemory` when there is no memory for one slot.
 pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
     let class = Class::of(size)?;
-    let free = |lists: &[Lock<List>; CLASSES]| lists[class.index()].lock().pop();
-    let slot = match free(&FREE).or_else(|| free(&BARE)) {
+    let furnished = common(class).lock().pop();
+    let slot = match furnished.or_else(|| BARE[class.index()].lock().pop()) {
         Some(slot) => slot,
         None => {
             WANTED.store(true, Relaxed);
@@ -237,7 +246,7 @@ pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
 
 /// Whether there are furnished slots, with at least `size` bytes, that no cache has.
 pub(crate) fn is_stocked(size: usize) -> bool {
-    Class::of(size).is_ok_and(|class| FREE[class.index()].lock().head.is_some())
+    Class::of(size).is_ok_and(|class| !common(class).lock().is_empty())
 }
 
 /// Gives a slot back to its class's list, and its deep memory to the kernel.
@@ -249,19 +258,39 @@ pub(crate) fn release(slot: &'static Slot) {
 }
 
 fn put(slot: &'static Slot) {
-    let lists = match slot.extra.load(Relaxed) {
-        0 => &BARE,
-        _ => &FREE,
-    };
-    lists[slot.class().index()].lock().push(slot);
+    let class = slot.class();
+    match slot.extra.load(Relaxed) {
+        0 => BARE[class.index()].lock().push(slot),
+        _ => common(class).lock().push(slot),
+    }
 }
 
 /// Gives the memory of an unused stack back to the kernel, but for the topmost [`KEEP`] bytes.
 pub(crate) fn trim(slot: &'static Slot) {
+    // Locked memory is refused, and stays: harmless.
+    let _ = try_trim(slot);
+}
+
+/// The same. An error: the memory cannot be given back.
+pub(crate) fn try_trim(slot: &'static Slot) -> io::Result<()> {
     let length = deep(slot.size(), page());
     // SAFETY: the range lies in the slot's stack, below all that the owner relies on (invariant 4).
-    // Locked memory is refused, and stays: harmless.
-    let _ = unsafe { mm::advise(slot.bottom(), length, libc::MADV_DONTNEED) };
+    unsafe { mm::advise(slot.bottom(), length, libc::MADV_DONTNEED) }
+}
+
+/// Gives all memory of a slot back, the header's, too. If the kernel refuses, nobody gets the slot
+/// again.
+///
+/// # Safety
+/// The slot is the caller's, `extra` was set to 0, and the owner's data are of no use any more.
+pub(crate) unsafe fn vacate(slot: &'static Slot) {
+    let (class, start) = (slot.class(), slot.bottom());
+    let end = slot.top() + size_of::<Slot>();
+    // The guard stays, and nobody knows: it is made once more. SAFETY: the caller's promise. Others
+    // read the header only, whose atomics turn to zero: it is not complete then.
+    if unsafe { mm::advise(start, end - start, libc::MADV_DONTNEED) }.is_ok() {
+        slab::vacate(start, class);
+    }
 }
 
 /// The bytes of a stack of `size` that are not kept: whole pages.
@@ -289,195 +318,14 @@ pub(crate) fn find(address: usize) -> Option<(&'static Slot, Where)> {
     ))
 }
 
-/// Visits every slot that its owner has furnished (`extra` is not 0), in use or not. Lock-free.
-pub(crate) fn visit(mut each: impl FnMut(&'static Slot)) {
+/// Visits every slot that its owner has furnished, in use or not: gives `extra`, which is not 0.
+/// Lock-free.
+pub(crate) fn visit(mut each: impl FnMut(usize)) {
     for slot in slab::spans().filter_map(Slot::complete) {
         // Acquire: pairs with the owner's release of `extra`: the furnished reserve is visible.
-        if slot.extra.load(Acquire) != 0 {
-            each(slot);
+        match slot.extra.load(Acquire) {
+            0 => {}
+            extra => each(extra),
         }
-    }
-}
-
-/// Slots linked through their headers, the last in first.
-struct List {
-    head: Option<&'static Slot>,
-}
-
-impl List {
-    const fn new() -> Self {
-        List { head: None }
-    }
-
-    fn push(&mut self, slot: &'static Slot) {
-        set_next(slot, self.head.replace(slot));
-    }
-
-    fn pop(&mut self) -> Option<&'static Slot> {
-        let slot = self.head?;
-        self.head = next(slot);
-        Some(slot)
-    }
-}
-
-fn next(slot: &'static Slot) -> Option<&'static Slot> {
-    // SAFETY: a link is null or came from a `&'static Slot` (`set_next`).
-    unsafe { slot.link.load(Relaxed).as_ref() }
-}
-
-fn set_next(slot: &'static Slot, next: Option<&'static Slot>) {
-    let link = next.map_or(std::ptr::null(), |slot| slot as *const Slot);
-    slot.link.store(link.cast_mut(), Relaxed);
-}
-
-/// Free slots that one processor keeps for itself, so that most starts take no lock and make no
-/// system call, and get a stack that is still in the CPU's cache.
-///
-/// All are of one class, that of the first slot pushed: push those of the cluster's default size.
-///
-/// Giving memory back costs more than a thread's whole life, so it is not done at each death: a
-/// slot's is given back every [`USES`](Cache::USES)th time, when it leaves the cache, and when the
-/// processor has nothing else to do.
-pub(crate) struct Cache {
-    list: List,
-    class: Option<Class>,
-    length: usize,
-    dirty: usize,
-}
-
-impl Cache {
-    const MOST: usize = 1024;
-    const USES: u32 = 256;
-    /// How many slots are trimmed between two looks at whether there is something better to do, and
-    /// how many are taken from the class's list at a time.
-    const BATCH: usize = 16;
-
-    pub(crate) const fn new() -> Self {
-        Cache {
-            list: List::new(),
-            class: None,
-            length: 0,
-            dirty: 0,
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
-    /// Sees to it that there are slots, of `size` bytes at least, if the class's list has any.
-    pub(crate) fn fetch(&mut self, size: usize) -> bool {
-        self.length != 0 || self.fetch_some(size)
-    }
-
-    #[cold]
-    fn fetch_some(&mut self, size: usize) -> bool {
-        let Ok(class) = Class::of(size) else {
-            return false;
-        };
-        if *self.class.get_or_insert(class) != class {
-            return false;
-        }
-        let mut free = FREE[class.index()].lock();
-        while self.length < Self::BATCH
-            && let Some(slot) = free.pop()
-        {
-            slot.dirty.store(false, Relaxed);
-            self.list.push(slot);
-            self.length += 1;
-        }
-        self.length != 0
-    }
-
-    /// The slot recycled last.
-    pub(crate) fn pop(&mut self) -> Option<&'static Slot> {
-        let slot = self.list.pop()?;
-        self.length -= 1;
-        self.dirty -= usize::from(slot.dirty.load(Relaxed));
-        Some(slot)
-    }
-
-    /// Keeps a slot that a thread has left, unless others want it; one of another class goes to that
-    /// class's list.
-    pub(crate) fn push(&mut self, slot: &'static Slot) {
-        if WANTED.load(Relaxed) && WANTED.swap(false, Relaxed) {
-            self.shrink(0);
-            return release(slot);
-        }
-        self.keep(slot);
-    }
-
-    /// The same for a slot that was acquired for this cache: perhaps it was this cache's owner that
-    /// found the list empty.
-    pub(crate) fn keep(&mut self, slot: &'static Slot) {
-        if *self.class.get_or_insert(slot.class()) != slot.class() {
-            return release(slot);
-        }
-        if self.length == Self::MOST {
-            self.shrink(Self::MOST / 2);
-        }
-        let uses = slot.uses.load(Relaxed).wrapping_add(1);
-        slot.uses.store(uses, Relaxed);
-        let is_dirty = !uses.is_multiple_of(Self::USES);
-        if !is_dirty {
-            trim(slot);
-        }
-        slot.dirty.store(is_dirty, Relaxed);
-        self.list.push(slot);
-        self.length += 1;
-        self.dirty += usize::from(is_dirty);
-    }
-
-    /// Gives back the memory of the slots recycled since the last call, as long as `go_on` agrees.
-    /// For a processor going idle.
-    pub(crate) fn trim_dirty(&mut self, go_on: impl Fn() -> bool) {
-        let mut slots = std::iter::successors(self.list.head, |slot| next(slot));
-        while self.dirty != 0 && go_on() {
-            let batch = slots
-                .by_ref()
-                .filter(|slot| slot.dirty.swap(false, Relaxed));
-            // No more than there are: the dirty ones are at the front, and the list is long.
-            let few = Self::BATCH.min(self.dirty);
-            let trimmed = batch.take(few).map(trim).count();
-            self.dirty -= trimmed;
-        }
-    }
-
-    /// Gives all slots to their class's list.
-    pub(crate) fn drain(&mut self) {
-        self.shrink(0);
-    }
-
-    /// Trims the dirty slots behind the first `keep`.
-    fn trim_after(&mut self, keep: usize) {
-        let slots = std::iter::successors(self.list.head, |slot| next(slot));
-        for slot in slots
-            .skip(keep)
-            .filter(|slot| slot.dirty.swap(false, Relaxed))
-        {
-            trim(slot);
-            self.dirty -= 1;
-        }
-    }
-
-    /// Keeps the first `keep` slots; the others, trimmed, go to their class's list in one piece.
-    fn shrink(&mut self, keep: usize) {
-        if self.length <= keep {
-            return;
-        }
-        self.trim_after(keep);
-        perturb::point("stack: trimmed");
-        let mut slots = std::iter::successors(self.list.head, |slot| next(slot));
-        let kept = keep.checked_sub(1).and_then(|last| slots.nth(last));
-        let Some(first) = slots.next() else { return };
-        let last = slots.last().unwrap_or(first);
-        match kept {
-            Some(slot) => set_next(slot, None),
-            None => self.list.head = None,
-        }
-        self.length = keep;
-        let mut free = FREE[first.class().index()].lock();
-        set_next(last, free.head);
-        free.head = Some(first);
     }
 }

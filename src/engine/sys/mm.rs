@@ -22,11 +22,35 @@ const MADV_GUARD_INSTALL: i32 = 102;
 /// Maps `length` bytes of zeroed memory, readable and writable, whose pages are found only when
 /// touched.
 pub(crate) fn map(length: usize) -> io::Result<usize> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-    let anonymous = usize::MAX;
-    let arguments = [0, length, protection as usize, flags as usize, anonymous, 0];
     // SAFETY: a new mapping at an address of the kernel's choice disturbs no existing memory.
+    unsafe { map_at(0, length, 0) }
+}
+
+/// Puts such a mapping, which has no huge pages, in the place of one that was there: its memory and
+/// its page tables are the kernel's again, and its guards are gone. On failure nothing may be mapped
+/// there.
+///
+/// # Safety
+/// The caller's mapping is at these whole pages, and nobody uses that memory.
+pub(crate) unsafe fn map_again(address: usize, length: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        map_at(address, length, libc::MAP_FIXED)?;
+        // Kernels without huge pages refuse, which is as good.
+        let _ = advise(address, length, libc::MADV_NOHUGEPAGE);
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The flags disturb no memory that anybody uses.
+unsafe fn map_at(address: usize, length: usize, flags: i32) -> io::Result<usize> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+    let (protection, flags) = (protection as usize, (kind | flags) as usize);
+    let anonymous = usize::MAX;
+    let arguments = [address, length, protection, flags, anonymous, 0];
+    // SAFETY: the caller's promise.
     unsafe { call(libc::SYS_mmap, &arguments) }.map_err(io::Error::from_raw_os_error)
 }
 

@@ -174,8 +174,14 @@ pub(crate) unsafe fn enter() {
         if seen != before {
             block.seen().store(seen, Relaxed);
         }
-        *libc::__errno_location() = 0;
     }
+    forget_errno();
+}
+
+/// Sets the running thread's errno to 0, as at the beginning of a thread.
+pub(crate) fn forget_errno() {
+    // SAFETY: the thread's own word.
+    unsafe { *libc::__errno_location() = 0 };
 }
 
 /// The last code of every green thread: runs the destructors of its thread-locals and pthread keys.
@@ -229,6 +235,18 @@ fn close_resolver() {
 pub(crate) unsafe fn recycle(thread_pointer: *mut u8) {
     // SAFETY: the caller's promise.
     unsafe { Block::of(thread_pointer) }.recycle();
+}
+
+/// Takes a block apart; its memory is the caller's again. Takes malloc's locks. What remains is
+/// malloc's count of the threads that use an arena, which glibc lets nobody else lower: the arena is
+/// shared with others, but never free for one thread alone.
+///
+/// # Safety
+/// The block was `recycle`d, or created and not entered; nobody uses it, and it has no cache of
+/// malloc's (`tcache_offset`).
+pub(crate) unsafe fn destroy(thread_pointer: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe { Block::of(thread_pointer) }.destroy();
 }
 
 /// The private thread ids: all that were ever used are in use or on the list.

@@ -8,10 +8,8 @@
 use super::block::{self, Block};
 use super::glibc::Key;
 use super::{Place, layout};
-use crate::engine::arch::{set_thread_pointer, thread_pointer};
+use crate::engine::arch::{fresh_stack, set_thread_pointer, switch, thread_pointer};
 use crate::engine::sys::mm::{self, Mapping, page};
-use corosensei::stack::{Stack, StackPointer};
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::io;
@@ -24,7 +22,7 @@ pub(super) struct Slot {
     /// There is one until the slot is dropped.
     block: Option<Block>,
     place: Place,
-    memory: Mapping,
+    _memory: Mapping,
 }
 
 impl Slot {
@@ -42,7 +40,7 @@ impl Slot {
         Ok(Slot {
             block: Some(block),
             place,
-            memory,
+            _memory: memory,
         })
     }
 
@@ -53,7 +51,7 @@ impl Slot {
     /// The life of one thread on the block, from `enter` to `exit`. A panic of `body` comes back as
     /// `None`.
     pub(super) fn run<T>(&mut self, body: impl FnOnce() -> T) -> Option<T> {
-        let life = |_: &Yielder<(), ()>, ()| {
+        let life = || {
             // SAFETY: first and last on this thread; the body's panic stops here.
             unsafe {
                 block::enter();
@@ -62,8 +60,8 @@ impl Slot {
                 result
             }
         };
-        let stack = Bounds(self.place.stack_top, self.memory.start() + page());
-        run_to_its_end(stack, life, self.block(), layout::tcache_offset())
+        let stack_top = self.place.stack_top;
+        run_to_its_end(stack_top, life, self.block(), layout::tcache_offset())
     }
 
     pub(super) fn recycle(&mut self) {
@@ -79,36 +77,49 @@ impl Drop for Slot {
     }
 }
 
-struct Bounds(usize, usize);
-
-// SAFETY: both ends are 16-aligned and lie in the slot's own mapping, with nothing but stack
-// between.
-unsafe impl Stack for Bounds {
-    fn base(&self) -> StackPointer {
-        StackPointer::new(self.0).expect("not null")
-    }
-    fn limit(&self) -> StackPointer {
-        StackPointer::new(self.1).expect("not null")
-    }
+/// A thread that runs to its end at once, and where its caller waits meanwhile.
+struct Thread<T, F> {
+    life: Option<F>,
+    result: Option<T>,
+    caller: usize,
 }
 
-/// Runs `life`, which catches panics and never suspends, on `stack` and under the block's thread pointer.
-/// Never inlined, and touches no thread-local itself.
+/// # Safety
+/// `thread` is one, its caller has switched to this stack and waits.
+unsafe extern "C" fn live<T, F: FnOnce() -> T>(thread: *mut ()) -> ! {
+    // SAFETY: the caller's promise. The caller goes on by the last line, and the stack is left for good.
+    unsafe {
+        let thread = &mut *thread.cast::<Thread<T, F>>();
+        thread.result = thread.life.take().map(|life| life());
+        let mut left = 0;
+        switch(&mut left, thread.caller, 0);
+    }
+    unreachable!("nobody comes back")
+}
+
+/// Runs `life`, which catches panics and never suspends, on the stack below `stack_top` and under the block's
+/// thread pointer. Never inlined, and touches no thread-local itself.
 ///
 /// malloc's cache goes along, as in the scheduler: otherwise it would be lost with the block.
 #[inline(never)]
-fn run_to_its_end<T>(
-    stack: Bounds,
-    life: impl FnOnce(&Yielder<(), ()>, ()) -> T,
+fn run_to_its_end<T, F: FnOnce() -> T>(
+    stack_top: usize,
+    life: F,
     block: &mut Block,
     tcache: Option<isize>,
 ) -> T {
     let (own, block) = (thread_pointer(), block.thread_pointer());
+    let mut thread = Thread {
+        life: Some(life),
+        result: None,
+        caller: 0,
+    };
+    let thread: *mut Thread<T, F> = &mut thread;
     // SAFETY: the thread ends here, so it outlives nothing that it borrows. The block is live, and
-    // nobody else runs on it. The cache's word is one in each of the two blocks, and no call to malloc
-    // is under way on either.
+    // nobody else runs on it, nor on its stack, whose top is aligned. The cache's word is one in each of the two
+    // blocks, and no call to malloc is under way on either.
     let result = unsafe {
-        let mut thread = Coroutine::with_stack_unchecked(stack, life);
+        let stack = fresh_stack(stack_top, live::<T, F>, thread.cast());
         let swap_tcache = || {
             if let Some(offset) = tcache {
                 let word = |block: *mut u8| block.wrapping_offset(offset).cast::<usize>();
@@ -117,15 +128,12 @@ fn run_to_its_end<T>(
         };
         swap_tcache();
         set_thread_pointer(block);
-        let result = thread.resume(());
+        switch(&raw mut (*thread).caller, stack, 0);
         set_thread_pointer(own);
         swap_tcache();
-        result
+        (*thread).result.take()
     };
-    match result {
-        CoroutineResult::Return(result) => result,
-        CoroutineResult::Yield(()) => unreachable!("it never suspends"),
-    }
+    result.expect("it has run to its end")
 }
 
 static DROPPED: AtomicUsize = AtomicUsize::new(0);

@@ -4,6 +4,8 @@
 pub(crate) mod arch;
 #[path = "atomic.rs"]
 pub(crate) mod atomic;
+#[path = "backend.rs"]
+pub(crate) mod backend;
 #[path = "door.rs"]
 pub(crate) mod door;
 #[path = "driver.rs"]

@@ -1,5 +1,7 @@
-//! Stands in for the library's `policy`: its protocol file.
+//! Stands in for the library's `policy`: its protocol files.
 
+#[path = "../../../src/engine/policy/local_queue.rs"]
+pub(crate) mod local_queue;
 #[path = "../../../src/engine/policy/readers.rs"]
 pub(crate) mod readers;
 

@@ -97,14 +97,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "idle", name: "cancel_is_never_refused", model: "one_readier", fails: "a claim without a sleeper",
         edits: &[(IDLE, "self.sleeper_to_searcher(|_| true)", "{ self.word.fetch_add(SEARCHER + AWAKE - SLEEPER, Relaxed); true }")] },
 
-    Mutant { protocol: "idle", name: "searches_on_though_it_may_not_steal", model: "one_readier", fails: FOR_EVER,
-        edits: &[(MODEL, "            if !self.may_steal(me) {\n                return false;\n            }\n", "")] },
-    Mutant { protocol: "idle", name: "rests_and_still_may_not_steal", model: "one_readier", fails: FOR_EVER,
-        edits: &[(MODEL, "            self.steals_left[me].store(STEALS, Relaxed);\n", "")] },
-    Mutant { protocol: "idle", name: "sleeps_when_it_may_not_steal", model: "one_readier", fails: WAITS,
-        edits: &[(MODEL, "self.is_work() && self.get_up(me)", "self.may_steal(me) && self.is_work() && self.get_up(me)"),
-                 (MODEL, "            self.steals_left[me].store(STEALS, Relaxed);\n", "")] },
-
     Mutant { protocol: "idle", name: "no_look_when_retiring", model: "one_retires", fails: WAITS,
         edits: &[(MODEL, "                drop(sleepers);\n                self.look_for_others();\n", "                drop(sleepers);\n")] },
     Mutant { protocol: "idle", name: "no_fence_when_retiring", model: "one_retires", fails: WAITS,
@@ -257,6 +249,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "census", name: "an_end_is_counted_early", model: "two_end", fails: RACE,
         edits: &[(MODEL, "        self.set_life(thread, false);\n        match has_processor {\n            true => self.processors[thread].ended.add(1),\n            false => self.census.outside.ended.add_shared(1),\n        }\n",
             "        match has_processor {\n            true => self.processors[thread].ended.add(1),\n            false => self.census.outside.ended.add_shared(1),\n        }\n        self.set_life(thread, false);\n")] },
+
+    // ---- shares: orderings ----
+    Mutant { protocol: "shares", name: "a_result_is_not_released", model: "detached", fails: RACE,
+        edits: &[(SHARES, "fetch_or(FINISHED, Release)", "fetch_or(FINISHED, Relaxed)")] },
+    Mutant { protocol: "shares", name: "a_result_is_not_acquired", model: "detached", fails: RACE,
+        edits: &[(SHARES, "        let mut seen = self.0.load(Acquire);\n", "        let mut seen = self.0.load(Relaxed);\n")] },
+    Mutant { protocol: "shares", name: "a_result_is_not_acquired_at_last", model: "detached", fails: RACE,
+        edits: &[(SHARES, "compare_exchange(seen, next, Release, Acquire)", "compare_exchange(seen, next, Release, Relaxed)")] },
+    Mutant { protocol: "shares", name: "a_joiner_that_goes_does_not_release", model: "detached", fails: RACE,
+        edits: &[(SHARES, "compare_exchange(seen, next, Release, Acquire)", "compare_exchange(seen, next, Relaxed, Acquire)")] },
+    Mutant { protocol: "shares", name: "a_share_is_not_released", model: "detached_without_result", fails: RACE,
+        edits: &[(SHARES, "fetch_sub(SHARE, Release)", "fetch_sub(SHARE, Relaxed)")] },
+    Mutant { protocol: "shares", name: "an_only_share_is_not_acquired", model: "detached_beside_a_handle", fails: RACE,
+        edits: &[(SHARES, "is_one(self.0.load(Acquire))", "is_one(self.0.load(Relaxed))")] },
+    Mutant { protocol: "shares", name: "a_last_share_is_not_acquired", model: "detached_beside_a_handle", fails: RACE,
+        edits: &[(SHARES, "            fence(Acquire);\n", "")] },
+    // ---- shares: the result and the memory ----
+    Mutant { protocol: "shares", name: "a_joiner_looks_once", model: "detached", fails: LOST,
+        edits: &[(SHARES, "Err(now) => seen = now,", "Err(_) => return Left::Nothing,")] },
+    Mutant { protocol: "shares", name: "a_joiner_goes_unseen", model: "detached", fails: LOST,
+        edits: &[(SHARES, "seen - SHARE + GONE", "seen - SHARE")] },
+    Mutant { protocol: "shares", name: "a_joiner_does_not_ask_for_the_result", model: "detached", fails: LOST,
+        edits: &[(SHARES, "if seen & FINISHED != 0 {", "if false {")] },
+    Mutant { protocol: "shares", name: "a_joiner_that_is_alone_only_goes", model: "detached_without_result", fails: LOST,
+        edits: &[(SHARES, "if Shares::is_one(seen) {", "if false {")] },
 
     // ---- sight: a report and the switch ----
     Mutant { protocol: "sight", name: "sight_of_a_switch_without_fence", model: "looked_at", fails: TORN,

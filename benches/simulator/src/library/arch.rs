@@ -3,3 +3,7 @@
 pub(crate) fn ticks() -> u64 {
     crate::virtual_time::ticks()
 }
+
+pub(crate) fn cpu() -> usize {
+    crate::virtual_time::cpu()
+}

@@ -1,4 +1,4 @@
-//! Stands in for the library's `engine`: its policies, and what they need.
+//! Stands in for the library's `engine`: its policies, its idlers, and what they need.
 
 #[path = "arch.rs"]
 pub(crate) mod arch;
@@ -9,5 +9,7 @@ pub(crate) mod green;
 #[allow(clippy::all, reason = "it is checked where it lives")]
 #[path = "../../../../src/engine/policy/mod.rs"]
 pub mod policy;
+#[path = "sched.rs"]
+pub(crate) mod sched;
 #[path = "sys.rs"]
 pub(crate) mod sys;

@@ -1,11 +1,13 @@
 //! Stands in for the library's `green`: a thread's record, with what policies use of it, the ticket
-//! that decides who wakes it, and what the workload keeps there. It has no stack.
+//! that decides who wakes it, its room, and what the workload keeps there. It has no stack.
 
 use core::cell::Cell;
 
 use crate::atomic::{AtomicU32, AtomicU64};
+use crate::engine::sched::Cluster;
+use crate::engine::sched::start::Room;
 use crate::policy::Priority;
-use crate::virtual_time::{self, Access};
+use crate::virtual_time::{self, Access, NOWHERE};
 
 #[path = "current.rs"]
 pub(crate) mod current;
@@ -22,7 +24,11 @@ pub struct Green {
     pub(crate) priority: AtomicU64,
     pub(crate) heap: Links,
     pub(crate) ticket: AtomicU32,
-    /// The processor that ran it last, in whose cache its stack is.
+    /// The next batch of free records; of the first record of a batch.
+    pub(crate) batch: ChargedCell<Option<&'static Green>>,
+    pub(crate) room: Cell<Option<&'static Room>>,
+    pub(crate) cluster: Cell<Option<&'static Cluster>>,
+    /// The CPU in whose cache it is.
     pub(crate) home: Cell<usize>,
     /// The workload's.
     pub(crate) state: Cell<[u64; 3]>,
@@ -31,18 +37,28 @@ pub struct Green {
 }
 
 impl Green {
-    pub(crate) fn new(home: usize) -> Green {
+    pub(crate) fn new() -> Green {
         Green {
             next: ChargedCell(Cell::new(None)),
             priority: AtomicU64::new(Priority::NORMAL.get()),
             heap: Links::new(),
             ticket: AtomicU32::new(0),
-            home: Cell::new(home),
+            batch: ChargedCell(Cell::new(None)),
+            room: Cell::new(None),
+            cluster: Cell::new(None),
+            home: Cell::new(NOWHERE),
             state: Cell::new([0; 3]),
             parent: Cell::new(None),
             children: AtomicU32::new(0),
         }
     }
+
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        self.cluster.get().expect("it was spawned")
+    }
+
+    /// The cost model does not know of it.
+    pub(crate) fn prefetch(&self) {}
 
     /// The cost model does not know of it.
     pub(crate) fn prefetch_record(&self) {}
@@ -52,7 +68,7 @@ impl Green {
 unsafe impl Sync for Green {}
 
 /// A cell whose owner is whoever owns the list that it links: it moves between caches as atomics do.
-pub(crate) struct ChargedCell<T>(Cell<T>);
+pub(crate) struct ChargedCell<T>(pub(crate) Cell<T>);
 
 impl<T> ChargedCell<T> {
     fn after(&self, access: Access) -> &Cell<T> {

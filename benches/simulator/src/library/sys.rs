@@ -7,15 +7,39 @@ pub(crate) mod lock;
 #[path = "../../../../src/engine/sys/table.rs"]
 pub(crate) mod table;
 
-/// A flat machine: all processors are equally near.
+/// The packages of the simulated machine; each is one complex of cores, and one node.
 pub(crate) mod topology {
+    use crate::virtual_time::are_apart;
+
     pub(crate) const RINGS: usize = 4;
+
+    pub(crate) struct Topology;
+
+    pub(crate) fn machine() -> Option<Topology> {
+        are_apart(0, 0).map(|_| Topology)
+    }
+
+    impl Topology {
+        pub(crate) fn ring(&self, from: usize, to: usize) -> usize {
+            // A processor that nobody has run yet is nowhere.
+            let is_somewhere = from != usize::MAX && to != usize::MAX;
+            match is_somewhere && are_apart(from, to) == Some(false) {
+                true => 0,
+                false => RINGS - 1,
+            }
+        }
+    }
 }
 
 pub(crate) mod clock {
+    pub(crate) const NEVER: u64 = u64::MAX;
+
     pub(crate) fn now() -> u64 {
         crate::virtual_time::ticks()
     }
+
+    /// Once a millisecond; nobody reads it here.
+    pub(crate) fn note(_: u64) {}
 }
 
 /// Nobody is resized while a simulation runs, so there is nobody to be seen by.
@@ -25,6 +49,10 @@ pub(crate) mod kernel_thread {
     }
 
     pub(crate) fn barrier() {}
+
+    pub(crate) fn give_way() {
+        crate::virtual_time::system_call();
+    }
 }
 
 /// Waiting for another's next few instructions: it always runs.

@@ -5,22 +5,27 @@
 //! |---|---|
 //! | `mod` | the handle; the current thread's |
 //! | `end` | how joiners and futures learn of a thread's end |
+//! | `shares` | who still needs a thread's data |
 //! | `panic_hook` | std's panic message, with the name of the green thread |
 
 mod end;
 mod panic_hook;
+mod shares;
 
+use core::mem::ManuallyDrop;
 use core::num::NonZeroU64;
 use core::panic::Location;
+use core::ptr::NonNull;
 use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 
 pub(crate) use self::end::End;
 #[cfg(green)]
 pub(crate) use self::panic_hook::install as install_panic_hook;
 pub(crate) use self::panic_hook::text_of;
-use crate::engine::atomic::{AtomicUsize, Ordering};
+pub(crate) use self::shares::Left;
+use self::shares::Shares;
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::green::current as me;
 use crate::engine::green::resident::Resident;
 use crate::engine::green::waiter::Waiter;
@@ -68,6 +73,11 @@ pub(crate) struct Shared {
     /// The token of `park` and `unpark`.
     token: Waiter,
     pub(crate) end: End,
+    shares: Shares,
+    /// The closure has returned.
+    is_finished: AtomicBool,
+    /// Frees the memory that begins with this.
+    free: unsafe fn(*mut Shared),
 }
 
 /// For reports: a thread waits until another has begun.
@@ -78,16 +88,55 @@ impl Shared {
     /// Where the end lies.
     const END: usize = core::mem::offset_of!(Shared, end);
 
+    /// The data of a new thread, with the shares of the thread and of its joiner. `free` frees the memory that
+    /// begins with them.
+    #[inline]
     pub(crate) fn new(
         name: Option<Box<str>>,
+        spawned_at: &'static Location<'static>,
+        free: unsafe fn(*mut Shared),
+    ) -> Shared {
+        Shared::with(name, Some(spawned_at), Shares::new(), free)
+    }
+
+    #[inline]
+    fn with(
+        name: Option<Box<str>>,
         spawned_at: Option<&'static Location<'static>>,
-    ) -> Arc<Shared> {
-        Arc::new(Shared {
+        shares: Shares,
+        free: unsafe fn(*mut Shared),
+    ) -> Shared {
+        Shared {
             identity: Identity::new(name, spawned_at),
             pthread: AtomicUsize::new(0),
             token: Waiter::new(),
             end: End::new(),
-        })
+            shares,
+            is_finished: AtomicBool::new(false),
+            free,
+        }
+    }
+
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        // Acquire: the end of the closure; partner: in `note_finished`.
+        self.is_finished.load(Ordering::Acquire)
+    }
+
+    /// The closure has returned.
+    pub(crate) fn note_finished(&self) {
+        // Release: partner: in `is_finished`.
+        self.is_finished.store(true, Ordering::Release);
+    }
+
+    /// Says, on the ending thread, that it has ended. Returns whether it has called a waker, which
+    /// may have made thread-locals.
+    #[must_use = "true means that the destructors of thread-locals must run again"]
+    pub(crate) fn end(&self) -> bool {
+        !self.shares.has_no_joiner() && self.end.come()
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
@@ -148,12 +197,60 @@ pub(crate) fn shared_of(green: &Green) -> *const Shared {
 /// handle.unpark();
 /// parked.join().unwrap();
 /// ```
-#[derive(Clone)]
-pub struct Thread(Arc<Shared>);
+pub struct Thread(NonNull<Shared>);
+
+// SAFETY: it gives out shared references only, to data of atomics.
+unsafe impl Send for Thread where Shared: Send + Sync {}
+// SAFETY: as above.
+unsafe impl Sync for Thread where Shared: Send + Sync {}
+
+impl Clone for Thread {
+    #[inline]
+    fn clone(&self) -> Thread {
+        self.shared().shares.add();
+        Thread(self.0)
+    }
+}
+
+impl Drop for Thread {
+    #[inline]
+    fn drop(&mut self) {
+        if self.shared().shares.give_up() {
+            // SAFETY: it was the last share.
+            unsafe { Thread::free(self) };
+        }
+    }
+}
 
 impl Thread {
-    pub(crate) fn new(shared: Arc<Shared>) -> Thread {
-        Thread(shared)
+    /// Turns a share into the address of the data.
+    #[inline]
+    pub(crate) fn into_raw(self) -> *const Shared {
+        ManuallyDrop::new(self).as_ptr()
+    }
+
+    /// # Safety
+    /// A share of the data there is the caller's, who uses it no more.
+    #[inline]
+    pub(crate) unsafe fn from_raw(shared: *const Shared) -> Thread {
+        // SAFETY: data do not lie at address 0.
+        Thread(unsafe { NonNull::new_unchecked(shared.cast_mut()) })
+    }
+
+    /// The address of the data.
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *const Shared {
+        self.0.as_ptr()
+    }
+
+    /// Frees the memory.
+    ///
+    /// # Safety
+    /// The last share was given up, and `thread` is not used again.
+    #[inline]
+    pub(crate) unsafe fn free(thread: &Thread) {
+        // SAFETY: the data began with this address when they were made; the caller's promise.
+        unsafe { (thread.shared().free)(thread.0.as_ptr()) };
     }
 
     /// Makes the thread's token available: the thread's current call of [`park`](crate::park)
@@ -174,7 +271,7 @@ impl Thread {
     /// assert_eq!(parked.join().unwrap(), "unparked");
     /// ```
     pub fn unpark(&self) {
-        self.0.token.wake();
+        self.shared().token.wake();
     }
 
     /// Returns the thread's identifier.
@@ -189,7 +286,7 @@ impl Thread {
     /// assert_ne!(main, other);
     /// ```
     pub fn id(&self) -> ThreadId {
-        self.0.id()
+        self.shared().id()
     }
 
     /// Returns the thread's name, or `None` if it has none. The main thread's name is `"main"`.
@@ -209,11 +306,13 @@ impl Thread {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn name(&self) -> Option<&str> {
-        self.0.name()
+        self.shared().name()
     }
 
+    #[inline]
     pub(crate) fn shared(&self) -> &Shared {
-        &self.0
+        // SAFETY: they live until the last share is given up.
+        unsafe { self.0.as_ref() }
     }
 }
 
@@ -248,10 +347,14 @@ fn go_on_as(identity: *const Identity) {
 }
 
 fn unknown_kernel_thread() -> Thread {
-    Thread(Shared::new(
-        std::thread::current().name().map(Into::into),
-        None,
-    ))
+    unsafe fn free(shared: *mut Shared) {
+        // SAFETY: the box below.
+        drop(unsafe { Box::from_raw(shared) });
+    }
+    let name = std::thread::current().name().map(Into::into);
+    let shared = Shared::with(name, None, Shares::of_nobodys_thread(), free);
+    // SAFETY: the only share.
+    unsafe { Thread::from_raw(Box::into_raw(Box::new(shared))) }
 }
 
 /// Makes the key whose destructor drops a kernel thread's count; `None` if the system has no key
@@ -262,7 +365,7 @@ fn make_key() -> Option<libc::pthread_key_t> {
         KERNEL_THREAD.set(core::ptr::null());
         Resident::forget_own_identity();
         // SAFETY: `set_kernel_thread` left this count.
-        inspection::leave_kernel_thread(unsafe { Arc::from_raw(shared.cast::<Shared>()) });
+        inspection::leave_kernel_thread(unsafe { Thread::from_raw(shared.cast()) });
     }
     static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
     *KEY.get_or_init(|| {
@@ -274,7 +377,7 @@ fn make_key() -> Option<libc::pthread_key_t> {
 
 /// Makes `thread` the handle of this kernel thread, which has none yet.
 pub(crate) fn set_kernel_thread(thread: Thread) {
-    let shared = Arc::into_raw(thread.0);
+    let shared = thread.into_raw();
     KERNEL_THREAD.set(shared);
     Resident::note_own_identity(shared.cast());
     forget_at_end(shared);
@@ -298,7 +401,7 @@ fn forget_at_end(shared: *const Shared) {
             KERNEL_THREAD.set(core::ptr::null());
             Resident::forget_own_identity();
             // SAFETY: `set_kernel_thread` left this count.
-            inspection::leave_kernel_thread(unsafe { Arc::from_raw(self.0) });
+            inspection::leave_kernel_thread(unsafe { Thread::from_raw(self.0) });
         }
     }
     thread_local! {
@@ -336,13 +439,10 @@ pub fn current() -> Thread {
 }
 
 /// # Safety
-/// `shared` came from an `Arc`, and a count of it is alive.
+/// A share of the data is alive.
 unsafe fn another(shared: *const Shared) -> Thread {
-    // SAFETY: the caller's promise.
-    unsafe {
-        Arc::increment_strong_count(shared);
-        Thread(Arc::from_raw(shared))
-    }
+    // SAFETY: the caller's promise; that share is only borrowed.
+    Thread::clone(&ManuallyDrop::new(unsafe { Thread::from_raw(shared) }))
 }
 
 /// Returns whether the current thread is the one behind `shared`.
@@ -354,7 +454,7 @@ pub(crate) fn is_current(shared: &Shared) -> bool {
     core::ptr::eq(own, shared)
 }
 
-/// For reports: a thread waits to be unparked. A green thread owns one count of its data.
+/// For reports: a thread waits to be unparked. A green thread owns one share of its data.
 static PARK: Subject = Subject::inside("unpark", handles::<1>);
 /// A kernel thread owns one, and another one while it waits.
 static PARK_KERNEL: Subject = Subject::inside("unpark", handles::<2>);
@@ -364,11 +464,11 @@ static PARK_SPAWNED_KERNEL: Subject = Subject::inside("unpark", handles::<3>);
 /// For reports: how many handles there are by which the thread with this token could be unparked. The thread itself
 /// owns `OWN` counts.
 fn handles<const OWN: usize>(token: usize, facts: &mut Facts) {
-    // An `Arc` counts its owners in the first of the two words before the data (a test says so).
-    const BEFORE: usize = 2 * size_of::<usize>();
     let shared = token.wrapping_sub(core::mem::offset_of!(Shared, token));
-    if let Some(owners) = word::read(shared.wrapping_sub(BEFORE)) {
-        facts.number("handles", owners.saturating_sub(OWN) as u64);
+    let shares = shared.wrapping_add(core::mem::offset_of!(Shared, shares));
+    if let Some(shares) = word::read(shares) {
+        let others = Shares::count(shares).saturating_sub(OWN);
+        facts.number("handles", others as u64);
     }
 }
 
@@ -386,11 +486,11 @@ pub(crate) fn wait_for_token(deadline: Option<u64>) {
 #[inline(never)]
 fn wait_on_kernel_thread(deadline: Option<u64>) {
     let own = current();
-    let subject = match own.0.identity.spawned_at() {
+    let subject = match own.shared().identity.spawned_at() {
         Some(_) => &PARK_SPAWNED_KERNEL,
         None => &PARK_KERNEL,
     };
-    let token = &own.0.token;
+    let token = &own.shared().token;
     token.wait(About::new(subject, token), deadline);
 }
 
@@ -400,10 +500,11 @@ mod tests {
 
     #[test]
     fn handles_are_counted() {
-        let shared = Shared::new(None, None);
-        let others: Vec<_> = (0..3).map(|_| shared.clone()).collect();
+        let own = unknown_kernel_thread();
+        let others: Vec<_> = (0..3).map(|_| own.clone()).collect();
         let mut facts = Facts::default();
-        (PARK.look)(core::ptr::from_ref(&shared.token).addr(), &mut facts);
+        let token = &own.shared().token;
+        (PARK.look)(core::ptr::from_ref(token).addr(), &mut facts);
         assert_eq!(facts.numbers().next(), Some(("handles", 3)));
         drop(others);
     }

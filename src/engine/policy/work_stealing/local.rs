@@ -1,31 +1,63 @@
-//! The data that work stealing keeps for one processor: its local queue, next slot and round.
+//! The data that work stealing keeps for one processor: its local queue with the backlog behind it, its
+//! next slot and its round.
 //!
 //! The methods of [`Held<Local>`](Held) are for the holder of the processor's seat only. Any thread
-//! may steal, take the next slot, and ask how many threads wait.
+//! may steal, take the next slot, hand a thread over, and ask how many threads wait.
+//!
+//! # Mixing
+//!
+//! Threads that yield stay in the round of their processor, and would stay for ever if processors
+//! did not exchange some. At one of [`MIXING_INTERVAL`] yields, times the number of processors, a
+//! processor asks its next partner, round about, for a thread, and answers the processor that has
+//! asked it: the thread that has just yielded goes to that one's backlog, unless more threads wait
+//! there than here. So a thread moves only to a processor that gives turns to those that yield, and
+//! all processors together exchange as many threads in a time, however many they are.
+//!
+//! | `wanted` | by | becomes |
+//! |---|---|---|
+//! | anything | a processor that asks | its index and one |
+//! | an index and one | the processor that answers | 0 |
+//!
+//! A request that another one replaces is lost; its processor asks again. Relaxed: the word
+//! publishes nothing, and the thread travels by the backlog's lock.
 
 use core::cell::{Cell, UnsafeCell};
 
 use super::MIXING_INTERVAL;
+use super::backlog::Backlog;
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::Ready;
 use crate::engine::policy::local_queue::LocalQueue;
-use crate::engine::policy::seats::Held;
+use crate::engine::policy::seats::{Held, Seats};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::perturb;
 
+/// The fields that others look at come first, on two cache lines: the name of the entry, the next
+/// slot, the round's length and the backlog on one, the ends of the queue on the other.
+#[repr(C)]
 pub(super) struct Local {
-    pub(super) queue: LocalQueue,
     next: AtomicStatic<Green>,
-    /// The round, and beside it its length for others to see.
-    round: UnsafeCell<Fifo>,
+    /// The round's length, for others to see; the round itself is below.
     round_len: AtomicUsize,
+    pub(super) backlog: Backlog,
+    pub(super) queue: LocalQueue,
+    round: UnsafeCell<Fifo>,
+    /// The processor that wants a thread from this one, plus one; 0: none does.
+    wanted: AtomicUsize,
+    index: usize,
     pub(super) picks: Cell<u32>,
+    /// The picks since the global queue last came first.
+    picks_since_global: Cell<u32>,
     pub(super) next_in_a_row: Cell<u32>,
     yields_to_mixing: Cell<u32>,
+    /// The last processor that it asked for a thread.
+    partner: Cell<usize>,
     /// Whether the last thread was preempted, and is in the global queue.
     pub(super) was_preempted: Cell<bool>,
+    /// The processor has left, and its backlog is closed.
+    has_left: Cell<bool>,
     /// The number of preempted threads since one joined the round by itself.
     pub(super) preempted_in_a_row: Cell<usize>,
 }
@@ -37,16 +69,22 @@ unsafe impl Sync for Local {}
 unsafe impl Send for Local {}
 
 impl Local {
-    pub(super) fn new(last_in_first_out: bool) -> Local {
+    pub(super) fn new(index: usize) -> Local {
         Local {
-            queue: LocalQueue::new(last_in_first_out),
             next: AtomicStatic::none(),
-            round: UnsafeCell::new(Fifo::new()),
             round_len: AtomicUsize::new(0),
+            backlog: Backlog::new(),
+            queue: LocalQueue::new(),
+            round: UnsafeCell::new(Fifo::new()),
+            wanted: AtomicUsize::new(0),
+            index,
             picks: Cell::new(0),
+            picks_since_global: Cell::new(0),
             next_in_a_row: Cell::new(0),
             yields_to_mixing: Cell::new(MIXING_INTERVAL),
+            partner: Cell::new(index),
             was_preempted: Cell::new(false),
+            has_left: Cell::new(false),
             preempted_in_a_row: Cell::new(0),
         }
     }
@@ -73,32 +111,91 @@ impl Local {
     pub(super) fn round_len(&self) -> usize {
         self.round_len.load(Ordering::Relaxed)
     }
+
+    /// Returns the number of threads that wait here.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len() + self.backlog.len() + self.round_len() + !self.is_next_empty() as usize
+    }
+
+    /// Returns whether a thief would find a thread.
+    pub(super) fn has_work_for_others(&self) -> bool {
+        !self.queue.is_empty() || self.backlog.len() != 0 || !self.is_next_empty()
+    }
+
+    /// Asks for a thread, for the processor with this index.
+    pub(super) fn ask_for_one(&self, asking: usize) {
+        self.wanted.store(asking + 1, Ordering::Relaxed);
+    }
 }
 
 impl Held<'_, Local> {
-    /// Puts `thread` at the end of the queue, where there is space for it.
+    /// Puts `thread` at the end of the queue; gives it back if there is no space.
     #[inline]
-    pub(super) fn push(self, thread: Ready) {
-        // SAFETY: the seat is held.
-        unsafe { self.queue.push(thread) };
+    pub(super) fn push(self, thread: Ready) -> Result<(), Ready> {
+        if self.queue.space() == 0 {
+            return Err(thread);
+        }
+        self.queue.push(thread.into_green());
+        Ok(())
     }
 
+    /// Puts the threads of `batch` at the end of the queue, as far as there is space.
+    pub(super) fn push_some_of(self, batch: &mut Fifo) {
+        let mut space = self.queue.space();
+        while space != 0
+            && let Some(green) = batch.pop()
+        {
+            green.prefetch_record();
+            self.queue.push(green);
+            space -= 1;
+        }
+    }
+
+    /// Takes the first thread of the queue; when it is empty, the first chain of the backlog comes
+    /// into it.
     #[inline]
     pub(super) fn pop(self) -> Option<Ready> {
-        // SAFETY: the seat is held.
-        unsafe { self.queue.pop() }
+        let first = self.queue.pop();
+        first
+            .or_else(|| self.first_of(self.backlog.take()?))
+            .map(Ready::new)
     }
 
-    /// Returns the number of threads that fit into the queue.
-    #[inline]
-    pub(super) fn space(self) -> usize {
-        self.queue.space()
+    /// Returns the first thread of `chain` and puts the others into the queue, which is empty.
+    #[cold]
+    #[inline(never)]
+    fn first_of(self, mut chain: Fifo) -> Option<&'static Green> {
+        let first = chain.pop();
+        self.push_some_of(&mut chain);
+        if chain.len() != 0 {
+            // A thief still copies what it has taken out of the queue.
+            self.backlog.push(chain);
+        }
+        first
     }
 
-    /// Takes half of the victim's queue, and returns one thread more. The own queue is empty.
-    pub(super) fn steal_half_of(self, victim: &Local) -> Option<Ready> {
-        // SAFETY: the seat is held.
-        unsafe { victim.queue.steal_half(&self.queue) }
+    /// Takes half of the victim's queue, or a chain of its backlog, and returns one thread more. The
+    /// own queue is empty.
+    pub(super) fn steal_from(self, victim: &Local) -> Option<Ready> {
+        let first = victim.queue.steal_half(&self.queue);
+        first
+            .or_else(|| self.first_of(victim.backlog.steal()?))
+            .map(Ready::new)
+    }
+
+    /// Counts a pick, and says whether it is the global queue's: each `interval`th is.
+    #[inline(always)]
+    pub(super) fn is_global_turn(self, interval: u32) -> bool {
+        let picks = self.picks_since_global.get() + 1;
+        let is_turn = picks >= interval;
+        self.picks_since_global.set(if is_turn { 0 } else { picks });
+        is_turn
+    }
+
+    /// Returns whether no other thread waits here than the one in the next slot.
+    #[inline(always)]
+    pub(super) fn has_only_next(self) -> bool {
+        !self.is_next_empty() && self.queue.is_empty() && self.round_len() == 0
     }
 
     /// Puts `thread` into the next slot; the thread that it displaces.
@@ -115,16 +212,34 @@ impl Held<'_, Local> {
         self.exchange_next(Some(green))
     }
 
-    /// Counts a yield, and says whether the thread changes queues.
+    /// Counts a yield, and says whether it is time to exchange threads.
     #[inline(always)]
-    pub(super) fn mixes_now(self, processors: usize) -> bool {
+    pub(super) fn mixes_now(self) -> bool {
         let left = self.yields_to_mixing.get() - 1;
-        let mixes = left == 0;
-        self.yields_to_mixing.set(match mixes {
-            true => MIXING_INTERVAL * processors as u32,
-            false => left,
-        });
-        mixes
+        self.yields_to_mixing.set(left);
+        left == 0
+    }
+
+    /// Asks the next partner for a thread, and returns the index of the processor that asks for one
+    /// here.
+    pub(super) fn exchange_requests(self, locals: &Seats<Local>) -> Option<usize> {
+        let processors = locals.len();
+        // Out of step with the round: otherwise the same threads would change processors each time.
+        let out_of_step = self.picks.get() % 7;
+        self.yields_to_mixing
+            .set(MIXING_INTERVAL * processors as u32 + out_of_step);
+        let mut others = (1..=processors).map(|step| (self.partner.get() + step) % processors);
+        if let Some(next) = others.find(|&other| other != self.index) {
+            self.partner.set(next);
+            if let Some(partner) = locals.find(next) {
+                partner.ask_for_one(self.index);
+            }
+        }
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        if wanted != 0 {
+            self.wanted.store(0, Ordering::Relaxed);
+        }
+        wanted.checked_sub(1)
     }
 
     /// Counts a preemption, and says whether the thread joins the round: whether there is a round
@@ -149,10 +264,44 @@ impl Held<'_, Local> {
     #[cold]
     #[inline(never)]
     pub(super) fn publish_round(self) {
-        while self.space() != 0
-            && let Some(green) = self.with_round(Fifo::pop)
-        {
-            self.push(Ready::new(green));
+        self.with_round(|round| self.push_some_of(round));
+    }
+
+    /// Puts `thread` in front of the round, as the newest of a stack. The older half of the stack
+    /// goes to the queue when that is empty, so that thieves find some.
+    pub(super) fn stack(self, thread: Ready) {
+        self.with_round(|round| {
+            round.push_first(thread.into_green());
+            if self.queue.is_empty() {
+                let mut older = round.split_off(round.len().div_ceil(2));
+                self.push_some_of(&mut older);
+                round.append(older);
+            }
+        });
+    }
+
+    /// Takes all threads; the processor goes out of use until it asks for a thread again.
+    pub(super) fn leave(self) -> Fifo {
+        let mut all = Fifo::new();
+        let mut put = |green| all.push(green);
+        self.take_next()
+            .map(Ready::into_green)
+            .into_iter()
+            .for_each(&mut put);
+        core::iter::from_fn(|| self.queue.pop()).for_each(put);
+        all.append(self.backlog.close());
+        all.append(self.with_round(core::mem::take));
+        self.has_left.set(true);
+        all
+    }
+
+    /// Takes a thread out of the backlog before its turn, now that the processor is in use.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_from_backlog(self) -> Option<Ready> {
+        if self.has_left.replace(false) {
+            self.backlog.open();
         }
+        self.backlog.take_one().map(Ready::new)
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the round: which threads are in it, that none has more turns because fewer others are
-//! in it, and that preempted threads go on.
+//! in it, and that preempted threads go on; of the backlog behind the queue; and of the global queue:
+//! whom its threads keep waiting.
 
 use super::*;
 use crate::engine::policy::aging::AGING;
@@ -38,25 +39,144 @@ fn yielding_threads_have_even_shares_wherever_they_begin() {
 }
 
 #[test]
-fn one_yield_of_64_times_the_processors_goes_by_way_of_all() {
-    for processors in [1, 2, 8] {
-        let (policy, seat) = (WorkStealing::new(), &seats(1)[0]);
+fn threads_that_yield_change_processors_on_request() {
+    for processors in [2, 8] {
+        let (policy, seats) = (WorkStealing::new(), seats(2));
         policy.resize(processors);
-        let Some(mut thread) = stand_ins(1).pop() else {
+        let mut threads = stand_ins(4).into_iter();
+        let (Some(lonely), Some(first)) = (threads.next(), threads.next()) else {
             return;
         };
-        let mut globally = Vec::new();
-        for turn in 1..=64 * processors * 5 {
-            policy.ready(thread, Readied::Yielded, Some(seat));
-            if policy.len(None) != 0 {
-                globally.push(turn);
-            }
-            thread = policy.next(seat, Others::Busy).unwrap().thread;
+        for thread in threads {
+            policy.ready(thread, Readied::Yielded, Some(&seats[0]));
         }
-        dismiss([thread]);
-        let expected: Vec<_> = (0..5).map(|i| 64 + i * 64 * processors).collect();
-        assert_eq!(globally, expected, "{processors} processors");
+        let lens = || [policy.len(Some(0)), policy.len(Some(1)), policy.len(None)];
+        let turn = |at: usize, thread| {
+            policy.ready(thread, Readied::Yielded, Some(&seats[at]));
+            policy.next(&seats[at], Others::Busy).unwrap().thread
+        };
+        // Nobody asks, so no thread goes away.
+        let mut running = first;
+        for _ in 0..64 * processors {
+            running = turn(0, running);
+        }
+        assert_eq!(lens(), [2, 0, 0], "{processors} processors");
+        // The other processor has asked all its partners after so many yields.
+        let mut lonely = lonely;
+        for _ in 0..(64 * processors + 7) * processors {
+            lonely = turn(1, lonely);
+        }
+        let mut turns = 0;
+        while lens() == [2, 0, 0] {
+            running = turn(0, running);
+            turns += 1;
+        }
+        assert_eq!(lens(), [1, 1, 0], "{processors} processors");
+        assert!(turns <= 64 * processors + 7, "after {turns} yields");
+        // It comes to the other processor before its backlog's turn is over.
+        let mut indices = Vec::new();
+        for _ in 0..61 {
+            indices.push(lonely.priority().get());
+            lonely = turn(1, lonely);
+        }
+        indices.sort_unstable();
+        indices.dedup();
+        assert_eq!(indices.len(), 2, "{processors} processors");
+        seats.iter().for_each(|seat| policy.leave(seat));
+        let rest = core::iter::from_fn(|| policy.next(&seats[0], Others::Busy));
+        dismiss(rest.map(|next| next.thread).chain([running, lonely]));
     }
+}
+
+#[test]
+fn no_thread_goes_to_a_processor_that_has_left() {
+    let (policy, seats) = (WorkStealing::new(), seats(2));
+    policy.resize(2);
+    let mut threads = stand_ins(3).into_iter();
+    let (Some(lonely), Some(mut running)) = (threads.next(), threads.next()) else {
+        return;
+    };
+    for thread in threads {
+        policy.ready(thread, Readied::Yielded, Some(&seats[0]));
+    }
+    let turn = |at: usize, thread| {
+        policy.ready(thread, Readied::Yielded, Some(&seats[at]));
+        policy.next(&seats[at], Others::Busy).unwrap().thread
+    };
+    let mut lonely = lonely;
+    for _ in 0..64 {
+        lonely = turn(1, lonely);
+    }
+    policy.leave(&seats[1]);
+    for _ in 0..1000 {
+        running = turn(0, running);
+    }
+    let lens = [policy.len(Some(0)), policy.len(Some(1)), policy.len(None)];
+    policy.leave(&seats[0]);
+    let rest = core::iter::from_fn(|| policy.next(&seats[0], Others::Busy));
+    dismiss(rest.map(|next| next.thread).chain([running, lonely]));
+    assert_eq!(lens, [1, 0, 0]);
+}
+
+/// A processor makes many more threads than its queue holds. They stay within reach of thieves, who take
+/// half a queue at a time, and each comes out once.
+#[test]
+fn what_a_queue_cannot_hold_stays_where_thieves_find_it() {
+    const THREADS: usize = 3_000;
+    let (policy, seats) = (WorkStealing::new(), seats(2));
+    policy.resize(2);
+    let threads = stand_ins(THREADS as u64);
+    if threads.is_empty() {
+        return;
+    }
+    for thread in threads {
+        let for_others = policy.ready(thread, Readied::Spawned, Some(&seats[0]));
+        assert!(for_others == ForOthers::Work || policy.len(Some(0)) == 1);
+    }
+    assert_eq!([policy.len(Some(0)), policy.len(None)], [THREADS, 0]);
+    assert_eq!(policy.out_of_reach(0), 0);
+    let steal = |at: usize| policy.steal(&seats[at], Victims::new(at, 2, 0, true));
+    let mut had: Vec<_> = steal(1).into_iter().collect();
+    let stolen = policy.len(Some(1));
+    while had.len() < THREADS {
+        let at = had.len() % 2;
+        let own = next(&policy, &seats[at]).map(|(_, thread)| thread);
+        had.extend(own.or_else(|| steal(at)));
+    }
+    let mut seen: Vec<_> = had.iter().map(|thread| thread.priority().get()).collect();
+    dismiss(had);
+    assert!(
+        (60..=128).contains(&stolen),
+        "a thief took {stolen} threads"
+    );
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..THREADS as u64));
+}
+
+/// With the newest thread first, the older half of those that wait is where thieves find it.
+#[test]
+fn the_newest_first_and_the_older_ones_for_thieves() {
+    let ideas = WorkStealing::new().next_slot(false);
+    let (policy, seats) = (ideas.last_in_first_out(true), seats(2));
+    policy.resize(2);
+    let threads = stand_ins(9);
+    if threads.is_empty() {
+        return;
+    }
+    for thread in threads {
+        policy.ready(thread, Readied::Spawned, Some(&seats[0]));
+    }
+    let stolen = policy
+        .steal(&seats[1], Victims::new(1, 2, 0, true))
+        .unwrap();
+    let index = stolen.priority().get();
+    let (own, threads): (Vec<_>, Vec<_>) = core::iter::from_fn(|| next(&policy, &seats[0])).unzip();
+    seats.iter().for_each(|seat| policy.leave(seat));
+    let rest = core::iter::from_fn(|| policy.next(&seats[0], Others::Busy));
+    dismiss(rest.map(|next| next.thread).chain(threads).chain([stolen]));
+    assert_eq!(index, 0, "the oldest");
+    assert_eq!(own[0], 8, "the newest");
+    assert_eq!(own.len(), 8);
 }
 
 #[test]
@@ -166,4 +286,64 @@ fn who_computes_goes_on_beside_fresh_ones_that_compute() {
     }
     dismiss(core::iter::from_fn(|| next(&policy, seat)).map(|(_, thread)| thread));
     assert_eq!(order, [2, 0, 3, 1, 4, 2]);
+}
+
+/// The 61st pick is not a preempted thread's while threads wake each other in turn; the slice that
+/// they share comes to its end. Fresh threads do not wait for that.
+#[test]
+fn who_computes_does_not_come_between_threads_that_wake_each_other() {
+    let (policy, seat) = (WorkStealing::new(), &seats(1)[0]);
+    policy.resize(1);
+    let mut threads = stand_ins(3).into_iter();
+    let (Some(computes), Some(fresh), Some(mut woken)) =
+        (threads.next(), threads.next(), threads.next())
+    else {
+        return;
+    };
+    policy.ready(computes, Readied::Preempted, None);
+    let mut others = Vec::new();
+    let mut outside = Some(fresh);
+    for pick in 1..=6 * GLOBAL_INTERVAL {
+        if pick == 4 * GLOBAL_INTERVAL
+            && let Some(fresh) = outside.take()
+        {
+            policy.ready(fresh, Readied::Spawned, None);
+        }
+        policy.ready(woken, Readied::Woken, Some(seat));
+        let (index, thread) = next(&policy, seat).unwrap();
+        woken = match index {
+            2 => thread,
+            _ => {
+                others.push((index, pick));
+                dismiss([thread]);
+                next(&policy, seat).unwrap().1
+            }
+        };
+    }
+    policy.leave(seat);
+    dismiss(core::iter::from_fn(|| next(&policy, seat)).map(|(_, thread)| thread));
+    dismiss([woken]);
+    assert!(matches!(others[..], [(1, _)]), "{others:?}");
+}
+
+#[test]
+fn a_thread_from_outside_does_not_wait_for_many_turns_of_a_round() {
+    let (policy, seat) = (WorkStealing::new(), &seats(1)[0]);
+    policy.resize(1);
+    let mut threads = stand_ins(9);
+    let Some(outside) = threads.pop() else { return };
+    for thread in threads {
+        policy.ready(thread, Readied::Yielded, Some(seat));
+    }
+    policy.ready(outside, Readied::Woken, None);
+    let order: Vec<u64> = (0..ROUND_TURNS)
+        .map(|_| {
+            let (index, thread) = next(&policy, seat).unwrap();
+            policy.ready(thread, Readied::Yielded, Some(seat));
+            index
+        })
+        .collect();
+    policy.leave(seat);
+    dismiss(core::iter::from_fn(|| next(&policy, seat)).map(|(_, thread)| thread));
+    assert!(order.contains(&8), "{order:?}");
 }

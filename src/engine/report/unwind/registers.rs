@@ -18,7 +18,7 @@ pub(super) struct Convention {
     pub(super) preserved: u64,
     /// The fourth register that a signal's frame gives out.
     pub(super) fourth_of_signal: usize,
-    /// What corosensei saves at a switch, in words from the stack pointer: the address at which to go on, the
+    /// What `arch::switch` saves, in words from the stack pointer: the address at which to go on, the
     /// frame pointer, another register; and how many words it saves in all.
     pub(super) saved_pc: usize,
     pub(super) saved_bp: usize,

@@ -10,20 +10,32 @@ mod signals;
 pub(crate) mod stepped;
 
 use super::*;
+use crate::engine::arch;
 use crate::engine::report::symbols::{Style, Symbols};
 use core::arch::{asm, naked_asm};
-use std::sync::OnceLock;
+use core::cell::Cell;
 
 use corosensei::stack::{DefaultStack, Stack};
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-static MODULES: OnceLock<Modules> = OnceLock::new();
+/// How a thread gives its stack up, and where the two stacks were left.
+#[derive(Default)]
+pub(super) struct Yield {
+    own: Cell<usize>,
+    caller: Cell<usize>,
+    has_ended: Cell<bool>,
+}
 
-pub(super) type Yield = Yielder<(), ()>;
+impl Yield {
+    #[inline(always)]
+    pub(super) fn suspend(&self) {
+        // SAFETY: the thread's caller has left its stack in `run`, and waits.
+        unsafe { arch::switch(self.own.as_ptr(), self.caller.get(), 0) };
+    }
+}
 
 /// A stack at whose bottom every unwinder stops, as at a green thread's.
 pub(super) struct Thread {
-    body: core::mem::ManuallyDrop<Coroutine<(), (), (), DefaultStack>>,
+    yielder: &'static Yield,
     bounds: Bounds,
 }
 
@@ -43,53 +55,41 @@ impl Bounds {
 }
 
 impl Thread {
-    pub(super) fn new(main: impl FnOnce(&Yield, Bounds) + 'static) -> Thread {
-        struct Main<F>(F, *const Yield, Bounds);
-        unsafe extern "C" fn enter<F: FnOnce(&Yield, Bounds)>(main: *mut ()) {
+    /// It stays for good: a thread that is suspended could only be unwound, which ends at the bottom.
+    pub(super) fn new<F: FnOnce(&Yield, Bounds) + 'static>(main: F) -> Thread {
+        struct Main<F>(F, &'static Yield, Bounds);
+        unsafe extern "C" fn enter<F: FnOnce(&Yield, Bounds)>(main: *mut ()) -> ! {
             // SAFETY: the value below, taken once.
-            let Main(main, yielder, bounds) = unsafe { main.cast::<Main<F>>().read() };
-            // SAFETY: the yielder lives as long as the stack is used.
-            main(unsafe { &*yielder }, bounds);
-            core::hint::black_box(());
+            let Main(main, yielder, bounds) = *unsafe { Box::from_raw(main.cast::<Main<F>>()) };
+            main(yielder, bounds);
+            yielder.has_ended.set(true);
+            yielder.suspend();
+            unreachable!("it has ended");
         }
-        let stack = DefaultStack::new(256 << 10).unwrap();
+        let stack = std::mem::ManuallyDrop::new(DefaultStack::new(256 << 10).unwrap());
         let bounds = Bounds {
             bottom: stack.limit().get(),
             top: stack.base().get(),
         };
-        let start = move |yielder: &Yield, ()| at_bottom(main, yielder, bounds);
-        fn at_bottom<F: FnOnce(&Yield, Bounds)>(main: F, yielder: &Yield, bounds: Bounds) {
-            let mut main = core::mem::ManuallyDrop::new(Main(main, yielder, bounds));
-            // SAFETY: `enter` takes what it is given.
-            unsafe { call_at_bottom(enter::<F>, (&raw mut main).cast()) };
-        }
-        Thread {
-            body: core::mem::ManuallyDrop::new(Coroutine::with_stack(stack, start)),
-            bounds,
-        }
+        let yielder: &'static Yield = Box::leak(Box::default());
+        let main = Box::into_raw(Box::new(Main(main, yielder, bounds))).cast();
+        // SAFETY: the stack is new, and `enter` takes what it is given.
+        let own = unsafe { arch::fresh_stack(bounds.top, enter::<F>, main) };
+        yielder.own.set(own);
+        Thread { yielder, bounds }
     }
 
     /// Runs it until it suspends; false if it has ended.
     pub(super) fn run(&mut self) -> bool {
-        matches!(self.body.resume(()), CoroutineResult::Yield(()))
+        let Yield { own, caller, .. } = self.yielder;
+        // SAFETY: the thread has left its stack, or has not begun.
+        unsafe { arch::switch(caller.as_ptr(), own.get(), 0) };
+        !self.yielder.has_ended.get()
     }
 
-    /// Where the switch has left off: the word in the coroutine that points into the stack, to what a switch
-    /// saves, an address of code among it.
+    /// Where the switch has left off.
     fn saved(&self) -> usize {
-        let words = size_of_val(&*self.body) / size_of::<usize>();
-        let start = (&raw const *self.body).cast::<usize>();
-        let modules = MODULES.get_or_init(Modules::load);
-        (0..words)
-            // SAFETY: words of the coroutine; padding is not there.
-            .map(|index| unsafe { start.add(index).read_volatile() })
-            .filter(|&word| {
-                let pc = self.bounds.read(word + HERE.saved_pc * size_of::<usize>());
-                pc.is_some_and(|pc| modules.has_code(pc))
-            })
-            // It also keeps where it began, further up.
-            .min()
-            .expect("a suspended coroutine has a stack pointer")
+        self.yielder.own.get()
     }
 
     pub(super) fn registers(&self) -> Registers {
@@ -105,56 +105,6 @@ impl Thread {
         );
         (frames, end)
     }
-}
-
-impl Drop for Thread {
-    /// One that is suspended could only be unwound, which ends at the bottom: it stays.
-    fn drop(&mut self) {
-        if self.body.done() {
-            // SAFETY: it is not used again.
-            unsafe { core::mem::ManuallyDrop::drop(&mut self.body) };
-        }
-    }
-}
-
-/// As `arch::call_at_bottom`.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(naked)]
-unsafe extern "C" fn call_at_bottom(function: unsafe extern "C" fn(*mut ()), argument: *mut ()) {
-    naked_asm!(
-        ".cfi_startproc",
-        ".cfi_undefined x30",
-        ".cfi_undefined x29",
-        "stp x29, x30, [sp, #-16]!",
-        ".cfi_adjust_cfa_offset 16",
-        "mov x29, xzr",
-        "mov x2, x0",
-        "mov x0, x1",
-        "blr x2",
-        "ldp x29, x30, [sp], #16",
-        ".cfi_adjust_cfa_offset -16",
-        "ret",
-        ".cfi_endproc",
-    )
-}
-
-/// As `arch::call_at_bottom`.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-unsafe extern "C" fn call_at_bottom(function: unsafe extern "C" fn(*mut ()), argument: *mut ()) {
-    naked_asm!(
-        ".cfi_startproc",
-        ".cfi_undefined rip",
-        ".cfi_undefined rbp",
-        "push rbp",
-        "xor ebp, ebp",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "call rax",
-        "pop rbp",
-        "ret",
-        ".cfi_endproc",
-    )
 }
 
 /// Of the code that asks.

@@ -57,7 +57,8 @@ const LONGEST: u64 = 10_000_000;
 const PATIENCE: u32 = 5;
 /// How soon to look again whether somebody has collected events.
 const EVENTS: u64 = 1_000_000;
-/// How often the quota of CPU time is read again, while anything runs.
+/// How often the quota of CPU time is read again, and the common list of rooms looked at, while
+/// anything runs.
 const QUOTA: u64 = 1_000_000_000;
 /// How often it looks at machines without a processor, and at how many at once: of ten thousand,
 /// one look at each takes as long as a time slice.
@@ -157,6 +158,7 @@ impl Watch {
         }
         if now >= self.quota_at {
             cluster.doubt_quota();
+            cluster.see_to_rooms_later(false);
             self.quota_at = now + QUOTA;
         }
         if now >= self.strays_at {

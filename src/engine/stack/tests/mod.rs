@@ -143,7 +143,7 @@ fn a_slot_is_found_by_any_of_its_addresses() {
 
         let visited = || {
             let mut seen = 0;
-            visit(|other| seen += usize::from(std::ptr::eq(other, slot)));
+            visit(|extra| seen += usize::from(extra == 1));
             seen
         };
         assert_eq!(visited(), 0, "not furnished yet");
@@ -295,6 +295,103 @@ fn check_guards() {
             (i as u8, i as u8)
         );
     }
+}
+
+/// Furnishes a slot, so to speak, writes to it, and vacates it.
+fn use_and_vacate(slot: &'static Slot) {
+    slot.extra.store(1, Release);
+    for address in [slot.bottom(), slot.top() - RESERVE, slot.top() - 1] {
+        write(address, 1);
+    }
+    slot.extra.store(0, Release);
+    // SAFETY: nobody uses it.
+    unsafe { vacate(slot) };
+}
+
+#[test]
+fn a_vacated_slot_is_cut_again_as_new() {
+    must_succeed(in_child("a_vacated_slot_is_cut_again_as_new", || {
+        for folds in [false, true] {
+            let slots: Vec<_> = (0..100).map(|_| acquire(MIB).unwrap()).collect();
+            let places = |slots: &[&Slot]| {
+                let mut places: Vec<_> = slots.iter().map(|slot| slot.top()).collect();
+                places.sort();
+                places
+            };
+            let (kept, gone) = slots.split_at(10);
+            let gone_places = places(gone);
+            let all_of = |slot: &Slot| (slot.bottom(), slot.top() + size_of::<Slot>());
+            let spans: Vec<_> = gone.iter().map(|slot| all_of(slot)).collect();
+            kept.iter().for_each(|slot| write(slot.bottom(), 5));
+            gone.iter().for_each(|slot| use_and_vacate(slot));
+            let in_memory = |spans: &[(usize, usize)]| {
+                spans
+                    .iter()
+                    .map(|&(start, end)| resident(start, end))
+                    .sum::<usize>()
+            };
+            assert_eq!(in_memory(&spans), 0);
+            assert!(gone.iter().all(|slot| find(slot.bottom()).is_none()));
+            if folds {
+                let before = mappings();
+                assert!(fold() && fold());
+                while fold() {}
+                assert_eq!(mappings(), before);
+                assert_eq!(in_memory(&spans), 0);
+            }
+            let again: Vec<_> = (0..90).map(|_| acquire(MIB).unwrap()).collect();
+            assert_eq!(places(&again), gone_places);
+            for slot in &again {
+                assert_eq!((slot.size(), slot.extra.load(Relaxed)), (MIB, 0));
+                for address in [slot.bottom(), slot.top() - RESERVE, slot.top() - 1] {
+                    assert_eq!(read(address), 0);
+                }
+            }
+            must_fault(again[0].bottom() - 1);
+            must_fault(again[89].bottom() - GUARD);
+            assert!(kept.iter().all(|slot| read(slot.bottom()) == 5));
+            slots.iter().for_each(|slot| release(slot));
+        }
+    }));
+}
+
+#[test]
+fn the_excess_is_what_nobody_has_needed_in_an_interval() {
+    must_succeed(in_child(
+        "the_excess_is_what_nobody_has_needed_in_an_interval",
+        || {
+            let all = |mut excess: Excess| {
+                let mut slots = Vec::new();
+                while let Some(slot) = excess.next() {
+                    slots.push(slot);
+                }
+                slots
+            };
+            let slots: Vec<_> = (0..100).map(|_| acquire(MIB).unwrap()).collect();
+            for slot in &slots {
+                slot.extra.store(1, Release);
+                release(slot);
+            }
+            assert!(is_overstocked());
+            assert_eq!(
+                all(Excess::of_interval(100, 10).unwrap()).len(),
+                0,
+                "they are new"
+            );
+            assert!(Excess::of_interval(109, 10).is_none(), "too early");
+            let needed: Vec<_> = (0..30).map(|_| acquire(MIB).unwrap()).collect();
+            needed.into_iter().for_each(release);
+            let excess = all(Excess::of_interval(110, 10).unwrap());
+            assert_eq!(excess.len(), 70 - list::FLOOR);
+            let mut rest = Excess::of_interval(120, 10).unwrap();
+            let needed: Vec<_> = (0..30).map(|_| acquire(MIB).unwrap()).collect();
+            assert!(rest.next().is_none(), "they are needed now");
+            assert!(!is_overstocked());
+            needed.into_iter().for_each(release);
+            assert_eq!(all(Excess::all()).len(), 30);
+            assert!(!is_overstocked());
+        },
+    ));
 }
 
 #[test]

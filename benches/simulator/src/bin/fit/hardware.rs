@@ -118,28 +118,29 @@ pub(crate) fn wake() -> (f64, f64) {
 }
 
 fn futex_wait(word: &AtomicU32, expected: u32) {
-    // SAFETY: a futex call on a living word.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            expected,
-            0,
-        )
-    };
+    futex(word, libc::FUTEX_WAIT, expected);
 }
 
 pub(crate) fn futex_wake(word: &AtomicU32) {
-    // SAFETY: as above.
+    futex(word, libc::FUTEX_WAKE, 1);
+}
+
+/// The system call itself: `libc::syscall` is greenthread's in this program, which keeps kernel threads
+/// that wait at addresses in a table of its own.
+fn futex(word: &AtomicU32, operation: i32, value: u32) {
+    // SAFETY: a futex call on a living word, without a time limit; the kernel clobbers these registers.
     unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            1,
-        )
-    };
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_futex => _,
+            in("rdi") word.as_ptr(),
+            in("rsi") operation | libc::FUTEX_PRIVATE_FLAG,
+            in("rdx") value,
+            in("r10") 0,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
 }
 
 /// The caller stays on one CPU.

@@ -1,5 +1,5 @@
-//! Measures what the simulation's operations cost here, prints it as `cost::MEASURED` has it, and
-//! shows how well the simulation then foretells what is measured with one and two processors.
+//! Measures what the simulation's operations cost here, prints it as `cost` has it, and writes into
+//! `docs/scaling.md` how well the simulation then foretells what is measured with one and two processors.
 //!
 //! What memory and the kernel cost is measured by two kernel threads, each on a CPU of its own. What
 //! a switch and a thread cost is measured with work stealing on one processor, and what the simulated
@@ -17,9 +17,12 @@ use greenthread::policy as real;
 use greenthread::runtime::Runtime;
 use greenthread_simulator::contenders;
 use greenthread_simulator::cost::{Costs, FREE, LINES};
+use greenthread_simulator::document::{Table, round};
 
 use hardware::{contended, each, futex_wake, locked, pin, ping_pong, wake};
-use runtime::{Kind, REAL, locked_in_virtual_time, measured, modified_in_virtual_time, simulated};
+use runtime::{
+    KINDS, Kind, REAL, locked_in_virtual_time, measured, modified_in_virtual_time, simulated,
+};
 
 /// Each figure is the lower quartile of so many measurements, taken while the CPUs are ours: what
 /// disturbs makes longer.
@@ -54,6 +57,7 @@ fn fit() -> Costs {
         modify,
         fence: typical(|| each(1_000_000, |_| fence(SeqCst))),
         transfer,
+        across: transfer,
         keep,
         pause: typical(|| each(1_000_000, |_| spin_loop())),
         system_call,
@@ -70,44 +74,44 @@ fn fit() -> Costs {
     costs
 }
 
+/// Writes what is measured and what is foretold into `docs/scaling.md`.
 fn compare(costs: &Costs) {
-    println!("| work | policy | processors | measured | simulated | simulated / measured |");
-    println!("|---|---|---:|---:|---:|---:|");
-    let row = |work: &str, policy: &str, count, measured: f64, simulated: f64| {
-        let ratio = simulated / measured;
-        println!("| {work} | {policy} | {count} | {measured:.1} | {simulated:.1} | {ratio:.2} |");
-    };
-    for kind in [Kind::Chains, Kind::Yields] {
-        for (contender, policy) in contenders::ALL.iter().enumerate() {
-            for count in [1, 2] {
-                let measured = measured(kind, REAL[contender](Runtime::builder()), count);
-                let simulated = simulated(kind, &*(policy.make)(), count, costs);
-                row(
-                    &format!("{kind:?}"),
-                    policy.name,
-                    count,
-                    measured,
-                    simulated,
-                );
+    let titles = [
+        "measured, 1",
+        "simulated",
+        "ratio",
+        "measured, 2",
+        "simulated",
+        "ratio",
+    ];
+    let mut table = Table::new(
+        "work",
+        ["policy"].into_iter().chain(titles).map(String::from),
+    );
+    let mut row = |work: &str, policy: &str, pairs: [Option<(f64, f64)>; 2]| {
+        let figures = pairs.into_iter().flat_map(|pair| match pair {
+            None => ["", "", ""].map(String::from),
+            Some((measured, simulated)) => {
+                let ratio = format!("{:.2}", simulated / measured);
+                [round(measured), round(simulated), ratio]
             }
+        });
+        table.row(work, [policy.to_string()].into_iter().chain(figures));
+    };
+    for kind in KINDS {
+        for (contender, policy) in contenders::ALL.iter().enumerate() {
+            let pairs = [1, 2].map(|count| {
+                let measured = measured(kind, REAL[contender](Runtime::builder()), count);
+                Some((measured, simulated(kind, &*(policy.make)(), count, costs)))
+            });
+            row(&format!("{kind:?}").to_lowercase(), policy.name, pairs);
         }
     }
-    row(
-        "Modify",
-        "",
-        2,
-        contended(),
-        modified_in_virtual_time(costs),
-    );
-    for count in [1, 2] {
-        row(
-            "Lock",
-            "",
-            count,
-            locked(count),
-            locked_in_virtual_time(count, costs),
-        );
-    }
+    let modified = (contended(), modified_in_virtual_time(costs));
+    row("one word", "", [None, Some(modified)]);
+    let locked = |count| Some((locked(count), locked_in_virtual_time(count, costs)));
+    row("one lock", "", [1, 2].map(locked));
+    table.put("validation");
 }
 
 /// The lower quartile of what `measure` finds while the CPUs are this process's, or, if the machine is

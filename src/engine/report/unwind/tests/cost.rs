@@ -8,7 +8,7 @@ macro_rules! road {
     ($name:ident) => {
         #[inline(never)]
         fn $name(yielder: &Yield, number: u64) -> u64 {
-            yielder.suspend(());
+            yielder.suspend();
             core::hint::black_box(number)
         }
     };

@@ -19,7 +19,7 @@ fn first(yielder: &Yield) {
 
 #[inline(never)]
 fn second(yielder: &Yield) {
-    yielder.suspend(());
+    yielder.suspend();
 }
 
 #[test]

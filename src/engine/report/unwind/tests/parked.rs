@@ -26,7 +26,7 @@ fn inner(yielder: &Yield) {
 #[inline(always)]
 fn inlined(yielder: &Yield) {
     core::hint::black_box(2);
-    yielder.suspend(());
+    yielder.suspend();
     core::hint::black_box(3);
 }
 
@@ -68,7 +68,7 @@ fn an_inlined_function_is_named_with_its_line() {
     );
     let line = |symbol: &Symbol| symbol.line.unwrap() as usize;
     let source: Vec<_> = include_str!("parked.rs").lines().collect();
-    assert_eq!(source[line(inlined) - 1].trim(), "yielder.suspend(());");
+    assert_eq!(source[line(inlined) - 1].trim(), "yielder.suspend();");
     assert_eq!(source[line(inner) - 1].trim(), "inlined(yielder);");
     assert!(!thread.run());
 }
@@ -129,7 +129,7 @@ fn a_thread_can_be_parked_while_it_unwinds() {
 #[inline(never)]
 fn deep(yielder: &Yield, depth: usize) -> usize {
     if depth == 0 {
-        yielder.suspend(());
+        yielder.suspend();
         return 0;
     }
     core::hint::black_box(deep(yielder, depth - 1) + 1)

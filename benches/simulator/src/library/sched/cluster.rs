@@ -1,0 +1,182 @@
+//! Stands in for the library's `cluster`, and for its monitor and its recruiter, who do nothing: no
+//! thread runs for long, and each processor has a machine.
+
+use core::cell::Cell;
+
+use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use crate::engine::policy::Policy;
+use crate::engine::sched::census::{Census, Counter};
+use crate::engine::sched::idle::IdleWord;
+use crate::engine::sched::idlers::Idlers;
+use crate::engine::sched::start::Stock;
+use crate::engine::sched::watched::Watched;
+use crate::engine::sched::{Machine, Processor};
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::table::Table;
+
+pub(crate) struct Ideas {
+    pub(crate) spinning: bool,
+}
+
+pub(crate) struct Config {
+    pub(crate) ideas: Ideas,
+}
+
+/// On cache lines of its own.
+#[repr(align(64))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+impl<T> core::ops::Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// The idle word and the idlers' lock share a line, as they do in the library.
+#[repr(C, align(128))]
+pub(crate) struct Cluster {
+    pub(crate) census: Census,
+    size: Size,
+    pub(crate) policy: Apart<&'static dyn Policy>,
+    table: Table<Processor>,
+    pub(crate) idle: IdleWord,
+    pub(crate) idlers: Lock<Idlers>,
+    pub(crate) watched: Apart<Watched>,
+    pub(crate) wake_ups: Apart<Counter>,
+    pub(crate) config: Apart<Config>,
+    pub(crate) recruiter: Office,
+    pub(crate) monitor: Post,
+    pub(crate) stopping: AtomicBool,
+    /// The process's, in the library: free records and rooms.
+    pub(crate) stock: Stock,
+    machines: Apart<Vec<Machine>>,
+    pub(crate) tally: Apart<Tally>,
+}
+
+/// Bookkeeping, which costs nothing.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Wake-ups after which the machine found nothing to run.
+    pub(crate) idle_wake_ups: Cell<u64>,
+    /// Searches that found nothing.
+    pub(crate) vain_searches: Cell<u64>,
+}
+
+#[repr(C, align(64))]
+struct Size {
+    active: AtomicUsize,
+    seats: AtomicUsize,
+}
+
+impl Cluster {
+    /// A cluster whose processors all are awake. It is freed by [`Cluster::end`].
+    pub(crate) fn start(
+        policy: &'static dyn Policy,
+        processors: usize,
+        seed: u64,
+    ) -> &'static Cluster {
+        let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
+            census: Census::new(),
+            size: Size {
+                active: AtomicUsize::new(processors),
+                seats: AtomicUsize::new(processors),
+            },
+            policy: Apart(policy),
+            table: Table::new(),
+            idle: IdleWord::new(processors as u32),
+            idlers: Lock::new(Idlers::new()),
+            watched: Apart(Watched::new()),
+            wake_ups: Apart(Counter::new()),
+            config: Apart(Config {
+                ideas: Ideas { spinning: true },
+            }),
+            recruiter: Office,
+            monitor: Post(AtomicU32::new(AWAKE)),
+            stopping: AtomicBool::new(false),
+            stock: Stock::new(),
+            machines: Apart((0..processors).map(|_| Machine::new()).collect()),
+            tally: Apart(Tally::default()),
+        }));
+        let new = |index| Processor::new(index, cluster, seed);
+        cluster.table.grow_to(processors, new);
+        for (machine, processor) in cluster.machines.iter().zip(cluster.table.iter()) {
+            machine.set_cluster(cluster);
+            machine.processor.assign(processor.into());
+        }
+        cluster
+    }
+
+    /// All machines end.
+    pub(crate) fn stop(&'static self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.dismiss_spares();
+    }
+
+    /// Frees the cluster, its records and its rooms.
+    ///
+    /// # Safety
+    /// Nobody uses any of them any more.
+    pub(crate) unsafe fn end(&'static self) {
+        // SAFETY: made by a box in `start`; the rest is the caller's promise.
+        drop(unsafe { Box::from_raw(core::ptr::from_ref(self).cast_mut()) });
+    }
+
+    pub(crate) fn see_to_rooms_later(&self, _: bool) {}
+
+    pub(crate) fn machine(&self, index: usize) -> &Machine {
+        &self.machines[index]
+    }
+
+    pub(crate) fn machines(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    pub(crate) fn processors(&self) -> impl Iterator<Item = &Processor> {
+        self.table.iter()
+    }
+
+    pub(crate) fn processor(&self, index: usize) -> &Processor {
+        self.table.get(index)
+    }
+
+    pub(crate) fn active(&self) -> usize {
+        self.size.active.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn seats(&self) -> usize {
+        self.size.seats.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn search_limit(&self) -> u32 {
+        self.active().div_ceil(2) as u32
+    }
+
+    pub(crate) fn was_last(&self) -> bool {
+        self.census
+            .was_last(|| self.processors().map(|p| &p.counts))
+    }
+}
+
+/// The recruiter's.
+pub(crate) struct Office;
+
+impl Office {
+    pub(crate) fn call(&self) {}
+    pub(crate) fn ring(&self) {}
+}
+
+const AWAKE: u32 = 0;
+
+/// The monitor's. It never sleeps.
+pub(crate) struct Post(AtomicU32);
+
+impl Post {
+    pub(crate) fn kick_if_asleep(&self) {
+        fence(Ordering::SeqCst);
+        assert_eq!(self.0.load(Ordering::Relaxed), AWAKE);
+    }
+
+    pub(crate) fn kick(&self) {}
+}

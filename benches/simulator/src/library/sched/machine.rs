@@ -1,0 +1,96 @@
+//! Stands in for the library's `machine`: what a kernel thread has of its own.
+
+use core::cell::Cell;
+
+use crate::engine::atomic::{AtomicUsize, Ordering, fence};
+use crate::engine::green::Green;
+use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::events::Turn;
+use crate::engine::sched::lifo::Linked;
+use crate::engine::sched::ownership::Ownership;
+use crate::engine::sched::wake::{Slept, WakeWord};
+use crate::engine::sched::{Cluster, Processor};
+use crate::engine::sys::kernel_thread;
+use crate::virtual_time::{self, Access};
+
+/// The fields lie on three lines, as the library's.
+#[repr(C, align(128))]
+pub(crate) struct Machine {
+    pub(crate) processor: Ownership<Processor>,
+    first: [u64; 7],
+    below: Cell<Option<&'static Machine>>,
+    pub(crate) handed: Cell<Option<&'static Green>>,
+    pub(crate) events_after: Cell<u64>,
+    second: [u64; 5],
+    cluster: Cell<Option<&'static Cluster>>,
+    wake: WakeWord,
+    pub(crate) searching: Cell<bool>,
+    pub(crate) dismissed: Cell<bool>,
+    /// Somebody has woken it and it has found nothing to run yet. Bookkeeping, which costs nothing.
+    pub(crate) was_woken: Cell<bool>,
+}
+
+// SAFETY: the simulation runs on one kernel thread.
+unsafe impl Sync for Machine {}
+
+impl Linked for Machine {
+    fn below(&self) -> &Cell<Option<&'static Machine>> {
+        virtual_time::access(core::ptr::from_ref(&self.below).addr(), Access::Store);
+        &self.below
+    }
+}
+
+impl Machine {
+    pub(crate) fn new() -> Machine {
+        Machine {
+            processor: Ownership::new(),
+            first: [0; 7],
+            below: Cell::new(None),
+            handed: Cell::new(None),
+            events_after: Cell::new(u64::MAX),
+            second: [0; 5],
+            cluster: Cell::new(None),
+            wake: WakeWord::new(),
+            searching: Cell::new(false),
+            dismissed: Cell::new(false),
+            was_woken: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn set_cluster(&self, cluster: &'static Cluster) {
+        self.cluster.set(Some(cluster));
+    }
+
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        self.cluster.get().expect("its cluster has not started")
+    }
+
+    /// Writing the thread pointer is a part of what a switch costs.
+    pub(crate) fn come_home(&self) {}
+
+    pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
+        let slept = self.wake.sleep(deadline);
+        self.was_woken.set(slept == Slept::Woken);
+        slept
+    }
+
+    pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
+        self.wake.sleep_collecting(turn, deadline)
+    }
+
+    pub(crate) fn sleep_until_woken(&self) {
+        while self.sleep(None) != Slept::Woken {}
+    }
+
+    pub(crate) fn wake(&self) {
+        self.wake.wake();
+    }
+
+    pub(crate) fn poke(&self) {
+        self.wake.poke();
+    }
+
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.wake.is_collecting()
+    }
+}

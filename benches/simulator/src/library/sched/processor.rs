@@ -1,0 +1,143 @@
+//! Stands in for the library's `processor`.
+
+use core::cell::{Cell, UnsafeCell};
+
+use crate::engine::arch;
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::policy::Seat;
+use crate::engine::sched::census::Counts;
+use crate::engine::sched::lifo::Linked;
+use crate::engine::sched::outbox::Outbox;
+use crate::engine::sched::start::{Cache, Records};
+use crate::engine::sched::{Cluster, Counter, Machine};
+use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::clock::NEVER;
+use crate::engine::sys::topology;
+use crate::virtual_time::{self, Access, Random};
+
+/// The fields lie on the lines on which the library's do.
+#[repr(C, align(128))]
+pub(crate) struct Processor {
+    pub(crate) counts: Counts,
+    first: [u64; 6],
+    pub(crate) index: usize,
+    pub(crate) machine: AtomicStatic<Machine>,
+    cpu: AtomicUsize,
+    pub(crate) switches: Counter,
+    pub(crate) dry: Counter,
+    pub(crate) steals: Counter,
+    pub(crate) steal_attempts: Counter,
+    second: u64,
+    own: UnsafeCell<Own>,
+    below: Cell<Option<&'static Processor>>,
+    watched: Watched,
+}
+
+/// What the others look at.
+#[repr(C, align(64))]
+pub(crate) struct Watched {
+    cluster: &'static Cluster,
+    pub(crate) attention: AtomicBool,
+    pub(crate) retired: AtomicBool,
+}
+
+impl core::ops::Deref for Processor {
+    type Target = Watched;
+
+    fn deref(&self) -> &Watched {
+        &self.watched
+    }
+}
+
+pub(crate) struct Own {
+    pub(super) crowded_since: u64,
+    pub(super) spin_pays: bool,
+    pub(super) outbox: Outbox,
+    pub(crate) stacks: Cache,
+    pub(crate) records: Records,
+    random: Random,
+}
+
+impl Own {
+    pub(super) fn random(&mut self) -> u32 {
+        (self.random.next() >> 32) as u32
+    }
+}
+
+// SAFETY: the simulation runs on one kernel thread.
+unsafe impl Sync for Processor {}
+// SAFETY: as above.
+unsafe impl Send for Processor {}
+
+impl Linked for Processor {
+    fn below(&self) -> &Cell<Option<&'static Processor>> {
+        virtual_time::access(core::ptr::from_ref(&self.below).addr(), Access::Store);
+        &self.below
+    }
+}
+
+impl Processor {
+    pub(crate) fn new(index: usize, cluster: &'static Cluster, seed: u64) -> Processor {
+        Processor {
+            counts: Counts::new(),
+            first: [0; 6],
+            index,
+            machine: AtomicStatic::none(),
+            cpu: AtomicUsize::new(usize::MAX),
+            switches: Counter::new(),
+            dry: Counter::new(),
+            steals: Counter::new(),
+            steal_attempts: Counter::new(),
+            second: 0,
+            own: UnsafeCell::new(Own {
+                crowded_since: NEVER,
+                spin_pays: false,
+                outbox: Outbox,
+                stacks: Cache::new(),
+                records: Records::new(),
+                random: Random::new(seed, index),
+            }),
+            below: Cell::new(None),
+            watched: Watched {
+                cluster,
+                attention: AtomicBool::new(false),
+                retired: AtomicBool::new(false),
+            },
+        }
+    }
+
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        self.watched.cluster
+    }
+
+    /// # Safety
+    /// The caller owns this processor until it drops the seat.
+    pub(super) unsafe fn seat(&self) -> Seat {
+        // SAFETY: the caller's promise.
+        unsafe { Seat::new(self.index, 1) }
+    }
+
+    /// # Safety
+    /// The caller owns this processor, and holds no other reference to this.
+    #[allow(clippy::mut_from_ref, reason = "the owner's cell")]
+    pub(super) unsafe fn own(&self) -> &mut Own {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.own.get() }
+    }
+
+    /// The number of processors stays as it is.
+    pub(super) fn is_surplus(&self) -> bool {
+        self.index >= self.cluster().active()
+    }
+
+    pub(crate) fn note_cpu(&self) {
+        if topology::machine().is_some() {
+            self.cpu.store(arch::cpu(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn distance(&self, other: &Processor) -> usize {
+        let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
+        topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
+    }
+}

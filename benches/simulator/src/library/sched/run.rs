@@ -1,0 +1,270 @@
+//! The run loop and the search for work, after `src/engine/sched/mod.rs`, step by step. Left out: threads
+//! that are locked to a kernel thread, hand-overs from thread to thread, preemption, the outbox, and
+//! processors that are taken, or too many.
+
+use super::idlers::Rested;
+use super::start::{self, fetch};
+use super::{Cluster, Machine, Owned, RunLoop, io, timers};
+use crate::engine::atomic::{Ordering, fence};
+use crate::engine::green::Green;
+use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
+use crate::engine::sys::topology;
+use crate::virtual_time;
+
+const TIMER_INTERVAL: u64 = 64;
+
+// What a ticket says; the library's is `green::ticket`.
+const RUNS: u32 = 0;
+const PARKED: u32 = 1;
+const NOTIFIED: u32 = 2;
+
+/// What a thread wants when it leaves its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Yield,
+    Park,
+    Exit,
+}
+
+/// What the threads do.
+pub(crate) trait Program {
+    /// The switch to `green`, which then runs on `machine` until it leaves its stack.
+    fn step(&self, machine: &'static Machine, green: &'static Green) -> Action;
+
+    /// `green` has ended.
+    fn ended(&self, green: &'static Green);
+}
+
+/// The life of a machine, from when all have processors until the cluster stops.
+pub(crate) fn run(machine: &'static Machine, program: &dyn Program) {
+    // SAFETY: each CPU of the simulation is one machine.
+    let mut run = unsafe { RunLoop::new(machine) };
+    let cluster = machine.cluster();
+    let mut rested = Rested::Working { searching: false };
+    while let Rested::Working { searching } = rested {
+        rested = match find_work(&mut run, searching) {
+            Ok(next) => {
+                machine.was_woken.set(false);
+                run_one_after_another(&mut run, program, next)
+            }
+            Err(NothingFound { searching }) => {
+                if machine.was_woken.replace(false) {
+                    cluster
+                        .tally
+                        .idle_wake_ups
+                        .set(cluster.tally.idle_wake_ups.get() + 1);
+                }
+                cluster.rest(&mut run, searching)
+            }
+        };
+    }
+}
+
+fn owned<'a>(run: &'a mut RunLoop) -> Owned<'a> {
+    run.owned().expect("nobody takes processors")
+}
+
+fn run_one_after_another(run: &mut RunLoop, program: &dyn Program, mut next: Next) -> Rested {
+    let machine = run.machine();
+    loop {
+        let green = next.thread.into_green();
+        let mut processor = owned(run);
+        if green.room.get().is_none() {
+            start::move_in(&mut processor, green);
+        }
+        fetch(green);
+        green.ticket.store(RUNS, Ordering::Relaxed);
+        let action = program.step(machine, green);
+        let processor = &mut owned(run);
+        match action {
+            Action::Yield => ready_from(processor, green, Readied::Yielded),
+            Action::Park => park(processor, green),
+            Action::Exit => {
+                start::bury(processor, green);
+                program.ended(green);
+            }
+        }
+        processor.switches.add(1);
+        let switches = processor.switches.get();
+        if switches.is_multiple_of(TIMER_INTERVAL) || processor.attention.load(Ordering::Relaxed) {
+            look_around(processor, switches.is_multiple_of(io::INTERVAL));
+        }
+        match own_queues(processor) {
+            Some(following) => next = following,
+            None => return Rested::Working { searching: false },
+        }
+    }
+}
+
+/// Serves a busy processor now and then between two threads.
+fn look_around(processor: &mut Owned<'_>, io: bool) {
+    processor.note_cpu();
+    if io {
+        io::look_when_busy(processor);
+    }
+    timers::fire_own(processor);
+}
+
+/// Parks `green`, unless it has been notified meanwhile.
+fn park(processor: &Owned<'_>, green: &'static Green) {
+    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    let parked = green
+        .ticket
+        .compare_exchange(RUNS, PARKED, success, failure);
+    if parked.is_err() {
+        ready_from(processor, green, Readied::Yielded);
+    }
+}
+
+/// Wakes `green`, which is parked or about to be, in the name of `processor`. Once a wait.
+pub(crate) fn wake_up(processor: &Owned<'_>, green: &'static Green) {
+    if green.ticket.swap(NOTIFIED, Ordering::AcqRel) == PARKED {
+        ready_from(processor, green, Readied::Woken);
+    }
+}
+
+/// Makes `green` ready; the caller runs on `processor`.
+pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Readied) {
+    let cluster = processor.cluster();
+    let thread = Ready::new(green);
+    tell(
+        cluster,
+        cluster.policy.ready(thread, how, Some(&processor.seat())),
+    );
+}
+
+/// Makes `green` ready, on any processor that takes it.
+pub(crate) fn ready_globally(green: &'static Green, how: Readied) {
+    let cluster = green.cluster();
+    tell(cluster, cluster.policy.ready(Ready::new(green), how, None));
+}
+
+fn tell(cluster: &'static Cluster, for_others: ForOthers) {
+    if for_others == ForOthers::Work {
+        cluster.notify();
+    }
+}
+
+/// The processor of `machine`, for the thread that runs there and has entered the runtime.
+///
+/// # Safety
+/// The caller is that thread; it uses one at a time, and none after it has left its stack.
+pub(crate) unsafe fn enter(machine: &'static Machine) -> Owned<'static> {
+    let processor = machine.processor.get().expect("nobody takes processors");
+    // SAFETY: the run loop uses it no more until the thread has left; the rest is the caller's promise.
+    unsafe { Owned::at(processor) }
+}
+
+// ---- finding work ----
+
+struct NothingFound {
+    searching: bool,
+}
+
+fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFound> {
+    let machine = run.machine();
+    let processor = &mut owned(run);
+    processor.dry.add(1);
+    processor.note_cpu();
+    timers::fire_own(processor);
+    if let Some(next) = own_queues(processor).or_else(|| arrivals(processor)) {
+        if searching {
+            stop_searching(processor.cluster());
+        }
+        return Ok(next);
+    }
+    if !searching && let Some(next) = look_at_others(processor, false) {
+        return Ok(next);
+    }
+    let cluster = machine.cluster();
+    searching = searching || cluster.idle.start_search(cluster.search_limit());
+    if searching {
+        search(machine, processor)
+    } else {
+        Err(NothingFound { searching })
+    }
+}
+
+fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
+    let cluster = processor.cluster();
+    let others = match cluster.idle.is_everybody_busy() {
+        true => Others::Busy,
+        false => Others::Idle,
+    };
+    cluster.policy.next(&processor.seat(), others)
+}
+
+fn arrivals(processor: &mut Owned<'_>) -> Option<Next> {
+    io::look(processor).then(|| own_queues(processor)).flatten()
+}
+
+/// A searcher has found something. If it was the last, it wakes the next one for any other work.
+pub(super) fn stop_searching(cluster: &'static Cluster) {
+    if cluster.idle.found() {
+        fence(Ordering::SeqCst);
+        if cluster.policy.work_for_others() == ForOthers::Work {
+            cluster.notify();
+        }
+    }
+}
+
+fn search(machine: &'static Machine, processor: &mut Owned<'_>) -> Result<Next, NothingFound> {
+    let cluster = machine.cluster();
+    loop {
+        if let Some(next) = steal(machine, processor) {
+            stop_searching(cluster);
+            return Ok(next);
+        }
+        let vain = &cluster.tally.vain_searches;
+        vain.set(vain.get() + 1);
+        match io::spin(processor) {
+            io::Spun::InVain => return Err(NothingFound { searching: true }),
+            io::Spun::OtherWork => {}
+            io::Spun::Events(_) => unreachable!("nobody waits for events"),
+        }
+    }
+}
+
+fn steal(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
+    const PASSES: u32 = 4;
+    const PAUSES: u32 = 200;
+    let cluster = machine.cluster();
+    let alone = cluster.idle.awake() <= 1 || !cluster.config.ideas.spinning;
+    for pass in if alone { PASSES } else { 1 }..=PASSES {
+        timers::fire_all(processor);
+        if let Some(next) = own_queues(processor) {
+            return Some(next);
+        }
+        if let Some(next) = look_at_others(processor, pass == PASSES) {
+            return Some(next);
+        }
+        if !alone {
+            virtual_time::pause_for(PAUSES);
+        }
+    }
+    None
+}
+
+fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Option<Next> {
+    let cluster = processor.cluster();
+    let thief = processor.shared();
+    let distance = |other: usize| thief.distance(cluster.processor(other));
+    let victims = victims(processor, last_pass, &distance);
+    processor.steal_attempts.add(1);
+    let thread = cluster.policy.steal(&processor.seat(), victims)?;
+    processor.steals.add(1);
+    Some(thread.into())
+}
+
+fn victims<'a>(
+    thief: &mut Owned<'_>,
+    last_pass: bool,
+    distance: &'a dyn Fn(usize) -> usize,
+) -> Victims<'a> {
+    let count = thief.cluster().seats();
+    let victims = Victims::new(thief.index, count, thief.own().random(), last_pass);
+    match topology::machine() {
+        None => victims,
+        Some(_) => victims.nearest_first(distance),
+    }
+}

@@ -1,0 +1,235 @@
+//! A processor's backlog: a queue without bound behind its local queue, which others share.
+//!
+//! What a full local queue cannot hold goes there in chains of half a queue, and comes back, or goes
+//! to a thief, a chain at a time. So a thread pays for the lock of its backlog only its part of a
+//! chain's visit, and a chain costs the holder of the lock the same, however long it is.
+//! A thread that another processor hands over is a chain of one.
+//!
+//! The chains are linked by their ends, in the records' links for heaps, which no heap uses while
+//! work stealing holds the thread. The first thread's rank has the chain's length:
+//!
+//! ```text
+//!     first ── next ──▶ … ── next ──▶ last
+//!       └────────── link ───────────────┘└── link ──▶ the next chain's first
+//! ```
+//!
+//! A chain of one thread has only the second link.
+//!
+//! Invariants: `len` is the number of threads whenever the lock is free. A closed backlog is empty: a
+//! processor that leaves closes its backlog, and opens it when it comes back; so no thread is handed
+//! to a processor that is out of use.
+//!
+//! Orderings: all Relaxed, as the lock orders everything else. `len` is a hint to callers without
+//! the lock, unless they have ordered themselves after the pushes (as the fences of the idle
+//! handshake do).
+
+use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::engine::green::Green;
+use crate::engine::green::fifo::Fifo;
+use crate::engine::sys::lock::{Guard, Lock};
+
+pub(super) struct Backlog {
+    chains: Lock<Chains>,
+    len: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Chains {
+    /// The first thread of the first chain, and the last one of the last chain.
+    ends: Option<(&'static Green, &'static Green)>,
+    is_closed: bool,
+}
+
+impl Chains {
+    fn push(&mut self, chain: Fifo) {
+        let len = chain.len();
+        let Some((first, last)) = chain.into_ends() else {
+            return;
+        };
+        first.heap.rank.set((len as u64, 0));
+        if len > 1 {
+            first.heap.set_link(Some(last));
+        }
+        last.heap.set_link(None);
+        self.ends = match self.ends {
+            None => Some((first, last)),
+            Some((front, back)) => {
+                back.heap.set_link(Some(first));
+                Some((front, last))
+            }
+        };
+    }
+
+    fn pop(&mut self) -> Option<Fifo> {
+        let (first, back) = self.ends?;
+        let len = first.heap.rank.get().0 as usize;
+        let last = match len {
+            1 => first,
+            _ => first.heap.take_link()?,
+        };
+        self.ends = last.heap.take_link().map(|front| (front, back));
+        Some(Fifo::from_ends(first, last, len))
+    }
+
+    /// Takes the first thread out of the first chain, as a chain of its own.
+    fn pop_one(&mut self) -> Option<Fifo> {
+        let (first, back) = self.ends?;
+        let len = first.heap.rank.get().0;
+        if len == 1 {
+            return self.pop();
+        }
+        let (second, last) = (first.next.take()?, first.heap.take_link()?);
+        second.heap.rank.set((len - 1, 0));
+        if len > 2 {
+            second.heap.set_link(Some(last));
+        }
+        self.ends = Some((second, back));
+        Some(Fifo::of(first))
+    }
+}
+
+impl Backlog {
+    pub(super) fn new() -> Backlog {
+        Backlog {
+            chains: Lock::new(Chains::default()),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns the number of threads; any thread may ask.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Relaxed)
+    }
+
+    /// Adds a chain behind the others. For the holder of the seat.
+    pub(super) fn push(&self, chain: Fifo) {
+        let mut chains = self.chains.lock();
+        self.grow(&chains, chain.len());
+        chains.push(chain);
+    }
+
+    /// Hands over a thread of another processor, unless this one is out of use or the backlog is in
+    /// use; then it comes back.
+    pub(super) fn give(&self, thread: &'static Green) -> Result<(), &'static Green> {
+        match self.chains.try_lock() {
+            Some(mut chains) if !chains.is_closed => {
+                self.grow(&chains, 1);
+                chains.push(Fifo::of(thread));
+                Ok(())
+            }
+            _ => Err(thread),
+        }
+    }
+
+    /// Takes the first chain. For the holder of the seat.
+    #[inline]
+    pub(super) fn take(&self) -> Option<Fifo> {
+        if self.len() == 0 {
+            return None;
+        }
+        self.shrink(self.chains.lock(), Chains::pop)
+    }
+
+    /// Takes the first thread. For the holder of the seat.
+    #[inline]
+    pub(super) fn take_one(&self) -> Option<&'static Green> {
+        if self.len() == 0 {
+            return None;
+        }
+        self.shrink(self.chains.lock(), Chains::pop_one)?.pop()
+    }
+
+    /// Takes the first chain for another processor; `None` also if the backlog is in use.
+    #[inline]
+    pub(super) fn steal(&self) -> Option<Fifo> {
+        if self.len() == 0 {
+            return None;
+        }
+        self.shrink(self.chains.try_lock()?, Chains::pop)
+    }
+
+    /// Takes all threads, and closes the backlog. For the holder of the seat.
+    pub(super) fn close(&self) -> Fifo {
+        let mut all = Fifo::new();
+        let mut chains = self.chains.lock();
+        while let Some(chain) = chains.pop() {
+            all.append(chain);
+        }
+        self.len.store(0, Relaxed);
+        chains.is_closed = true;
+        all
+    }
+
+    /// Opens the backlog again. For the holder of the seat.
+    pub(super) fn open(&self) {
+        self.chains.lock().is_closed = false;
+    }
+
+    fn grow(&self, _: &Guard<'_, Chains>, by: usize) {
+        self.len.store(self.len() + by, Relaxed);
+    }
+
+    fn shrink(
+        &self,
+        mut chains: Guard<'_, Chains>,
+        take: impl FnOnce(&mut Chains) -> Option<Fifo>,
+    ) -> Option<Fifo> {
+        let taken = take(&mut chains)?;
+        self.len.store(self.len() - taken.len(), Relaxed);
+        Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::atomic::Ordering;
+    use crate::engine::policy::stand_ins::stand_ins;
+
+    fn indices(chain: Option<Fifo>) -> Vec<u64> {
+        let mut chain = chain.unwrap_or_default();
+        let threads = core::iter::from_fn(|| chain.pop());
+        threads
+            .map(|green| green.priority.load(Ordering::Relaxed))
+            .collect()
+    }
+
+    #[test]
+    fn chains_come_out_as_they_went_in_and_single_threads_from_the_front() {
+        let mut threads = stand_ins(9).into_iter().map(|thread| thread.into_green());
+        if threads.len() == 0 {
+            return;
+        }
+        let backlog = Backlog::new();
+        for len in [1, 2, 3, 1, 2] {
+            let mut chain = Fifo::new();
+            threads
+                .by_ref()
+                .take(len)
+                .for_each(|green| chain.push(green));
+            backlog.push(chain);
+        }
+        assert_eq!(backlog.len(), 9);
+        assert_eq!(indices(backlog.take()), [0]);
+        let single = backlog.take_one().map(Fifo::of);
+        assert_eq!(indices(single), [1]);
+        assert_eq!(indices(backlog.take()), [2]);
+        let single = backlog.take_one().map(Fifo::of);
+        assert_eq!(indices(single), [3]);
+        assert_eq!(indices(backlog.steal()), [4, 5]);
+        let all = backlog.close();
+        assert_eq!((all.len(), backlog.len()), (3, 0));
+        let mut all = all;
+        let last = all.split_off(2);
+        assert_eq!(indices(Some(last)), [8]);
+        let green = all.pop().unwrap();
+        assert!(backlog.give(green).is_err(), "it is closed");
+        backlog.open();
+        assert!(backlog.give(green).is_ok() && backlog.len() == 1);
+        assert_eq!(indices(backlog.take()), [6]);
+        assert!(
+            backlog.take().is_none() && backlog.steal().is_none() && backlog.take_one().is_none()
+        );
+    }
+}
