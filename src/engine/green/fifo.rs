@@ -1,6 +1,7 @@
 //! An intrusive first-in-first-out list of green threads.
 //!
-//! A thread is in one list at most: its link belongs to the owner of the list.
+//! A thread is in one list at most: its link belongs to the owner of the list. A list is dropped
+//! empty: its threads would never run.
 
 use crate::engine::green::Green;
 
@@ -9,6 +10,21 @@ use crate::engine::green::Green;
 pub(crate) struct Fifo {
     ends: Option<(&'static Green, &'static Green)>,
     len: usize,
+}
+
+impl Drop for Fifo {
+    #[inline]
+    fn drop(&mut self) {
+        if self.len != 0 {
+            lose(self.len)
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn lose(_: usize) -> ! {
+    crate::engine::sys::die("a list was dropped with ready threads in it")
 }
 
 impl Fifo {
@@ -30,7 +46,8 @@ impl Fifo {
     }
 
     /// Returns the first thread and the last one; the links between them stay.
-    pub(crate) fn into_ends(self) -> Option<(&'static Green, &'static Green)> {
+    pub(crate) fn into_ends(mut self) -> Option<(&'static Green, &'static Green)> {
+        self.len = 0;
         self.ends
     }
 
@@ -84,8 +101,8 @@ impl Fifo {
     }
 
     /// Moves all threads of `other` to the end of this list.
-    pub(crate) fn append(&mut self, other: Fifo) {
-        self.len += other.len;
+    pub(crate) fn append(&mut self, mut other: Fifo) {
+        self.len += core::mem::take(&mut other.len);
         self.ends = match (self.ends, other.ends) {
             (Some((first, last)), Some((other_first, other_last))) => {
                 last.next.set(Some(other_first));

@@ -153,7 +153,9 @@ impl LocalQueue {
 
     // ---- for the holder of the seat ----
 
-    /// Returns the number of threads that may be pushed.
+    /// Returns the number of threads that may be pushed. While a thief copies, the slots of all that
+    /// was taken after its claim stay with it: for a thief that the system does not run, an empty
+    /// queue has no space.
     #[inline]
     pub(crate) fn space(&self) -> usize {
         // Acquire: pairs with a thief's release.
@@ -167,7 +169,7 @@ impl LocalQueue {
     pub(crate) fn push(&self, thread: &'static Green) {
         let end = self.end.load(Ordering::Relaxed);
         self.slot(end).set(Some(thread));
-        // Release: pairs with the Acquire in `steal_half`.
+        // Release: pairs with the Acquire in `claim`.
         self.end.store(end.wrapping_add(1), Ordering::Release);
     }
 
@@ -200,15 +202,7 @@ impl LocalQueue {
     /// Moves half of the threads to the caller's own queue, except for one, which is returned.
     /// `None`: there are none, or another thief is there.
     pub(crate) fn steal_half(&self, own: &LocalQueue) -> Option<&'static Green> {
-        let mut count = 0;
-        let most = own.space() as u32 + 1;
-        let before = self.change(Ordering::Relaxed, |front| {
-            // Acquire: pairs with the Release in `push`.
-            let waiting = front.waiting(self.end.load(Ordering::Acquire));
-            perturb::point("local_queue: about to claim");
-            count = waiting.div_ceil(2).min(most);
-            (count != 0 && !front.is_busy()).then(|| front.claimed(count))
-        })?;
+        let (before, count) = self.claim(own.space() + 1)?;
         perturb::point("local_queue: claimed");
         let end = own.end.load(Ordering::Relaxed);
         for i in 1..count {
@@ -216,13 +210,43 @@ impl LocalQueue {
             own.slot(end.wrapping_add(i - 1)).set(thread);
         }
         let first = self.slot(before.first).get();
-        // Release: pairs with the Acquire in a thief's `steal_half`.
+        // Release: pairs with the Acquire in a thief's `claim`.
         own.end
             .store(end.wrapping_add(count - 1), Ordering::Release);
         perturb::point("local_queue: copied");
+        self.release(before);
+        first
+    }
+
+    /// Claims half of the threads, but at most so many. Returns the front before, and how many.
+    fn claim(&self, most: usize) -> Option<(Front, u32)> {
+        let mut count = 0;
+        let before = self.change(Ordering::Relaxed, |front| {
+            // Acquire: pairs with the Release in `push`.
+            let waiting = front.waiting(self.end.load(Ordering::Acquire));
+            perturb::point("local_queue: about to claim");
+            count = waiting.div_ceil(2).min(most as u32);
+            (count != 0 && !front.is_busy()).then(|| front.claimed(count))
+        })?;
+        Some((before, count))
+    }
+
+    /// Ends the claim that was made at this front.
+    fn release(&self, before: Front) {
         // Release: pairs with the Acquire in `space`.
         self.change(Ordering::Release, |front| Some(front.released(before)));
-        first
+    }
+
+    /// Holds the slots of a thief that is not run in the middle, until the returned function is called.
+    #[cfg(all(test, not(greenthread_model)))]
+    pub(crate) fn stalled_thief(&self) -> impl FnOnce() -> Vec<&'static Green> {
+        let (before, count) = self.claim(HALF).expect("nothing to steal");
+        move || {
+            let numbers = (0..count).map(|i| before.first.wrapping_add(i));
+            let taken = numbers.filter_map(|n| self.slot(n).get()).collect();
+            self.release(before);
+            taken
+        }
     }
 
     /// Returns the number of threads that wait.

@@ -432,7 +432,9 @@ mod tests {
                 histogram[..=times].iter_mut().for_each(|pairs| *pairs += 1);
             }
         }
-        dismiss(running.into_iter().flatten().map(|(_, thread)| thread));
+        let waiting = core::iter::from_fn(|| next(&policy, &seats[0]));
+        let all = running.into_iter().flatten().chain(waiting);
+        dismiss(all.map(|(_, thread)| thread));
         Some(histogram)
     }
 

@@ -179,11 +179,14 @@ mod tests {
     #[test]
     fn others_come_with_a_fresh_one_only() {
         let Some(queue) = queue(5, 2) else { return };
-        let (_, others) = queue.take_with_others(|left| left).unwrap();
-        assert_eq!((others.len(), queue.len()), (4, 2));
+        let others = |share: fn(usize) -> usize| {
+            let (_, mut others) = queue.take_with_others(share).unwrap();
+            core::iter::from_fn(|| others.pop()).count()
+        };
+        assert_eq!((others(|left| left), queue.len()), (4, 2));
         assert!(queue.take_if_fresh().is_none());
-        let (_, others) = queue.take_with_others(|_| 1).unwrap();
-        assert_eq!((others.len(), queue.len()), (0, 1));
+        assert_eq!((others(|_| 1), queue.len()), (0, 1));
+        assert!(queue.take().is_some());
     }
 
     /// Checks that preempted threads have their turns beside fresh threads without end.
@@ -221,5 +224,6 @@ mod tests {
             assert!(first.1 < 2 || turns.len() == 4, "twice in a row");
         }
         assert_eq!(turns, [2, 3, 4, 5]);
+        assert_eq!(core::iter::from_fn(|| queue.take()).count(), 2);
     }
 }

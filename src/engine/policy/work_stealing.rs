@@ -232,9 +232,11 @@ impl WorkStealing {
 
     fn take_global(&self, local: Held<'_, Local>) -> Option<Ready> {
         let processors = self.locals.len();
+        // There may be none, though the queue is empty: see `LocalQueue::space`.
+        let most = local.queue.space().min(HALF);
         let (first, mut batch) = self
             .global
-            .take_with_others(|left| (left / processors).min(HALF))?;
+            .take_with_others(|left| (left / processors).min(most))?;
         perturb::point("work_stealing: taken");
         local.push_some_of(&mut batch);
         Some(Ready::new(first))

@@ -224,6 +224,7 @@ mod tests {
         let last = all.split_off(2);
         assert_eq!(indices(Some(last)), [8]);
         let green = all.pop().unwrap();
+        assert_eq!(indices(Some(all)), [7]);
         assert!(backlog.give(green).is_err(), "it is closed");
         backlog.open();
         assert!(backlog.give(green).is_ok() && backlog.len() == 1);

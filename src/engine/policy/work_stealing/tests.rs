@@ -88,6 +88,51 @@ fn threads_that_yield_change_processors_on_request() {
     }
 }
 
+/// A thief keeps the slots of all that is taken while it copies, however long the system does not run
+/// it: the queue is empty, and has space for few threads or none.
+#[test]
+fn no_thread_is_lost_while_a_thief_stalls() {
+    const SLOTS: u64 = 2 * HALF as u64;
+    const OUTSIDE: u64 = 4 * SLOTS;
+    for used in [0, 1, HALF as u64, SLOTS - 3, SLOTS - 2] {
+        let policy = WorkStealing::new().next_slot(false);
+        let seats = seats(1);
+        policy.resize(1);
+        let mut threads = stand_ins(2 + used + OUTSIDE).into_iter();
+        if threads.len() == 0 {
+            return;
+        }
+        let mut own = |count| {
+            for thread in threads.by_ref().take(count as usize) {
+                policy.ready(thread, Readied::Woken, Some(&seats[0]));
+            }
+        };
+        own(2);
+        let queue = &policy.locals.find(0).unwrap().queue;
+        let thief = queue.stalled_thief();
+        own(used);
+        for thread in threads {
+            policy.ready(thread, Readied::Spawned, None);
+        }
+        let run = |count| {
+            let threads = core::iter::from_fn(|| next(&policy, &seats[0])).take(count);
+            let (indices, threads): (Vec<_>, Vec<_>) = threads.unzip();
+            dismiss(threads);
+            indices
+        };
+        let mut came = run(used as usize + 1 + OUTSIDE as usize / 2);
+        let stolen = thief().into_iter().map(Ready::new);
+        came.extend(stolen.map(|thread| {
+            let index = thread.priority().get();
+            dismiss([thread]);
+            index
+        }));
+        came.extend(run(usize::MAX));
+        came.sort_unstable();
+        assert!(came.into_iter().eq(0..2 + used + OUTSIDE), "{used} used");
+    }
+}
+
 #[test]
 fn no_thread_goes_to_a_processor_that_has_left() {
     let (policy, seats) = (WorkStealing::new(), seats(2));
