@@ -2,7 +2,8 @@
 //!
 //! The scheduler trusts the policies of this crate, and checks what a guest hands out. A policy of
 //! this crate may have served a guest of another runtime before it is given to a builder, and hold
-//! that runtime's threads. So the builder makes a new one with the same options.
+//! that runtime's threads. So the builder makes a new one with the same options, and leaks the given
+//! one: whoever drops a ready thread ends the process.
 
 use std::any::Any;
 use std::fmt;
@@ -41,7 +42,14 @@ impl Choice {
         let ours = anew_if_ours(&policy);
         let name = name_of(&policy);
         let is_guest = ours.is_none();
-        let policy = ours.unwrap_or_else(|| Box::new(policy));
+        let policy = match ours {
+            None => Box::new(policy),
+            Some(ours) => {
+                // A policy that has not served anybody owns no memory.
+                std::mem::forget(policy);
+                ours
+            }
+        };
         Choice {
             policy: Arc::new(Mutex::new(Some(policy))),
             is_guest,

@@ -147,7 +147,6 @@ fn sleeps_of_recruiter() -> u64 {
 }
 
 #[test]
-#[ignore = "hangs at times beside the other tests here; the interleaving is not found yet"]
 fn then_the_recruiter_sleeps() {
     const TEST: &str = "then_the_recruiter_sleeps";
     in_child(TEST, 20 * MILLISECOND, || {
