@@ -9,7 +9,7 @@ use std::sync::{
 use loom::thread;
 
 use crate::green::Green;
-use crate::policy::local_queue::LocalQueue;
+use crate::policy::local_queue::{HALF, LocalQueue};
 
 struct World {
     queue: LocalQueue,
@@ -51,7 +51,7 @@ impl World {
     /// One look of a thief, who does all that it gets.
     fn steal(&self, thief: usize) {
         let own = &self.thieves[thief];
-        if let Some(green) = self.queue.steal_half(own) {
+        if let Some(green) = self.queue.steal_half(own, HALF) {
             self.take(green);
         }
         while let Some(green) = own.pop() {

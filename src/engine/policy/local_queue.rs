@@ -199,10 +199,10 @@ impl LocalQueue {
 
     // ---- for all ----
 
-    /// Moves half of the threads to the caller's own queue, except for one, which is returned.
-    /// `None`: there are none, or another thief is there.
-    pub(crate) fn steal_half(&self, own: &LocalQueue) -> Option<&'static Green> {
-        let (before, count) = self.claim(own.space() + 1)?;
+    /// Moves half of the threads, but `most` at most, to the caller's own queue, except for one, which
+    /// is returned. `None`: there are none, or another thief is there.
+    pub(crate) fn steal_half(&self, own: &LocalQueue, most: usize) -> Option<&'static Green> {
+        let (before, count) = self.claim(most.min(own.space() + 1))?;
         perturb::point("local_queue: claimed");
         let end = own.end.load(Ordering::Relaxed);
         for i in 1..count {

@@ -49,13 +49,16 @@ use super::local_queue::HALF;
 use super::seats::{Held, Seats};
 use super::shared_queue::SharedQueue;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
+use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::perturb;
 
 const GLOBAL_INTERVAL: u32 = 61;
-/// The interval, in yields and multiplied by the number of processors, at which a processor exchanges
-/// a thread that yields.
-const MIXING_INTERVAL: u32 = 64;
+/// The interval, in yields, at which a processor exchanges a thread that yields.
+const MIXING_INTERVAL: u32 = 128;
+/// The interval, in turns of the global queue, at which a processor takes threads from another one that has
+/// no fewer.
+const EVENING_OUT_INTERVAL: u32 = 64;
 const NEXT_IN_A_ROW: u32 = 3;
 const ROUND_TURNS: u32 = 4;
 
@@ -287,6 +290,17 @@ impl WorkStealing {
         ForOthers::Nothing
     }
 
+    /// Takes threads from another processor now and then, if more wait there than here.
+    #[cold]
+    #[inline(never)]
+    fn even_out(&self, local: Held<'_, Local>) -> Option<Ready> {
+        if !self.options.stealing || !local.evens_out_now() {
+            return None;
+        }
+        perturb::point("work_stealing: evening out");
+        local.even_out(local.next_partner(&self.locals)?)
+    }
+
     #[inline]
     fn ready_next(&self, local: Held<'_, Local>, thread: Ready) -> ForOthers {
         match local.fill_next(thread) {
@@ -360,7 +374,8 @@ impl Policy for WorkStealing {
                 false => self.global.take(),
             };
             let turn = global.map(Ready::new);
-            if let Some(thread) = turn.or_else(|| local.take_from_backlog()) {
+            let turn = turn.or_else(|| local.take_from_backlog());
+            if let Some(thread) = turn.or_else(|| self.even_out(local)) {
                 return Some(thread.into());
             }
         }
@@ -434,6 +449,15 @@ impl Policy for WorkStealing {
     fn resize(&self, processors: usize) {
         super::check(processors);
         self.locals.grow_to(processors, Local::new);
+        let _off = current::preemption_off();
+        for unused in self.locals.iter().skip(processors) {
+            // A processor may have asked for a thread, lain down, and gone out of use before it got one:
+            // no thief looks there any more.
+            let handed_over = unused.backlog.close();
+            if handed_over.len() != 0 {
+                self.global.append(handed_over);
+            }
+        }
     }
 
     fn len(&self, processor: Option<usize>) -> usize {

@@ -15,15 +15,16 @@
 //!
 //! A chain of one thread has only the second link.
 //!
-//! Invariants: `len` is the number of threads whenever the lock is free. A closed backlog is empty: a
-//! processor that leaves closes its backlog, and opens it when it comes back; so no thread is handed
-//! to a processor that is out of use.
+//! Invariants: `len` is the number of threads whenever the lock is free. No thread is handed to a closed
+//! backlog: it is closed when its processor leaves, and once more when the policy is told that the
+//! processor is out of use, for one that was idle does not leave. The processor opens it when it comes
+//! back.
 //!
-//! Orderings: all Relaxed, as the lock orders everything else. `len` is a hint to callers without
-//! the lock, unless they have ordered themselves after the pushes (as the fences of the idle
+//! Orderings: all Relaxed, as the lock orders everything else. `len` and `is_closed` are hints to callers
+//! without the lock, unless they have ordered themselves after the pushes (as the fences of the idle
 //! handshake do).
 
-use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::lock::{Guard, Lock};
@@ -31,13 +32,13 @@ use crate::engine::sys::lock::{Guard, Lock};
 pub(super) struct Backlog {
     chains: Lock<Chains>,
     len: AtomicUsize,
+    is_closed: AtomicBool,
 }
 
 #[derive(Default)]
 struct Chains {
     /// The first thread of the first chain, and the last one of the last chain.
     ends: Option<(&'static Green, &'static Green)>,
-    is_closed: bool,
 }
 
 impl Chains {
@@ -93,6 +94,7 @@ impl Backlog {
         Backlog {
             chains: Lock::new(Chains::default()),
             len: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
         }
     }
 
@@ -113,7 +115,7 @@ impl Backlog {
     /// use; then it comes back.
     pub(super) fn give(&self, thread: &'static Green) -> Result<(), &'static Green> {
         match self.chains.try_lock() {
-            Some(mut chains) if !chains.is_closed => {
+            Some(mut chains) if !self.is_closed() => {
                 self.grow(&chains, 1);
                 chains.push(Fifo::of(thread));
                 Ok(())
@@ -149,7 +151,7 @@ impl Backlog {
         self.shrink(self.chains.try_lock()?, Chains::pop)
     }
 
-    /// Takes all threads, and closes the backlog. For the holder of the seat.
+    /// Takes all threads, and closes the backlog. The caller is not preempted.
     pub(super) fn close(&self) -> Fifo {
         let mut all = Fifo::new();
         let mut chains = self.chains.lock();
@@ -157,13 +159,19 @@ impl Backlog {
             all.append(chain);
         }
         self.len.store(0, Relaxed);
-        chains.is_closed = true;
+        self.is_closed.store(true, Relaxed);
         all
     }
 
     /// Opens the backlog again. For the holder of the seat.
     pub(super) fn open(&self) {
-        self.chains.lock().is_closed = false;
+        let _chains = self.chains.lock();
+        self.is_closed.store(false, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Relaxed)
     }
 
     fn grow(&self, _: &Guard<'_, Chains>, by: usize) {

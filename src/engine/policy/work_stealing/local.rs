@@ -7,11 +7,13 @@
 //! # Mixing
 //!
 //! Threads that yield stay in the round of their processor, and would stay for ever if processors
-//! did not exchange some. At one of [`MIXING_INTERVAL`] yields, times the number of processors, a
-//! processor asks its next partner, round about, for a thread, and answers the processor that has
-//! asked it: the thread that has just yielded goes to that one's backlog, unless more threads wait
-//! there than here. So a thread moves only to a processor that gives turns to those that yield, and
-//! all processors together exchange as many threads in a time, however many they are.
+//! did not exchange some. At one of [`MIXING_INTERVAL`] yields a processor asks its next partner,
+//! round about, for a thread, and answers the processor that has asked it: the thread that has just
+//! yielded goes to that one's backlog, unless more threads wait there than here. So a thread moves
+//! only to a processor that gives turns to those that yield.
+//!
+//! Threads that wake each other stay in the queue of their processor, too. So at one of
+//! [`EVENING_OUT_INTERVAL`] turns of the global queue a processor takes threads of its next partner.
 //!
 //! | `wanted` | by | becomes |
 //! |---|---|---|
@@ -23,13 +25,13 @@
 
 use core::cell::{Cell, UnsafeCell};
 
-use super::MIXING_INTERVAL;
 use super::backlog::Backlog;
+use super::{EVENING_OUT_INTERVAL, MIXING_INTERVAL};
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::Ready;
-use crate::engine::policy::local_queue::LocalQueue;
+use crate::engine::policy::local_queue::{HALF, LocalQueue};
 use crate::engine::policy::seats::{Held, Seats};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::perturb;
@@ -52,12 +54,11 @@ pub(super) struct Local {
     picks_since_global: Cell<u32>,
     pub(super) next_in_a_row: Cell<u32>,
     yields_to_mixing: Cell<u32>,
-    /// The last processor that it asked for a thread.
+    /// The last processor with which it exchanged threads.
     partner: Cell<usize>,
+    turns_to_evening_out: Cell<u32>,
     /// Whether the last thread was preempted, and is in the global queue.
     pub(super) was_preempted: Cell<bool>,
-    /// The processor has left, and its backlog is closed.
-    has_left: Cell<bool>,
     /// The number of preempted threads since one joined the round by itself.
     pub(super) preempted_in_a_row: Cell<usize>,
 }
@@ -83,8 +84,8 @@ impl Local {
             next_in_a_row: Cell::new(0),
             yields_to_mixing: Cell::new(MIXING_INTERVAL),
             partner: Cell::new(index),
+            turns_to_evening_out: Cell::new(EVENING_OUT_INTERVAL),
             was_preempted: Cell::new(false),
-            has_left: Cell::new(false),
             preempted_in_a_row: Cell::new(0),
         }
     }
@@ -115,6 +116,11 @@ impl Local {
     /// Returns the number of threads that wait here.
     pub(super) fn len(&self) -> usize {
         self.queue.len() + self.backlog.len() + self.round_len() + !self.is_next_empty() as usize
+    }
+
+    /// Returns the number of threads that wait in the queue and behind it.
+    fn stealable(&self) -> usize {
+        self.queue.len() + self.backlog.len()
     }
 
     /// Returns whether a thief would find a thread.
@@ -177,10 +183,33 @@ impl Held<'_, Local> {
     /// Takes half of the victim's queue, or a chain of its backlog, and returns one thread more. The
     /// own queue is empty.
     pub(super) fn steal_from(self, victim: &Local) -> Option<Ready> {
-        let first = victim.queue.steal_half(&self.queue);
+        let first = victim.queue.steal_half(&self.queue, HALF);
         first
             .or_else(|| self.first_of(victim.backlog.steal()?))
             .map(Ready::new)
+    }
+
+    /// Counts a turn of the global queue, and says whether it is time to even out.
+    pub(super) fn evens_out_now(self) -> bool {
+        let left = self.turns_to_evening_out.get() - 1;
+        let is_time = left == 0;
+        let turns = if is_time { EVENING_OUT_INTERVAL } else { left };
+        self.turns_to_evening_out.set(turns);
+        is_time
+    }
+
+    /// Takes from `partner` as many threads as both have the same number then, or as many as it can take
+    /// at once; one if they have the same number already. Returns one of them.
+    pub(super) fn even_out(self, partner: &Local) -> Option<Ready> {
+        let surplus = partner.stealable().checked_sub(self.stealable())? / 2;
+        if surplus >= HALF
+            && let Some(chain) = partner.backlog.steal()
+        {
+            self.backlog.push(chain);
+            return None;
+        }
+        let first = partner.queue.steal_half(&self.queue, surplus.max(1));
+        first.map(Ready::new)
     }
 
     /// Counts a pick, and says whether it is the global queue's: each `interval`th is.
@@ -226,20 +255,24 @@ impl Held<'_, Local> {
         let processors = locals.len();
         // Out of step with the round: otherwise the same threads would change processors each time.
         let out_of_step = self.picks.get() % 7;
-        self.yields_to_mixing
-            .set(MIXING_INTERVAL * processors as u32 + out_of_step);
-        let mut others = (1..=processors).map(|step| (self.partner.get() + step) % processors);
-        if let Some(next) = others.find(|&other| other != self.index) {
-            self.partner.set(next);
-            if let Some(partner) = locals.find(next) {
-                partner.ask_for_one(self.index);
-            }
+        self.yields_to_mixing.set(MIXING_INTERVAL + out_of_step);
+        if let Some(partner) = self.next_partner(locals) {
+            partner.ask_for_one(self.index);
         }
         let wanted = self.wanted.load(Ordering::Relaxed);
         if wanted != 0 {
             self.wanted.store(0, Ordering::Relaxed);
         }
         wanted.checked_sub(1)
+    }
+
+    /// Returns the processor after the last partner, round about.
+    pub(super) fn next_partner<'a>(self, locals: &'a Seats<Local>) -> Option<&'a Local> {
+        let processors = locals.len();
+        let mut others = (1..=processors).map(|step| (self.partner.get() + step) % processors);
+        let next = others.find(|&other| other != self.index)?;
+        self.partner.set(next);
+        locals.find(next)
     }
 
     /// Counts a preemption, and says whether the thread joins the round: whether there is a round
@@ -291,7 +324,6 @@ impl Held<'_, Local> {
         core::iter::from_fn(|| self.queue.pop()).for_each(put);
         all.append(self.backlog.close());
         all.append(self.with_round(core::mem::take));
-        self.has_left.set(true);
         all
     }
 
@@ -299,7 +331,7 @@ impl Held<'_, Local> {
     #[cold]
     #[inline(never)]
     pub(super) fn take_from_backlog(self) -> Option<Ready> {
-        if self.has_left.replace(false) {
+        if self.backlog.is_closed() {
             self.backlog.open();
         }
         self.backlog.take_one().map(Ready::new)

@@ -1,5 +1,5 @@
-//! Tests of the round: which threads are in it, that none has more turns because fewer others are
-//! in it, and that preempted threads go on; of the backlog behind the queue; and of the global queue:
+//! Tests of shares: no thread has more turns because fewer others are where it is; of the round: which
+//! threads are in it, and that preempted threads go on; of the backlog behind the queue; and of the global queue:
 //! whom its threads keep waiting.
 
 use super::*;
@@ -8,6 +8,16 @@ use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
 
 #[test]
 fn yielding_threads_have_even_shares_wherever_they_begin() {
+    have_even_shares_wherever_they_begin(Readied::Yielded);
+}
+
+/// As rings of threads do, of which each wakes its neighbour.
+#[test]
+fn woken_threads_have_even_shares_wherever_they_begin() {
+    have_even_shares_wherever_they_begin(Readied::Woken);
+}
+
+fn have_even_shares_wherever_they_begin(how: Readied) {
     const BEGIN: [usize; 2] = [1, 9];
     let (policy, seats) = (WorkStealing::new(), seats(2));
     policy.resize(2);
@@ -17,7 +27,7 @@ fn yielding_threads_have_even_shares_wherever_they_begin() {
     }
     for (seat, count) in seats.iter().zip(BEGIN) {
         for thread in threads.drain(..count) {
-            policy.ready(thread, Readied::Yielded, Some(seat));
+            policy.ready(thread, how, Some(seat));
         }
     }
     let mut turns = [0; 10];
@@ -27,7 +37,7 @@ fn yielding_threads_have_even_shares_wherever_they_begin() {
         for (seat, running) in seats.iter().zip(running) {
             if let Some((index, thread)) = running {
                 turns[index as usize] += 1;
-                policy.ready(thread, Readied::Yielded, Some(seat));
+                policy.ready(thread, how, Some(seat));
             }
         }
     }
@@ -57,22 +67,22 @@ fn threads_that_yield_change_processors_on_request() {
         };
         // Nobody asks, so no thread goes away.
         let mut running = first;
-        for _ in 0..64 * processors {
+        for _ in 0..MIXING_INTERVAL {
             running = turn(0, running);
         }
         assert_eq!(lens(), [2, 0, 0], "{processors} processors");
         // The other processor has asked all its partners after so many yields.
         let mut lonely = lonely;
-        for _ in 0..(64 * processors + 7) * processors {
+        for _ in 0..(MIXING_INTERVAL as usize + 7) * processors {
             lonely = turn(1, lonely);
         }
-        let mut turns = 0;
+        let mut turns = 0_u32;
         while lens() == [2, 0, 0] {
             running = turn(0, running);
             turns += 1;
         }
         assert_eq!(lens(), [1, 1, 0], "{processors} processors");
-        assert!(turns <= 64 * processors + 7, "after {turns} yields");
+        assert!(turns <= MIXING_INTERVAL + 7, "after {turns} yields");
         // It comes to the other processor before its backlog's turn is over.
         let mut indices = Vec::new();
         for _ in 0..61 {
@@ -149,7 +159,7 @@ fn no_thread_goes_to_a_processor_that_has_left() {
         policy.next(&seats[at], Others::Busy).unwrap().thread
     };
     let mut lonely = lonely;
-    for _ in 0..64 {
+    for _ in 0..MIXING_INTERVAL {
         lonely = turn(1, lonely);
     }
     policy.leave(&seats[1]);
@@ -161,6 +171,45 @@ fn no_thread_goes_to_a_processor_that_has_left() {
     let rest = core::iter::from_fn(|| policy.next(&seats[0], Others::Busy));
     dismiss(rest.map(|next| next.thread).chain([running, lonely]));
     assert_eq!(lens, [1, 0, 0]);
+}
+
+/// A processor asks for a thread, lies down, and goes out of use. It may get one before, but does not keep it.
+#[test]
+fn no_thread_stays_at_a_processor_that_goes_out_of_use_while_it_is_idle() {
+    for out_of_use_first in [true, false] {
+        let (policy, seats) = (WorkStealing::new(), seats(2));
+        policy.resize(2);
+        let mut threads = stand_ins(3).into_iter();
+        let (Some(mut lonely), Some(mut running)) = (threads.next(), threads.next()) else {
+            return;
+        };
+        for thread in threads {
+            policy.ready(thread, Readied::Yielded, Some(&seats[0]));
+        }
+        let turn = |at: usize, thread| {
+            policy.ready(thread, Readied::Yielded, Some(&seats[at]));
+            policy.next(&seats[at], Others::Busy).unwrap().thread
+        };
+        for _ in 0..MIXING_INTERVAL {
+            lonely = turn(1, lonely);
+        }
+        if out_of_use_first {
+            policy.resize(1);
+        }
+        for _ in 0..MIXING_INTERVAL {
+            running = turn(0, running);
+        }
+        let kept = policy.len(Some(1));
+        policy.resize(1);
+        let lens = [policy.len(Some(0)), policy.len(Some(1)), policy.len(None)];
+        policy.leave(&seats[0]);
+        let rest = core::iter::from_fn(|| policy.next(&seats[0], Others::Busy));
+        dismiss(rest.map(|next| next.thread).chain([running, lonely]));
+        match out_of_use_first {
+            true => assert_eq!((kept, lens), (0, [1, 0, 0])),
+            false => assert_eq!((kept, lens), (1, [0, 0, 1])),
+        }
+    }
 }
 
 /// A processor makes many more threads than its queue holds. They stay within reach of thieves, who take
