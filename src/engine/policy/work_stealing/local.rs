@@ -252,7 +252,6 @@ impl Held<'_, Local> {
     /// Asks the next partner for a thread, and returns the index of the processor that asks for one
     /// here.
     pub(super) fn exchange_requests(self, locals: &Seats<Local>) -> Option<usize> {
-        let processors = locals.len();
         // Out of step with the round: otherwise the same threads would change processors each time.
         let out_of_step = self.picks.get() % 7;
         self.yields_to_mixing.set(MIXING_INTERVAL + out_of_step);
@@ -267,7 +266,7 @@ impl Held<'_, Local> {
     }
 
     /// Returns the processor after the last partner, round about.
-    pub(super) fn next_partner<'a>(self, locals: &'a Seats<Local>) -> Option<&'a Local> {
+    pub(super) fn next_partner(self, locals: &Seats<Local>) -> Option<&Local> {
         let processors = locals.len();
         let mut others = (1..=processors).map(|step| (self.partner.get() + step) % processors);
         let next = others.find(|&other| other != self.index)?;
