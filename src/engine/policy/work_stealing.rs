@@ -9,7 +9,8 @@
 //! - *Next slot.* The thread that the running one has readied last runs next: it finds its data in
 //!   the cache. A thread that it displaces goes to the back of the local queue. The slot is used at
 //!   most [`NEXT_IN_A_ROW`] times in a row while others wait, and its thread goes on in the time
-//!   slice in which it became ready.
+//!   slice in which it became ready. Where threads wait for long in it, since the running one computes on,
+//!   others take them (`next_slot`).
 //! - *Local queue.* Its size is fixed (`local_queue`). When it is full, half of it moves to the
 //!   processor's backlog (`backlog`), which has no bound; thieves and the processor itself take it from
 //!   there. So processors that make many threads share no lock.
@@ -27,7 +28,7 @@
 //!   is the turn of a preempted thread, it waits for that thread's slice too.)
 //! - *Stealing.* A thief takes half of a victim's queue, or, when that is empty, half a queue of
 //!   its backlog. It takes the next slot only on the last pass, for its owner is about to run that
-//!   thread.
+//!   thread; a slow one at once.
 //!
 //! Each idea can be switched off, to see what it is worth.
 //!
@@ -36,22 +37,23 @@
 //! now and then; the global queue as the place of the overflow, whose lock stops all from 16
 //! processors on (`docs/scaling.md`); the global queue as the place where threads that yield change
 //! processors, for the same reason; waking a sleeper whenever
-//! the next slot is filled, which costs a ping-pong pair 13 µs a message (the monitor looks after a
-//! next slot that is not used).
+//! the next slot is filled, which costs a ping-pong pair 13 µs a message.
 
 mod backlog;
 mod local;
+mod next_slot;
 #[cfg(test)]
 mod tests;
 
 use self::local::Local;
+use self::next_slot::Filled;
 use super::local_queue::HALF;
 use super::seats::{Held, Seats};
 use super::shared_queue::SharedQueue;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
-use crate::engine::sys::perturb;
+use crate::engine::sys::{clock, perturb};
 
 const GLOBAL_INTERVAL: u32 = 61;
 /// The interval, in yields, at which a processor exchanges a thread that yields.
@@ -61,6 +63,9 @@ const MIXING_INTERVAL: u32 = 128;
 const EVENING_OUT_INTERVAL: u32 = 64;
 const NEXT_IN_A_ROW: u32 = 3;
 const ROUND_TURNS: u32 = 4;
+/// The interval, in picks, at which a processor whose threads yield looks at the next slot of its neighbour:
+/// a multiple of [`ROUND_TURNS`].
+const HELP_INTERVAL: u32 = 4 * ROUND_TURNS;
 
 /// Gives each processor a queue; a processor whose queue is empty takes half of another one.
 ///
@@ -290,6 +295,16 @@ impl WorkStealing {
         ForOthers::Nothing
     }
 
+    /// Takes the thread out of the neighbour's next slot now and then, if it would wait there for long.
+    #[cold]
+    #[inline(never)]
+    fn help(&self, local: Held<'_, Local>) -> Option<Ready> {
+        if !self.options.stealing || !local.picks.get().is_multiple_of(HELP_INTERVAL) {
+            return None;
+        }
+        local.neighbour(&self.locals)?.next.relieve()
+    }
+
     /// Takes threads from another processor now and then, if more wait there than here.
     #[cold]
     #[inline(never)]
@@ -301,13 +316,101 @@ impl WorkStealing {
         local.even_out(local.next_partner(&self.locals)?)
     }
 
+    /// Chooses the thread that runs next.
+    #[inline(always)]
+    fn choose(&self, local: Held<'_, Local>, others: Others) -> Option<Next> {
+        let picks = local.picks.get().wrapping_add(1);
+        local.picks.set(picks);
+        if local.was_preempted.replace(false)
+            && let Some(green) = self.global.take_if_fresh()
+        {
+            return Some(Ready::new(green).into());
+        }
+        let interval = self.options.global_interval;
+        if interval != 0 && local.is_global_turn(interval) {
+            let global = match local.has_only_next() {
+                // A preempted thread would keep it waiting for a whole time slice. The monitor ends
+                // its own.
+                true => self.global.take_if_fresh(),
+                false => self.global.take(),
+            };
+            let turn = global.map(Ready::new);
+            let turn = turn.or_else(|| local.take_from_backlog());
+            if let Some(thread) = turn.or_else(|| self.even_out(local)) {
+                return Some(thread.into());
+            }
+        }
+        if !local.next.is_empty() {
+            let used = local.next_in_a_row.get();
+            perturb::point("work_stealing: next slot");
+            // A thief may have been faster.
+            if let Some(thread) = local.next.take(clock::now) {
+                if used < NEXT_IN_A_ROW || local.queue.is_empty() {
+                    local.next_in_a_row.set(used.saturating_add(1));
+                    return Some(Next {
+                        thread,
+                        inherits_slice: true,
+                    });
+                }
+                self.push(local, thread);
+            }
+        }
+        local.next_in_a_row.set(0);
+        if local.round_len() != 0 {
+            if others == Others::Idle {
+                local.publish_round();
+            } else if !picks.is_multiple_of(ROUND_TURNS) {
+                let first = local.with_round(Fifo::pop);
+                return first.map(|green| Ready::new(green).into());
+            } else if local.queue.is_empty() {
+                let fresh = match interval {
+                    0 => None,
+                    _ => self.global.take_if_fresh(),
+                };
+                let fresh = fresh.map(Ready::new).or_else(|| self.help(local));
+                let first = fresh.or_else(|| local.with_round(Fifo::pop).map(Ready::new));
+                return first.map(Next::from);
+            }
+        }
+        if let Some(thread) = local.pop() {
+            return Some(thread.into());
+        }
+        self.take_global(local).map(Next::from)
+    }
+
+    /// Takes threads from the victims, and returns one.
+    fn steal_for(&self, mine: Held<'_, Local>, victims: Victims<'_>) -> Option<Ready> {
+        let last = victims.is_last_pass();
+        if let Some(thread) = mine.pop() {
+            return Some(thread);
+        }
+        for victim in victims.filter_map(|index| self.locals.find(index)) {
+            if let Some(thread) = mine.steal_from(victim) {
+                return Some(thread);
+            }
+            let next = match last && !victim.next.is_empty() {
+                true => {
+                    perturb::point("work_stealing: stealing the next");
+                    victim.next.steal()
+                }
+                false => victim.next.relieve(),
+            };
+            if next.is_some() {
+                return next;
+            }
+        }
+        None
+    }
+
     #[inline]
     fn ready_next(&self, local: Held<'_, Local>, thread: Ready) -> ForOthers {
-        match local.fill_next(thread) {
-            None => ForOthers::Nothing,
-            Some(displaced) => {
+        let for_others = ForOthers::when(self.options.stealing);
+        match local.next.fill(thread, clock::now) {
+            Filled::Quick => ForOthers::Nothing,
+            Filled::Slow => for_others,
+            Filled::Displaced(displaced) => {
                 self.push(local, displaced);
-                ForOthers::when(self.options.stealing)
+                for_others
             }
         }
     }
@@ -358,62 +461,9 @@ impl Policy for WorkStealing {
         let Some(local) = self.locals.hold_known(seat) else {
             return self.next_at_first(seat, others);
         };
-        let picks = local.picks.get().wrapping_add(1);
-        local.picks.set(picks);
-        if local.was_preempted.replace(false)
-            && let Some(green) = self.global.take_if_fresh()
-        {
-            return Some(Ready::new(green).into());
-        }
-        let interval = self.options.global_interval;
-        if interval != 0 && local.is_global_turn(interval) {
-            let global = match local.has_only_next() {
-                // A preempted thread would keep it waiting for a whole time slice. The monitor ends
-                // its own.
-                true => self.global.take_if_fresh(),
-                false => self.global.take(),
-            };
-            let turn = global.map(Ready::new);
-            let turn = turn.or_else(|| local.take_from_backlog());
-            if let Some(thread) = turn.or_else(|| self.even_out(local)) {
-                return Some(thread.into());
-            }
-        }
-        if !local.is_next_empty() {
-            let used = local.next_in_a_row.get();
-            perturb::point("work_stealing: next slot");
-            // A thief may have been faster.
-            if let Some(thread) = local.take_next() {
-                if used < NEXT_IN_A_ROW || local.queue.is_empty() {
-                    local.next_in_a_row.set(used.saturating_add(1));
-                    return Some(Next {
-                        thread,
-                        inherits_slice: true,
-                    });
-                }
-                self.push(local, thread);
-            }
-        }
-        local.next_in_a_row.set(0);
-        if local.round_len() != 0 {
-            if others == Others::Idle {
-                local.publish_round();
-            } else if !picks.is_multiple_of(ROUND_TURNS) {
-                let first = local.with_round(Fifo::pop);
-                return first.map(|green| Ready::new(green).into());
-            } else if local.queue.is_empty() {
-                let fresh = match interval {
-                    0 => None,
-                    _ => self.global.take_if_fresh(),
-                };
-                let first = fresh.or_else(|| local.with_round(Fifo::pop));
-                return first.map(|green| Ready::new(green).into());
-            }
-        }
-        if let Some(thread) = local.pop() {
-            return Some(thread.into());
-        }
-        self.take_global(local).map(Next::from)
+        let next = self.choose(local, others)?;
+        local.next.set_running(next.thread.green());
+        Some(next)
     }
 
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
@@ -421,22 +471,9 @@ impl Policy for WorkStealing {
             return None;
         }
         let mine = self.locals.hold(seat);
-        let last = victims.is_last_pass();
-        if let Some(thread) = mine.pop() {
-            return Some(thread);
-        }
-        for victim in victims.filter_map(|index| self.locals.find(index)) {
-            if let Some(thread) = mine.steal_from(victim) {
-                return Some(thread);
-            }
-            if last && !victim.is_next_empty() {
-                perturb::point("work_stealing: stealing the next");
-                if let Some(thread) = victim.take_next() {
-                    return Some(thread);
-                }
-            }
-        }
-        None
+        let thread = self.steal_for(mine, victims)?;
+        mine.next.set_running(thread.green());
+        Some(thread)
     }
 
     fn leave(&self, seat: &Seat) {

@@ -26,6 +26,7 @@
 use core::cell::{Cell, UnsafeCell};
 
 use super::backlog::Backlog;
+use super::next_slot::NextSlot;
 use super::{EVENING_OUT_INTERVAL, MIXING_INTERVAL};
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::Green;
@@ -33,17 +34,15 @@ use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::Ready;
 use crate::engine::policy::local_queue::{HALF, LocalQueue};
 use crate::engine::policy::seats::{Held, Seats};
-use crate::engine::sys::atomic_static::AtomicStatic;
-use crate::engine::sys::perturb;
 
-/// The fields that others look at come first, on two cache lines: the name of the entry, the next
-/// slot, the round's length and the backlog on one, the ends of the queue on the other.
+/// The fields that others look at come first: the name of the entry, the round's length, the backlog and
+/// the next slot on one cache line, the ends of the queue on another.
 #[repr(C)]
 pub(super) struct Local {
-    next: AtomicStatic<Green>,
     /// The round's length, for others to see; the round itself is below.
     round_len: AtomicUsize,
     pub(super) backlog: Backlog,
+    pub(super) next: NextSlot,
     pub(super) queue: LocalQueue,
     round: UnsafeCell<Fifo>,
     /// The processor that wants a thread from this one, plus one; 0: none does.
@@ -72,9 +71,9 @@ unsafe impl Send for Local {}
 impl Local {
     pub(super) fn new(index: usize) -> Local {
         Local {
-            next: AtomicStatic::none(),
             round_len: AtomicUsize::new(0),
             backlog: Backlog::new(),
+            next: NextSlot::new(),
             queue: LocalQueue::new(),
             round: UnsafeCell::new(Fifo::new()),
             wanted: AtomicUsize::new(0),
@@ -90,23 +89,6 @@ impl Local {
         }
     }
 
-    #[inline(always)]
-    pub(super) fn is_next_empty(&self) -> bool {
-        self.next.is_none(Ordering::Relaxed)
-    }
-
-    /// Takes the thread in the next slot, unless another thread was faster.
-    #[inline(always)]
-    pub(super) fn take_next(&self) -> Option<Ready> {
-        self.exchange_next(None)
-    }
-
-    #[inline(always)]
-    fn exchange_next(&self, new: Option<&'static Green>) -> Option<Ready> {
-        // Release: publishes the record that is put there; partner: Acquire here and in a thief.
-        self.next.swap(new, Ordering::AcqRel).map(Ready::new)
-    }
-
     /// Returns the number of threads in the round.
     #[inline(always)]
     pub(super) fn round_len(&self) -> usize {
@@ -115,7 +97,7 @@ impl Local {
 
     /// Returns the number of threads that wait here.
     pub(super) fn len(&self) -> usize {
-        self.queue.len() + self.backlog.len() + self.round_len() + !self.is_next_empty() as usize
+        self.queue.len() + self.backlog.len() + self.round_len() + !self.next.is_empty() as usize
     }
 
     /// Returns the number of threads that wait in the queue and behind it.
@@ -125,7 +107,7 @@ impl Local {
 
     /// Returns whether a thief would find a thread.
     pub(super) fn has_work_for_others(&self) -> bool {
-        !self.queue.is_empty() || self.backlog.len() != 0 || !self.is_next_empty()
+        !self.queue.is_empty() || self.backlog.len() != 0 || !self.next.is_empty()
     }
 
     /// Asks for a thread, for the processor with this index.
@@ -224,21 +206,7 @@ impl Held<'_, Local> {
     /// Returns whether no other thread waits here than the one in the next slot.
     #[inline(always)]
     pub(super) fn has_only_next(self) -> bool {
-        !self.is_next_empty() && self.queue.is_empty() && self.round_len() == 0
-    }
-
-    /// Puts `thread` into the next slot; the thread that it displaces.
-    #[inline]
-    pub(super) fn fill_next(self, thread: Ready) -> Option<Ready> {
-        let green = thread.into_green();
-        if self.is_next_empty() {
-            // Only the holder of the seat fills the slot. Release: publishes the record to a
-            // thief, whose swap is an Acquire.
-            self.next.store(Some(green), Ordering::Release);
-            return None;
-        }
-        perturb::point("work_stealing: displacing");
-        self.exchange_next(Some(green))
+        !self.next.is_empty() && self.queue.is_empty() && self.round_len() == 0
     }
 
     /// Counts a yield, and says whether it is time to exchange threads.
@@ -267,11 +235,22 @@ impl Held<'_, Local> {
 
     /// Returns the processor after the last partner, round about.
     pub(super) fn next_partner(self, locals: &Seats<Local>) -> Option<&Local> {
-        let processors = locals.len();
-        let mut others = (1..=processors).map(|step| (self.partner.get() + step) % processors);
-        let next = others.find(|&other| other != self.index)?;
+        let next = match self.after(self.partner.get(), locals) {
+            own if own == self.index => self.after(own, locals),
+            other => other,
+        };
         self.partner.set(next);
-        locals.find(next)
+        (next != self.index).then(|| locals.find(next))?
+    }
+
+    /// Returns the neighbour: always the same processor, whose lines are in the cache.
+    pub(super) fn neighbour(self, locals: &Seats<Local>) -> Option<&Local> {
+        locals.find(self.after(self.index, locals))
+    }
+
+    fn after(self, index: usize, locals: &Seats<Local>) -> usize {
+        let next = index + 1;
+        if next < locals.len() { next } else { 0 }
     }
 
     /// Counts a preemption, and says whether the thread joins the round: whether there is a round
@@ -316,7 +295,8 @@ impl Held<'_, Local> {
     pub(super) fn leave(self) -> Fifo {
         let mut all = Fifo::new();
         let mut put = |green| all.push(green);
-        self.take_next()
+        self.next
+            .steal()
             .map(Ready::into_green)
             .into_iter()
             .for_each(&mut put);

@@ -1,0 +1,332 @@
+//! A processor's next slot: the thread that runs next there, and whether it will wait there for long.
+//!
+//! The thread in the slot was woken or spawned by the running one, which most often waits itself a moment later:
+//! to wake another processor for it would take longer. But a thread that *lingers* computes on after it has woken
+//! another one, and keeps that one waiting. So the slot's holder learns which threads linger. At one of
+//! [`INTERVAL`] fills it notes the time and the running thread, and when it takes the other one out itself, it
+//! knows how long that has waited. Was it [`LONG`] or longer, the running thread lingered. When such a thread
+//! fills the slot the next time, the slot is *slow*: the thread in it is work for others, thieves do not leave it
+//! to its processor, and processors whose threads yield look at the slot now and then. It lingers no more if it
+//! did not twice in a row.
+//!
+//! | `is_slow` becomes | when |
+//! |---|---|
+//! | yes | a thread that lingers fills the slot |
+//! | no | the thread is taken |
+//!
+//! All fills by threads that linger are noted. A thief teaches nothing: it may have come by chance, and takes the
+//! note away.
+//!
+//! A thread is known by its record's address, and a few are remembered. The address may be that of a thread that has
+//! ended, and whoever runs need not be the thread that came out of the queue last: it is a guess, as all
+//! predictions are, and a wrong one costs a wake-up.
+//!
+//! Orderings: the thread's record is published by a Release, for the Acquire of the one who takes it. The rest is
+//! Relaxed: hints.
+
+use core::cell::Cell;
+use core::ptr;
+
+use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::engine::green::Green;
+use crate::engine::policy::Ready;
+use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::perturb;
+
+/// The time is noted at one of so many fills: a prime, so as not to fall into step with threads
+/// that fill the slot in turn.
+const INTERVAL: u32 = 31;
+/// What it takes to wake a processor, in nanoseconds, and more than a short run.
+const LONG: u64 = 20_000;
+/// The number of threads that are remembered, at most.
+const REMEMBERED: usize = 8;
+/// [`NextSlot::filled_at`] of a fill that was not noted.
+const NOT_NOTED: u64 = 0;
+
+#[repr(C)]
+pub(super) struct NextSlot {
+    thread: AtomicStatic<Green>,
+    /// The record of the running thread; not null.
+    running: Cell<*const Green>,
+    filled_at: AtomicU64,
+    fills_to_look: Cell<u32>,
+    looks_to_note: Cell<u32>,
+    /// The number of threads that are remembered.
+    remembered: Cell<u32>,
+    filled_by: Cell<*const Green>,
+    /// The threads that linger, each in the place that its address names; null: none.
+    lingering: [Cell<*const Green>; REMEMBERED],
+    /// One of them, which did not linger the last time: it may have been preempted.
+    doubted: Cell<*const Green>,
+    is_slow: Line,
+}
+
+/// A flag alone on its cache line: others look at it, and it hardly ever changes. Not aligned, for then all
+/// would be that has it inside.
+#[repr(C)]
+struct Line {
+    before: [u8; 64],
+    flag: AtomicBool,
+    behind: [u8; 63],
+}
+
+impl Line {
+    const fn new() -> Line {
+        Line {
+            before: [0; 64],
+            flag: AtomicBool::new(false),
+            behind: [0; 63],
+        }
+    }
+}
+
+/// How a thread has come into the slot.
+pub(super) enum Filled {
+    /// Its processor is about to take it.
+    Quick,
+    /// The running thread lingers.
+    Slow,
+    /// It has displaced this one.
+    Displaced(Ready),
+}
+
+impl NextSlot {
+    pub(super) fn new() -> NextSlot {
+        NextSlot {
+            thread: AtomicStatic::none(),
+            running: Cell::new(ptr::dangling()),
+            filled_at: AtomicU64::new(NOT_NOTED),
+            filled_by: Cell::new(ptr::null()),
+            fills_to_look: Cell::new(INTERVAL),
+            looks_to_note: Cell::new(1),
+            lingering: [const { Cell::new(ptr::null()) }; REMEMBERED],
+            doubted: Cell::new(ptr::null()),
+            remembered: Cell::new(0),
+            is_slow: Line::new(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.thread.is_none(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_slow(&self) -> bool {
+        self.is_slow.flag.load(Ordering::Relaxed)
+    }
+
+    // ---- for all ----
+
+    /// Takes the thread, unless another thread was faster.
+    #[inline]
+    pub(super) fn steal(&self) -> Option<Ready> {
+        // Not after the exchange: the slot may have been filled again by then.
+        self.take_note();
+        perturb::point("next_slot: stealing");
+        self.exchange(None)
+    }
+
+    /// Takes the thread if the slot is slow.
+    #[inline]
+    pub(super) fn relieve(&self) -> Option<Ready> {
+        (self.is_slow() && !self.is_empty()).then(|| self.steal())?
+    }
+
+    #[inline(always)]
+    fn exchange(&self, new: Option<&'static Green>) -> Option<Ready> {
+        // Release: publishes the record that is put there; partner: Acquire here and in a thief.
+        self.thread.swap(new, Ordering::AcqRel).map(Ready::new)
+    }
+
+    // ---- for the holder of the seat ----
+
+    /// Notes that `thread` runs from now on.
+    #[inline(always)]
+    pub(super) fn set_running(&self, thread: &Green) {
+        self.running.set(thread);
+    }
+
+    /// Takes the thread, unless a thief was faster.
+    #[inline(always)]
+    pub(super) fn take(&self, clock: impl FnOnce() -> u64) -> Option<Ready> {
+        let thread = self.exchange(None)?;
+        if self.filled_at.load(Ordering::Relaxed) != NOT_NOTED {
+            self.learn(clock);
+        }
+        Some(thread)
+    }
+
+    /// Puts `thread` into the slot.
+    #[inline]
+    pub(super) fn fill(&self, thread: Ready, clock: impl FnOnce() -> u64) -> Filled {
+        let green = thread.into_green();
+        if !self.is_empty() {
+            perturb::point("next_slot: displacing");
+            return match self.exchange(Some(green)) {
+                Some(displaced) => Filled::Displaced(displaced),
+                None => Filled::Quick,
+            };
+        }
+        let left = self.fills_to_look.get() - 1;
+        self.fills_to_look.set(left);
+        let filled = match left {
+            0 => self.look_at_filler(clock),
+            _ => Filled::Quick,
+        };
+        // Only the holder of the seat fills the slot. Release: publishes the record to a
+        // thief, whose swap is an Acquire.
+        self.thread.store(Some(green), Ordering::Release);
+        filled
+    }
+
+    /// Notes the fill if the running thread lingers, or if it is time to.
+    #[cold]
+    #[inline(never)]
+    fn look_at_filler(&self, clock: impl FnOnce() -> u64) -> Filled {
+        let by = self.running.get();
+        let lingers = ptr::eq(self.place(by).get(), by);
+        let left = self.looks_to_note.get() - 1;
+        self.looks_to_note.set(left);
+        if lingers || left == 0 {
+            self.filled_at.store(clock(), Ordering::Relaxed);
+            self.filled_by.set(by);
+        }
+        self.plan(left);
+        if !lingers {
+            return Filled::Quick;
+        }
+        self.is_slow.flag.store(true, Ordering::Relaxed);
+        Filled::Slow
+    }
+
+    /// While threads are remembered that linger, it looks at each filler, and else at those only whose fill is
+    /// noted.
+    fn plan(&self, looks_to_note: u32) {
+        let is_time = looks_to_note == 0;
+        let (fills, looks) = match self.remembered.get() {
+            0 => (INTERVAL, 1),
+            _ if is_time => (1, INTERVAL),
+            _ => (1, looks_to_note),
+        };
+        self.fills_to_look.set(fills);
+        self.looks_to_note.set(looks);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn learn(&self, clock: impl FnOnce() -> u64) {
+        let by = self.filled_by.get();
+        let waited = clock().saturating_sub(self.take_note());
+        let is_known = ptr::eq(self.place(by).get(), by);
+        let was_doubted = ptr::eq(self.doubted.replace(ptr::null()), by);
+        match waited >= LONG {
+            true => self.remember(by, by),
+            false if is_known && was_doubted => self.remember(by, ptr::null()),
+            false if is_known => self.doubted.set(by),
+            false => {}
+        }
+        self.plan(0);
+    }
+
+    /// Returns when the slot was filled, if that was noted.
+    fn take_note(&self) -> u64 {
+        if self.is_slow() {
+            self.is_slow.flag.store(false, Ordering::Relaxed);
+        }
+        let filled_at = self.filled_at.load(Ordering::Relaxed);
+        self.filled_at.store(NOT_NOTED, Ordering::Relaxed);
+        filled_at
+    }
+
+    fn remember(&self, record: *const Green, lingering: *const Green) {
+        let before = self.place(record).replace(lingering);
+        let more = i32::from(!lingering.is_null()) - i32::from(!before.is_null());
+        self.remembered
+            .set(self.remembered.get().wrapping_add_signed(more));
+    }
+
+    /// The place, among the threads that linger, of the one with this record.
+    fn place(&self, record: *const Green) -> &Cell<*const Green> {
+        &self.lingering[record.addr() / size_of::<Green>() % REMEMBERED]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::policy::stand_ins::{dismiss, stand_ins};
+
+    /// Wakes another thread, which its processor takes so long after unless it is relieved. Returns how
+    /// often it was relieved.
+    fn turns(
+        slot: &NextSlot,
+        (waker, waits): (&Green, u64),
+        woken: &mut Option<Ready>,
+        count: u32,
+    ) -> u32 {
+        let mut relieved = 0;
+        for turn in 1..=count {
+            let filled = u64::from(turn) << 32;
+            slot.set_running(waker);
+            let _ = slot.fill(woken.take().unwrap(), || filled);
+            *woken = slot.relieve();
+            relieved += u32::from(woken.is_some());
+            *woken = woken.take().or_else(|| slot.take(|| filled + waits));
+            assert!(slot.is_empty() && !slot.is_slow());
+        }
+        relieved
+    }
+
+    /// A thread that lingers, one that does not, and one that they wake in turn.
+    #[test]
+    fn others_relieve_a_slot_of_threads_that_linger() {
+        let mut threads = stand_ins(3);
+        let mut woken = threads.pop();
+        let [slow, quick] = &threads[..] else { return };
+        let (slow, quick) = ((slow.green(), LONG), (quick.green(), LONG - 1));
+        let slot = NextSlot::new();
+        let mut relieved = [0; 2];
+        for _ in 0..1000 {
+            for (waker, relieved) in [slow, quick].into_iter().zip(&mut relieved) {
+                *relieved += turns(&slot, waker, &mut woken, 1);
+            }
+        }
+        // It is learnt at the first or second fill that is noted.
+        assert!(
+            relieved[0] >= 1000 - INTERVAL && relieved[1] == 0,
+            "{relieved:?}"
+        );
+        // A thread that does not linger any more is found out where its processor is the first to come,
+        // twice in a row.
+        slot.set_running(slow.0);
+        for waits in [LONG - 1, LONG, LONG - 1, LONG - 1] {
+            let filled = slot.fill(woken.take().unwrap(), || 1);
+            assert!(matches!(filled, Filled::Slow) && slot.is_slow());
+            woken = slot.take(|| 1 + waits);
+        }
+        assert_eq!(turns(&slot, (slow.0, 0), &mut woken, 1000), 0);
+        dismiss(threads.into_iter().chain(woken));
+    }
+
+    /// A thread that a thief has taken says nothing, and the next one is not taken for it.
+    #[test]
+    fn thieves_teach_nothing() {
+        let mut threads = stand_ins(3).into_iter();
+        let (Some(waker), Some(mut stolen), Some(mut taken)) =
+            (threads.next(), threads.next(), threads.next())
+        else {
+            return;
+        };
+        let slot = NextSlot::new();
+        slot.set_running(waker.green());
+        for turn in 0..10 * u64::from(INTERVAL) {
+            assert!(matches!(slot.fill(stolen, || turn), Filled::Quick));
+            stolen = slot.steal().unwrap();
+            let filled = slot.fill(taken, || turn + 10 * LONG);
+            assert!(matches!(filled, Filled::Quick) && !slot.is_slow());
+            taken = slot.take(|| turn + 10 * LONG).unwrap();
+        }
+        dismiss([waker, stolen, taken]);
+    }
+}
