@@ -17,13 +17,14 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::{can_park, deadline_on, fail, is_hooked, is_on, nanos};
 use crate::engine::door::Subject;
-use crate::engine::door::addresses::{ANY, Addresses, Events, How, Waited};
+use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
 use crate::engine::door::{clock, is_forked_child, mended_call};
 
 /// The threads that wait on words.
-static FUTEXES: Addresses = Addresses::new(&FUTEX);
+static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
+static BUCKETS: Buckets = Buckets::new();
 
 static FUTEX: Subject = Subject::inside("futex", |address, facts| {
     if let Ok(word) = word::look(address) {

@@ -15,6 +15,23 @@ const STARTS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many crates are named.
 const LISTED: usize = 12;
+/// What the code of a program is divided into, by crates; the rest is that of others.
+const PARTS: [(&str, &[&str]); 4] = [
+    ("of the runtime", &["greenthread", "tokio"]),
+    ("of std", &["std"]),
+    ("of core and alloc", &["core", "alloc"]),
+    (
+        "for backtraces",
+        &[
+            "gimli",
+            "rustc_demangle",
+            "addr2line",
+            "miniz_oxide",
+            "backtrace",
+            "object",
+        ],
+    ),
+];
 
 /// The programs, and whose they are.
 pub fn build() -> Vec<(&'static str, PathBuf)> {
@@ -64,29 +81,53 @@ pub fn sizes(program: &Path) -> Option<(u64, u64)> {
     Some((size(program)?, size(&stripped)?))
 }
 
-/// The code of the programs in Rust, by crate: a function that several crates asked for is the
-/// crate's whose name it has.
+/// The code of a program in Rust, in bytes: all of it, and its [`PARTS`].
+pub fn code(program: &Path) -> Option<Vec<(&'static str, u64)>> {
+    let crates = crates(program)?;
+    let all: u64 = crates.iter().map(|(_, size)| size).sum();
+    let mut parts = vec![("all", all)];
+    parts.extend(PARTS.map(|(part, names)| {
+        let of_part = crates
+            .iter()
+            .filter(|(name, _)| names.contains(&name.as_str()));
+        (part, of_part.map(|(_, size)| size).sum())
+    }));
+    let named: u64 = parts[1..].iter().map(|(_, size)| size).sum();
+    parts.push(("of others", all - named));
+    parts.retain(|&(_, size)| size != 0);
+    Some(parts)
+}
+
+/// The code of a program in Rust, by crate, the largest first: a function that several crates asked for is
+/// the crate's whose name it has.
+fn crates(program: &Path) -> Option<Vec<(String, u64)>> {
+    let output = Command::new("nm")
+        .args(["--demangle", "--print-size", "--radix=d"])
+        .arg(program)
+        .output();
+    let symbols = String::from_utf8(output.ok()?.stdout).ok()?;
+    let mut crates: BTreeMap<&str, u64> = BTreeMap::new();
+    for symbol in symbols.lines() {
+        let mut words = symbol.splitn(4, ' ');
+        let [_, Some(size), Some("t" | "T" | "w" | "W"), Some(symbol)] =
+            [(); 4].map(|()| words.next())
+        else {
+            continue;
+        };
+        *crates.entry(crate_of(symbol)).or_default() += size.parse::<u64>().ok()?;
+    }
+    let owned = |(name, size): (&str, u64)| (name.to_string(), size);
+    let mut crates: Vec<_> = crates.into_iter().map(owned).collect();
+    crates.sort_by_key(|&(_, size)| std::cmp::Reverse(size));
+    Some(crates)
+}
+
+/// The code of the programs in Rust, by crate.
 pub fn print_crates() -> Option<()> {
     let programs = build();
     println!("| code, KiB | of crate |");
     for (name, program) in programs.iter().filter(|(name, _)| *name != "Go") {
-        let output = Command::new("nm")
-            .args(["--demangle", "--print-size", "--radix=d"])
-            .arg(program)
-            .output();
-        let symbols = String::from_utf8(output.ok()?.stdout).ok()?;
-        let mut crates: BTreeMap<&str, u64> = BTreeMap::new();
-        for symbol in symbols.lines() {
-            let mut words = symbol.splitn(4, ' ');
-            let [_, Some(size), Some("t" | "T" | "w" | "W"), Some(symbol)] =
-                [(); 4].map(|()| words.next())
-            else {
-                continue;
-            };
-            *crates.entry(crate_of(symbol)).or_default() += size.parse::<u64>().ok()?;
-        }
-        let mut crates: Vec<_> = crates.into_iter().collect();
-        crates.sort_by_key(|&(_, size)| std::cmp::Reverse(size));
+        let crates = crates(program)?;
         let kib = |size: u64| size as f64 / 1024.0;
         let all: u64 = crates.iter().map(|(_, size)| size).sum();
         println!(

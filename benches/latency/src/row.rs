@@ -96,10 +96,18 @@ impl Row {
             }
             Row::Size => {
                 let (whole, stripped) = hello::sizes(program)?;
-                Some(vec![
+                let mut measured = vec![
                     Measured::size("size of hello world".into(), whole),
                     Measured::size("size of hello world, stripped".into(), stripped),
-                ])
+                ];
+                // Symbols of Go's have no crates.
+                if name != "Go" {
+                    let parts = hello::code(program)?.into_iter();
+                    measured.extend(parts.map(|(part, size)| {
+                        Measured::size(format!("code of hello world: {part}"), size)
+                    }));
+                }
+                Some(measured)
             }
         }
     }

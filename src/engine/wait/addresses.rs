@@ -54,8 +54,12 @@ pub(crate) const ANY: Events = !0;
 pub(crate) struct Addresses {
     /// For reports: the kind of thing at these addresses.
     subject: &'static Subject,
-    buckets: [Bucket; BUCKETS],
+    buckets: &'static Buckets,
 }
+
+/// A table's buckets, a static of their own: as nothing in them is but zeros, a program's file does not have the
+/// megabyte.
+pub(crate) struct Buckets([Bucket; BUCKETS]);
 
 struct Bucket {
     queue: WaitQueue,
@@ -114,15 +118,14 @@ pub(crate) enum Waited {
 
 impl Addresses {
     const_fn! {
-        pub(crate) const fn new(subject: &'static Subject) -> Addresses {
-            let buckets = Bucket::all();
+        pub(crate) const fn new(subject: &'static Subject, buckets: &'static Buckets) -> Addresses {
             Addresses { subject, buckets }
         }
     }
 
     fn bucket(&self, address: usize) -> &Bucket {
         let hash = (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.buckets[(hash >> 40) as usize % BUCKETS]
+        &self.buckets.0[(hash >> 40) as usize % BUCKETS]
     }
 
     /// Blocks the calling thread at `address` until one of `events` wakes it, or until `deadline` (monotonic
@@ -211,7 +214,10 @@ impl Addresses {
 
     /// Forgets all threads: in a forked child, where they do not exist.
     pub(crate) fn forget(&self) {
-        self.buckets.iter().for_each(|bucket| bucket.queue.forget());
+        self.buckets
+            .0
+            .iter()
+            .for_each(|bucket| bucket.queue.forget());
     }
 
     /// Takes a thread out that has ended its wait itself.
@@ -366,17 +372,19 @@ impl Addresses {
 /// How many threads are moved under one lock.
 const STEPS: usize = if cfg!(greenthread_model) { 1 } else { 64 };
 
-impl Bucket {
+impl Buckets {
     #[cfg(not(greenthread_model))]
-    const fn all() -> [Bucket; BUCKETS] {
-        [const { Bucket::new() }; BUCKETS]
+    pub(crate) const fn new() -> Buckets {
+        Buckets([const { Bucket::new() }; BUCKETS])
     }
 
     #[cfg(greenthread_model)]
-    fn all() -> [Bucket; BUCKETS] {
-        core::array::from_fn(|_| Bucket::new())
+    pub(crate) fn new() -> Buckets {
+        Buckets(core::array::from_fn(|_| Bucket::new()))
     }
+}
 
+impl Bucket {
     const_fn! {
         const fn new() -> Bucket {
             Bucket {
