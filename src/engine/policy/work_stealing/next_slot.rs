@@ -36,8 +36,8 @@ use crate::engine::sys::perturb;
 /// The time is noted at one of so many fills: a prime, so as not to fall into step with threads
 /// that fill the slot in turn.
 const INTERVAL: u32 = 31;
-/// What it takes to wake a processor, in nanoseconds, and more than a short run.
-const LONG: u64 = 20_000;
+/// Twice what it takes to wake a processor, in nanoseconds.
+const LONG: u64 = 50_000;
 /// The number of threads that are remembered, at most.
 const REMEMBERED: usize = 8;
 /// [`NextSlot::filled_at`] of a fill that was not noted.
@@ -54,11 +54,24 @@ pub(super) struct NextSlot {
     /// The number of threads that are remembered.
     remembered: Cell<u32>,
     filled_by: Cell<*const Green>,
-    /// The threads that linger, each in the place that its address names; null: none.
-    lingering: [Cell<*const Green>; REMEMBERED],
-    /// One of them, which did not linger the last time: it may have been preempted.
-    doubted: Cell<*const Green>,
+    /// The threads that linger, each in the place that its address names.
+    lingering: [Lingering; REMEMBERED],
     is_slow: Line,
+}
+
+/// A thread that lingers.
+struct Lingering {
+    /// Its record; null: there is none.
+    record: Cell<*const Green>,
+    /// It did not linger the last time: it may have been preempted.
+    is_doubted: Cell<bool>,
+}
+
+impl Lingering {
+    const NOBODY: Lingering = Lingering {
+        record: Cell::new(ptr::null()),
+        is_doubted: Cell::new(false),
+    };
 }
 
 /// A flag alone on its cache line: others look at it, and it hardly ever changes. Not aligned, for then all
@@ -99,8 +112,7 @@ impl NextSlot {
             filled_by: Cell::new(ptr::null()),
             fills_to_look: Cell::new(INTERVAL),
             looks_to_note: Cell::new(1),
-            lingering: [const { Cell::new(ptr::null()) }; REMEMBERED],
-            doubted: Cell::new(ptr::null()),
+            lingering: [Lingering::NOBODY; REMEMBERED],
             remembered: Cell::new(0),
             is_slow: Line::new(),
         }
@@ -185,7 +197,7 @@ impl NextSlot {
     #[inline(never)]
     fn look_at_filler(&self, clock: impl FnOnce() -> u64) -> Filled {
         let by = self.running.get();
-        let lingers = ptr::eq(self.place(by).get(), by);
+        let lingers = ptr::eq(self.place(by).record.get(), by);
         let left = self.looks_to_note.get() - 1;
         self.looks_to_note.set(left);
         if lingers || left == 0 {
@@ -217,14 +229,19 @@ impl NextSlot {
     #[inline(never)]
     fn learn(&self, clock: impl FnOnce() -> u64) {
         let by = self.filled_by.get();
-        let waited = clock().saturating_sub(self.take_note());
-        let is_known = ptr::eq(self.place(by).get(), by);
-        let was_doubted = ptr::eq(self.doubted.replace(ptr::null()), by);
-        match waited >= LONG {
-            true => self.remember(by, by),
-            false if is_known && was_doubted => self.remember(by, ptr::null()),
-            false if is_known => self.doubted.set(by),
-            false => {}
+        let filled_at = self.take_note();
+        if filled_at == NOT_NOTED {
+            return; // a thief, who came too late for the thread
+        }
+        let waited = clock().saturating_sub(filled_at);
+        let lingers = waited >= LONG;
+        let place = self.place(by);
+        let was_known = ptr::eq(place.record.get(), by);
+        if lingers {
+            self.remember(by, place);
+        } else if was_known && place.is_doubted.replace(true) {
+            place.record.set(ptr::null());
+            self.remembered.set(self.remembered.get() - 1);
         }
         self.plan(0);
     }
@@ -239,15 +256,15 @@ impl NextSlot {
         filled_at
     }
 
-    fn remember(&self, record: *const Green, lingering: *const Green) {
-        let before = self.place(record).replace(lingering);
-        let more = i32::from(!lingering.is_null()) - i32::from(!before.is_null());
-        self.remembered
-            .set(self.remembered.get().wrapping_add_signed(more));
+    fn remember(&self, record: *const Green, place: &Lingering) {
+        place.is_doubted.set(false);
+        if place.record.replace(record).is_null() {
+            self.remembered.set(self.remembered.get() + 1);
+        }
     }
 
     /// The place, among the threads that linger, of the one with this record.
-    fn place(&self, record: *const Green) -> &Cell<*const Green> {
+    fn place(&self, record: *const Green) -> &Lingering {
         &self.lingering[record.addr() / size_of::<Green>() % REMEMBERED]
     }
 }
@@ -306,6 +323,33 @@ mod tests {
             woken = slot.take(|| 1 + waits);
         }
         assert_eq!(turns(&slot, (slow.0, 0), &mut woken, 1000), 0);
+        dismiss(threads.into_iter().chain(woken));
+    }
+
+    /// Two that linger, and then do so no more, in turn.
+    #[test]
+    fn each_is_forgotten_by_itself() {
+        let mut threads = stand_ins(3);
+        let mut woken = threads.pop();
+        let [first, second] = &threads[..] else {
+            return;
+        };
+        let slot = NextSlot::new();
+        for _ in 0..100 {
+            for waker in [first, second] {
+                turns(&slot, (waker.green(), LONG), &mut woken, 1);
+            }
+        }
+        for (waker, is_slow) in [(first, true), (second, true)]
+            .repeat(2)
+            .into_iter()
+            .chain([(first, false), (second, false)])
+        {
+            slot.set_running(waker.green());
+            let filled = slot.fill(woken.take().unwrap(), || 1);
+            assert_eq!(matches!(filled, Filled::Slow), is_slow);
+            woken = slot.take(|| 2);
+        }
         dismiss(threads.into_iter().chain(woken));
     }
 
