@@ -68,10 +68,12 @@ struct Lingering {
 }
 
 impl Lingering {
-    const NOBODY: Lingering = Lingering {
-        record: Cell::new(ptr::null()),
-        is_doubted: Cell::new(false),
-    };
+    const fn nobody() -> Lingering {
+        Lingering {
+            record: Cell::new(ptr::null()),
+            is_doubted: Cell::new(false),
+        }
+    }
 }
 
 /// A flag alone on its cache line: others look at it, and it hardly ever changes. Not aligned, for then all
@@ -112,7 +114,7 @@ impl NextSlot {
             filled_by: Cell::new(ptr::null()),
             fills_to_look: Cell::new(INTERVAL),
             looks_to_note: Cell::new(1),
-            lingering: [Lingering::NOBODY; REMEMBERED],
+            lingering: [const { Lingering::nobody() }; REMEMBERED],
             remembered: Cell::new(0),
             is_slow: Line::new(),
         }
