@@ -30,7 +30,7 @@
 //!   its backlog. It takes the next slot only on the last pass, for its owner is about to run that
 //!   thread; a slow one at once.
 //!
-//! Each idea can be switched off, to see what it is worth.
+//! Each idea can be switched off (`options`), to see what it is worth.
 //!
 //! Rejected: crossbeam's `Injector` as the global queue, which allocates; crossbeam's deque as the
 //! local queue, which allocates beyond 64 threads, and whose thieves must let memory be reclaimed
@@ -42,11 +42,13 @@
 mod backlog;
 mod local;
 mod next_slot;
+mod options;
 #[cfg(test)]
 mod tests;
 
 use self::local::Local;
 use self::next_slot::Filled;
+use self::options::Options;
 use super::local_queue::HALF;
 use super::seats::{Held, Seats};
 use super::shared_queue::SharedQueue;
@@ -55,7 +57,6 @@ use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::{clock, perturb};
 
-const GLOBAL_INTERVAL: u32 = 61;
 /// The interval, in yields, at which a processor exchanges a thread that yields.
 const MIXING_INTERVAL: u32 = 128;
 /// The interval, in turns of the global queue, at which a processor takes threads from another one that has
@@ -90,15 +91,6 @@ pub struct WorkStealing {
     locals: Seats<Local>,
 }
 
-/// The ideas that are switched on.
-#[derive(Clone, Copy, Debug)]
-struct Options {
-    stealing: bool,
-    next_slot: bool,
-    last_in_first_out: bool,
-    global_interval: u32,
-}
-
 impl Default for WorkStealing {
     fn default() -> WorkStealing {
         WorkStealing::new()
@@ -125,12 +117,7 @@ impl WorkStealing {
     /// ```
     pub const fn new() -> WorkStealing {
         WorkStealing {
-            options: Options {
-                stealing: true,
-                next_slot: true,
-                last_in_first_out: false,
-                global_interval: GLOBAL_INTERVAL,
-            },
+            options: Options::new(),
             global: SharedQueue::new(),
             locals: Seats::new(),
         }
@@ -142,84 +129,6 @@ impl WorkStealing {
             options: self.options,
             ..WorkStealing::new()
         }
-    }
-
-    /// Sets whether processors without work take threads from others. Default: yes.
-    ///
-    /// Without stealing they get only threads from the global queue: those spawned from outside,
-    /// preempted ones, and the overflow of other processors.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
-    ///
-    /// let runtime = Runtime::builder().policy(WorkStealing::new().stealing(false)).build()?;
-    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub const fn stealing(mut self, on: bool) -> WorkStealing {
-        self.options.stealing = on;
-        self
-    }
-
-    /// Sets whether a thread that the running one has just spawned or woken runs next. Default:
-    /// yes.
-    ///
-    /// Without the slot the thread goes to the end of the queue.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
-    ///
-    /// let runtime = Runtime::builder().policy(WorkStealing::new().next_slot(false)).build()?;
-    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub const fn next_slot(mut self, on: bool) -> WorkStealing {
-        self.options.next_slot = on;
-        self
-    }
-
-    /// Sets whether the local queues are last in, first out. Default: no.
-    ///
-    /// Such queues run threads whose data is more likely to be in the caches. But as long as other
-    /// threads ready each other, those at the bottom wait until a thief takes them. The older half
-    /// of the threads is where thieves find it, and runs first in, first out.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
-    ///
-    /// let runtime = Runtime::builder().policy(WorkStealing::new().last_in_first_out(true)).build()?;
-    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub const fn last_in_first_out(mut self, on: bool) -> WorkStealing {
-        self.options.last_in_first_out = on;
-        self
-    }
-
-    /// Sets how often the global queue comes first: at every `picks`th pick of a processor.
-    /// Default: 61. Beside threads that only yield, fresh threads of the global queue do not wait
-    /// for so long.
-    ///
-    /// With 0 it never comes first, and the threads in it wait until a processor has nothing else.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::{policy::WorkStealing, runtime::Runtime};
-    ///
-    /// let runtime = Runtime::builder().policy(WorkStealing::new().global_interval(16)).build()?;
-    /// assert_eq!(runtime.spawn(|| "ran").join().unwrap(), "ran");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub const fn global_interval(mut self, picks: u32) -> WorkStealing {
-        self.options.global_interval = picks;
-        self
     }
 
     /// Does [`Policy::ready`] for a seat that has not come before.

@@ -3,11 +3,13 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `mod` | the handle; the current thread's |
+//! | `mod` | the handle; a wait for the token |
+//! | `current` | the current thread's handle |
 //! | `end` | how joiners and futures learn of a thread's end |
 //! | `shares` | who still needs a thread's data |
 //! | `panic_hook` | std's panic message, with the name of the green thread |
 
+mod current;
 mod end;
 mod panic_hook;
 mod shares;
@@ -16,9 +18,10 @@ use core::mem::ManuallyDrop;
 use core::num::NonZeroU64;
 use core::panic::Location;
 use core::ptr::NonNull;
-use std::cell::Cell;
 use std::fmt;
 
+pub use self::current::current;
+pub(crate) use self::current::{is_current, prepare_fork, set_kernel_thread};
 pub(crate) use self::end::End;
 #[cfg(green)]
 pub(crate) use self::panic_hook::install as install_panic_hook;
@@ -27,10 +30,8 @@ pub(crate) use self::shares::Left;
 use self::shares::Shares;
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::green::current as me;
-use crate::engine::green::resident::Resident;
 use crate::engine::green::waiter::Waiter;
-use crate::engine::green::{Green, Identity, inspection};
-use crate::engine::sched::fork;
+use crate::engine::green::{Green, Identity};
 #[cfg(green)]
 use crate::engine::sys::clock;
 use crate::engine::sys::word;
@@ -325,135 +326,6 @@ impl fmt::Debug for Thread {
     }
 }
 
-thread_local! {
-    /// A kernel thread's own count of its `Shared`, made when a caller first asks for it; null
-    /// before. It has no destructor: the destructors of other thread-locals may ask for it. The
-    /// destructor of a pthread key drops the count after them.
-    static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
-}
-
-/// Prepares the data that a forked child needs.
-pub(crate) fn prepare_fork() {
-    #[cfg(green)]
-    make_key();
-    fork::let_go_on_as(go_on_as);
-    fork::register();
-}
-
-/// Lets this kernel thread, in a forked child, go on as the thread behind `identity`, which is
-/// never freed.
-fn go_on_as(identity: *const Identity) {
-    KERNEL_THREAD.set(identity.cast());
-}
-
-fn unknown_kernel_thread() -> Thread {
-    unsafe fn free(shared: *mut Shared) {
-        // SAFETY: the box below.
-        drop(unsafe { Box::from_raw(shared) });
-    }
-    let name = std::thread::current().name().map(Into::into);
-    let shared = Shared::with(name, None, Shares::of_nobodys_thread(), free);
-    // SAFETY: the only share.
-    unsafe { Thread::from_raw(Box::into_raw(Box::new(shared))) }
-}
-
-/// Makes the key whose destructor drops a kernel thread's count; `None` if the system has no key
-/// left.
-#[cfg(green)]
-fn make_key() -> Option<libc::pthread_key_t> {
-    unsafe extern "C" fn forget(shared: *mut libc::c_void) {
-        KERNEL_THREAD.set(core::ptr::null());
-        Resident::forget_own_identity();
-        // SAFETY: `set_kernel_thread` left this count.
-        inspection::leave_kernel_thread(unsafe { Thread::from_raw(shared.cast()) });
-    }
-    static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
-    *KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: the call gets a valid place and a destructor of the right type.
-        (unsafe { libc::pthread_key_create(&mut key, Some(forget)) } == 0).then_some(key)
-    })
-}
-
-/// Makes `thread` the handle of this kernel thread, which has none yet.
-pub(crate) fn set_kernel_thread(thread: Thread) {
-    let shared = thread.into_raw();
-    KERNEL_THREAD.set(shared);
-    Resident::note_own_identity(shared.cast());
-    forget_at_end(shared);
-}
-
-#[cfg(green)]
-fn forget_at_end(shared: *const Shared) {
-    if let Some(key) = make_key() {
-        // SAFETY: the key is valid. If the call fails, or there is no key, one record is not freed.
-        unsafe { libc::pthread_setspecific(key, shared.cast()) };
-    }
-}
-
-/// Lets a thread-local's destructor drop the count. If destructors that run later ask for the
-/// current thread, they find one without a name.
-#[cfg(not(green))]
-fn forget_at_end(shared: *const Shared) {
-    struct Count(*const Shared);
-    impl Drop for Count {
-        fn drop(&mut self) {
-            KERNEL_THREAD.set(core::ptr::null());
-            Resident::forget_own_identity();
-            // SAFETY: `set_kernel_thread` left this count.
-            inspection::leave_kernel_thread(unsafe { Thread::from_raw(self.0) });
-        }
-    }
-    thread_local! {
-        static COUNT: Cell<Option<Count>> = const { Cell::new(None) };
-    }
-    // If the access fails it is too late, and one record is not freed.
-    let _ = COUNT.try_with(|count| count.set(Some(Count(shared))));
-}
-
-/// Returns a handle to the current thread.
-///
-/// # Examples
-///
-/// ```
-/// use greenthread::thread;
-///
-/// let worker = thread::Builder::new().name("worker".into());
-/// let name = worker.spawn(|| thread::current().name().map(str::to_owned))?;
-/// assert_eq!(name.join().unwrap().as_deref(), Some("worker"));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn current() -> Thread {
-    let Some(green) = me::green() else {
-        let known = KERNEL_THREAD.get();
-        if known.is_null() {
-            let thread = unknown_kernel_thread();
-            set_kernel_thread(thread.clone());
-            return thread;
-        }
-        // SAFETY: this thread has its own count of the data.
-        return unsafe { another(known) };
-    };
-    // SAFETY: a count of the data is alive: the thread's own.
-    unsafe { another(own_shared(green)) }
-}
-
-/// # Safety
-/// A share of the data is alive.
-unsafe fn another(shared: *const Shared) -> Thread {
-    // SAFETY: the caller's promise; that share is only borrowed.
-    Thread::clone(&ManuallyDrop::new(unsafe { Thread::from_raw(shared) }))
-}
-
-/// Returns whether the current thread is the one behind `shared`.
-pub(crate) fn is_current(shared: &Shared) -> bool {
-    let own = match me::green() {
-        Some(green) => shared_of(green),
-        None => KERNEL_THREAD.get(),
-    };
-    core::ptr::eq(own, shared)
-}
-
 /// For reports: a thread waits to be unparked. A green thread owns one share of its data.
 static PARK: Subject = Subject::inside("unpark", handles::<1>);
 /// A kernel thread owns one, and another one while it waits.
@@ -500,7 +372,7 @@ mod tests {
 
     #[test]
     fn handles_are_counted() {
-        let own = unknown_kernel_thread();
+        let own = current::unknown_kernel_thread();
         let others: Vec<_> = (0..3).map(|_| own.clone()).collect();
         let mut facts = Facts::default();
         let token = &own.shared().token;

@@ -2,6 +2,7 @@
 //! threads are in it, and that preempted threads go on; of the backlog behind the queue; and of the global queue:
 //! whom its threads keep waiting.
 
+use super::options::GLOBAL_INTERVAL;
 use super::*;
 use crate::engine::policy::aging::AGING;
 use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
@@ -143,34 +144,49 @@ fn no_thread_is_lost_while_a_thief_stalls() {
     }
 }
 
+/// One more turn of `thread`, which yields; returns the next one.
+fn yields(policy: &WorkStealing, seat: &Seat, thread: Ready) -> Ready {
+    policy.ready(thread, Readied::Yielded, Some(seat));
+    policy.next(seat, Others::Busy).unwrap().thread
+}
+
+/// Two processors with threads that yield, two and one. The second has asked for another one. Returns those that
+/// run, or nothing where there are no stand-ins.
+fn one_has_asked(policy: &WorkStealing, seats: &[Seat]) -> Option<[Ready; 2]> {
+    policy.resize(2);
+    let mut threads = stand_ins(3).into_iter();
+    let (running, waits) = (threads.next()?, threads.next()?);
+    policy.ready(waits, Readied::Yielded, Some(&seats[0]));
+    let mut lonely = threads.next()?;
+    for _ in 0..MIXING_INTERVAL {
+        lonely = yields(policy, &seats[1], lonely);
+    }
+    Some([running, lonely])
+}
+
+/// How many threads wait at each of the two processors and in the global queue. Ends all, and those that run.
+fn where_they_wait(policy: &WorkStealing, seats: &[Seat], running: [Ready; 2]) -> [usize; 3] {
+    let lens = [Some(0), Some(1), None].map(|processor| policy.len(processor));
+    policy.leave(&seats[0]);
+    let rest = core::iter::from_fn(|| policy.next(&seats[0], Others::Busy));
+    dismiss(rest.map(|next| next.thread).chain(running));
+    lens
+}
+
 #[test]
 fn no_thread_goes_to_a_processor_that_has_left() {
     let (policy, seats) = (WorkStealing::new(), seats(2));
-    policy.resize(2);
-    let mut threads = stand_ins(3).into_iter();
-    let (Some(lonely), Some(mut running)) = (threads.next(), threads.next()) else {
+    let Some([mut running, lonely]) = one_has_asked(&policy, &seats) else {
         return;
     };
-    for thread in threads {
-        policy.ready(thread, Readied::Yielded, Some(&seats[0]));
-    }
-    let turn = |at: usize, thread| {
-        policy.ready(thread, Readied::Yielded, Some(&seats[at]));
-        policy.next(&seats[at], Others::Busy).unwrap().thread
-    };
-    let mut lonely = lonely;
-    for _ in 0..MIXING_INTERVAL {
-        lonely = turn(1, lonely);
-    }
     policy.leave(&seats[1]);
     for _ in 0..1000 {
-        running = turn(0, running);
+        running = yields(&policy, &seats[0], running);
     }
-    let lens = [policy.len(Some(0)), policy.len(Some(1)), policy.len(None)];
-    policy.leave(&seats[0]);
-    let rest = core::iter::from_fn(|| policy.next(&seats[0], Others::Busy));
-    dismiss(rest.map(|next| next.thread).chain([running, lonely]));
-    assert_eq!(lens, [1, 0, 0]);
+    assert_eq!(
+        where_they_wait(&policy, &seats, [running, lonely]),
+        [1, 0, 0]
+    );
 }
 
 /// A processor asks for a thread, lies down, and goes out of use. It may get one before, but does not keep it.
@@ -178,33 +194,18 @@ fn no_thread_goes_to_a_processor_that_has_left() {
 fn no_thread_stays_at_a_processor_that_goes_out_of_use_while_it_is_idle() {
     for out_of_use_first in [true, false] {
         let (policy, seats) = (WorkStealing::new(), seats(2));
-        policy.resize(2);
-        let mut threads = stand_ins(3).into_iter();
-        let (Some(mut lonely), Some(mut running)) = (threads.next(), threads.next()) else {
+        let Some([mut running, lonely]) = one_has_asked(&policy, &seats) else {
             return;
         };
-        for thread in threads {
-            policy.ready(thread, Readied::Yielded, Some(&seats[0]));
-        }
-        let turn = |at: usize, thread| {
-            policy.ready(thread, Readied::Yielded, Some(&seats[at]));
-            policy.next(&seats[at], Others::Busy).unwrap().thread
-        };
-        for _ in 0..MIXING_INTERVAL {
-            lonely = turn(1, lonely);
-        }
         if out_of_use_first {
             policy.resize(1);
         }
         for _ in 0..MIXING_INTERVAL {
-            running = turn(0, running);
+            running = yields(&policy, &seats[0], running);
         }
         let kept = policy.len(Some(1));
         policy.resize(1);
-        let lens = [policy.len(Some(0)), policy.len(Some(1)), policy.len(None)];
-        policy.leave(&seats[0]);
-        let rest = core::iter::from_fn(|| policy.next(&seats[0], Others::Busy));
-        dismiss(rest.map(|next| next.thread).chain([running, lonely]));
+        let lens = where_they_wait(&policy, &seats, [running, lonely]);
         match out_of_use_first {
             true => assert_eq!((kept, lens), (0, [1, 0, 0])),
             false => assert_eq!((kept, lens), (1, [0, 0, 1])),

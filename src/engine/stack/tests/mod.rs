@@ -1,6 +1,7 @@
 //! The stacks, tried out. Each test runs in a child process of its own: many count its memory,
 //! limit or kill it, and none shares the pool with the runtime's tests.
 
+mod guards;
 mod overflow;
 
 use super::*;
@@ -18,8 +19,9 @@ fn in_child(test: &str, body: impl FnOnce()) -> Option<Output> {
         return None;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    // A filter that matches nothing does no harm: one of the two is the test's path.
-    let paths = ["", "overflow::"].map(|module| format!("engine::stack::tests::{module}{test}"));
+    // A filter that matches nothing does no harm: one of them is the test's path.
+    let paths = ["", "guards::", "overflow::"]
+        .map(|module| format!("engine::stack::tests::{module}{test}"));
     command
         .args(["--exact", "--nocapture", "--test-threads=1"])
         .args(paths);
@@ -278,25 +280,6 @@ fn must_fault(address: usize) {
     }
 }
 
-/// Both ends of the guard fault, and its neighbours are writable and keep their values.
-fn check_guards() {
-    let slots: Vec<_> = (0..20).map(|_| acquire(64 << 10).unwrap()).collect();
-    for (i, slot) in slots.iter().enumerate() {
-        write(slot.bottom(), i as u8);
-        write(slot.top() - 1, i as u8);
-    }
-    for slot in &slots {
-        must_fault(slot.bottom() - 1);
-        must_fault(slot.bottom() - GUARD);
-    }
-    for (i, slot) in slots.iter().enumerate() {
-        assert_eq!(
-            (read(slot.bottom()), read(slot.top() - 1)),
-            (i as u8, i as u8)
-        );
-    }
-}
-
 /// Furnishes a slot, so to speak, writes to it, and vacates it.
 fn use_and_vacate(slot: &'static Slot) {
     slot.extra.store(1, Release);
@@ -390,45 +373,6 @@ fn the_excess_is_what_nobody_has_needed_in_an_interval() {
             needed.into_iter().for_each(release);
             assert_eq!(all(Excess::all()).len(), 30);
             assert!(!is_overstocked());
-        },
-    ));
-}
-
-#[test]
-fn guards_fault() {
-    must_succeed(in_child("guards_fault", check_guards));
-}
-
-#[test]
-fn guards_fault_on_kernels_without_markers() {
-    must_succeed(in_child("guards_fault_on_kernels_without_markers", || {
-        mm::SPLIT.store(true, Relaxed);
-        check_guards();
-    }));
-}
-
-#[test]
-fn without_markers_the_end_of_mappings_is_an_error() {
-    must_succeed(in_child(
-        "without_markers_the_end_of_mappings_is_an_error",
-        || {
-            mm::SPLIT.store(true, Relaxed);
-            let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
-            let limit: usize = limit.trim().parse().unwrap();
-            if limit > 1_000_000 {
-                return eprintln!("skipped: {limit} mappings allowed");
-            }
-            let mut taken = 0;
-            let error = loop {
-                match acquire(MIN_SIZE) {
-                    Ok(_) => taken += 1,
-                    Err(error) => break error,
-                }
-            };
-            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
-            assert!(taken > limit / 2 - 1000, "{taken} slots");
-            // The slot without a guard is not handed out without one later, either.
-            assert!(acquire(MIN_SIZE).is_err());
         },
     ));
 }
