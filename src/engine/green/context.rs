@@ -108,9 +108,9 @@ impl Context {
         }
     }
 
-    /// The stack pointer that was saved when the thread last left its stack; 0 if none was. For reports,
-    /// while the thread may be running: the value may be old, and says where to look, not what is
-    /// there.
+    /// The stack pointer that was saved when the thread last left its stack; 0 if none was. For reports and
+    /// prefetches, while the thread may be running: the value may be old, and says where to look, not what
+    /// is there.
     pub(crate) fn saved_stack_pointer(&self) -> usize {
         // SAFETY: a word, aligned. The thread writes it meanwhile, if at all, by a plain store of one word.
         unsafe { AtomicUsize::from_ptr(self.own.as_ptr()) }.load(Ordering::Relaxed)

@@ -95,6 +95,13 @@ impl Fifo {
         self.ends.map(|(first, _)| first)
     }
 
+    /// The first two threads, in their order.
+    #[inline(always)]
+    pub(crate) fn first_two(&self) -> Option<(&'static Green, &'static Green)> {
+        let first = self.first()?;
+        Some((first, first.next.get()?))
+    }
+
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len

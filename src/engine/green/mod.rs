@@ -319,6 +319,22 @@ impl Green {
         (0..3).for_each(|line| arch::prefetch(record.wrapping_add(line * LINE)));
     }
 
+    /// Prefetches memory of the two threads that run after the one that is about to: where `next` goes on,
+    /// and the record of `after_next`, which leads to the place where that one goes on.
+    ///
+    /// It is one line of the stack. Among many threads the walk through the page tables takes longest, and more requests
+    /// for a page would only wait for the same walk: with 2 lines or more, or with the thread pointer's, yields were
+    /// slower.
+    #[inline(always)]
+    pub(crate) fn prefetch_two(next: &Green, after_next: &Green) {
+        let goes_on = next.context.saved_stack_pointer();
+        // A thread that has not run has no stack.
+        if goes_on != 0 {
+            arch::prefetch(core::ptr::without_provenance(goes_on));
+        }
+        after_next.prefetch_record();
+    }
+
     /// Marks the address of a wait in which the thread blocks its kernel thread.
     const ON_STACK: usize = 1;
 

@@ -25,6 +25,8 @@
 //!    nothing.
 //! 3. `first` passes each number once, by a compare-exchange. The caller that has made it owns the
 //!    thread, and reads the slot only then.
+//!    The holder may look at those that still wait ([`LocalQueue::first_two`]), to prefetch what they lead to:
+//!    a thief may take them meanwhile.
 //! 4. One thief copies at a time. Another one finds the queue *busy*, and does not wait.
 //!
 //! A claim that comes after the word has changed and come back to the same value is as good as any
@@ -181,6 +183,14 @@ impl LocalQueue {
             (front.first != end).then(|| front.taken(1))
         })?;
         self.slot(before.first).get()
+    }
+
+    /// Returns the first two threads, in their order. They may be a thief's at any time.
+    #[inline(always)]
+    pub(crate) fn first_two(&self) -> Option<(&'static Green, &'static Green)> {
+        let first = Front::of(self.front.load(Ordering::Relaxed)).first;
+        let slot = |number| self.slot(number).get();
+        Some((slot(first)?, slot(first.wrapping_add(1))?))
     }
 
     /// Takes [`HALF`] of the threads, the first ones, and passes them to `put`.

@@ -269,16 +269,14 @@ impl WorkStealing {
             if others == Others::Idle {
                 local.publish_round();
             } else if !picks.is_multiple_of(ROUND_TURNS) {
-                let first = local.with_round(Fifo::pop);
-                return first.map(|green| Ready::new(green).into());
+                return local.pop_round().map(Next::from);
             } else if local.queue.is_empty() {
                 let fresh = match interval {
                     0 => None,
                     _ => self.global.take_if_fresh(),
                 };
                 let fresh = fresh.map(Ready::new).or_else(|| self.help(local));
-                let first = fresh.or_else(|| local.with_round(Fifo::pop).map(Ready::new));
-                return first.map(Next::from);
+                return fresh.or_else(|| local.pop_round()).map(Next::from);
             }
         }
         if let Some(thread) = local.pop() {

@@ -62,6 +62,8 @@ impl Green {
 
     /// The cost model does not know of it.
     pub(crate) fn prefetch_record(&self) {}
+
+    pub(crate) fn prefetch_two(_: &Green, _: &Green) {}
 }
 
 // SAFETY: the simulation runs on one kernel thread; policies demand that records could be shared.

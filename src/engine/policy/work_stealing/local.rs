@@ -35,6 +35,9 @@ use crate::engine::policy::Ready;
 use crate::engine::policy::local_queue::{HALF, LocalQueue};
 use crate::engine::policy::seats::{Held, Seats};
 
+/// When so many threads wait, the memory of the next two is prefetched. That of fewer is in the cache.
+const MANY: usize = 64;
+
 /// The fields that others look at come first: the name of the entry, the round's length, the backlog and
 /// the next slot on one cache line, the ends of the queue on another.
 #[repr(C)]
@@ -144,6 +147,11 @@ impl Held<'_, Local> {
     #[inline]
     pub(super) fn pop(self) -> Option<Ready> {
         let first = self.queue.pop();
+        if self.queue.len() >= MANY
+            && let Some((next, after_next)) = self.queue.first_two()
+        {
+            Green::prefetch_two(next, after_next);
+        }
         first
             .or_else(|| self.first_of(self.backlog.take()?))
             .map(Ready::new)
@@ -269,6 +277,21 @@ impl Held<'_, Local> {
         let result = f(round);
         self.round_len.store(round.len(), Ordering::Relaxed);
         result
+    }
+
+    /// Takes the first thread of the round.
+    #[inline(always)]
+    pub(super) fn pop_round(self) -> Option<Ready> {
+        let first = self.with_round(|round| {
+            let first = round.pop();
+            if round.len() >= MANY
+                && let Some((next, after_next)) = round.first_two()
+            {
+                Green::prefetch_two(next, after_next);
+            }
+            first
+        });
+        first.map(Ready::new)
     }
 
     /// Moves the round, as far as there is space, to the queue, where others can steal from it.
