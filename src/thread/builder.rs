@@ -49,6 +49,7 @@ impl Builder {
     /// assert_eq!(handle.join().unwrap(), 42);
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[inline]
     pub fn new() -> Builder {
         Builder::default()
     }
@@ -247,7 +248,8 @@ impl Builder {
         door::spawn_scoped(backend, wishes, scope, f).map(ScopedJoinHandle::new)
     }
 
-    #[inline]
+    // Inlined, a thread without wishes costs no look at them.
+    #[inline(always)]
     #[track_caller]
     fn checked(self) -> io::Result<Wishes> {
         if let Some(name) = &self.name

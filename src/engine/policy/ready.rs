@@ -149,6 +149,7 @@ impl Priority {
 
 impl Default for Priority {
     /// Returns [`Priority::NORMAL`].
+    #[inline]
     fn default() -> Priority {
         Priority::NORMAL
     }
