@@ -16,7 +16,7 @@
 //! | thread | finds | does |
 //! |---|---|---|
 //! | locker | not `HELD`, not `STARVING` | sets `HELD`; clears `WOKEN` if that meant itself |
-//! | locker | else | spins a little, queues (in one step with seeing `HELD` or `STARVING`) |
+//! | locker | else | pauses a little, queues (in one step with seeing `HELD` or `STARVING`) |
 //! | unlocker | no waiters, or `WOKEN`; not `STARVING` | clears `HELD`, done |
 //! | unlocker | waiters, not `WOKEN` | clears `HELD`; then takes the first out, sets `WOKEN`, wakes it |
 //! | unlocker | `STARVING` | clears `HELD`; then takes the first out, sets `HELD` for it, wakes it |
@@ -39,6 +39,7 @@ use crate::engine::door::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
+use crate::engine::door::backoff::Backoff;
 use crate::engine::door::queue::{Position, State, WaitQueue, Waited};
 use crate::engine::door::{self, About, Clue, Subject, clock, word};
 
@@ -49,9 +50,6 @@ const POISONED: usize = WaitQueue::flag(3);
 
 /// Nanoseconds after which a waiter is handed the mutex: Go's figure.
 const PATIENCE: u64 = 1_000_000;
-/// How often a thread looks at a held mutex before it queues: for about the time that a short
-/// critical section takes.
-const SPINS: u32 = if cfg!(greenthread_model) { 0 } else { 40 };
 
 /// A waiter's wait ended because it should try again.
 const TRY_AGAIN: usize = 0;
@@ -126,7 +124,7 @@ impl RawMutex {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<u64>) -> bool {
-        let mut spins = SPINS;
+        let mut backoff = Backoff::as_it_may_wait();
         let mut since = None;
         let mut position = Position::Back;
         // As long as it was woken and has not queued again, `WOKEN` means this thread.
@@ -142,9 +140,7 @@ impl RawMutex {
                 }
                 continue;
             }
-            if spins > 0 && !state.has(STARVING) {
-                spins -= 1;
-                core::hint::spin_loop();
+            if !state.has(STARVING) && backoff.pause() {
                 continue;
             }
             let since = *since.get_or_insert_with(clock::now);

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | reader | no `WRITER`, and may overtake | `readers` + 1 |
 //! | writer | no holder, and may overtake or is the woken one | sets `WRITER`, clears its `WOKEN` |
-//! | both | else | spin a little, queue: set `QUEUED` in one step with seeing that; clear their `WOKEN` |
+//! | both | else | pause a little, queue: set `QUEUED` in one step with seeing that; clear their `WOKEN` |
 //! | leaving | it is the last; `QUEUED`, no `WOKEN` | gives its hold back, then [`RawRwLock::pass_on`] |
 //! | leaving | else | gives its hold back, done |
 //! | timed out, or downgraded | `QUEUED` | `pass_on`: others may be let in now |
@@ -51,6 +51,7 @@ use crate::engine::door::atomic::{
     Ordering::{self, Acquire, Relaxed, Release},
     const_fn,
 };
+use crate::engine::door::backoff::Backoff;
 use crate::engine::door::list::Chain;
 use crate::engine::door::queue::{Position, WaitQueue, Waited};
 use crate::engine::door::{self, About, Clue, Facts, Subject, perturb, word};
@@ -59,9 +60,6 @@ use core::mem::offset_of;
 /// The number of threads that may read at once: std's figure. Readers let in from the queue are not
 /// counted against it, so the state has room for more.
 const MAX_READERS: u64 = (1 << 30) - 2;
-
-/// How often a thread looks at a held lock before it queues, as in `raw_mutex`.
-const SPINS: u32 = if cfg!(greenthread_model) { 0 } else { 40 };
 
 /// A flag of the queue: a writer has panicked. The protocol ignores it.
 const POISONED: usize = WaitQueue::flag(0);
@@ -219,8 +217,8 @@ impl RawRwLock {
     #[cold]
     #[inline(never)]
     fn read_contended(&self, deadline: Option<u64>) -> bool {
-        for _ in 0..SPINS {
-            core::hint::spin_loop();
+        let mut backoff = Backoff::as_it_may_wait();
+        while backoff.pause() {
             if self.try_read() {
                 return true;
             }
@@ -246,8 +244,8 @@ impl RawRwLock {
     #[cold]
     #[inline(never)]
     fn write_contended(&self, deadline: Option<u64>) -> bool {
-        for _ in 0..SPINS {
-            core::hint::spin_loop();
+        let mut backoff = Backoff::as_it_may_wait();
+        while backoff.pause() {
             if self.try_write() {
                 return true;
             }

@@ -1,7 +1,7 @@
 //! A lock for the scheduler's own short critical sections.
 //!
 //! A thread takes it with preemption off (or is a kernel thread that runs no green thread), so the
-//! holder is running or about to be: waiters spin a little and then block in the kernel. The lock
+//! holder is running or about to be: waiters pause a little (`backoff`) and then block in the kernel. The lock
 //! touches no thread-local, allocates nothing and knows no poisoning: the code under it does not
 //! panic.
 //!
@@ -17,13 +17,13 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
+use super::backoff::Backoff;
 use super::{futex, perturb};
 use crate::engine::atomic::{AtomicU32, Ordering, const_fn};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
-const SPINS: u32 = if cfg!(greenthread_model) { 0 } else { 100 };
 
 pub(crate) struct Lock<T> {
     word: AtomicU32,
@@ -71,7 +71,8 @@ impl<T> Lock<T> {
 
     #[cold]
     fn lock_contended(&self) {
-        for _ in 0..SPINS {
+        let mut backoff = Backoff::while_it_runs();
+        while backoff.pause() {
             // Acquire: as in `lock`.
             if self.word.load(Ordering::Relaxed) == FREE
                 && self
@@ -81,7 +82,6 @@ impl<T> Lock<T> {
             {
                 return;
             }
-            core::hint::spin_loop();
         }
         // A thread that takes the lock from here on must assume that others wait.
         // Acquire: as in `lock`.

@@ -5,6 +5,7 @@
 //! itself. (But for the growing of a [`table`]: only ordinary threads do that.)
 
 pub(crate) mod atomic_static;
+pub(crate) mod backoff;
 #[cfg_attr(not(feature = "io-uring"), path = "no_batch.rs")]
 pub(crate) mod batch;
 pub(crate) mod calls;

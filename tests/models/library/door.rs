@@ -4,7 +4,7 @@
 pub(crate) use super::atomic;
 pub(crate) use super::green::current::{PreemptionOff, preemption_off};
 pub(crate) use super::sys::word;
-pub(crate) use super::sys::{clock, die, lock, perturb};
+pub(crate) use super::sys::{backoff, clock, die, lock, perturb};
 pub(crate) use super::wait::{
     About, Clue, Facts, Subject, Waiter, claim, dependents, list, queue, subject, turns,
 };

@@ -68,6 +68,26 @@ impl Patience {
     }
 }
 
+/// As the library's, in virtual time.
+pub(crate) mod backoff {
+    pub(crate) struct Backoff(u32);
+
+    impl Backoff {
+        pub(crate) fn while_it_runs() -> Backoff {
+            Backoff(8)
+        }
+
+        pub(crate) fn pause(&mut self) -> bool {
+            if self.0 > 64 {
+                return false;
+            }
+            crate::virtual_time::pause_for(self.0);
+            self.0 *= 2;
+            true
+        }
+    }
+}
+
 /// Nobody is perturbed: all is in virtual time.
 pub(crate) mod perturb {
     pub(crate) fn point(_: &str) {}
