@@ -58,10 +58,10 @@ impl Bounds {
     }
 }
 
-/// A context. Only the owner of the green thread may touch it (see `green`).
+/// A context. Only the owner of the green thread may touch it (see `green`), but for a look at `own`.
 pub(crate) struct Context {
-    /// The stack pointer of the thread.
-    own: Cell<usize>,
+    /// The stack pointer of the thread. Relaxed: it belongs to the owner, and others take it for a hint.
+    own: AtomicUsize,
     /// The stack pointer of the run loop.
     run_loop: Cell<usize>,
 }
@@ -72,7 +72,7 @@ impl Context {
 
     pub(crate) const fn new() -> Context {
         Context {
-            own: Cell::new(0),
+            own: AtomicUsize::new(0),
             run_loop: Cell::new(0),
         }
     }
@@ -89,8 +89,8 @@ impl Context {
         with: *mut (),
     ) {
         // SAFETY: the caller's promise.
-        self.own
-            .set(unsafe { arch::fresh_stack(stack.top, main, with) });
+        let own = unsafe { arch::fresh_stack(stack.top, main, with) };
+        self.own.store(own, Ordering::Relaxed);
     }
 
     /// Runs the thread until it suspends or ends. Touches no thread-local.
@@ -103,7 +103,7 @@ impl Context {
         // SAFETY: the stack is prepared, or its thread has left it, and nobody else is on it: the caller's promise.
         // The word is an action: only `suspend` comes back here.
         unsafe {
-            let word = arch::switch(self.run_loop.as_ptr(), self.own.get(), 0);
+            let word = arch::switch(self.run_loop.as_ptr(), self.own.load(Ordering::Relaxed), 0);
             core::mem::transmute::<usize, Action>(word)
         }
     }
@@ -112,8 +112,7 @@ impl Context {
     /// prefetches, while the thread may be running: the value may be old, and says where to look, not what
     /// is there.
     pub(crate) fn saved_stack_pointer(&self) -> usize {
-        // SAFETY: a word, aligned. The thread writes it meanwhile, if at all, by a plain store of one word.
-        unsafe { AtomicUsize::from_ptr(self.own.as_ptr()) }.load(Ordering::Relaxed)
+        self.own.load(Ordering::Relaxed)
     }
 
     /// Leaves the stack; returns when the thread is resumed, perhaps on another kernel thread.
@@ -138,6 +137,6 @@ impl Context {
 
     /// Forgets the stack, which belongs to another thread now.
     pub(super) fn forget(&self) {
-        self.own.set(0);
+        self.own.store(0, Ordering::Relaxed);
     }
 }

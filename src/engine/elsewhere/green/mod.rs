@@ -72,6 +72,10 @@ impl Green {
     pub(crate) fn prefetch_record(&self) {
         match self.never {}
     }
+
+    pub(crate) fn prefetch_two(next: &Green, _: &Green) {
+        match next.never {}
+    }
 }
 
 pub(crate) mod context {

@@ -2,6 +2,8 @@
 
 #[path = "../../sys/atomic_static.rs"]
 pub(crate) mod atomic_static;
+#[path = "../../sys/backoff.rs"]
+pub(crate) mod backoff;
 pub(crate) mod clock;
 #[path = "../../sys/fence.rs"]
 pub(crate) mod fence;
