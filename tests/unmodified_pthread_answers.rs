@@ -11,6 +11,7 @@ mod common;
 
 use common::pthread::*;
 use common::*;
+use greenthread::observe::State;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[test]
@@ -227,7 +228,6 @@ fn a_reader_queues_behind_a_writer_that_is_preferred() {
         pthread_rwlock_rdlock(lock.at());
         let start = |name: &'static str, writes: bool| {
             let (lock, order) = (lock.clone(), order.clone());
-            let before = runtime.metrics().parked_calls;
             let thread = runtime.spawn(move || {
                 match writes {
                     true => pthread_rwlock_wrlock(lock.at()),
@@ -236,7 +236,13 @@ fn a_reader_queues_behind_a_writer_that_is_preferred() {
                 order.lock().unwrap().push(name);
                 pthread_rwlock_unlock(lock.at());
             });
-            wait_until(|| runtime.metrics().parked_calls > before);
+            // `Metrics::parked_calls` counts a call that is about to park: the thread need not be in the queue yet.
+            let id = Some(thread.thread().id());
+            wait_until(|| {
+                let dump = greenthread::observe::dump();
+                dump.threads()
+                    .any(|thread| thread.id() == id && thread.state() == State::Parked)
+            });
             thread
         };
         let threads = [start("writer", true), start("reader", false)];
