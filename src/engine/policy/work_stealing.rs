@@ -21,7 +21,8 @@
 //!   thread's of the global queue. A preempted thread joins the round if there is one. But if no
 //!   thread has joined it by itself for a whole turn, its threads compute, and further preempted
 //!   ones go to the global queue. Now and then processors exchange threads of their rounds
-//!   (`local`): so none has more turns for long because fewer others yield where it is.
+//!   (`local`): so none has more turns for long because fewer others yield where it is. Without
+//!   stealing they exchange none.
 //! - *Preempted* threads wait in the global queue, behind fresh ones (`aging`). A processor that
 //!   has just given a thread a whole time slice looks there first if a fresh one waits: so a thread
 //!   from outside waits for one slice, not for the slices of all threads in a local queue. (If it
@@ -184,7 +185,8 @@ impl WorkStealing {
     }
 
     /// Exchanges threads with other processors: `thread`, which has yielded, goes to one that has
-    /// asked, or into the round.
+    /// asked, or into the round. The one that has asked may have gone to sleep since, and then only a
+    /// thief comes for the thread.
     #[cold]
     #[inline(never)]
     fn mix(&self, local: Held<'_, Local>, thread: Ready) -> ForOthers {
@@ -192,6 +194,7 @@ impl WorkStealing {
         let asking = asking.and_then(|asking| self.locals.find(asking));
         let mut thread = thread.into_green();
         if let Some(asking) = asking
+            && self.options.stealing
             && asking.len() <= local.len()
         {
             perturb::point("work_stealing: handing over");

@@ -28,7 +28,8 @@ impl WorkStealing {
     /// Sets whether processors without work take threads from others. Default: yes.
     ///
     /// Without stealing they get only threads from the global queue: those spawned from outside,
-    /// preempted ones, and the overflow of other processors.
+    /// preempted ones, and the overflow of other processors. All others stay on their processor, those
+    /// that yield too.
     ///
     /// # Examples
     ///

@@ -213,6 +213,26 @@ fn no_thread_stays_at_a_processor_that_goes_out_of_use_while_it_is_idle() {
     }
 }
 
+/// A processor asks for a thread and goes to sleep. Without stealing no other one would come for a thread that
+/// is handed over to it, and nobody would wake it.
+#[test]
+fn without_stealing_no_thread_goes_to_a_processor_that_sleeps() {
+    for is_handed_over in [true, false] {
+        let policy = WorkStealing::new().stealing(is_handed_over);
+        let seats = seats(2);
+        let Some([mut running, lonely]) = one_has_asked(&policy, &seats) else {
+            return;
+        };
+        for _ in 0..MIXING_INTERVAL {
+            running = yields(&policy, &seats[0], running);
+        }
+        let handed_over = policy.len(Some(1));
+        policy.leave(&seats[1]);
+        where_they_wait(&policy, &seats, [running, lonely]);
+        assert_eq!(handed_over, usize::from(is_handed_over));
+    }
+}
+
 /// A processor makes many more threads than its queue holds. They stay within reach of thieves, who take
 /// half a queue at a time, and each comes out once.
 #[test]
