@@ -48,6 +48,16 @@ fn is_green() -> bool {
     Runtime::global().mode() == Mode::Green
 }
 
+/// Threads from outside that give way often, each for another time: processors exchange some, and run out of
+/// threads one after the other.
+fn turns(runtime: &Runtime) {
+    let threads = [1, 2, 3].repeat(4).into_iter().map(|hundreds| {
+        runtime.spawn(move || (0..100 * hundreds).for_each(|_| greenthread::yield_now()))
+    });
+    let threads: Vec<_> = threads.collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
 /// Threads and what they do to each other: all of it must end, whatever the policy.
 fn traffic(runtime: Runtime) {
     let main = runtime.spawn(|| {
@@ -77,6 +87,7 @@ fn traffic(runtime: Runtime) {
         assert_eq!((sent, joined), (19_900, 19_900));
     });
     main.join().unwrap();
+    (0..20).for_each(|_| turns(&runtime));
     runtime.shutdown();
 }
 

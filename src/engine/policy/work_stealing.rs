@@ -285,7 +285,9 @@ impl WorkStealing {
         if let Some(thread) = local.pop() {
             return Some(thread.into());
         }
-        self.take_global(local).map(Next::from)
+        let global = self.take_global(local);
+        // The queue may have had no space for the round: see `LocalQueue::space`.
+        global.or_else(|| local.pop_round()).map(Next::from)
     }
 
     /// Takes threads from the victims, and returns one.

@@ -144,6 +144,33 @@ fn no_thread_is_lost_while_a_thief_stalls() {
     }
 }
 
+/// The queue has no space for the round either, which another processor is to find in the queue.
+#[test]
+fn a_round_goes_on_while_a_thief_stalls() {
+    let (policy, seat) = (WorkStealing::new(), &seats(1)[0]);
+    policy.resize(1);
+    let mut threads = stand_ins(4).into_iter();
+    let Some(mut running) = threads.next() else {
+        return;
+    };
+    for thread in threads {
+        policy.ready(thread, Readied::Woken, Some(seat));
+    }
+    let thief = policy.locals.find(0).unwrap().queue.stalled_thief();
+    for _ in 0..4 * HALF {
+        policy.ready(running, Readied::Yielded, Some(seat));
+        let next = policy.next(seat, Others::Idle);
+        running = next.expect("a thread that has yielded").thread;
+    }
+    let stolen = thief().into_iter().map(Ready::new);
+    let own = core::iter::from_fn(|| policy.next(seat, Others::Idle)).map(|next| next.thread);
+    let all = stolen.chain(own).chain([running]);
+    let all: Vec<_> = all.collect();
+    let count = all.len();
+    dismiss(all);
+    assert_eq!(count, 4);
+}
+
 /// One more turn of `thread`, which yields; returns the next one.
 fn yields(policy: &WorkStealing, seat: &Seat, thread: Ready) -> Ready {
     policy.ready(thread, Readied::Yielded, Some(seat));
