@@ -272,6 +272,8 @@ impl Policy for Priorities {
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
         self.workers.read(Some(seat), |workers| {
             let victims = victims.filter_map(|index| workers.get(index));
+            // The rank of nobody has the level of the least urgent threads.
+            let victims = victims.filter(|victim| victim.rank() != NONE);
             // Among equal levels the first victim, which is the nearest.
             victims
                 .min_by_key(|victim| victim.rank() >> SHIFT)?
@@ -439,5 +441,25 @@ mod tests {
         let order: Vec<_> = rest.iter().map(|rest| rest.0).collect();
         dismiss(rest.into_iter().map(|(_, thread)| thread));
         assert!(order.is_sorted(), "{order:?}");
+    }
+
+    /// A victim without threads is nearer than one with a thread of the last level.
+    #[test]
+    fn a_thief_finds_the_least_urgent_thread_behind_an_empty_queue() {
+        let policy = Priorities::new();
+        policy.resize(3);
+        let seats = seats(3);
+        let Some(thread) = stand_ins(1).pop() else {
+            return;
+        };
+        let green = thread.into_green();
+        green.priority.store(u64::MAX, Ordering::Relaxed);
+        policy.ready(Ready::new(green), Readied::Preempted, Some(&seats[2]));
+        assert_eq!(policy.work_for_others(), ForOthers::Work);
+        let stolen = policy.steal(&seats[0], Victims::new(0, 3, 0, true));
+        let is_found = stolen.is_some();
+        let rest = || next(&policy, &seats[2]).map(|(_, thread)| thread);
+        dismiss(stolen.or_else(rest));
+        assert!(is_found);
     }
 }

@@ -8,17 +8,20 @@
 //!
 //! - *Next slot.* The thread that the running one has readied last runs next: it finds its data in
 //!   the cache. A thread that it displaces goes to the back of the local queue. The slot is used at
-//!   most [`NEXT_IN_A_ROW`] times in a row while others wait, and its thread goes on in the time
+//!   most [`NEXT_IN_A_ROW`] times in a row while others wait in the queue, or
+//!   [`NEXT_BESIDE_A_ROUND`] times while others wait in the round only, and its thread goes on in the time
 //!   slice in which it became ready. Where threads wait for long in it, since the running one computes on,
 //!   others take them (`next_slot`).
 //! - *Local queue.* Its size is fixed (`local_queue`). When it is full, half of it moves to the
 //!   processor's backlog (`backlog`), which has no bound; thieves and the processor itself take it from
-//!   there. So processors that make many threads share no lock.
+//!   there. So processors that make many threads share no lock. Every [`BACKLOG_INTERVAL`]th pick is the
+//!   backlog's, since threads that wake each other may keep the queue from running empty.
 //! - *Round.* Threads that gave way by themselves take turns in a list of the processor's own. It
 //!   needs no atomic instruction, which would be a third of the cost of a switch. While another
 //!   processor has nothing to do, the round is moved to the local queue at every turn, where it can
-//!   be stolen. Every [`ROUND_TURNS`]th turn is the local queue's, or if that is empty a fresh
-//!   thread's of the global queue. A preempted thread joins the round if there is one. But if no
+//!   be stolen. Every [`ROUND_TURNS`]th turn is the local queue's, or if nothing waits there a fresh
+//!   thread's of the global queue. (Only turns of the round count. Counted with those of the next slot, the
+//!   queue's turn could fall on the slot each time.) A preempted thread joins the round if there is one. But if no
 //!   thread has joined it by itself for a whole turn, its threads compute, and further preempted
 //!   ones go to the global queue. Now and then processors exchange threads of their rounds
 //!   (`local`): so none has more turns for long because fewer others yield where it is. Without
@@ -64,8 +67,12 @@ const MIXING_INTERVAL: u32 = 128;
 /// no fewer.
 const EVENING_OUT_INTERVAL: u32 = 64;
 const NEXT_IN_A_ROW: u32 = 3;
+/// The round has waited for as many threads then as for those of the global queue.
+const NEXT_BESIDE_A_ROUND: u32 = 60;
 const ROUND_TURNS: u32 = 4;
-/// The interval, in picks, at which a processor whose threads yield looks at the next slot of its neighbour:
+/// The interval, in picks, at which the backlog comes first.
+const BACKLOG_INTERVAL: u32 = 64;
+/// The interval, in turns of the round, at which a processor looks at the next slot of its neighbour:
 /// a multiple of [`ROUND_TURNS`].
 const HELP_INTERVAL: u32 = 4 * ROUND_TURNS;
 
@@ -211,7 +218,8 @@ impl WorkStealing {
     #[cold]
     #[inline(never)]
     fn help(&self, local: Held<'_, Local>) -> Option<Ready> {
-        if !self.options.stealing || !local.picks.get().is_multiple_of(HELP_INTERVAL) {
+        let turns = local.round_turns.get();
+        if !self.options.stealing || !turns.is_multiple_of(HELP_INTERVAL) {
             return None;
         }
         local.neighbour(&self.locals)?.next.relieve()
@@ -233,6 +241,11 @@ impl WorkStealing {
     fn choose(&self, local: Held<'_, Local>, others: Others) -> Option<Next> {
         let picks = local.picks.get().wrapping_add(1);
         local.picks.set(picks);
+        if picks.is_multiple_of(BACKLOG_INTERVAL)
+            && let Some(thread) = local.take_from_backlog()
+        {
+            return Some(thread.into());
+        }
         if local.was_preempted.replace(false)
             && let Some(green) = self.global.take_if_fresh()
         {
@@ -247,7 +260,6 @@ impl WorkStealing {
                 false => self.global.take(),
             };
             let turn = global.map(Ready::new);
-            let turn = turn.or_else(|| local.take_from_backlog());
             if let Some(thread) = turn.or_else(|| self.even_out(local)) {
                 return Some(thread.into());
             }
@@ -257,7 +269,7 @@ impl WorkStealing {
             perturb::point("work_stealing: next slot");
             // A thief may have been faster.
             if let Some(thread) = local.next.take(clock::now) {
-                if used < NEXT_IN_A_ROW || local.queue.is_empty() {
+                if used < NEXT_IN_A_ROW || used < local.most_in_a_row() {
                     local.next_in_a_row.set(used.saturating_add(1));
                     return Some(Next {
                         thread,
@@ -271,9 +283,9 @@ impl WorkStealing {
         if local.round_len() != 0 {
             if others == Others::Idle {
                 local.publish_round();
-            } else if !picks.is_multiple_of(ROUND_TURNS) {
+            } else if !local.is_queues_turn() {
                 return local.pop_round().map(Next::from);
-            } else if local.queue.is_empty() {
+            } else if local.stealable() == 0 {
                 let fresh = match interval {
                     0 => None,
                     _ => self.global.take_if_fresh(),

@@ -27,7 +27,9 @@ use core::cell::{Cell, UnsafeCell};
 
 use super::backlog::Backlog;
 use super::next_slot::NextSlot;
-use super::{EVENING_OUT_INTERVAL, MIXING_INTERVAL};
+use super::{
+    EVENING_OUT_INTERVAL, MIXING_INTERVAL, NEXT_BESIDE_A_ROUND, NEXT_IN_A_ROW, ROUND_TURNS,
+};
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
@@ -54,6 +56,8 @@ pub(super) struct Local {
     pub(super) picks: Cell<u32>,
     /// The picks since the global queue last came first.
     picks_since_global: Cell<u32>,
+    /// The picks that were the round's or, in their place, the queue's.
+    pub(super) round_turns: Cell<u32>,
     pub(super) next_in_a_row: Cell<u32>,
     yields_to_mixing: Cell<u32>,
     /// The last processor with which it exchanged threads.
@@ -83,6 +87,7 @@ impl Local {
             index,
             picks: Cell::new(0),
             picks_since_global: Cell::new(0),
+            round_turns: Cell::new(0),
             next_in_a_row: Cell::new(0),
             yields_to_mixing: Cell::new(MIXING_INTERVAL),
             partner: Cell::new(index),
@@ -104,7 +109,7 @@ impl Local {
     }
 
     /// Returns the number of threads that wait in the queue and behind it.
-    fn stealable(&self) -> usize {
+    pub(super) fn stealable(&self) -> usize {
         self.queue.len() + self.backlog.len()
     }
 
@@ -209,6 +214,24 @@ impl Held<'_, Local> {
         let is_turn = picks >= interval;
         self.picks_since_global.set(if is_turn { 0 } else { picks });
         is_turn
+    }
+
+    /// Counts a turn of the round, and says whether the queue has it: each [`ROUND_TURNS`]th.
+    #[inline(always)]
+    pub(super) fn is_queues_turn(self) -> bool {
+        let turns = self.round_turns.get().wrapping_add(1);
+        self.round_turns.set(turns);
+        turns.is_multiple_of(ROUND_TURNS)
+    }
+
+    /// Returns how often the next slot may be used in a row.
+    #[inline(always)]
+    pub(super) fn most_in_a_row(self) -> u32 {
+        match (self.queue.is_empty(), self.round_len()) {
+            (false, _) => NEXT_IN_A_ROW,
+            (true, 0) => u32::MAX,
+            (true, _) => NEXT_BESIDE_A_ROUND,
+        }
     }
 
     /// Returns whether no other thread waits here than the one in the next slot.
@@ -329,7 +352,7 @@ impl Held<'_, Local> {
         all
     }
 
-    /// Takes a thread out of the backlog before its turn, now that the processor is in use.
+    /// Takes the first thread out of the backlog, which is open again now that the processor is in use.
     #[cold]
     #[inline(never)]
     pub(super) fn take_from_backlog(self) -> Option<Ready> {

@@ -2,6 +2,8 @@
 //! threads are in it, and that preempted threads go on; of the backlog behind the queue; and of the global queue:
 //! whom its threads keep waiting.
 
+mod turns;
+
 use super::options::GLOBAL_INTERVAL;
 use super::*;
 use crate::engine::policy::aging::AGING;
