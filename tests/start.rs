@@ -66,6 +66,36 @@ fn who_has_not_run_yet_takes_little_memory() {
     assert!(each < 1024, "{each} bytes for each");
 }
 
+/// A handle keeps what handles need, and not what the thread's closure held.
+#[test]
+fn a_handle_keeps_no_large_closure() {
+    const NAME: &str = "a_handle_keeps_no_large_closure";
+    const THREADS: usize = 64;
+    const SIZE: usize = 1 << 20;
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, ""), 0);
+    }
+    let spawn = || {
+        let large = [1u8; SIZE];
+        let thread = Builder::new()
+            .stack_size(16 * SIZE)
+            .spawn(move || black_box(&large).len())
+            .unwrap();
+        let handle = thread.thread().clone();
+        assert_eq!(thread.join().unwrap(), SIZE);
+        handle
+    };
+    // The first ones pay for what is made once.
+    let first: Vec<_> = (0..4).map(|_| spawn()).collect();
+    let before = resident();
+    let handles: Vec<_> = (0..THREADS).map(|_| spawn()).collect();
+    let kept = resident().saturating_sub(before);
+    println!("{kept} bytes for {THREADS} handles");
+    assert!(kept < (THREADS * SIZE / 4) as u64, "{kept} bytes");
+    drop((first, handles));
+}
+
 /// Threads of the common stack size get their stacks when they run: then there may be no memory for
 /// all that were spawned. Those that are left run when others have ended.
 #[test]

@@ -14,6 +14,7 @@ use common::*;
 use greenthread as thread;
 use std::ffi::{CStr, CString, c_void};
 use std::fmt::Write;
+use std::hint::black_box;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -156,6 +157,33 @@ fn constructors_and_destructors_unload() {
                 close(open(what, libc::RTLD_LOCAL));
             }
         });
+    });
+}
+
+/// A thread that ends while a library is unloaded leaves its memory behind, since its name may be looked at. It is
+/// freed, though nobody asks for a report.
+#[test]
+fn what_threads_leave_behind_meanwhile_is_freed() {
+    run("what_threads_leave_behind_meanwhile_is_freed", || {
+        const TIMES: usize = 3_000;
+        compile("empty", "", &[]);
+        let unload = || close(open("empty", libc::RTLD_GLOBAL));
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let spawner = thread::spawn(move || {
+            while !stopped.load(Relaxed) {
+                let kept = [1u8; 3_000];
+                thread::spawn(move || _ = black_box(&kept)).join().unwrap();
+            }
+        });
+        (0..TIMES / 10).for_each(|_| unload());
+        let before = resident();
+        (0..TIMES).for_each(|_| unload());
+        let more = resident().saturating_sub(before);
+        stop.store(true, Relaxed);
+        spawner.join().unwrap();
+        println!("{more} bytes more after {TIMES} times");
+        assert!(more < 2 << 20, "{more} bytes more");
     });
 }
 

@@ -12,6 +12,9 @@
 //! | the kernel thread | it is started: the spawner's | the joiner's |
 //! | the scope | the result is gone: theirs who drop it, or give it out | nobody's |
 //!
+//! The memory of a packet is freed with the last handle, long after the closure has run. So a large closure has
+//! memory of its own ([`LARGE`]), which its call frees.
+//!
 //! Invariant: code that frees memory runs on the thread itself, with preemption on, before the thread leaves its
 //! stack for the last time.
 
@@ -31,6 +34,9 @@ use crate::engine::backend::handle::{self, End, Left, Shared, Thread};
 use crate::engine::sys::die;
 
 type Result<T> = std::thread::Result<T>;
+
+/// The greatest closure, in bytes, whose memory stays as long as there are handles of its thread.
+const LARGE: usize = 4 << 10;
 
 /// All that a thread needs outside its stack. Only the thread knows the type `F` of its closure, which lies
 /// behind all other parts: for everybody else it is `()`.
@@ -253,7 +259,29 @@ where
 
 /// # Safety
 /// `f` and its result outlive the thread: they are `'static`, or a scope sees to it.
+#[inline]
 unsafe fn start<F, T>(
+    backend: Backend,
+    wishes: &mut Wishes,
+    scope: Option<Arc<Members>>,
+    f: F,
+) -> io::Result<Joiner<T>>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    // SAFETY: the caller's promise.
+    unsafe {
+        if size_of::<F>() > LARGE {
+            return start_with_packet(backend, wishes, scope, Box::new(f));
+        }
+        start_with_packet(backend, wishes, scope, f)
+    }
+}
+
+/// # Safety
+/// As for [`start`].
+unsafe fn start_with_packet<F, T>(
     backend: Backend,
     wishes: &mut Wishes,
     scope: Option<Arc<Members>>,

@@ -149,7 +149,7 @@ impl Records {
         self.kept -= usize::from(kept.is_some());
         self.batch = kept.or_else(take).unwrap_or(Batch::EMPTY);
         // This is an upper bound: a batch from the common stack may be smaller.
-        self.len = BATCH;
+        self.len = self.batch.first.map_or(0, |_| BATCH);
     }
 
     #[cold]
@@ -258,4 +258,24 @@ fn make() -> io::Result<&'static Green> {
     let _off = super::current::preemption_off();
     give(FREE.lock(), [batch]);
     Ok(green)
+}
+
+#[cfg(all(test, not(greenthread_model)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_batch_is_counted_where_there_was_none() {
+        let green = create().unwrap();
+        let _off = crate::engine::green::current::preemption_off();
+        let mut records = Records::new();
+        let mut others = Batch::EMPTY;
+        while let Some(other) = records.pop() {
+            others.push(other);
+        }
+        records.push(green);
+        assert_eq!((records.len, records.kept), (1, 0));
+        records.drain();
+        give(FREE.lock(), [others]);
+    }
 }

@@ -94,6 +94,8 @@ pub(super) fn waiting<T>(close: impl FnOnce() -> T) -> Option<T> {
     let result = close();
     word.store(OVER, Ordering::Relaxed);
     futex::wake(word, 1);
+    // The proxy's inspection is over. What threads left behind for it is dropped here, as the proxy frees nothing.
+    drop(Inspection::begin());
     Some(result)
 }
 

@@ -28,9 +28,10 @@
 //! # Invariants
 //! 1. A slab, once in `SLABS`, stays as it is for ever, but for the bits, and `cut`, which only grows.
 //! 2. Only the last slab of a class has slots that are not cut.
-//! 3. Slabs are added, slots cut, and bits changed, under `GROWTH`. Nothing else takes that lock, and
+//! 3. Slabs are added, slots cut, and bits and `lowest` changed, under `GROWTH`. Nothing else takes that lock, and
 //!    it is held with preemption off. [`find`] takes none: signal handlers call it.
 //! 4. Nobody touches the memory of a slot that is gone.
+//! 5. Below a slab's `lowest` no slot may be cut again.
 //!
 //! # Memory orderings
 //! `COUNT` is released when a slab is added and acquired by [`slabs`]: a thread that sees the number
@@ -63,6 +64,8 @@ struct Slab {
     class: AtomicU8,
     /// How many slots are gone.
     gone: AtomicUsize,
+    /// No slot below it may be cut again.
+    lowest: AtomicUsize,
     /// Slots have gone since the last folding.
     is_untidy: AtomicBool,
 }
@@ -75,6 +78,7 @@ static SLABS: [Slab; TABLE] = [const {
         cut: AtomicUsize::new(0),
         class: AtomicU8::new(0),
         gone: AtomicUsize::new(0),
+        lowest: AtomicUsize::new(0),
         is_untidy: AtomicBool::new(false),
     }
 }; TABLE];
@@ -257,16 +261,16 @@ impl Slab {
 }
 
 impl Growth {
-    /// Cuts a slot that is gone.
+    /// Cuts a slot that is gone. Where many are, one after another: each is looked for behind the one before.
     fn cut_again(&mut self, class: Class) -> Option<Span> {
         let is_right = |slab: &&Slab| {
             slab.gone.load(Relaxed) != 0 && slab.class.load(Relaxed) == class.index() as u8
         };
-        let (slab, run) = slabs()
-            .iter()
-            .filter(is_right)
-            .map(|slab| (slab, slab.run(0, 1)))
-            .find(|(_, run)| !run.is_empty())?;
+        let (slab, run) = slabs().iter().filter(is_right).find_map(|slab| {
+            let run = slab.run(slab.lowest.load(Relaxed), 1);
+            slab.lowest.store(run.end, Relaxed);
+            (!run.is_empty()).then_some((slab, run))
+        })?;
         let index = run.start;
         self.set_ready(slab, class, run, false);
         slab.set(slab.gone_bit(index), false);
@@ -281,6 +285,9 @@ impl Growth {
             true => *ready + slots.len(),
             false => *ready - slots.len(),
         };
+        if value {
+            slab.lowest.fetch_min(slots.start, Relaxed);
+        }
         slots.for_each(|index| slab.set(slab.ready_bit(index), value));
     }
 

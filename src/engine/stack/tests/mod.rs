@@ -338,6 +338,29 @@ fn a_vacated_slot_is_cut_again_as_new() {
     }));
 }
 
+/// From the lowest on, also if that has gone after others were cut again.
+#[test]
+fn the_lowest_vacated_slot_is_cut_first() {
+    must_succeed(in_child("the_lowest_vacated_slot_is_cut_first", || {
+        // In the order in which they were cut, from the first slabs.
+        let slots: Vec<_> = (0..50).map(|_| acquire(MIB).unwrap()).collect();
+        let tops: Vec<_> = slots.iter().map(|slot| slot.top()).collect();
+        let cut_again = |count: usize| -> Vec<_> {
+            let again = (0..count).map(|_| acquire(MIB).unwrap().top());
+            again.collect()
+        };
+        slots[20..30].iter().for_each(|slot| use_and_vacate(slot));
+        assert_eq!(cut_again(5), tops[20..25]);
+        use_and_vacate(slots[10]);
+        use_and_vacate(slots[40]);
+        assert_eq!(cut_again(1), tops[10..11]);
+        assert_eq!(cut_again(5), tops[25..30]);
+        assert_eq!(cut_again(1), tops[40..41]);
+        let new = cut_again(1);
+        assert!(!tops.contains(&new[0]));
+    }));
+}
+
 #[test]
 fn the_excess_is_what_nobody_has_needed_in_an_interval() {
     must_succeed(in_child(
