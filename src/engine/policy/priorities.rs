@@ -272,7 +272,7 @@ impl Policy for Priorities {
     fn steal(&self, seat: &Seat, victims: Victims<'_>) -> Option<Ready> {
         self.workers.read(Some(seat), |workers| {
             let victims = victims.filter_map(|index| workers.get(index));
-            // The rank of nobody has the level of the least urgent threads.
+            // An empty queue's rank has the level of the least urgent threads.
             let victims = victims.filter(|victim| victim.rank() != NONE);
             // Among equal levels the first victim, which is the nearest.
             victims

@@ -67,7 +67,7 @@ const MIXING_INTERVAL: u32 = 128;
 /// no fewer.
 const EVENING_OUT_INTERVAL: u32 = 64;
 const NEXT_IN_A_ROW: u32 = 3;
-/// The round has waited for as many threads then as for those of the global queue.
+/// About as many picks as the global queue waits for its turn.
 const NEXT_BESIDE_A_ROUND: u32 = 60;
 const ROUND_TURNS: u32 = 4;
 /// The interval, in picks, at which the backlog comes first.

@@ -16,8 +16,8 @@
 //! idle keeps what is in its cache. In the caches and in the common list some rooms stay for ever.
 //!
 //! The recruiter is an ordinary thread, which may free memory and block. A call comes first: it
-//! dismantles one room at a time, folds one slab, and goes on later. If it waits for malloc's lock, which a preempted
-//! thread may hold, `shortage` helps as if it waited for that while it makes a machine.
+//! dismantles one room or folds one slab at a time, and goes on later. If it waits for malloc's lock, which
+//! a preempted thread may hold, `shortage` helps as if it waited for that while it makes a machine.
 //!
 //! A cluster that ends leaves its rooms to the recruiter of another; the last one dismantles them.
 //!

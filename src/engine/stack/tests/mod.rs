@@ -351,9 +351,10 @@ fn the_lowest_vacated_slot_is_cut_first() {
         };
         slots[20..30].iter().for_each(|slot| use_and_vacate(slot));
         assert_eq!(cut_again(5), tops[20..25]);
-        use_and_vacate(slots[10]);
-        use_and_vacate(slots[40]);
-        assert_eq!(cut_again(1), tops[10..11]);
+        // One in the slab before, and one on each side of those in theirs.
+        let more = [10, 17, 40].into_iter();
+        more.for_each(|index| use_and_vacate(slots[index]));
+        assert_eq!(cut_again(2), [tops[10], tops[17]]);
         assert_eq!(cut_again(5), tops[25..30]);
         assert_eq!(cut_again(1), tops[40..41]);
         let new = cut_again(1);
