@@ -3,7 +3,8 @@
 //!
 //! `frame` is an interrupted thread's stack and registers, `trampoline` the code that it is sent through,
 //! `prelude` reads the code before a system call, `kept` keeps what is not to be read there, `float` is the control of floating-point numbers,
-//! `guarded` are accesses that may fault, `switch` goes from one stack to another.
+//! `guarded` are accesses that may fault, `switch` goes from one stack to another, `vfork` is libc's function of that
+//! name.
 //!
 //! *Branch protection.* Each function here that is written in assembly begins with a landing pad (`bti`,
 //! which older processors take for a hint), so a program may have all its code guarded. A return address
@@ -26,10 +27,12 @@ pub(crate) mod kept;
 mod prelude;
 mod switch;
 mod trampoline;
+mod vfork;
 
 pub(crate) use float::FloatControl;
 pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
 pub(crate) use switch::{fresh_stack, switch};
+pub(crate) use vfork::vfork;
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -18,6 +18,7 @@
 //! | [`prefetch`], [`ticks`] | a hint to the caches; a cheap clock that only orders |
 //! | [`FloatControl`] | how a thread computes with floating-point numbers |
 //! | [`tells_cpu`], [`cpu`] | can the number of the CPU be had without asking the kernel? and which it is |
+//! | [`vfork!`] | the body of a `vfork` that calls something before and after |
 //! | [`switch`], [`fresh_stack`] | from one stack to another; a stack for the first switch to it, at whose bottom every backtrace ends |
 //!
 //! Nothing here touches a thread-local, allocates, or takes a lock.

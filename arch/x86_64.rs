@@ -2,17 +2,19 @@
 //!
 //! `frame` is an interrupted thread's stack and registers, `prelude` reads the code before a system
 //! call, `float` is the control of floating-point numbers, `guarded` are accesses that may fault, `switch` goes
-//! from one stack to another.
+//! from one stack to another, `vfork` is libc's function of that name.
 
 mod float;
 mod frame;
 pub(crate) mod guarded;
 mod prelude;
 mod switch;
+mod vfork;
 
 pub(crate) use float::FloatControl;
 pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
 pub(crate) use switch::{fresh_stack, switch};
+pub(crate) use vfork::vfork;
 
 use core::arch::asm;
 

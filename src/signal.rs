@@ -80,7 +80,7 @@ use crate::channel::{IntoIter, Iter, Receiver, Sender, TrySendError, bounded};
 use crate::engine::door::atomic::{AtomicU64, Ordering};
 use crate::engine::door::handler;
 use crate::engine::door::signal::{self as kernel, Mask, bit};
-use crate::engine::door::{interpose, is_forked_child};
+use crate::engine::door::{handlers, is_forked_child};
 use crate::sync::Mutex;
 
 /// The numbers of signals; glibc keeps 32 and 33 to itself.
@@ -237,7 +237,7 @@ fn checked(signal: i32) -> io::Result<Mask> {
     let why = match why {
         Some((_, why)) => why,
         None if !NUMBERS.contains(&signal) => "which is no signal",
-        None if interpose::is_reserved(signal) => "which green threads are preempted with",
+        None if handlers::is_reserved(signal) => "which green threads are preempted with",
         None => return Ok(bit(signal)),
     };
     Err(invalid(format!(

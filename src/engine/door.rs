@@ -47,7 +47,7 @@ pub(crate) use super::sched::announce::may_block;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
-pub(crate) use super::sched::hooked::{can_leave, is_hooked, parks_here};
+pub(crate) use super::sched::hooked::{count_parked, is_hooked};
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(all(green, feature = "tracing"))]
 pub(crate) use super::sched::syscall_name;
@@ -55,7 +55,7 @@ pub(crate) use super::sched::witness::measure;
 #[cfg(feature = "tracing")]
 pub(crate) use super::sched::witness::news;
 #[cfg(green)]
-pub(crate) use super::sched::{interpose, interrupted::mended_call};
+pub(crate) use super::sched::{handlers, interrupted::mended_call};
 pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};
 #[cfg(green)]
 pub(crate) use super::sys::{calls, handler, mm::page as page_size, real, signal};

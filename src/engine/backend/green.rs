@@ -16,7 +16,7 @@ use crate::engine::policy::Policy;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
-    Blocked, BlockedAt, Cluster, Config, Counter, Processor, interpose, preempt, sample, setxid,
+    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, sample, setxid,
 };
 use crate::engine::sys::signal;
 use crate::engine::{debugger, stack, tls};
@@ -27,7 +27,8 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
         Some(signal) => signal,
         None => choose_signal()?,
     };
-    interpose::reserve(signal);
+    handlers::reserve(signal);
+    interpose::find();
     preempt::install(signal)?;
     debugger::prepare(signal);
     let config = Config {
@@ -188,7 +189,7 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
             "preemption signal {signal}: accepted is a real-time signal, {first} to {last}"
         )));
     }
-    if !signal::is_free(signal) && !interpose::is_reserved(signal) {
+    if !signal::is_free(signal) && !handlers::is_reserved(signal) {
         return Err(invalid(format!(
             "preemption signal {signal}: the program has a handler for it; accepted is one that is free"
         )));
@@ -211,7 +212,7 @@ pub(super) fn allow_samples() {
 fn choose_signal() -> io::Result<i32> {
     let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
     candidates()
-        .find(|&signal| interpose::is_reserved(signal))
+        .find(|&signal| handlers::is_reserved(signal))
         .or_else(|| candidates().find(|&signal| signal::is_free(signal)))
         .ok_or_else(|| {
             io::Error::other("every real-time signal has a handler: none is left to preempt with")

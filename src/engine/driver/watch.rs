@@ -38,12 +38,14 @@ use std::sync::OnceLock;
 
 pub(crate) use self::call::Call;
 use self::call::Seat;
+use self::closing::do_chore;
 pub(crate) use self::closing::{closing, look_again, watched_from};
 use super::epoll::INSTANCE;
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::{BATCH, events};
+use crate::engine::sched::handed;
 use crate::engine::sched::hooked::count_parked;
 use crate::engine::sys::epoll::{Epoll, Event};
 use crate::engine::sys::lock::Lock;
@@ -71,6 +73,8 @@ struct Watched {
     lists: Lock<Lists>,
     /// Whether a thread or a call is in the lists: a hint for threads without the lock.
     is_waited_for: AtomicBool,
+    /// A signal handler has closed the descriptor, or has shut it down: its threads are to look again.
+    is_to_look_again: AtomicBool,
     /// How many threads go on with this number, which is a duplicate of ours.
     users: AtomicU32,
 }
@@ -164,6 +168,7 @@ impl Watched {
                 calls: List::new(),
             }),
             is_waited_for: AtomicBool::new(false),
+            is_to_look_again: AtomicBool::new(false),
             users: AtomicU32::new(0),
         }
     }
@@ -240,6 +245,7 @@ fn nested() -> io::Result<&'static Epoll> {
     let new = Epoll::without_bell()?;
     INSTANCE.add_watched(new.as_raw_fd())?;
     OWNER.get_or_init(std::process::id);
+    handed::register_chore(do_chore);
     // If another thread has made one too, this one is closed, and so no longer registered.
     let _ = NESTED.set(new);
     Ok(NESTED.wait())

@@ -1,8 +1,31 @@
 //! The current green thread, and its preemption count.
 //!
-//! The runtime keeps one thread-local of its own, [`CURRENT`]. It lies in the green thread's own
-//! block, so it is written once in a thread's life and right wherever the thread runs. On any other
-//! kernel thread it is `None`.
+//! [`green`] is the one question before anything enters the scheduler: which green thread is this, at a
+//! place where it may enter? `sched::enter` asks it, and so does whatever parks a thread. The answer lies
+//! in a thread-local, [`CURRENT`], in the green thread's own block, so it is right wherever the thread runs.
+//! On any other kernel thread it is `None`.
+//!
+//! It is `None`, too, where a thread must neither enter nor leave its kernel thread: in a signal handler,
+//! which may have interrupted the scheduler and has a frame that only its kernel thread can return to; and
+//! in a child of `vfork`, which runs on its parent's memory. There the thread is *hidden*:
+//!
+//! | | `CURRENT` | `HIDDEN.frame` | `HIDDEN.green` |
+//! |---|---|---|---|
+//! | green thread | it | 0 | – |
+//! | … in a handler | none | the address of the outermost handler's frame | it |
+//! | … while a child of `vfork` runs | none | `VFORK` | it |
+//! | kernel thread | none | 0 | none |
+//! | … in a handler | none | as above | none |
+//!
+//! A handler may be left by `siglongjmp`, or by unwinding. Then the stack pointer lies above its frame, or on
+//! another stack, at the next question, which finds that out and brings the thread back ([`come_out`]).
+//!
+//! Invariants:
+//! 1. Only the thread and the handlers that interrupt it touch these words, and each handler is done
+//!    before the thread goes on. A handler that interrupts another one's first or last instructions here
+//!    leaves the words as they were.
+//! 2. A hidden thread is not preempted: the program's handlers run with the preemption signal blocked, and
+//!    [`Oddities::HIDDEN`] is for those that unblock it.
 //!
 //! A thread is preempted only while its count `off` is zero. It raises the count to enter the runtime
 //! (`sched::enter`), or where it must not be interrupted ([`preemption_off`]).
@@ -10,28 +33,166 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-use super::Green;
+use super::{Green, Oddities};
 use crate::engine::arch;
-use crate::engine::atomic::Ordering;
+use crate::engine::atomic::{Ordering, compiler_fence};
 use crate::engine::sys::fence::entry_fence;
 
 thread_local! {
     static CURRENT: Cell<Option<&'static Green>> = const { Cell::new(None) };
     /// Whether this kernel thread of the runtime, under its own thread pointer, holds a processor.
     static SCHEDULING: Cell<bool> = const { Cell::new(false) };
+    static HIDDEN: Hidden = const {
+        Hidden { frame: Cell::new(0), green: Cell::new(None) }
+    };
 }
 
-/// The running green thread; `None` on a kernel thread that runs none.
+/// See the table above.
+struct Hidden {
+    frame: Cell<usize>,
+    green: Cell<Option<&'static Green>>,
+}
+
+/// The frame of no handler: a child of `vfork` runs on this thread's memory.
+pub(crate) const VFORK: usize = usize::MAX;
+
+/// The running green thread, at a place where it may enter the scheduler; `None` on a kernel thread that
+/// runs none, and where the thread is hidden.
 #[inline]
 pub(crate) fn green() -> Option<&'static Green> {
-    CURRENT.get()
+    CURRENT.get().or_else(|| HIDDEN.with(Hidden::come_out))
 }
 
-/// Sets the green thread that runs under this thread pointer. `None`: it is no longer one (in a
-/// forked child).
+/// Whether this is in a child of `vfork`, which is another process.
+pub(crate) fn is_child_of_vfork() -> bool {
+    HIDDEN.with(|hidden| hidden.frame.get() == VFORK)
+}
+
+/// The green thread whose thread pointer this is, hidden or not.
+pub(crate) fn owner() -> Option<&'static Green> {
+    CURRENT.get().or_else(|| HIDDEN.with(|hidden| hidden.green.get()))
+}
+
+/// Whether this is in a signal handler of the program's, or in a child of `vfork`: it may have interrupted
+/// the scheduler, or a lock's holder.
+#[inline]
+pub(crate) fn is_hidden() -> bool {
+    HIDDEN.with(|hidden| {
+        hidden.come_out();
+        hidden.frame.get() != 0
+    })
+}
+
+impl Hidden {
+    /// Brings a thread back whose handler has been left without returning; returns the thread.
+    #[inline]
+    fn come_out(&self) -> Option<&'static Green> {
+        match self.frame.get() {
+            0 => None,
+            frame => self.come_out_of(frame),
+        }
+    }
+
+    #[cold]
+    fn come_out_of(&self, frame: usize) -> Option<&'static Green> {
+        if frame == VFORK || self.is_alive(frame) {
+            return None;
+        }
+        self.frame.set(0);
+        bring_back(self.green.get());
+        self.green.get()
+    }
+
+    /// Whether the handler with this frame has not been left: what it calls lies below it. A handler on the
+    /// alternate stack has been left if this is the thread's own stack.
+    fn is_alive(&self, frame: usize) -> bool {
+        let here = core::ptr::from_ref(&frame).addr();
+        let on_stack = |address| {
+            let stack = self.green.get().and_then(Green::stack);
+            stack.is_some_and(|stack| (stack.bottom..stack.top).contains(&address))
+        };
+        match (on_stack(frame), on_stack(here)) {
+            (false, true) => false,
+            (true, false) => true,
+            _ => here < frame,
+        }
+    }
+}
+
+fn bring_back(green: Option<&'static Green>) {
+    if let Some(green) = green {
+        green.oddities.remove(Oddities::HIDDEN);
+        compiler_fence(Ordering::SeqCst);
+        CURRENT.set(Some(green));
+    }
+}
+
+/// What [`hide`] has changed.
+#[derive(Clone, Copy)]
+pub(crate) struct Changed {
+    green: Option<&'static Green>,
+    frame: bool,
+}
+
+/// Hides the calling thread: a handler begins that has its frame at `frame`, or the thread is about to
+/// make a child by `vfork`. Async-signal-safe.
+pub(crate) fn hide(frame: usize) -> Changed {
+    let green = green();
+    let is_outermost = !is_hidden();
+    HIDDEN.with(|hidden| {
+        if green.is_some() {
+            hidden.green.set(green);
+            compiler_fence(Ordering::SeqCst);
+            CURRENT.set(None);
+        }
+        compiler_fence(Ordering::SeqCst);
+        if is_outermost {
+            hidden.frame.set(frame);
+        }
+    });
+    if let Some(green) = green {
+        green.oddities.add(Oddities::HIDDEN);
+    }
+    Changed {
+        green,
+        frame: is_outermost,
+    }
+}
+
+/// Takes a [`hide`] back.
+pub(crate) fn reveal(changed: Changed) {
+    HIDDEN.with(|hidden| {
+        if changed.frame {
+            hidden.frame.set(0);
+        }
+        compiler_fence(Ordering::SeqCst);
+        bring_back(changed.green);
+    });
+}
+
+impl Changed {
+    /// Whether the thread was not hidden before.
+    pub(crate) fn is_outermost(self) -> bool {
+        self.frame
+    }
+}
+
+/// The thread is hidden no longer, whatever has hidden it.
+pub(crate) fn reveal_all() {
+    HIDDEN.with(|hidden| {
+        hidden.frame.set(0);
+        bring_back(hidden.green.get());
+    });
+}
+
+/// The calling thread is a kernel thread's from now on: it is the only one in a forked child. Returns the
+/// green thread that it was.
 #[inline(never)]
-pub(crate) fn set_green(green: Option<&'static Green>) {
-    CURRENT.set(green);
+pub(crate) fn forget_green() -> Option<&'static Green> {
+    let green = owner();
+    CURRENT.set(None);
+    HIDDEN.with(|hidden| hidden.green.set(None));
+    green
 }
 
 /// Notes whether this kernel thread of the runtime holds a processor.

@@ -144,6 +144,8 @@ impl Oddities {
     /// The place of the mask holds a time, until the thread's next run begins. (A signal handler of the program that
     /// interrupts the scheduler may add [`MASK`](Oddities::MASK) meanwhile.)
     const TIMED: u32 = 32;
+    /// A signal handler runs on the thread (`current`).
+    pub(crate) const HIDDEN: u32 = 64;
     /// The bits from this one up: how the thread's floating-point settings differ from the default,
     /// while it does not run.
     const FLOATS: u32 = 8;

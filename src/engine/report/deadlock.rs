@@ -23,7 +23,7 @@ use std::collections::HashSet;
 use super::collect::{Depth, Snapshot};
 use super::describe::{self, Named};
 use crate::engine::green::{records, resident};
-use crate::engine::sched::interpose::program_has_handlers;
+use crate::engine::sched::handlers;
 use crate::engine::sched::machine::any_is_awake;
 use crate::engine::sched::sight::{Doing, Seen, Sight};
 use crate::engine::sys::handler;
@@ -84,7 +84,7 @@ pub(crate) enum Lively {
 /// Whether every thread waits for another. The answer is a digest of all waits: if it is the same a second time, all
 /// waited at once in between.
 pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
-    if any_is_awake() || program_has_handlers() || handler::is_used() {
+    if any_is_awake() || handlers::exist() || handler::is_used() {
         return Err(Lively::Green);
     }
     let mut digest = Digest::default();

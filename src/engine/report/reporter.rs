@@ -14,7 +14,7 @@ use super::collect::{Depth, Snapshot};
 use super::{deadlock, employ, raw, socket, warn};
 use crate::engine::atomic::{AtomicU8, Ordering};
 use crate::engine::green::quiet;
-use crate::engine::sched::{fork, interpose};
+use crate::engine::sched::fork;
 use crate::engine::sys::signal;
 use crate::engine::sys::{clock, kernel_thread};
 
@@ -84,7 +84,6 @@ pub(crate) fn start(wishes: &Wishes, knob: Option<OnDeadlock>, warnings: Option<
     *started = employ("gt-reporter", live).is_ok();
     if *started && listens {
         raw::start();
-        interpose::own_handler(on_quit);
         // If it fails, the signal does what it did before.
         let _ = signal::handle(libc::SIGQUIT, on_quit);
     }

@@ -6,7 +6,7 @@
 //! counter and the stack pointer, and callers' frames may be missing.
 
 use super::unwind::{End, Registers, Unwinder};
-use crate::engine::sched::interpose::program_has_handlers;
+use crate::engine::sched::handlers;
 use crate::engine::sched::interrupted;
 use crate::engine::sched::sample::Held;
 use crate::engine::sys::kernel_thread::SystemCall;
@@ -31,7 +31,7 @@ pub(super) fn frames(
         Doing::Untold if !is_green => return None,
         _ => None,
     };
-    let is_mended = is_green && interrupted::MENDS_NEARLY_ALL && !program_has_handlers();
+    let is_mended = is_green && interrupted::MENDS_NEARLY_ALL && !handlers::exist();
     let may_hold = |call: &SystemCall| call.begins_anew() || is_mended;
     if call.as_ref().is_none_or(may_hold) {
         for _ in 0..TRIES {

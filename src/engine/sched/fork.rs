@@ -7,6 +7,12 @@
 //! queues are dropped as they are, without their locks. When the thread that forked returns, the
 //! process ends, as it would with a pthread.
 //!
+//! How it is noticed: `fork` calls the atfork handler. `_Fork` and `clone` do not, so they are ours, and a page that
+//! the kernel clears in every child that has a copy of the memory ([`WORD`]) tells of those that come past them.
+//! A child that *shares* the memory (`vfork`, `clone` with CLONE_VM) is another process in the middle of its
+//! parent's thread. That is hidden as in a signal handler (`green::current`) until the child has its own
+//! memory, or, where that cannot be known, for good.
+//!
 //! Invariant: the child takes no lock that a thread of the parent may have held at the fork, unless
 //! libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads). That
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
@@ -15,15 +21,18 @@
 use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
-use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::engine::green::Identity;
 use crate::engine::green::{current, inspection, resident};
 use crate::engine::sched::{enter, sample, witness};
-use crate::engine::sys;
+use crate::engine::sys::{self, mm};
 
 /// See [`let_go_on_as`].
 static GO_ON_AS: OnceLock<fn(*const Identity)> = OnceLock::new();
 static FORKED: AtomicBool = AtomicBool::new(false);
+/// A word that is 0 in a child of the process that has registered: the kernel clears its page.
+static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_RUNTIME).cast_mut());
+static NO_RUNTIME: AtomicU32 = AtomicU32::new(1);
 /// The area where the kernel notes a thread's CPU, where glibc has registered one.
 static RSEQ: OnceLock<Option<Area>> = OnceLock::new();
 
@@ -124,6 +133,19 @@ fn register_first() {
             })
         }
     });
+    let page = mm::map(mm::page()).ok().filter(|&page| {
+        // SAFETY: the page is ours.
+        unsafe { libc::madvise(page as *mut _, mm::page(), libc::MADV_WIPEONFORK) == 0 }
+    });
+    if let Some(page) = page {
+        let word = page as *mut AtomicU32;
+        // SAFETY: the page is ours, and stays for good.
+        unsafe { (*word).store(1, Ordering::Relaxed) };
+        // Release: the word; partner: Acquire in `is_child`.
+        WORD.store(word, Ordering::Release);
+    }
+    #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+    functions::find();
     // SAFETY: the handler is async-signal-safe: it writes an atomic and a thread-local, and makes a
     // system call.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
@@ -137,7 +159,7 @@ unsafe extern "C" fn in_child() {
     // Nobody reads in the child.
     witness::ON.store(0, Ordering::Relaxed);
     CLOSED.iter().for_each(Closed::close);
-    let Some(green) = current::green() else {
+    let Some(green) = current::forget_green() else {
         return;
     };
     if let Some(Some(area)) = RSEQ.get() {
@@ -154,10 +176,126 @@ unsafe extern "C" fn in_child() {
     if let Some(go_on_as) = GO_ON_AS.get() {
         go_on_as(green.identity.load(Ordering::Relaxed));
     }
-    current::set_green(None);
 }
 
 /// Whether this process was forked from one with a runtime.
+#[inline]
 pub(crate) fn is_child() -> bool {
-    FORKED.load(Ordering::Relaxed)
+    // Acquire: the word; partner: Release in `register_first`.
+    // SAFETY: a static, or a word on a page that stays.
+    let word = unsafe { &*WORD.load(Ordering::Acquire) };
+    word.load(Ordering::Relaxed) == 0 && begin_as_child()
+}
+
+#[cold]
+fn begin_as_child() -> bool {
+    if !FORKED.load(Ordering::Relaxed) {
+        // SAFETY: the child has one thread, this one, as after `fork`.
+        unsafe { in_child() };
+    }
+    true
+}
+
+/// The calling thread is about to `vfork`. Returns whether it was not hidden.
+pub(crate) extern "C" fn before_vfork() -> bool {
+    current::hide(current::VFORK).is_outermost()
+}
+
+/// The parent goes on, with the result of the system call. `was_seen`: what [`before_vfork`] said.
+pub(crate) extern "C" fn after_vfork(result: i32, was_seen: bool) -> libc::pid_t {
+    if was_seen {
+        current::reveal_all();
+    }
+    if result >= 0 {
+        return result;
+    }
+    // SAFETY: the thread's own `errno`.
+    unsafe { *libc::__errno_location() = -result };
+    -1
+}
+
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+mod functions {
+    use core::ffi::{c_int, c_void};
+    use core::mem::transmute;
+
+    use super::*;
+    use crate::engine::arch;
+    use crate::engine::sys::real::Real;
+
+    static FORK: Real = Real::new(c"_Fork");
+    static CLONE: Real = Real::new(c"clone");
+
+    /// Finds libc's functions: now, not in a child.
+    pub(super) fn find() {
+        CLONE.address();
+    }
+
+    type Start = extern "C" fn(*mut c_void) -> c_int;
+    type Clone = unsafe extern "C" fn(
+        Start,
+        *mut c_void,
+        c_int,
+        *mut c_void,
+        *mut libc::pid_t,
+        *mut c_void,
+        *mut libc::pid_t,
+    ) -> c_int;
+
+    #[unsafe(no_mangle)]
+    #[unsafe(naked)]
+    unsafe extern "C" fn vfork() -> libc::pid_t {
+        arch::vfork!(before_vfork, after_vfork)
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn _Fork() -> libc::pid_t {
+        // SAFETY: libc's function of that name.
+        let pid = unsafe { transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(FORK.address())() };
+        if pid == 0 {
+            is_child();
+        }
+        pid
+    }
+
+    /// libc's has three arguments that need not be there; then they are not looked at.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn clone(
+        start: Start,
+        stack: *mut c_void,
+        flags: c_int,
+        argument: *mut c_void,
+        parent: *mut libc::pid_t,
+        thread_pointer: *mut c_void,
+        child: *mut libc::pid_t,
+    ) -> c_int {
+        let real = |start, argument| {
+            // SAFETY: libc's function, with the caller's arguments.
+            unsafe {
+                let real = transmute::<usize, Clone>(CLONE.address());
+                real(start, stack, flags, argument, parent, thread_pointer, child)
+            }
+        };
+        if flags & libc::CLONE_VM == 0 {
+            // The child has a copy of this.
+            let mut begin = (start, argument);
+            return real(begin_copy, (&raw mut begin).cast());
+        }
+        if flags & (libc::CLONE_THREAD | libc::CLONE_SETTLS) != 0 {
+            return real(start, argument);
+        }
+        let was_seen = before_vfork();
+        let pid = real(start, argument);
+        if was_seen && (pid < 0 || flags & libc::CLONE_VFORK != 0) {
+            current::reveal_all();
+        }
+        pid
+    }
+
+    extern "C" fn begin_copy(begin: *mut c_void) -> c_int {
+        is_child();
+        // SAFETY: the child's copy of what `clone` has put there.
+        let (start, argument) = unsafe { *begin.cast::<(Start, *mut c_void)>() };
+        start(argument)
+    }
 }

@@ -1,27 +1,29 @@
-//! Threads that a signal handler wakes, handed to the monitor.
+//! What a signal handler leaves to the monitor: threads that it wakes, and a chore.
 //!
-//! A handler may have interrupted its kernel thread in the scheduler, in the middle of a queue. So, by
-//! way of the hooked calls of libc, it does not enter the scheduler. It pushes a woken thread onto a
-//! stack and rouses the monitor, which makes the thread ready.
+//! A handler may have interrupted its kernel thread in the scheduler, in the middle of a queue, or while it
+//! holds a lock. So, by way of the hooked calls of libc, it does not enter the scheduler, and takes no lock. It
+//! pushes a woken thread onto a stack and rouses the monitor, which makes the thread ready. What needs a lock is a
+//! *chore*: the lock's owner has registered a function for it, which the monitor calls, and which finds out by itself
+//! what is to be done.
 //!
 //! Invariants:
 //! 1. A thread on the stack was claimed, and belongs to the stack: `next` is its link.
-//! 2. None is left behind: the handler pushes, and then changes the monitor's word; the monitor looks at the
+//! 2. None is left behind, and no chore: the handler pushes, and then changes the monitor's word; the monitor looks at the
 //!    stack after it has said that it sleeps. If it is about to wait for its next look it may miss the
 //!    change, and sees the thread at that look: 10 ms later at most.
 //!
-//! Orderings: Release where a thread is pushed, and Acquire where all are taken, are partners: the
-//! link, and all that the waker did.
+//! Orderings: Release where a thread is pushed or a chore is left, and Acquire where they are taken, are
+//! partners: the link, and all that the handler did.
 
 use core::ptr;
+use std::sync::OnceLock;
 
-use super::hooked::is_handler;
-use super::{Cluster, ready, ready_globally};
+use super::{Cluster, machine, ready, ready_globally};
 use crate::engine::atomic::{
-    AtomicPtr,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    AtomicBool, AtomicPtr,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::engine::green::Green;
+use crate::engine::green::{Green, current};
 use crate::engine::policy::Readied;
 
 /// The stack of a cluster.
@@ -47,8 +49,9 @@ impl Handed {
         }
     }
 
+    /// Whether nothing was left to this cluster's monitor, nor to anyone's.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.load(Relaxed).is_null()
+        self.0.load(Relaxed).is_null() && !IS_LEFT.load(Relaxed)
     }
 }
 
@@ -57,6 +60,12 @@ impl Cluster {
     pub(super) fn take_handed(&self) {
         if self.handed.is_empty() {
             return;
+        }
+        // Acquire: partner: Release in `leave_chore`.
+        if IS_LEFT.swap(false, Acquire)
+            && let Some(chore) = CHORE.get()
+        {
+            chore();
         }
         // Acquire: partner: Release in `push`.
         // SAFETY: null, or a thread on the stack.
@@ -69,10 +78,25 @@ impl Cluster {
     }
 }
 
+static CHORE: OnceLock<fn()> = OnceLock::new();
+static IS_LEFT: AtomicBool = AtomicBool::new(false);
+
+/// Registers what [`leave_chore`] leaves to a monitor. `chore` allocates nothing.
+pub(crate) fn register_chore(chore: fn()) {
+    CHORE.get_or_init(|| chore);
+}
+
+/// A signal handler leaves the chore to the first monitor that looks.
+pub(crate) fn leave_chore() {
+    // Release: what the handler has noted; partner: Acquire in `take_handed`.
+    IS_LEFT.store(true, Release);
+    machine::clusters().for_each(|cluster| cluster.monitor.rouse());
+}
+
 /// Makes `green` ready, whatever this thread was doing: it may be in a signal handler.
 #[inline]
 pub(crate) fn ready_from_anywhere(green: &'static Green) {
-    match is_handler() {
+    match current::is_hidden() {
         false => ready(green),
         true => {
             let cluster = green.cluster();

@@ -1,23 +1,17 @@
 //! Hooked calls of libc: whose calls park, and where.
 //!
-//! The front defines functions with the names of libc's. Such a function asks here whether the calling
-//! thread is to be parked ([`is_hooked`]), and, when it is about to wait, whether it can be parked at this
-//! place ([`parks_here`]). In a call that it has announced (`announce`) a thread means the kernel's.
-//!
-//! A signal handler calls them too. It must neither leave its kernel thread nor enter the scheduler,
-//! which it may have interrupted ([`is_handler`]).
+//! The front defines functions with the names of libc's. Each asks here first whether the calling thread is to be
+//! parked ([`is_hooked`]). In a call that it has announced (`announce`) a thread means the kernel's; in a
+//! signal handler, or in a child that shares or has copied its memory, it is nobody's
+//! (`green::current`, `fork`).
 
 #[cfg(green)]
 use super::enter::enter;
 #[cfg(green)]
-use super::interpose;
+use super::fork;
 #[cfg(green)]
 use crate::engine::atomic::Ordering;
-#[cfg(green)]
-use crate::engine::green::context::Bounds;
 use crate::engine::green::{Green, current};
-#[cfg(green)]
-use crate::engine::sys::signal;
 
 /// Runs `f`, whose calls of libc are libc's: they block the kernel thread.
 pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
@@ -39,27 +33,30 @@ pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
 }
 
 /// Whether a call of libc that blocks is to park the calling thread instead: a green one, with
-/// preemption on, that has not said otherwise.
+/// preemption on, on its own stack, that has not said otherwise.
+///
+/// On another stack it may be in a handler that came past our functions (`handlers`), and runs on the kernel
+/// thread's alternate stack.
 #[cfg(green)]
 #[inline]
 pub(crate) fn is_hooked() -> bool {
-    current::green().is_some_and(|green| {
-        green.off.load(Ordering::Relaxed) == 0
-            && !green.unhooked.get()
-            && !green.in_call.load(Ordering::Relaxed)
-            && !green.announced.load(Ordering::Relaxed)
-    })
+    !fork::is_child()
+        && current::green().is_some_and(|green| {
+            green.off.load(Ordering::Relaxed) == 0
+                && !green.unhooked.get()
+                && !green.in_call.load(Ordering::Relaxed)
+                && !green.announced.load(Ordering::Relaxed)
+                && is_on_own_stack(green)
+        })
 }
 
-/// Whether the calling thread, which is hooked and about to wait, can leave its kernel thread at this
-/// place; if so, counts the call.
 #[cfg(green)]
-pub(crate) fn parks_here() -> bool {
-    let parks = can_leave();
-    if parks {
-        count_parked();
-    }
-    parks
+#[inline]
+fn is_on_own_stack(green: &Green) -> bool {
+    let here = 0_u8;
+    let here = (&raw const here).addr();
+    let stack = green.stack();
+    stack.is_some_and(|stack| (stack.bottom..stack.top).contains(&here))
 }
 
 /// Counts a call of libc that parks the calling thread.
@@ -68,34 +65,4 @@ pub(crate) fn count_parked() {
     if let Some(mut entered) = enter() {
         entered.processor().parked_calls.add(1);
     }
-}
-
-/// Whether the calling thread can leave its kernel thread at this place. A signal handler cannot leave its kernel
-/// thread: it runs on the kernel thread's alternate stack, or the kernel restores, when it returns,
-/// what belongs to the kernel thread that it began on.
-#[cfg(green)]
-pub(crate) fn can_leave() -> bool {
-    current::green().is_some_and(|green| !interrupts(green))
-}
-
-/// Whether this is in a handler that has interrupted `green`, or may be. A handler's mask differs from the base
-/// mask. A thread with a mask of its own cannot be told from one.
-#[cfg(green)]
-fn interrupts(green: &Green) -> bool {
-    let here = 0_u8;
-    let is_here = |stack: Bounds| (stack.bottom..stack.top).contains(&(&raw const here).addr());
-    !green.stack().is_some_and(is_here)
-        || interpose::program_has_handlers() && signal::mask() != green.machine().base_mask.get()
-}
-
-/// Whether this is in a signal handler, or may be, and so must not enter the scheduler: the handler may have
-/// interrupted that.
-#[cfg(green)]
-#[inline]
-pub(crate) fn is_handler() -> bool {
-    interpose::program_has_handlers()
-        && match current::green() {
-            Some(green) => green.off.load(Ordering::Relaxed) != 0 || interrupts(green),
-            None => current::is_preemption_off() || signal::mask() != 0,
-        }
 }

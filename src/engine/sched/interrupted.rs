@@ -44,7 +44,7 @@ use std::sync::Once;
 
 use crate::engine::arch::{self, FinishedCall, Frame, SavedRegisters, Trampoline};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use crate::engine::sched::interpose;
+use crate::engine::sched::handlers;
 use crate::engine::sys::signal::{self, Payload};
 use crate::engine::sys::{call, kernel_thread, poll_now};
 
@@ -291,7 +291,7 @@ pub(crate) unsafe fn mended_call(number: i64, arguments: &[usize]) -> Result<usi
     loop {
         // SAFETY: the caller's promise.
         match unsafe { call(number, arguments) } {
-            Err(libc::EINTR) if number != libc::SYS_close && !interpose::program_has_handlers() => {
+            Err(libc::EINTR) if number != libc::SYS_close && !handlers::exist() => {
             }
             answer => return answer,
         }

@@ -81,6 +81,8 @@ pub(crate) struct Machine {
     pub(crate) dismissed: Cell<bool>,
     /// How long it slept until events came, in nanoseconds.
     pub(crate) events_after: Cell<u64>,
+    /// The switch in which its thread is not preempted: a handler that nobody knew of may be running.
+    spared: AtomicU32,
     /// Its CPU time at a monitor's last look at it as a stray. A record serves several clusters in
     /// turn, and so several monitors.
     pub(crate) seen_cpu: AtomicU64,
@@ -208,6 +210,7 @@ impl Machine {
             searching: Cell::new(false),
             dismissed: Cell::new(false),
             events_after: Cell::new(u64::MAX),
+            spared: AtomicU32::new(0),
             seen_cpu: AtomicU64::new(0),
             doubt: Doubt::default(),
             stint: Stint::new(),
@@ -253,6 +256,17 @@ impl Machine {
     /// The monitor ends time slice `slice`.
     pub(crate) fn end_slice(&self, slice: u32) {
         self.over.store(slice, Ordering::Relaxed);
+    }
+
+    /// The thread that runs now is not preempted before it leaves its stack.
+    pub(super) fn spare_thread(&self) {
+        let tick = self.tick.load(Ordering::Relaxed);
+        self.spared.store(tick, Ordering::Relaxed);
+    }
+
+    /// Whether the thread that it runs in switch `tick` is not to be preempted.
+    pub(super) fn is_spared(&self, tick: u32) -> bool {
+        self.spared.load(Ordering::Relaxed) == tick
     }
 
     /// Sends a preemption signal to kernel thread `thread`, which was this machine's a moment ago,

@@ -19,7 +19,8 @@
 //! | `owned`, `record` | owning a processor as a value; the scheduler's part of a thread's record |
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
-//! | `preempt`, `monitor`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
+//! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
+//! | `handlers`, `handed`, `interpose` | the program's signal handlers; what they leave to the monitor; what a thread changes of its kernel thread |
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `rooms` | the recruiter gives back rooms that nobody needs |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need; what the monitor does when there can be none |
@@ -59,6 +60,7 @@ pub(crate) mod events;
 pub(crate) mod fork;
 mod guest;
 pub(crate) mod handed;
+pub(crate) mod handlers;
 pub(crate) mod hooked;
 mod idle;
 mod idlers;

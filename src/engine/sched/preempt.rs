@@ -9,9 +9,9 @@
 //! 2. The thread is on its green stack (so: this kernel thread is that machine's, in user code),
 //!    with space for the saved state, and that state is one that can be saved (`Frame::room_needed`).
 //! 3. Preemption is not off.
-//! 4. The signal mask is the base mask. Another mask means a user's signal handler, which must not
-//!    move to another kernel thread, or a thread with a mask of its own: the handler notes that,
-//!    and the thread's mask travels with it from now on.
+//! 4. It is in no handler of the program's, which must not move to another kernel thread
+//!    (`handlers`). A thread with a mask of its own is preempted as any other: the handler notes that the mask
+//!    differs, and it travels with the thread.
 //! 5. The instruction is not in libc or the loader, except in leaf functions called from outside: a
 //!    thread suspended in libc may hold a lock of libc's that others need soon. The same holds for
 //!    the program's own allocator if that is a library. But a thread that is about to wait in a
@@ -43,8 +43,9 @@ use std::sync::OnceLock;
 use crate::engine::arch::{Frame, Trampoline};
 use crate::engine::atomic::{AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, interpose, interrupted, machine, sample};
+use crate::engine::sched::{Machine, handlers, interrupted, machine, sample};
 use crate::engine::stack;
+use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread::SystemCall;
 use crate::engine::sys::observer::{Doing, Observer};
 use crate::engine::sys::signal::{self, Payload};
@@ -77,7 +78,6 @@ static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
 /// [`install`] for a process that preempts nobody: reports hold threads, too. The signal is not reserved.
 pub(crate) fn install_for_samples(signal: i32) -> io::Result<()> {
-    interpose::own_handler(on_signal);
     install(signal)
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn evict(
     let is_sent = send_if(machine, green, signal, |thread| {
         doing = observer.doing(thread);
         let is_doubtful = match &doing {
-            Doing::Call(call) if call.begins_anew() => green.oddities.has(Oddities::MASK),
+            Doing::Call(call) if call.begins_anew() => green.oddities.has(Oddities::HIDDEN),
             Doing::Untold if !green.in_call.load(Ordering::Relaxed) => true,
             _ => return false,
         };
@@ -140,6 +140,7 @@ fn send_if(
     signal: i32,
     is_ripe: impl FnOnce(i32) -> bool,
 ) -> bool {
+    handlers::look(clock::now());
     // Acquire, here and below: pairs with the Release stores of both in `switch::to`.
     let tick = machine.tick.load(Ordering::Acquire);
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
@@ -149,6 +150,7 @@ fn send_if(
     };
     let is_current = || machine.current.is(green, Ordering::Acquire);
     thread != 0
+        && !machine.is_spared(tick)
         && is_current()
         && green.off.load(Ordering::Relaxed) == 0
         && is_ripe(thread)
@@ -176,7 +178,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
         let top = stack::find(frame.sp())
             .filter(|(slot, _)| has_room(&frame, slot.bottom(), slot.top()))
             .map(|(slot, _)| slot.top());
-        if !interpose::program_has_handlers() && in_libc(frame.pc()) {
+        if !handlers::exist() && in_libc(frame.pc()) {
             // SAFETY: libc's code is readable, and does not begin with a system call.
             unsafe { interrupted::mend(&mut frame, top) };
         }
@@ -194,7 +196,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     let stack = green
         .and_then(Green::stack)
         .filter(|stack| has_room(&frame, stack.bottom, stack.top));
-    let may_mend = !interpose::program_has_handlers() || payload.who == interrupted::TO_TRY;
+    let may_mend = !handlers::exist() || payload.who == interrupted::TO_TRY;
     if may_mend && in_libc(frame.pc()) {
         // SAFETY: libc's code is readable, and does not begin with a system call.
         let goes_on = unsafe { interrupted::mend(&mut frame, stack.map(|stack| stack.top)) };
@@ -211,9 +213,11 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     if green.off.load(Ordering::Relaxed) != 0 {
         return;
     }
+    if green.oddities.has(Oddities::HIDDEN) || machine.is_spared(payload.tick) {
+        return;
+    }
     if frame.mask() != machine.base_mask.get() {
         green.oddities.add(Oddities::MASK);
-        return;
     }
     // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter
     // points to code that runs.

@@ -188,7 +188,7 @@ impl Shortage {
             let signal = cluster.config.signal;
             if let Some(doing) = preempt::evict(machine, green, signal, now, observer) {
                 return Some(match doing {
-                    Doing::Call(call) if !green.oddities.has(Oddities::MASK) => {
+                    Doing::Call(call) if !green.oddities.has(Oddities::HIDDEN) => {
                         let digest = call.digest();
                         match green.evicted_from.swap(digest, Ordering::Relaxed) == digest {
                             true => Evicted::Again,

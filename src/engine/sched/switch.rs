@@ -5,8 +5,13 @@
 //! here, nor in the run loop's fast path, touches a thread-local: a test disassembles it.
 //!
 //! A thread that has changed its signal mask takes it along: once the mask was seen to differ
-//! (`interpose`, `preempt`), the switch saves it and restores the kernel thread's base mask. A
-//! thread that has changed its floating-point control takes that along too. Each switch asks for
+//! (`interpose`, `preempt`), the switch saves it and restores the kernel thread's base mask.
+//! If a signal that the thread blocks has come for it, the mask stays on the kernel thread, and the thread
+//! with it (`locked`), until it has taken the signal: nobody else may get that, and only the kernel knows all
+//! about it, its place in the queue of a real-time signal included. A thread that is locked by itself keeps its mask on
+//! its kernel thread, too, and what has not been taken at its end ends with the kernel thread.
+//!
+//! A thread that has changed its floating-point control takes that along too. Each switch asks for
 //! it. The scheduler has the default, and so has any new thread unless its spawner has something
 //! else.
 
@@ -14,7 +19,7 @@ use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{Ordering, compiler_fence, fence};
 use crate::engine::green::context::Action;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, RunLoop, caches, interpose};
+use crate::engine::sched::{Machine, RunLoop, caches, handlers};
 use crate::engine::sys::signal;
 
 /// Runs `green` on this kernel thread until it leaves its stack.
@@ -62,7 +67,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     if floats != FloatControl::DEFAULT {
         take_floats(green, floats);
     }
-    if interpose::program_has_handlers() {
+    if handlers::exist() {
         // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
         machine.come_home();
     }
@@ -80,7 +85,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
 #[cold]
 #[inline(never)]
 fn enter_odd(machine: &Machine, green: &Green) {
-    if green.oddities.has(Oddities::MASK) {
+    if green.oddities.has(Oddities::MASK) && !green.oddities.has(Oddities::LOCKED) {
         signal::set_mask(green.mask.get());
     }
     if green.oddities.has(Oddities::CACHE) {
@@ -102,8 +107,17 @@ fn take_floats(green: &Green, floats: FloatControl) {
 
 #[cold]
 #[inline(never)]
-fn take_mask(machine: &Machine, green: &Green) {
+fn take_mask(machine: &'static Machine, green: &Green) {
+    if green.locks.get() != 0 {
+        return;
+    }
     let base = machine.base_mask.get();
+    if signal::pending() & !base != 0 {
+        green.set_locked_to(Some(machine));
+        green.oddities.add(Oddities::LOCKED);
+        return;
+    }
+    green.oddities.remove(Oddities::LOCKED);
     let mask = signal::set_mask(base);
     // A preemption signal that was blocked has come now, unless the program has fetched it.
     machine.expect_no_signal();

@@ -82,13 +82,8 @@ unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *
         }
         return;
     }
-    // SAFETY: it was installed as a handler of one of the two kinds, and gets the kernel's arguments.
-    unsafe {
-        match flags & libc::SA_SIGINFO {
-            0 => transmute::<usize, unsafe extern "C" fn(i32)>(function)(number),
-            _ => transmute::<usize, signal::Handler>(function)(number, info, context),
-        }
-    }
+    // SAFETY: it was installed as a handler, and gets the kernel's arguments; one with fewer ignores the rest.
+    unsafe { transmute::<usize, signal::Handler>(function)(number, info, context) };
 }
 
 /// Text in a fixed buffer; the part that does not fit is left out.

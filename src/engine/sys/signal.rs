@@ -6,6 +6,7 @@ use std::io;
 use super::mm::page;
 use super::{Plain, call, kernel_thread, plain};
 use crate::engine::arch;
+use crate::engine::atomic::{AtomicUsize, Ordering};
 
 /// A signal mask, as the kernel has it: bit `n - 1` for signal `n`.
 pub(crate) type Mask = u64;
@@ -52,7 +53,25 @@ pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<()> {
     install(signal, handler, libc::SA_RESTART, None)
 }
 
-/// Installs `handler` for `signal`, on the alternate stack, with `flags`, and the mask of `like`.
+/// The crate's handlers: they do not count as the program's.
+static OWN: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+
+/// Whether `handler` is the crate's.
+pub(crate) fn is_own(handler: usize) -> bool {
+    handler != 0 && OWN.iter().any(|own| own.load(Ordering::Relaxed) == handler)
+}
+
+fn note_own(handler: usize) {
+    let set = |place: &AtomicUsize| {
+        let set = place.compare_exchange(0, handler, Ordering::Relaxed, Ordering::Relaxed);
+        set.is_ok() || set == Err(handler)
+    };
+    if !OWN.iter().any(set) {
+        super::die("the crate has more handlers than it knows of");
+    }
+}
+
+/// Installs the crate's `handler` for `signal`, on the alternate stack, with `flags`, and the mask of `like`.
 pub(crate) fn install(
     signal: i32,
     handler: Handler,
@@ -64,6 +83,7 @@ pub(crate) fn install(
         let mut action = like.copied().unwrap_or_else(|| core::mem::zeroed());
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
+        note_own(action.sa_sigaction);
         libc::sigaction(signal, &action, core::ptr::null_mut())
     };
     match failed {
@@ -103,15 +123,40 @@ fn is_known(signal: i32) -> bool {
     sent != Err(libc::EINVAL)
 }
 
+/// An action as the kernel has it. All zero is the default action.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct KernelAction {
+    pub(crate) handler: usize,
+    pub(crate) flags: usize,
+    pub(crate) restorer: usize,
+    pub(crate) mask: Mask,
+}
+
+/// Sets the action for `signal`, if there is a new one, without libc; returns the old one. `None`: there is no such
+/// signal, or it cannot be set.
+pub(crate) fn exchange_action(signal: i32, new: Option<&KernelAction>) -> Option<KernelAction> {
+    let mut old = KernelAction::default();
+    let new = new.map_or(core::ptr::null(), core::ptr::from_ref) as usize;
+    let arguments = [signal as usize, new, &raw mut old as usize, size_of::<Mask>()];
+    // SAFETY: the kernel reads a record, or none, and writes another.
+    let answer = unsafe { call(libc::SYS_rt_sigaction, &arguments) };
+    answer.ok().map(|_| old)
+}
+
 /// Restores the default action for `signal`, without libc: the program may have interposed its
 /// `sigaction`.
 pub(crate) fn set_default(signal: i32) {
-    // The kernel's record: handler, flags, restorer, mask. All zero is the default action.
-    let action = [0_usize; 4];
-    let record = action.as_ptr() as usize;
-    let arguments = [signal as usize, record, 0, size_of::<Mask>()];
-    // SAFETY: the kernel reads the record.
-    let _ = unsafe { call(libc::SYS_rt_sigaction, &arguments) };
+    exchange_action(signal, Some(&KernelAction::default()));
+}
+
+/// The signals that are blocked and have come, for the calling kernel thread or for the process.
+pub(crate) fn pending() -> Mask {
+    let mut pending: Mask = 0;
+    let arguments = [&raw mut pending as usize, size_of::<Mask>()];
+    // SAFETY: the kernel writes a mask.
+    let _ = unsafe { call(libc::SYS_rt_sigpending, &arguments) };
+    pending
 }
 
 /// Sends `signal` to the calling kernel thread, as `raise` does.

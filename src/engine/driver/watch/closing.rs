@@ -7,6 +7,9 @@
 //!
 //! The second step is for threads that poll the descriptor, for those that have come between the steps, and for all
 //! if there is no descriptor left for a duplicate.
+//!
+//! A signal handler may have interrupted the holder of a record's lock. There the first step is left out, and
+//! the second one to the monitor (`sched::handed`): the handler notes it in the record.
 
 use std::os::fd::RawFd;
 
@@ -15,6 +18,7 @@ use super::{Lists, NESTED, OWNER, Purpose, WATCHED, Waiting, Watched, make_ready
 use crate::engine::atomic::Ordering::Relaxed;
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::handed;
 use crate::engine::sys;
 
 /// The first number that a duplicate may get: a program may want the standard ones again.
@@ -120,7 +124,9 @@ fn waited_for(fd: RawFd) -> Option<&'static Watched> {
 /// go on with a duplicate.
 #[inline]
 pub(crate) fn closing(fd: RawFd) {
-    if let Some(watched) = waited_for(fd) {
+    if let Some(watched) = waited_for(fd)
+        && !current::is_hidden()
+    {
         watched.close(fd);
     }
 }
@@ -129,9 +135,24 @@ pub(crate) fn closing(fd: RawFd) {
 /// these are threads that poll it, and those that have come since [`closing`].
 #[inline]
 pub(crate) fn look_again(fd: RawFd) {
-    if let Some(watched) = waited_for(fd) {
-        watched.wake_all();
+    let Some(watched) = waited_for(fd) else {
+        return;
+    };
+    match current::is_hidden() {
+        false => watched.wake_all(),
+        true => {
+            watched.is_to_look_again.store(true, Relaxed);
+            handed::leave_chore();
+        }
     }
+}
+
+/// Lets the threads look again that handlers have left to the monitor.
+pub(super) fn do_chore() {
+    let all = (0..WATCHED.len()).filter_map(|fd| WATCHED.find(fd));
+    // Relaxed, above too: `handed` orders them.
+    all.filter(|watched| watched.is_to_look_again.swap(false, Relaxed))
+        .for_each(Watched::wake_all);
 }
 
 /// The numbers from `first` to `last` that may be waited for.

@@ -1,0 +1,352 @@
+//! The program's signal handlers: what must not enter the scheduler while one runs, and how it is known.
+//!
+//! A handler interrupts its thread anywhere: in the scheduler, while it holds a lock of ours, between two
+//! writes of the thread pointer. And it ends on the kernel thread on which it began: the kernel restores what
+//! belongs to that one. So a handler neither enters the scheduler nor leaves its kernel thread. In place of the
+//! program's handlers the kernel calls [`call`], which hides the thread (`green::current`) as long as the
+//! handler runs. What a handler leaves to others to do: `handed`.
+//!
+//! | function of libc | what ours does beside libc's work |
+//! |---|---|
+//! | `sigaction`, `signal` and its kin | keeps the handler in [`HANDLERS`], and gives the kernel [`call`], with the preemption signals in its mask; refuses those signals themselves (EINVAL, as libc does for its own) |
+//! | `siginterrupt` | remembers its answer for our `signal` |
+//!
+//! A program can ask the kernel by itself. Such handlers are found by asking the kernel for all actions
+//! ([`adopt`]): when a cluster starts, after a system call by `syscall(2)`, and before a thread is preempted,
+//! though at most every [`LOOK`]. One that is found is called by [`call`] from then on; and since it may be
+//! running unseen, no thread is preempted before it has left its stack by itself.
+//!
+//! Not counted as the program's: the crate's own handlers, and the two signals that libc keeps.
+
+use core::ffi::c_int;
+use core::mem::transmute;
+
+use super::machine;
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::engine::green::current;
+use crate::engine::sys::real::Real;
+use crate::engine::sys::signal::{self, KernelAction, Mask, bit};
+use crate::engine::sys::word;
+
+/// The time in nanoseconds between two looks for handlers that came past our functions: a look makes 62 system
+/// calls, and without the bound they are a twentieth of the monitor's time (`benches/switch`, hogs with slices of
+/// 100 µs).
+const LOOK: u64 = 10_000_000;
+/// libc's own signals, whose handlers it installs by itself.
+const LIBCS: core::ops::RangeInclusive<c_int> = 32..=33;
+
+/// The program's handlers, by signal. A word is read only where the kernel has [`call`] for the signal.
+static HANDLERS: [AtomicUsize; 65] = [const { AtomicUsize::new(0) }; 65];
+/// The preemption signals of all clusters.
+static RESERVED: AtomicU64 = AtomicU64::new(0);
+/// Whether the program has installed a handler; those for faults do not count.
+static EXIST: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program handles signals: then it knows of EINTR, and its handlers may run in the
+/// scheduler.
+#[inline(always)]
+pub(crate) fn exist() -> bool {
+    EXIST.load(Relaxed)
+}
+
+/// From now on `signal` preempts.
+pub(crate) fn reserve(signal: c_int) {
+    // This happens now, not in a forked child, where the loader's lock may be held for ever.
+    SIGACTION.address();
+    RESERVED.fetch_or(bit(signal), Relaxed);
+    adopt();
+}
+
+/// Whether `signal` preempts already.
+pub(crate) fn is_reserved(signal: c_int) -> bool {
+    RESERVED.load(Relaxed) & bit(signal) != 0
+}
+
+/// Whether threads are preempted in this process.
+pub(crate) fn is_any_reserved() -> bool {
+    RESERVED.load(Relaxed) != 0
+}
+
+/// What the kernel calls in place of the program's handlers. The arguments of a handler with fewer are ignored
+/// by it.
+unsafe extern "C-unwind" fn call(
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let handler = HANDLERS[signal as usize].load(Relaxed);
+    // All that the handler calls has its frames below this one's.
+    let frame = 0_u8;
+    let hidden = current::hide((&raw const frame).addr());
+    // SAFETY: the program's handler, which takes three arguments or fewer; they are the kernel's.
+    unsafe {
+        type Any =
+            unsafe extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        transmute::<usize, Any>(handler)(signal, info, context);
+    }
+    current::reveal(hidden);
+}
+
+fn called() -> usize {
+    call as *const () as usize
+}
+
+/// Whether an action's handler is one of the program's, and not yet called by [`call`].
+fn is_programs(handler: usize) -> bool {
+    !matches!(handler, libc::SIG_DFL | libc::SIG_IGN)
+        && handler != called()
+        && !signal::is_own(handler)
+}
+
+/// Keeps the program's handler for `signal`; returns the one before.
+fn keep(signal: c_int, handler: usize) -> usize {
+    if !matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
+        EXIST.store(true, Relaxed);
+    }
+    HANDLERS[signal as usize].swap(handler, Relaxed)
+}
+
+/// Sees to it that the kernel calls [`call`] in place of all of the program's handlers, with the preemption signals
+/// blocked. Returns whether there was a handler that was not known. Async-signal-safe.
+pub(crate) fn adopt() -> bool {
+    let mut is_new = false;
+    for signal in (1..=64).filter(|signal| !LIBCS.contains(signal)) {
+        let Some(seen) = signal::exchange_action(signal, None) else {
+            continue;
+        };
+        if seen.handler != called() && !is_programs(seen.handler) {
+            continue;
+        }
+        let wanted = KernelAction {
+            handler: called(),
+            mask: seen.mask | RESERVED.load(Relaxed),
+            ..seen
+        };
+        if wanted == seen {
+            continue;
+        }
+        let before = is_programs(seen.handler).then(|| keep(signal, seen.handler));
+        let found = signal::exchange_action(signal, Some(&wanted));
+        match found.filter(|found| *found != seen) {
+            // Another thread was faster.
+            Some(newer) => {
+                if let Some(before) = before {
+                    let _ = HANDLERS[signal as usize]
+                        .compare_exchange(seen.handler, before, Relaxed, Relaxed);
+                }
+                signal::exchange_action(signal, Some(&newer));
+            }
+            None => is_new |= before.is_some(),
+        }
+    }
+    is_new
+}
+
+/// The monitor is about to preempt a thread: looks for handlers that came past our functions.
+pub(super) fn look(now: u64) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    if now >= NEXT.load(Relaxed) {
+        NEXT.store(now + LOOK, Relaxed);
+        if adopt() {
+            machine::all().for_each(machine::Machine::spare_thread);
+        }
+    }
+}
+
+static SIGACTION: Real = Real::new(c"sigaction");
+
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+mod functions {
+    use core::mem::zeroed;
+    use core::ptr::{null, null_mut};
+
+    use super::*;
+
+    type SetAction =
+        unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+
+    /// The signals for which `siginterrupt` was told that they interrupt.
+    static INTERRUPT: AtomicU64 = AtomicU64::new(0);
+    const HOLD: libc::sighandler_t = 2;
+
+    fn refuse() -> c_int {
+        // SAFETY: the thread's own `errno`.
+        unsafe { *libc::__errno_location() = libc::EINVAL };
+        -1
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sigaction(
+        signal: c_int,
+        new: *const libc::sigaction,
+        old: *mut libc::sigaction,
+    ) -> c_int {
+        // SAFETY: the caller's arguments: valid or null; and libc's function.
+        unsafe {
+            let real = transmute::<usize, SetAction>(SIGACTION.address());
+            let Some(place) = usize::try_from(signal).ok().and_then(|i| HANDLERS.get(i)) else {
+                return real(signal, new, old);
+            };
+            let mut given = new;
+            let mut before = place.load(Relaxed);
+            let mut ours: libc::sigaction;
+            let handler = new.as_ref().map_or(libc::SIG_DFL, |new| new.sa_sigaction);
+            if !new.is_null() && is_reserved(signal) && !signal::is_own(handler) {
+                return refuse();
+            }
+            if !new.is_null() && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
+                word::faults_are_caught(false); // the crate says so once its handler is in place
+            }
+            // A child of `vfork` has actions of its own, and none of its own memory.
+            let is_ours = is_programs(handler) && signal > 0 && !current::is_child_of_vfork();
+            if is_ours {
+                before = keep(signal, handler);
+                ours = *new;
+                ours.sa_sigaction = called();
+                let mask: *mut Mask = (&raw mut ours.sa_mask).cast();
+                *mask |= RESERVED.load(Relaxed);
+                given = &ours;
+            }
+            let result = real(signal, given, old);
+            if result != 0 && is_ours {
+                place.store(before, Relaxed);
+            }
+            if result == 0 && let Some(old) = old.as_mut().filter(|old| old.sa_sigaction == called())
+            {
+                old.sa_sigaction = before;
+            }
+            result
+        }
+    }
+
+    /// libc's other name for it.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn __sigaction(
+        number: c_int,
+        new: *const libc::sigaction,
+        old: *mut libc::sigaction,
+    ) -> c_int {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { sigaction(number, new, old) }
+    }
+
+    /// Sets a handler that has `flags`, and of the mask at most its own signal; returns the one before.
+    fn set(
+        number: c_int,
+        handler: libc::sighandler_t,
+        flags: c_int,
+        blocks_itself: bool,
+    ) -> libc::sighandler_t {
+        if handler == libc::SIG_ERR || !(1..=64).contains(&number) {
+            refuse();
+            return libc::SIG_ERR;
+        }
+        // SAFETY: zeroes are a valid action; valid places.
+        unsafe {
+            let mut new: libc::sigaction = zeroed();
+            let mut old: libc::sigaction = zeroed();
+            new.sa_sigaction = handler;
+            new.sa_flags = flags;
+            if blocks_itself {
+                libc::sigaddset(&mut new.sa_mask, number);
+            }
+            match sigaction(number, &new, &mut old) {
+                0 => old.sa_sigaction,
+                _ => libc::SIG_ERR,
+            }
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn signal(
+        number: c_int,
+        handler: libc::sighandler_t,
+    ) -> libc::sighandler_t {
+        let is_valid = (1..=64).contains(&number);
+        let interrupts = is_valid && INTERRUPT.load(Relaxed) & bit(number) != 0;
+        let flags = if interrupts { 0 } else { libc::SA_RESTART };
+        set(number, handler, flags, true)
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn bsd_signal(
+        number: c_int,
+        handler: libc::sighandler_t,
+    ) -> libc::sighandler_t {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { signal(number, handler) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn ssignal(
+        number: c_int,
+        handler: libc::sighandler_t,
+    ) -> libc::sighandler_t {
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { signal(number, handler) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sysv_signal(
+        number: c_int,
+        handler: libc::sighandler_t,
+    ) -> libc::sighandler_t {
+        set(number, handler, libc::SA_RESETHAND | libc::SA_NODEFER, false)
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn __sysv_signal(
+        number: c_int,
+        handler: libc::sighandler_t,
+    ) -> libc::sighandler_t {
+        set(number, handler, libc::SA_RESETHAND | libc::SA_NODEFER, false)
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sigset(
+        number: c_int,
+        disposition: libc::sighandler_t,
+    ) -> libc::sighandler_t {
+        // SAFETY: zeroes are a valid set; valid places. A number that is no signal's is refused.
+        unsafe {
+            let mut set_of_it: libc::sigset_t = zeroed();
+            let mut before: libc::sigset_t = zeroed();
+            if libc::sigaddset(&mut set_of_it, number) != 0 {
+                return libc::SIG_ERR;
+            }
+            let mut old: libc::sigaction = zeroed();
+            let how = if disposition == HOLD { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+            let handler = match disposition {
+                HOLD if sigaction(number, null(), &mut old) == 0 => old.sa_sigaction,
+                HOLD => libc::SIG_ERR,
+                _ => set(number, disposition, 0, false),
+            };
+            if handler == libc::SIG_ERR || libc::sigprocmask(how, &set_of_it, &mut before) != 0 {
+                return libc::SIG_ERR;
+            }
+            match libc::sigismember(&before, number) {
+                1 => HOLD,
+                _ => handler,
+            }
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn siginterrupt(number: c_int, interrupts: c_int) -> c_int {
+        // SAFETY: zeroes are a valid action; valid places.
+        unsafe {
+            let mut action: libc::sigaction = zeroed();
+            if sigaction(number, null(), &mut action) != 0 {
+                return -1;
+            }
+            if interrupts != 0 {
+                INTERRUPT.fetch_or(bit(number), Relaxed);
+                action.sa_flags &= !libc::SA_RESTART;
+            } else {
+                INTERRUPT.fetch_and(!bit(number), Relaxed);
+                action.sa_flags |= libc::SA_RESTART;
+            }
+            sigaction(number, &action, null_mut())
+        }
+    }
+}
