@@ -183,19 +183,71 @@ extern "C" fn handler(signal: i32) {
     RAN.fetch_add(1, SeqCst);
 }
 
+/// The handler of a function that installs one for one signal only.
+extern "C" fn again(signal: i32) {
+    // SAFETY: it may be called in a handler.
+    unsafe { sysv_signal(signal, again as *const () as usize) };
+    handler(signal);
+}
+
+unsafe extern "C" {
+    fn sysv_signal(signal: i32, handler: usize) -> usize;
+    fn bsd_signal(signal: i32, handler: usize) -> usize;
+    fn sigset(signal: i32, handler: usize) -> usize;
+}
+
+/// The kernel's record of an action: handler, flags, restorer, mask.
+type Record = [usize; 4];
+
+/// `rt_sigaction`, by this program's own instruction.
+fn by_hand(signal: i32, new: Option<&Record>, old: &mut Record) {
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    let failed: usize;
+    // SAFETY: the kernel reads one record and writes the other.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("syscall", inlateout("rax") libc::SYS_rt_sigaction as usize => failed, in("rdi") signal,
+            in("rsi") new, in("rdx") old, in("r10") 8, out("rcx") _, out("r11") _);
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("svc #0", in("x8") libc::SYS_rt_sigaction, inlateout("x0") signal as usize => failed,
+            in("x1") new, in("x2") old, in("x3") 8);
+    }
+    assert_eq!(failed, 0);
+}
+
 fn install(case: &str) {
     let function = handler as extern "C" fn(i32) as usize;
-    if case == "signal" {
-        // SAFETY: the handler is async-signal-safe.
-        let former = unsafe { libc::signal(libc::SIGUSR1, function) };
-        return assert_ne!(former, libc::SIG_ERR);
+    // SAFETY: the handlers are async-signal-safe.
+    let former = unsafe {
+        match case {
+            "signal" => libc::signal(libc::SIGUSR1, function),
+            "bsd_signal" => bsd_signal(libc::SIGUSR1, function),
+            "sigset" => sigset(libc::SIGUSR1, function),
+            "sysv_signal" => sysv_signal(libc::SIGUSR1, again as *const () as usize),
+            _ => libc::SIG_ERR,
+        }
+    };
+    if former != libc::SIG_ERR {
+        return;
+    }
+    if case.contains("by hand") {
+        // libc knows the way back from a handler.
+        install("nodefer");
+        let mut record: Record = [0; 4];
+        by_hand(libc::SIGUSR1, None, &mut record);
+        record[0] = function;
+        let old = &mut [0; 4];
+        return by_hand(libc::SIGUSR1, Some(&record), old);
     }
     // SAFETY: all zero is a valid sigaction, then filled in; the handler is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = function;
         action.sa_flags = match case {
-            "nodefer" => libc::SA_NODEFER | libc::SA_RESTART,
+            "nodefer" | "nodefer before" => libc::SA_NODEFER | libc::SA_RESTART,
             "onstack" => libc::SA_ONSTACK | libc::SA_RESTART,
             _ => libc::SA_RESTART,
         };
@@ -208,13 +260,16 @@ fn a_handler_ends_where_it_began() {
     const NAME: &str = "a_handler_ends_where_it_began";
     let _w = watchdog(NAME);
     let Some(case) = child_case(NAME) else {
-        for case in ["before", "plain", "nodefer", "onstack", "signal"] {
-            let out = child(NAME, case);
-            assert_code(&out, 0);
+        let installed = ["plain", "nodefer", "onstack", "signal"];
+        let by_others = ["bsd_signal", "sigset", "sysv_signal", "by hand"];
+        let before = ["before", "nodefer before", "by hand before"];
+        for case in [&installed[..], &by_others, &before].concat() {
+            println!("{case}");
+            assert_code(&child(NAME, case), 0);
         }
         return;
     };
-    if case == "before" {
+    if case.contains("before") {
         install(&case); // before the runtime exists
     }
     let runtime = Runtime::builder()
@@ -232,7 +287,7 @@ fn a_handler_ends_where_it_began() {
         }
     };
     let hogs: Vec<_> = (0..3).map(|_| runtime.spawn(hog())).collect();
-    if case != "before" {
+    if !case.contains("before") {
         install(&case);
     }
     // From within, on the green stack.
@@ -336,4 +391,109 @@ fn blocking_calls_are_not_interrupted() {
     blockers.into_iter().for_each(|b| b.join().unwrap());
     stop.store(true, Relaxed);
     hogs.into_iter().for_each(|h| h.join().unwrap());
+}
+
+/// What was delivered: how many times, and on which green thread's stack.
+static DELIVERED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count(_: i32) {
+    DELIVERED.fetch_add(1, SeqCst);
+}
+
+/// The signals that are pending for the calling thread and are blocked.
+fn pending() -> u64 {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a valid place for a set.
+    unsafe {
+        assert_eq!(libc::sigpending(set.as_mut_ptr()), 0);
+        (1..=64)
+            .filter(|s| libc::sigismember(set.as_ptr(), *s) == 1)
+            .fold(0, |bits, s| bits | bit(s))
+    }
+}
+
+/// Sends `signal` to the calling thread.
+fn raise(signal: i32) {
+    // SAFETY: a number. The signal is blocked or has a handler.
+    assert_eq!(unsafe { libc::raise(signal) }, 0);
+}
+
+#[test]
+fn a_pending_signal_is_its_threads_own() {
+    const NAME: &str = "a_pending_signal_is_its_threads_own";
+    let _w = watchdog(NAME);
+    let Some(case) = child_case(NAME) else {
+        // One that nobody handles would end the process.
+        for case in ["default", "handled"] {
+            assert_code(&child(NAME, case), 0);
+        }
+        return;
+    };
+    if case == "handled" {
+        // SAFETY: the handler is async-signal-safe.
+        let former = unsafe { libc::signal(libc::SIGUSR1, count as *const () as usize) };
+        assert_ne!(former, libc::SIG_ERR);
+    }
+    let slice = Duration::from_millis(1);
+    let runtime = Runtime::builder().processors(2).time_slice(slice);
+    let runtime = Arc::new(runtime.build().expect("a runtime"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let others: Vec<_> = (0..6)
+        .map(|i| {
+            let stop = stop.clone();
+            runtime.spawn(move || {
+                while !stop.load(Relaxed) {
+                    assert_eq!(pending(), 0, "another thread's signal");
+                    if i % 2 == 0 {
+                        give_way(i);
+                    }
+                }
+            })
+        })
+        .collect();
+    let realtime = libc::SIGRTMIN() + 3;
+    let owner = |i: usize| {
+        let case = case.clone();
+        move || {
+            let ours = bit(libc::SIGUSR1) | bit(realtime);
+            change_mask(libc::SIG_BLOCK, ours);
+            raise(libc::SIGUSR1);
+            for _ in 0..3 {
+                raise(realtime);
+            }
+            for n in 0..20 {
+                assert_eq!(pending(), ours);
+                give_way(i + n);
+            }
+            // Taken without a handler, one by one.
+            let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+            let at_once = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            // SAFETY: the set is initialised; valid places.
+            unsafe {
+                libc::sigemptyset(set.as_mut_ptr());
+                libc::sigaddset(set.as_mut_ptr(), realtime);
+                for _ in 0..3 {
+                    let took = libc::sigtimedwait(set.as_ptr(), null_mut(), &at_once);
+                    assert_eq!(took, realtime);
+                }
+                assert_eq!(libc::sigtimedwait(set.as_ptr(), null_mut(), &at_once), -1);
+            }
+            give_way(i);
+            assert_eq!(pending(), bit(libc::SIGUSR1));
+            if case == "handled" {
+                change_mask(libc::SIG_UNBLOCK, ours);
+                assert_eq!(pending(), 0);
+                (0..20).for_each(|n| give_way(i + n));
+            } // otherwise it ends with the thread
+        }
+    };
+    let owners: Vec<_> = (0..4).map(|i| runtime.spawn(owner(i))).collect();
+    owners.into_iter().for_each(|t| t.join().unwrap());
+    stop.store(true, Relaxed);
+    others.into_iter().for_each(|t| t.join().unwrap());
+    let delivered = if case == "handled" { 4 } else { 0 };
+    assert_eq!(DELIVERED.load(SeqCst), delivered);
 }

@@ -16,7 +16,8 @@ use crate::engine::policy::Policy;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
-    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, sample, setxid,
+    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, sample,
+    setxid,
 };
 use crate::engine::sys::signal;
 use crate::engine::{debugger, stack, tls};

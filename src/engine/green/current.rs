@@ -70,7 +70,9 @@ pub(crate) fn is_child_of_vfork() -> bool {
 
 /// The green thread whose thread pointer this is, hidden or not.
 pub(crate) fn owner() -> Option<&'static Green> {
-    CURRENT.get().or_else(|| HIDDEN.with(|hidden| hidden.green.get()))
+    CURRENT
+        .get()
+        .or_else(|| HIDDEN.with(|hidden| hidden.green.get()))
 }
 
 /// Whether this is in a signal handler of the program's, or in a child of `vfork`: it may have interrupted

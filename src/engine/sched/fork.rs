@@ -251,7 +251,8 @@ mod functions {
     #[unsafe(no_mangle)]
     unsafe extern "C" fn _Fork() -> libc::pid_t {
         // SAFETY: libc's function of that name.
-        let pid = unsafe { transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(FORK.address())() };
+        let pid =
+            unsafe { transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(FORK.address())() };
         if pid == 0 {
             is_child();
         }

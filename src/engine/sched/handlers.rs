@@ -28,10 +28,9 @@ use crate::engine::sys::real::Real;
 use crate::engine::sys::signal::{self, KernelAction, Mask, bit};
 use crate::engine::sys::word;
 
-/// The time in nanoseconds between two looks for handlers that came past our functions: a look makes 62 system
-/// calls, and without the bound they are a twentieth of the monitor's time (`benches/switch`, hogs with slices of
-/// 100 µs).
-const LOOK: u64 = 10_000_000;
+/// The time in nanoseconds between two looks for handlers that came past our functions. A look makes 62 system calls; a
+/// monitor that preempts on many processors at once looks once.
+const LOOK: u64 = 50_000;
 /// libc's own signals, whose handlers it installs by itself.
 const LIBCS: core::ops::RangeInclusive<c_int> = 32..=33;
 
@@ -80,8 +79,7 @@ unsafe extern "C-unwind" fn call(
     let hidden = current::hide((&raw const frame).addr());
     // SAFETY: the program's handler, which takes three arguments or fewer; they are the kernel's.
     unsafe {
-        type Any =
-            unsafe extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        type Any = unsafe extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
         transmute::<usize, Any>(handler)(signal, info, context);
     }
     current::reveal(hidden);
@@ -131,8 +129,12 @@ pub(crate) fn adopt() -> bool {
             // Another thread was faster.
             Some(newer) => {
                 if let Some(before) = before {
-                    let _ = HANDLERS[signal as usize]
-                        .compare_exchange(seen.handler, before, Relaxed, Relaxed);
+                    let _ = HANDLERS[signal as usize].compare_exchange(
+                        seen.handler,
+                        before,
+                        Relaxed,
+                        Relaxed,
+                    );
                 }
                 signal::exchange_action(signal, Some(&newer));
             }
@@ -211,7 +213,8 @@ mod functions {
             if result != 0 && is_ours {
                 place.store(before, Relaxed);
             }
-            if result == 0 && let Some(old) = old.as_mut().filter(|old| old.sa_sigaction == called())
+            if result == 0
+                && let Some(old) = old.as_mut().filter(|old| old.sa_sigaction == called())
             {
                 old.sa_sigaction = before;
             }
@@ -258,10 +261,7 @@ mod functions {
     }
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn signal(
-        number: c_int,
-        handler: libc::sighandler_t,
-    ) -> libc::sighandler_t {
+    unsafe extern "C" fn signal(number: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
         let is_valid = (1..=64).contains(&number);
         let interrupts = is_valid && INTERRUPT.load(Relaxed) & bit(number) != 0;
         let flags = if interrupts { 0 } else { libc::SA_RESTART };
@@ -278,10 +278,7 @@ mod functions {
     }
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn ssignal(
-        number: c_int,
-        handler: libc::sighandler_t,
-    ) -> libc::sighandler_t {
+    unsafe extern "C" fn ssignal(number: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
         // SAFETY: the caller's arguments, unchanged.
         unsafe { signal(number, handler) }
     }
@@ -291,7 +288,12 @@ mod functions {
         number: c_int,
         handler: libc::sighandler_t,
     ) -> libc::sighandler_t {
-        set(number, handler, libc::SA_RESETHAND | libc::SA_NODEFER, false)
+        set(
+            number,
+            handler,
+            libc::SA_RESETHAND | libc::SA_NODEFER,
+            false,
+        )
     }
 
     #[unsafe(no_mangle)]
@@ -299,7 +301,12 @@ mod functions {
         number: c_int,
         handler: libc::sighandler_t,
     ) -> libc::sighandler_t {
-        set(number, handler, libc::SA_RESETHAND | libc::SA_NODEFER, false)
+        set(
+            number,
+            handler,
+            libc::SA_RESETHAND | libc::SA_NODEFER,
+            false,
+        )
     }
 
     #[unsafe(no_mangle)]
@@ -315,7 +322,11 @@ mod functions {
                 return libc::SIG_ERR;
             }
             let mut old: libc::sigaction = zeroed();
-            let how = if disposition == HOLD { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+            let how = if disposition == HOLD {
+                libc::SIG_BLOCK
+            } else {
+                libc::SIG_UNBLOCK
+            };
             let handler = match disposition {
                 HOLD if sigaction(number, null(), &mut old) == 0 => old.sa_sigaction,
                 HOLD => libc::SIG_ERR,

@@ -291,8 +291,7 @@ pub(crate) unsafe fn mended_call(number: i64, arguments: &[usize]) -> Result<usi
     loop {
         // SAFETY: the caller's promise.
         match unsafe { call(number, arguments) } {
-            Err(libc::EINTR) if number != libc::SYS_close && !handlers::exist() => {
-            }
+            Err(libc::EINTR) if number != libc::SYS_close && !handlers::exist() => {}
             answer => return answer,
         }
     }
