@@ -1,8 +1,12 @@
 //! The current green thread, and its preemption count.
 //!
-//! The runtime keeps one thread-local of its own, [`CURRENT`]. It lies in the green thread's own
+//! The runtime keeps one thread-local of its own, [`OWN`]. It lies in the green thread's own
 //! block, so it is written once in a thread's life and right wherever the thread runs. On any other
-//! kernel thread it is `None`.
+//! kernel thread it says `None`.
+//!
+//! It is read with preemption off, and in signal handlers. In a shared library the compiler reaches a thread-local by
+//! a call of the loader's, which may allocate, or wait for who allocates. So its distance from the thread pointer, the same in
+//! every thread, is learnt before the first green thread ([`learn`]), and then it is an addition.
 //!
 //! A thread is preempted only while its count `off` is zero. It raises the count to enter the runtime
 //! (`sched::enter`), or where it must not be interrupted ([`preemption_off`]).
@@ -11,40 +15,80 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 
 use super::Green;
-use crate::engine::arch;
-use crate::engine::atomic::Ordering;
+use crate::engine::atomic::{AtomicIsize, Ordering};
 use crate::engine::sys::fence::entry_fence;
+use crate::engine::{arch, tls};
+
+/// What the runtime keeps in a thread's block.
+struct Own {
+    green: Cell<Option<&'static Green>>,
+    /// Whether this kernel thread of the runtime, under its own thread pointer, holds a processor.
+    is_scheduling: Cell<bool>,
+}
 
 thread_local! {
-    static CURRENT: Cell<Option<&'static Green>> = const { Cell::new(None) };
-    /// Whether this kernel thread of the runtime, under its own thread pointer, holds a processor.
-    static SCHEDULING: Cell<bool> = const { Cell::new(false) };
+    static OWN: Own = const {
+        Own {
+            green: Cell::new(None),
+            is_scheduling: Cell::new(false),
+        }
+    };
+}
+
+/// From the thread pointer to [`OWN`]; 0 as long as there are no green threads.
+static DISTANCE: AtomicIsize = AtomicIsize::new(0);
+
+/// Learns where [`OWN`] lies. An error: not at the same distance in every thread, since the library that it is in was loaded
+/// after the program.
+pub(crate) fn learn() -> Result<(), String> {
+    let place = OWN.with(|own| core::ptr::from_ref(own).cast::<u8>());
+    match tls::distance_in_block(place) {
+        // Relaxed: who runs green threads, or is one, has seen that they were begun.
+        Some(distance) => DISTANCE.store(distance, Ordering::Relaxed),
+        None => return Err("the loader has put its thread-locals into memory of their own".into()),
+    }
+    Ok(())
+}
+
+/// The calling thread's [`OWN`]; `None` as long as there are no green threads.
+#[inline(always)]
+fn own<'a>() -> Option<&'a Own> {
+    let distance = DISTANCE.load(Ordering::Relaxed);
+    let place = arch::thread_pointer()
+        .wrapping_offset(distance)
+        .cast::<Own>();
+    // SAFETY: it lies there in the calling thread's block, which is there for as long as the thread runs.
+    (distance != 0).then(|| unsafe { &*place })
 }
 
 /// The running green thread; `None` on a kernel thread that runs none.
 #[inline]
 pub(crate) fn green() -> Option<&'static Green> {
-    CURRENT.get()
+    own()?.green.get()
 }
 
 /// Sets the green thread that runs under this thread pointer. `None`: it is no longer one (in a
 /// forked child).
 #[inline(never)]
 pub(crate) fn set_green(green: Option<&'static Green>) {
-    CURRENT.set(green);
+    if let Some(own) = own() {
+        own.green.set(green);
+    }
 }
 
 /// Notes whether this kernel thread of the runtime holds a processor.
 #[inline(never)]
 pub(crate) fn set_scheduling(on: bool) {
-    SCHEDULING.set(on);
+    if let Some(own) = own() {
+        own.is_scheduling.set(on);
+    }
 }
 
 /// Whether the caller runs with preemption off. For tests: such code must not allocate.
 pub(crate) fn is_preemption_off() -> bool {
     match green() {
         Some(green) => green.off.load(Ordering::Relaxed) != 0,
-        None => SCHEDULING.get(),
+        None => own().is_some_and(|own| own.is_scheduling.get()),
     }
 }
 
@@ -114,7 +158,7 @@ impl Drop for PreemptionOff {
 /// Makes a new green thread the current one, with preemption off: its first code.
 #[inline(never)]
 pub(crate) fn begin(green: &'static Green) {
-    CURRENT.set(Some(green));
+    set_green(Some(green));
 }
 
 /// Switches preemption on for the first time, before user code runs.
