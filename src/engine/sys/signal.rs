@@ -28,6 +28,16 @@ pub(crate) fn mask() -> Mask {
     change_mask(libc::SIG_BLOCK, None)
 }
 
+/// The signals that the calling kernel thread blocks, and that wait for it or for the whole process; none if the system does
+/// not tell.
+pub(crate) fn pending() -> Mask {
+    let mut pending: Mask = 0;
+    let arguments = [&raw mut pending as usize, size_of::<Mask>()];
+    // SAFETY: the kernel writes the mask.
+    let _ = unsafe { call(libc::SYS_rt_sigpending, &arguments) };
+    pending
+}
+
 /// Lets the calling kernel thread receive `signal`.
 pub(crate) fn unblock(signal: i32) {
     change_mask(libc::SIG_UNBLOCK, Some(&bit(signal)));
