@@ -13,8 +13,8 @@
 //! | `pthread_kill` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know |
 //! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance and ceilings: the kernel finds a mutex's owner by its id, which a green thread's is not |
 //!
-//! `dlsym(RTLD_NEXT)` finds the real functions. In a shared library ours are not found before
-//! libc's, and in a static program there is no `dlsym`, but no green threads either.
+//! `dlsym(RTLD_NEXT)` finds the real functions. Where ours are not found before libc's (`sys::names`), and in a static
+//! program, which has no `dlsym`, there are no green threads.
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::sys::real::Real;
