@@ -55,7 +55,8 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), St
     Ok(PREPARED.get_or_init(|| {
         if !names::lead_here() {
             return Err(
-                "calls of libc go past the crate: it is in a library that this program has loaded by dlopen".into(),
+                "calls of libc go past the crate: the library that it is in was loaded after libc"
+                    .into(),
             );
         }
         tls::init()?;
