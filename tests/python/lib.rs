@@ -28,9 +28,11 @@ fn add_up(py: Python<'_>, function: Py<PyAny>, count: i64) -> PyResult<i64> {
         .collect();
     drop(sender);
     py.allow_threads(|| {
-        let sum = receiver.iter().sum();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        sum
+        let values: Vec<PyResult<i64>> = receiver.iter().collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        values.into_iter().sum()
     })
 }
 
