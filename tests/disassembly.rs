@@ -1,11 +1,15 @@
 //! The switch's fast path touches no thread-local: between two green threads the thread pointer is
 //! neither's own, and a thread-local read there would be the wrong thread's. The compiler could
 //! break that silently, so this reads what it made: the run loop, the policy it calls, and all that
-//! they call, down to where the kernel thread's own thread pointer is restored.
+//! they call, down to where the kernel thread's own thread pointer is restored. In a shared library, too, where a
+//! thread-local is reached by a call.
 
+#[path = "support/plugin.rs"]
+mod plugin;
 mod support;
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::process::Command;
 
 const ROOTS: [&str; 3] = [
@@ -51,7 +55,36 @@ struct Function {
 #[test]
 fn the_fast_path_touches_no_thread_local() {
     greenthread::spawn(|| ()).join().unwrap();
-    let exe = std::env::current_exe().unwrap();
+    check(&std::env::current_exe().unwrap());
+}
+
+#[test]
+fn nor_does_it_in_a_shared_library() {
+    let functions = check(&plugin::build());
+    let calls = |function: &Function| !function.thread_locals.is_empty();
+    assert!(
+        functions.values().any(calls),
+        "no thread-local at all is seen"
+    );
+    // What every hooked call asks, in a signal handler, too: only before the first green thread it may call the loader.
+    let asks = |name: &str| {
+        name.contains("engine::green::current::")
+            && !name.contains("learn")
+            && !name.contains("OWN")
+    };
+    let asking: Vec<_> = functions.iter().filter(|(name, _)| asks(name)).collect();
+    assert!(!asking.is_empty());
+    for (name, function) in asking {
+        let mut found = function.thread_locals.iter();
+        assert!(
+            !found.any(|code| code.contains("__tls_get_addr")),
+            "{name} calls the loader"
+        );
+    }
+}
+
+/// Checks the fast path in a program or a library; returns all functions of it.
+fn check(file: &Path) -> HashMap<String, Function> {
     let output = Command::new("objdump")
         .args([
             "--disassemble",
@@ -59,7 +92,7 @@ fn the_fast_path_touches_no_thread_local() {
             "--no-show-raw-insn",
             "--wide",
         ])
-        .arg(exe)
+        .arg(file)
         .output()
         .expect("objdump, of Debian's package binutils, is needed");
     assert!(
@@ -102,6 +135,7 @@ fn the_fast_path_touches_no_thread_local() {
     }
     println!("{} functions, {instructions} instructions", seen.len());
     assert!(writes >= 1, "the switch was not seen: {seen:?}");
+    functions
 }
 
 /// The control: code that does touch a thread-local is recognised.

@@ -35,6 +35,7 @@ macro_rules! keeper {
             "movz x17, #{low}",
             "movk x17, #{high}, lsl #16",
             "stp x0, x17, [sp, #16]",
+            ".hidden {real}", // it is addressed from here, in a shared library, too
             "adrp x16, {real}",
             "add x16, x16, :lo12:{real}",
             "ldr x16, [x16, #{offset}]",

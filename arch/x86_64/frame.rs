@@ -183,7 +183,7 @@ impl<'a> Frame<'a> {
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
     /// cannot be sent through a trampoline here; any thread can.
     pub(crate) fn room_needed(&self) -> Option<usize> {
-        let state = greenthread_xsave_bytes.load(Ordering::Relaxed);
+        let state = XSAVE_BYTES.load(Ordering::Relaxed);
         Some(RED_ZONE + TRAMPOLINE_FRAMES + state)
     }
 
@@ -218,16 +218,12 @@ pub(super) fn measure_state() {
     // XSAVEC exists.
     let size = core::arch::x86_64::__cpuid_count(0xd, 0).ebx as usize;
     let compacts = core::arch::x86_64::__cpuid_count(0xd, 1).eax & 2 != 0;
-    greenthread_xsave_bytes.store(size.next_multiple_of(64), Ordering::Relaxed);
-    greenthread_xsave_compacts.store(compacts as usize, Ordering::Relaxed);
+    XSAVE_BYTES.store(size.next_multiple_of(64), Ordering::Relaxed);
+    XSAVE_COMPACTS.store(compacts as usize, Ordering::Relaxed);
 }
 
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "named from assembly")]
-static greenthread_xsave_bytes: AtomicUsize = AtomicUsize::new(4096);
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "named from assembly")]
-static greenthread_xsave_compacts: AtomicUsize = AtomicUsize::new(0);
+static XSAVE_BYTES: AtomicUsize = AtomicUsize::new(4096);
+static XSAVE_COMPACTS: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" {
     fn preempt_trampoline();
@@ -270,6 +266,9 @@ macro_rules! trampoline {
             ".text",
             ".p2align 4",
             concat!(".hidden ", $name),
+            // Addressed from here, they are no other library's, in a shared one either.
+            ".hidden {bytes}",
+            ".hidden {compacts}",
             concat!(".globl ", $name),
             concat!(".type ", $name, ", @function"),
             concat!($name, ":"),
@@ -359,8 +358,8 @@ macro_rules! trampoline {
             "ret 128",
             ".cfi_endproc",
             concat!(".size ", $name, ", . - ", $name),
-            bytes = sym greenthread_xsave_bytes,
-            compacts = sym greenthread_xsave_compacts,
+            bytes = sym XSAVE_BYTES,
+            compacts = sym XSAVE_COMPACTS,
             function = sym $function,
         );
     };

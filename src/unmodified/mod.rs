@@ -56,7 +56,7 @@ use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::door;
-use crate::engine::door::clock;
+use crate::engine::door::{clock, names};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -71,7 +71,8 @@ fn is_on() -> bool {
             let value = unsafe { libc::getenv(c"GREENTHREAD_UNMODIFIED".as_ptr()) };
             // SAFETY: libc's answer is a string, if there is one.
             let is_off = !value.is_null()
-                && unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() == b"off";
+                && unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() == b"off"
+                || !names::lead_here();
             STATE.store(if is_off { OFF } else { ON }, Ordering::Relaxed);
             !is_off
         }

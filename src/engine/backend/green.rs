@@ -11,7 +11,7 @@ use super::{Backend, BlockedCall, BlockedPlace, Driver, Metrics, ProcessorMetric
 use crate::engine::atomic::Ordering;
 use crate::engine::backend::handle;
 use crate::engine::driver;
-use crate::engine::green::room;
+use crate::engine::green::{current, room};
 use crate::engine::policy::Policy;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::witness::measure;
@@ -19,7 +19,7 @@ use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, sample,
     setxid,
 };
-use crate::engine::sys::signal;
+use crate::engine::sys::{names, signal};
 use crate::engine::{debugger, stack, tls};
 
 /// Starts a cluster.
@@ -55,7 +55,14 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), St
         drop(std::thread::Builder::new().spawn(|| ())?.join());
     }
     Ok(PREPARED.get_or_init(|| {
+        if !names::lead_here() {
+            return Err(
+                "calls of libc go past the crate: the library that it is in was loaded after libc"
+                    .into(),
+            );
+        }
         tls::init()?;
+        current::learn()?;
         if !crate::engine::sys::kernel_thread::register_barrier() {
             return Err("the kernel has no expedited membarrier".into());
         }
@@ -110,7 +117,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
         live_threads: cluster.live(),
         kernel_threads: cluster.machines.load(Ordering::Relaxed),
         parked_kernel_threads: {
-            let _off = crate::engine::green::current::preemption_off();
+            let _off = current::preemption_off();
             cluster.spare_count()
         },
         global_queue_len: cluster.policy.len(None),

@@ -12,6 +12,8 @@ use crate::engine::report::reporter;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{Ideas, machine, resize};
 use crate::engine::stack;
+#[cfg(green)]
+use crate::engine::sys::names;
 use crate::engine::trace::environment;
 
 const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
@@ -99,6 +101,8 @@ impl Knobs {
         };
         #[cfg(green)]
         let (wishes, warnings) = (config::reporter()?, config::warnings()?);
+        #[cfg(green)]
+        names::stay_loaded();
         let mode = self.mode(plan.stack_size)?;
         KernelBackend::prepare_forked_child(asked_stack, processors);
         handle::prepare_fork();

@@ -2,14 +2,18 @@
 //!
 //! [`green`] is the one question before anything enters the scheduler: which green thread is this, at a
 //! place where it may enter? `sched::enter` asks it, and so does whatever parks a thread. The answer lies
-//! in a thread-local, [`CURRENT`], in the green thread's own block, so it is right wherever the thread runs.
-//! On any other kernel thread it is `None`.
+//! in the runtime's only thread-local, [`OWN`], in the green thread's own block, so it is right wherever the thread
+//! runs. On any other kernel thread it is `None`.
+//!
+//! It is read with preemption off, and in signal handlers. In a shared library the compiler reaches a thread-local by
+//! a call of the loader's, which may allocate, or wait for who allocates. So its distance from the thread pointer, the
+//! same in every thread, is learnt before the first green thread ([`learn`]), and then it is an addition.
 //!
 //! It is `None`, too, where a thread must neither enter nor leave its kernel thread: in a signal handler,
 //! which may have interrupted the scheduler and has a frame that only its kernel thread can return to; and
 //! in a child of `vfork`, which runs on its parent's memory. There the thread is *hidden*:
 //!
-//! | | `CURRENT` | `HIDDEN.frame` | `HIDDEN.green` |
+//! | | `green` | `frame` | `hidden` |
 //! |---|---|---|---|
 //! | green thread | it | 0 | – |
 //! | … in a handler | none | the address of the outermost handler's frame | it |
@@ -18,7 +22,7 @@
 //! | … in a handler | none | as above | none |
 //!
 //! A handler may be left by `siglongjmp`, or by unwinding. Then the stack pointer lies above its frame, or on
-//! another stack, at the next question, which finds that out and brings the thread back ([`come_out`]).
+//! another stack, at the next question, which finds that out and brings the thread back ([`Own::come_out`]).
 //!
 //! Invariants:
 //! 1. Only the thread and the handlers that interrupt it touch these words, and each handler is done
@@ -34,23 +38,56 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 
 use super::{Green, Oddities};
-use crate::engine::arch;
-use crate::engine::atomic::{Ordering, compiler_fence};
+use crate::engine::atomic::{AtomicIsize, Ordering, compiler_fence};
 use crate::engine::sys::fence::entry_fence;
+use crate::engine::{arch, tls};
+
+/// What the runtime keeps in a thread's block.
+struct Own {
+    /// The green thread that runs here; none where it is hidden.
+    green: Cell<Option<&'static Green>>,
+    /// See the table above.
+    frame: Cell<usize>,
+    hidden: Cell<Option<&'static Green>>,
+    /// Whether this kernel thread of the runtime, under its own thread pointer, holds a processor.
+    is_scheduling: Cell<bool>,
+}
 
 thread_local! {
-    static CURRENT: Cell<Option<&'static Green>> = const { Cell::new(None) };
-    /// Whether this kernel thread of the runtime, under its own thread pointer, holds a processor.
-    static SCHEDULING: Cell<bool> = const { Cell::new(false) };
-    static HIDDEN: Hidden = const {
-        Hidden { frame: Cell::new(0), green: Cell::new(None) }
+    static OWN: Own = const {
+        Own {
+            green: Cell::new(None),
+            frame: Cell::new(0),
+            hidden: Cell::new(None),
+            is_scheduling: Cell::new(false),
+        }
     };
 }
 
-/// See the table above.
-struct Hidden {
-    frame: Cell<usize>,
-    green: Cell<Option<&'static Green>>,
+/// From the thread pointer to [`OWN`]; 0 as long as there are no green threads.
+static DISTANCE: AtomicIsize = AtomicIsize::new(0);
+
+/// Learns where [`OWN`] lies. An error: not at the same distance in every thread, since the library that it is in was loaded
+/// after the program.
+pub(crate) fn learn() -> Result<(), String> {
+    let place = OWN.with(|own| core::ptr::from_ref(own).cast::<u8>());
+    match tls::distance_in_block(place) {
+        // Relaxed: who runs green threads, or is one, has seen that they were begun.
+        Some(distance) => DISTANCE.store(distance, Ordering::Relaxed),
+        None => return Err("the loader has put its thread-locals into memory of their own".into()),
+    }
+    Ok(())
+}
+
+/// The calling thread's [`OWN`]; `None` as long as there are no green threads.
+#[inline(always)]
+fn own<'a>() -> Option<&'a Own> {
+    let distance = DISTANCE.load(Ordering::Relaxed);
+    let place = arch::thread_pointer()
+        .wrapping_offset(distance)
+        .cast::<Own>();
+    // SAFETY: it lies there in the calling thread's block, which is there for as long as the thread runs.
+    (distance != 0).then(|| unsafe { &*place })
 }
 
 /// The frame of no handler: a child of `vfork` runs on this thread's memory.
@@ -60,32 +97,32 @@ pub(crate) const VFORK: usize = usize::MAX;
 /// runs none, and where the thread is hidden.
 #[inline]
 pub(crate) fn green() -> Option<&'static Green> {
-    CURRENT.get().or_else(|| HIDDEN.with(Hidden::come_out))
+    let own = own()?;
+    own.green.get().or_else(|| own.come_out())
 }
 
 /// Whether this is in a child of `vfork`, which is another process.
 pub(crate) fn is_child_of_vfork() -> bool {
-    HIDDEN.with(|hidden| hidden.frame.get() == VFORK)
+    own().is_some_and(|own| own.frame.get() == VFORK)
 }
 
 /// The green thread whose thread pointer this is, hidden or not.
 pub(crate) fn owner() -> Option<&'static Green> {
-    CURRENT
-        .get()
-        .or_else(|| HIDDEN.with(|hidden| hidden.green.get()))
+    let own = own()?;
+    own.green.get().or(own.hidden.get())
 }
 
 /// Whether this is in a signal handler of the program's, or in a child of `vfork`: it may have interrupted
 /// the scheduler, or a lock's holder.
 #[inline]
 pub(crate) fn is_hidden() -> bool {
-    HIDDEN.with(|hidden| {
-        hidden.come_out();
-        hidden.frame.get() != 0
+    own().is_some_and(|own| {
+        own.come_out();
+        own.frame.get() != 0
     })
 }
 
-impl Hidden {
+impl Own {
     /// Brings a thread back whose handler has been left without returning; returns the thread.
     #[inline]
     fn come_out(&self) -> Option<&'static Green> {
@@ -101,8 +138,8 @@ impl Hidden {
             return None;
         }
         self.frame.set(0);
-        bring_back(self.green.get());
-        self.green.get()
+        self.bring_back(self.hidden.get());
+        self.hidden.get()
     }
 
     /// Whether the handler with this frame has not been left: what it calls lies below it. A handler on the
@@ -110,7 +147,7 @@ impl Hidden {
     fn is_alive(&self, frame: usize) -> bool {
         let here = core::ptr::from_ref(&frame).addr();
         let on_stack = |address| {
-            let stack = self.green.get().and_then(Green::stack);
+            let stack = self.hidden.get().and_then(Green::stack);
             stack.is_some_and(|stack| (stack.bottom..stack.top).contains(&address))
         };
         match (on_stack(frame), on_stack(here)) {
@@ -119,13 +156,13 @@ impl Hidden {
             _ => here < frame,
         }
     }
-}
 
-fn bring_back(green: Option<&'static Green>) {
-    if let Some(green) = green {
-        green.oddities.remove(Oddities::HIDDEN);
-        compiler_fence(Ordering::SeqCst);
-        CURRENT.set(Some(green));
+    fn bring_back(&self, green: Option<&'static Green>) {
+        if let Some(green) = green {
+            green.oddities.remove(Oddities::HIDDEN);
+            compiler_fence(Ordering::SeqCst);
+            self.green.set(Some(green));
+        }
     }
 }
 
@@ -141,17 +178,17 @@ pub(crate) struct Changed {
 pub(crate) fn hide(frame: usize) -> Changed {
     let green = green();
     let is_outermost = !is_hidden();
-    HIDDEN.with(|hidden| {
+    if let Some(own) = own() {
         if green.is_some() {
-            hidden.green.set(green);
+            own.hidden.set(green);
             compiler_fence(Ordering::SeqCst);
-            CURRENT.set(None);
+            own.green.set(None);
         }
         compiler_fence(Ordering::SeqCst);
         if is_outermost {
-            hidden.frame.set(frame);
+            own.frame.set(frame);
         }
-    });
+    }
     if let Some(green) = green {
         green.oddities.add(Oddities::HIDDEN);
     }
@@ -163,13 +200,13 @@ pub(crate) fn hide(frame: usize) -> Changed {
 
 /// Takes a [`hide`] back.
 pub(crate) fn reveal(changed: Changed) {
-    HIDDEN.with(|hidden| {
+    if let Some(own) = own() {
         if changed.frame {
-            hidden.frame.set(0);
+            own.frame.set(0);
         }
         compiler_fence(Ordering::SeqCst);
-        bring_back(changed.green);
-    });
+        own.bring_back(changed.green);
+    }
 }
 
 impl Changed {
@@ -181,10 +218,10 @@ impl Changed {
 
 /// The thread is hidden no longer, whatever has hidden it.
 pub(crate) fn reveal_all() {
-    HIDDEN.with(|hidden| {
-        hidden.frame.set(0);
-        bring_back(hidden.green.get());
-    });
+    if let Some(own) = own() {
+        own.frame.set(0);
+        own.bring_back(own.hidden.get());
+    }
 }
 
 /// The calling thread is a kernel thread's from now on: it is the only one in a forked child. Returns the
@@ -192,22 +229,26 @@ pub(crate) fn reveal_all() {
 #[inline(never)]
 pub(crate) fn forget_green() -> Option<&'static Green> {
     let green = owner();
-    CURRENT.set(None);
-    HIDDEN.with(|hidden| hidden.green.set(None));
+    if let Some(own) = own() {
+        own.green.set(None);
+        own.hidden.set(None);
+    }
     green
 }
 
 /// Notes whether this kernel thread of the runtime holds a processor.
 #[inline(never)]
 pub(crate) fn set_scheduling(on: bool) {
-    SCHEDULING.set(on);
+    if let Some(own) = own() {
+        own.is_scheduling.set(on);
+    }
 }
 
 /// Whether the caller runs with preemption off. For tests: such code must not allocate.
 pub(crate) fn is_preemption_off() -> bool {
     match green() {
         Some(green) => green.off.load(Ordering::Relaxed) != 0,
-        None => SCHEDULING.get(),
+        None => own().is_some_and(|own| own.is_scheduling.get()),
     }
 }
 
@@ -277,7 +318,9 @@ impl Drop for PreemptionOff {
 /// Makes a new green thread the current one, with preemption off: its first code.
 #[inline(never)]
 pub(crate) fn begin(green: &'static Green) {
-    CURRENT.set(Some(green));
+    if let Some(own) = own() {
+        own.green.set(Some(green));
+    }
 }
 
 /// Switches preemption on for the first time, before user code runs.

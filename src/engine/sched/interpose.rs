@@ -14,8 +14,8 @@
 //!
 //! (`sigaction` and its kin: `handlers`. `fork` and its kin: `fork`.)
 //!
-//! `dlsym(RTLD_NEXT)` finds the real functions. In a shared library ours are not found before
-//! libc's, and in a static program there is no `dlsym`, but no green threads either.
+//! `dlsym(RTLD_NEXT)` finds the real functions. Where ours are not found before libc's (`sys::names`), and in a static
+//! program, which has no `dlsym`, there are no green threads.
 
 use crate::engine::sys::real::Real;
 

@@ -26,7 +26,7 @@ use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::shortage::Doubt;
 use crate::engine::sched::wake::{Slept, WakeWord};
 use crate::engine::sched::witness::measure::Stint;
-use crate::engine::sched::{Cluster, Processor};
+use crate::engine::sched::{Cluster, Processor, preempt};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread;
@@ -37,6 +37,8 @@ use crate::engine::tls;
 
 /// How many machines a process can have at once.
 pub(crate) const MAX: usize = 1 << 16;
+/// Nanoseconds after which a machine asks again whether it would take another thread's signal.
+const A_MOMENT: u64 = 100_000;
 /// Records in a piece of memory.
 const PER_PIECE: usize = 32;
 
@@ -225,6 +227,9 @@ impl Machine {
         // It may have inherited another setting from the thread that started the runtime.
         FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
+        while preempt::would_take_others(mask) {
+            kernel_thread::rest(A_MOMENT);
+        }
         signal::set_mask(mask);
         self.base_mask.set(mask);
         self.expect_no_signal();

@@ -31,6 +31,9 @@
 //! ordinary signal would be sent, but those belong to the program.) None can either where a filter refuses the
 //! call. Then the monitor takes processors, the recruiter reports it, once, and each look tries again.
 //!
+//! *The program's signals* for the whole process go to the threads that would take them without us
+//! ([`would_take_others`]).
+//!
 //! Rule 5 saves time; it is not what makes preemption sound: see invariant 1 of `sched`.
 //!
 //! Rejected: suspending in the handler itself. The kernel would restore the old kernel thread's
@@ -41,14 +44,14 @@ use std::io;
 use std::sync::OnceLock;
 
 use crate::engine::arch::{Frame, Trampoline};
-use crate::engine::atomic::{AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::{Machine, handlers, interrupted, machine, sample};
 use crate::engine::stack;
 use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread::SystemCall;
 use crate::engine::sys::observer::{Doing, Observer};
-use crate::engine::sys::signal::{self, Payload};
+use crate::engine::sys::signal::{self, Mask, Payload};
 
 /// A signal that is declined takes less CPU time than this, in nanoseconds.
 pub(super) const HANDLING: u64 = 100_000;
@@ -154,6 +157,7 @@ fn send_if(
         && is_current()
         && green.off.load(Ordering::Relaxed) == 0
         && is_ripe(thread)
+        && !would_take_others(machine.cluster().base_mask)
         // The question took a while: is it still the same thread?
         && machine.tick.load(Ordering::Relaxed) == tick
         && machine.expect_signal(thread, || {
@@ -165,6 +169,26 @@ fn send_if(
             }
             sent.is_ok()
         })
+}
+
+/// Whether a signal for the whole process is under way that a kernel thread with this mask would take. Who asks blocks
+/// all signals: the monitor before it sends one, and a machine before it takes any.
+///
+/// The kernel wakes one thread for such a signal, the first one if that takes it. But any thread that is about to run a handler takes
+/// all that wait: a machine that we signal now would take it from the program's first thread, in a sleep, say, that it is to
+/// end. So that thread gets a moment to come to a CPU.
+pub(super) fn would_take_others(mask: Mask) -> bool {
+    /// So long a thread that was woken waits for a CPU, on a busy system. Meanwhile processors are taken from threads that compute.
+    const MOST: u64 = 500_000_000;
+    /// Since when there has been one; 0: there is none.
+    static SINCE: AtomicU64 = AtomicU64::new(0);
+    if signal::pending() & !mask == 0 {
+        SINCE.store(0, Ordering::Relaxed);
+        return false;
+    }
+    let now = clock::now();
+    let begun = SINCE.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    begun.is_ok() || begun.is_err_and(|since| now.saturating_sub(since) < MOST)
 }
 
 unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -17,6 +17,7 @@ pub(crate) mod handler;
 pub(crate) mod kernel_thread;
 pub(crate) mod lock;
 pub(crate) mod mm;
+pub(crate) mod names;
 pub(crate) mod observer;
 mod patience;
 pub(crate) mod perturb;

@@ -1,7 +1,7 @@
 //! The functions of libc behind those that are interposed.
 //!
-//! `dlsym(RTLD_NEXT)` finds them. In a shared library ours are not found before libc's, and in a
-//! static program there is no `dlsym`, but no green threads either.
+//! `dlsym(RTLD_NEXT)` finds them. Where ours are not found before libc's ([`names`](super::names)), and in a static
+//! program, which has no `dlsym`, there are no green threads.
 
 use core::ffi::CStr;
 

@@ -29,6 +29,16 @@ pub(crate) fn mask() -> Mask {
     change_mask(libc::SIG_BLOCK, None)
 }
 
+/// The signals that the calling kernel thread blocks, and that wait for it or for the whole process; none if the system does
+/// not tell.
+pub(crate) fn pending() -> Mask {
+    let mut pending: Mask = 0;
+    let arguments = [&raw mut pending as usize, size_of::<Mask>()];
+    // SAFETY: the kernel writes the mask.
+    let _ = unsafe { call(libc::SYS_rt_sigpending, &arguments) };
+    pending
+}
+
 /// Lets the calling kernel thread receive `signal`.
 pub(crate) fn unblock(signal: i32) {
     change_mask(libc::SIG_UNBLOCK, Some(&bit(signal)));
@@ -153,15 +163,6 @@ pub(crate) fn exchange_action(signal: i32, new: Option<&KernelAction>) -> Option
 /// `sigaction`.
 pub(crate) fn set_default(signal: i32) {
     exchange_action(signal, Some(&KernelAction::default()));
-}
-
-/// The signals that are blocked and have come, for the calling kernel thread or for the process.
-pub(crate) fn pending() -> Mask {
-    let mut pending: Mask = 0;
-    let arguments = [&raw mut pending as usize, size_of::<Mask>()];
-    // SAFETY: the kernel writes a mask.
-    let _ = unsafe { call(libc::SYS_rt_sigpending, &arguments) };
-    pending
 }
 
 /// Sends `signal` to the calling kernel thread, as `raise` does.

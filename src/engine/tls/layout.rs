@@ -142,6 +142,15 @@ pub(crate) fn with_thread_locals(size: usize) -> usize {
     size + block.unwrap_or_else(smallest_stack)
 }
 
+/// The distance of `place` from the calling thread's thread pointer, if it lies in the block: then it is the same in
+/// every thread. What the loader gives a library that comes later may lie elsewhere.
+pub(crate) fn distance_in_block(place: *const u8) -> Option<isize> {
+    let sizes = layout().sizes;
+    let block = -((sizes.below - RECORD) as isize)..sizes.above as isize;
+    let distance = place as isize - thread_pointer() as isize;
+    block.contains(&distance).then_some(distance)
+}
+
 /// The smallest stack that libc accepts, thread-locals included; 0 if it does not tell.
 fn smallest_stack() -> usize {
     type Smallest = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;

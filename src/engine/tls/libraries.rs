@@ -6,6 +6,7 @@ use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
 use object::read::elf::NoteIterator;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 
 /// One of them, during [`visit`].
 pub(super) struct Library<'a> {
@@ -66,12 +67,21 @@ impl Library<'_> {
 
     /// Whether it is libc itself (malloc and the like may be another library's).
     pub(super) fn is_libc(&self) -> bool {
-        self.contains(libc::gnu_get_libc_version as *const () as usize)
+        self.contains(libc_function())
     }
 
     fn address(&self, header: &libc::Elf64_Phdr) -> usize {
         self.base.wrapping_add(header.p_vaddr as usize)
     }
+}
+
+/// The address of a function of libc's, in libc. The address that the program has for it may be a stub of the program's own: one
+/// that is not position-independent has such stubs, and the loader tells everybody their addresses.
+fn libc_function() -> usize {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    // SAFETY: a valid name.
+    let find = || unsafe { libc::dlsym(libc::RTLD_NEXT, c"gnu_get_libc_version".as_ptr()) };
+    *FOUND.get_or_init(|| find().addr())
 }
 
 /// Shows `each` the libraries, one after another, until it breaks off. Meanwhile the loader holds the
@@ -105,6 +115,7 @@ pub(super) fn visit<F: FnMut(&Library<'_>) -> ControlFlow<()>>(mut each: F) {
         };
         c_int::from(each(&library).is_break())
     }
+    libc_function(); // the loader must not be asked in its callback, under its lock
     // SAFETY: the callback's argument lives through the call.
     unsafe { libc::dl_iterate_phdr(Some(show::<F>), (&raw mut each).cast()) };
 }

@@ -79,7 +79,9 @@ pub(crate) use block::{
     Place, create, destroy, enter, exit, forget_errno, place, recycle, stack_top,
 };
 pub(crate) use known::is_known;
-pub(crate) use layout::{look_up_flag, no_cache, tcache_offset, thread_id, with_thread_locals};
+pub(crate) use layout::{
+    distance_in_block, look_up_flag, no_cache, tcache_offset, thread_id, with_thread_locals,
+};
 
 use std::sync::OnceLock;
 

@@ -12,6 +12,8 @@ use crate::engine::green::current as me;
 use crate::engine::green::resident::Resident;
 use crate::engine::green::{Identity, inspection};
 use crate::engine::sched::fork;
+#[cfg(green)]
+use crate::engine::sys::names;
 
 thread_local! {
     /// A kernel thread's own count of its `Shared`, made when a caller first asks for it; null
@@ -57,6 +59,7 @@ fn make_key() -> Option<libc::pthread_key_t> {
     }
     static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
     *KEY.get_or_init(|| {
+        names::stay_loaded(); // the destructor does
         let mut key = 0;
         // SAFETY: the call gets a valid place and a destructor of the right type.
         (unsafe { libc::pthread_key_create(&mut key, Some(forget)) } == 0).then_some(key)
