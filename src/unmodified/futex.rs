@@ -5,6 +5,8 @@
 //! | `WAIT`, `WAIT_BITSET`, `WAKE`, `WAKE_BITSET`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, private | ours, in [`FUTEXES`] |
 //! | the same, shared; those that inherit priorities | the kernel's: other processes, or the kernel, take part |
 //!
+//! All other system calls go to the kernel; those that change the calling kernel thread keep the thread there (`changes`).
+//!
 //! Threads of all kinds stand in one table, in the order in which they came: a green thread is parked, and any other
 //! blocks its kernel thread on a word of its own. So a thread that wakes others need not ask the
 //! kernel, unless a kernel thread waits. The table is used from the start of the process, before there
@@ -20,7 +22,7 @@ use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
-use crate::engine::door::{clock, is_forked_child, mended_call};
+use crate::engine::door::{clock, guard_change, is_forked_child, mended_call};
 
 /// The threads that wait on words.
 static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
@@ -70,8 +72,14 @@ unsafe extern "C" fn syscall(
 ) -> c_long {
     let answer = match number {
         libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
-        // SAFETY: the caller's promise.
-        _ => unsafe { mended_call(number, &[a, b, c, d, e, f]) }.map_err(Errno),
+        _ => {
+            let arguments = [a, b, c, d, e, f];
+            // SAFETY: the caller's promise.
+            let made = guard_change(number, &arguments, || unsafe {
+                mended_call(number, &arguments)
+            });
+            made.map_err(Errno)
+        }
     };
     match answer {
         Ok(result) => result as c_long,

@@ -5,37 +5,82 @@
 //! that it is locked to, the machine hands over its processor, with the thread; the other machine
 //! runs the thread. When the thread leaves its stack, its machine lets its processor go, and sleeps
 //! until the thread is handed back. If the thread has ended, its kernel thread ends too, and takes
-//! along the thread's changes to it: names, affinity, namespaces.
+//! along the thread's changes to it: names, affinity, namespaces. A thread whose call makes such a change
+//! is locked for good before the call ([`for_good`]).
 
 use super::{
     Action, Machine, Next, Owned, Readied, Ready, Rested, RunLoop, complete, current, outbox,
     ready_again, witness,
 };
 use crate::engine::atomic::Ordering;
+use crate::engine::green::context::Bounds;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sys::perturb;
+use crate::engine::sys::{kernel_thread, perturb};
+
+/// A thread that has been locked so often stays locked: its count has no room for more, or it was locked for good.
+const FOR_GOOD: u16 = u16::MAX;
 
 /// The calling green thread stays on its kernel thread, once more.
 pub(crate) fn lock() {
     if let Some(entered) = super::enter() {
-        let green = entered.green();
-        green.locks.set(green.locks.get().saturating_add(1));
-        green.set_locked_to(Some(entered.machine()));
-        green.oddities.add(Oddities::LOCKED);
+        add(entered.green(), entered.machine());
     }
 }
 
 /// Takes one [`lock`] back.
 pub(crate) fn unlock() {
     if let Some(entered) = super::enter() {
-        let green = entered.green();
-        // A thread whose counter is full stays locked.
-        if green.locks.get() != u16::MAX {
-            green.locks.set(green.locks.get() - 1);
-        }
-        if green.locks.get() == 0 {
-            green.oddities.remove(Oddities::LOCKED);
-        }
+        take_back(entered.green());
+    }
+}
+
+/// Makes a change of the calling kernel thread. A green thread that makes it is locked from before the call on, for the
+/// rest of its life if the change succeeds: no other thread must find itself changed.
+///
+/// It needs no processor, so that a thread which has lost its own can call it. Where the thread cannot be locked, the
+/// change is made as it is: in a signal handler on a stack of its own or in the runtime's code, and in a child of `vfork`.
+pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    let Some(green) = stay_here() else {
+        return change();
+    };
+    let result = change();
+    let _off = current::preemption_off();
+    match result {
+        Ok(_) => green.locks.set(FOR_GOOD),
+        Err(_) => take_back(green),
+    }
+    result
+}
+
+/// Locks the calling green thread, if it is in its own code.
+fn stay_here() -> Option<&'static Green> {
+    let here = 0_u8;
+    let green = current::green().filter(|green| {
+        // The stack tells: under this thread pointer a handler may have interrupted the scheduler.
+        let is_here = |stack: Bounds| stack.holds((&raw const here).addr());
+        green.off.load(Ordering::Relaxed) == 0 && green.stack().is_some_and(is_here)
+    })?;
+    let _off = current::preemption_off();
+    let machine = green.machine();
+    // A child of `vfork` runs on its parent's stack.
+    (machine.thread() == kernel_thread::id()).then(|| add(green, machine))?;
+    Some(green)
+}
+
+/// The caller is `green`, which stays on `machine` with preemption off.
+fn add(green: &Green, machine: &'static Machine) {
+    green.locks.set(green.locks.get().saturating_add(1));
+    green.set_locked_to(Some(machine));
+    green.oddities.add(Oddities::LOCKED);
+}
+
+/// The caller is `green`, with preemption off.
+fn take_back(green: &Green) {
+    if green.locks.get() != FOR_GOOD {
+        green.locks.set(green.locks.get() - 1);
+    }
+    if green.locks.get() == 0 {
+        green.oddities.remove(Oddities::LOCKED);
     }
 }
 

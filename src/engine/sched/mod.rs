@@ -13,7 +13,7 @@
 //! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: the last sleeper is woken first |
 //! | `start`, `census` | a thread's first time and its last: where its stack comes from, and where it goes; how many live, and who learns of the last end |
-//! | `locked` | threads that are locked to a kernel thread |
+//! | `locked`, `changes` | threads that are locked to a kernel thread; calls that change it lock their thread |
 //! | `timers`, `watched` | deadlines; which sleeper watches the earliest |
 //! | `enter`, `announce` | the way into the runtime; threads announce that they block, or may block |
 //! | `owned`, `record` | owning a processor as a value; the scheduler's part of a thread's record |
@@ -53,6 +53,7 @@ pub(crate) mod announce;
 mod blocked_calls;
 mod caches;
 mod census;
+pub(crate) mod changes;
 pub(crate) mod cluster;
 pub(crate) mod enter;
 pub(crate) mod events;
