@@ -20,6 +20,7 @@
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
+//! | `pthreads` | what libc's functions answer about the pthread of a green thread |
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `rooms` | the recruiter gives back rooms that nobody needs |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need; what the monitor does when there can be none |
@@ -76,6 +77,7 @@ mod ownership;
 pub(crate) mod park;
 pub(crate) mod preempt;
 mod processor;
+mod pthreads;
 mod record;
 mod recruiter;
 pub(crate) mod resize;
