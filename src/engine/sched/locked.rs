@@ -69,6 +69,9 @@ fn stay_here() -> Option<&'static Green> {
 
 /// The caller is `green`, which stays on `machine` with preemption off.
 fn add(green: &Green, machine: &'static Machine) {
+    if green.locks.get() == 0 {
+        machine.had_children.set(kernel_thread::has_children());
+    }
     green.locks.set(green.locks.get().saturating_add(1));
     green.set_locked_to(Some(machine));
     green.oddities.add(Oddities::LOCKED);
@@ -139,6 +142,10 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     }
     complete(machine, None, green, action);
     if has_ended {
+        // Its own children hear of its end now; those of other threads must not.
+        if machine.had_children.get() {
+            cluster.linger(machine);
+        }
         cluster.bound.fetch_sub(1, Ordering::Relaxed);
         return Rested::Dismissed;
     }
