@@ -46,6 +46,8 @@ pub(crate) use super::sched::announce::blocking;
 pub(crate) use super::sched::announce::may_block;
 #[cfg(hooks)]
 pub(crate) use super::sched::changes::guard as guard_change;
+#[cfg(hooks)]
+pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]

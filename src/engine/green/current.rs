@@ -27,6 +27,11 @@ pub(crate) fn green() -> Option<&'static Green> {
     CURRENT.get()
 }
 
+/// The green thread whose thread pointer this is.
+pub(crate) fn owner() -> Option<&'static Green> {
+    CURRENT.get()
+}
+
 /// Sets the green thread that runs under this thread pointer. `None`: it is no longer one (in a
 /// forked child).
 #[inline(never)]

@@ -28,6 +28,7 @@
 //! `sched`'s).
 
 pub(crate) mod context;
+mod cpu_time;
 pub(crate) mod current;
 pub(crate) mod fifo;
 mod hook;
@@ -144,6 +145,9 @@ impl Oddities {
     /// The place of the mask holds a time, until the thread's next run begins. (A signal handler of the program that
     /// interrupts the scheduler may add [`MASK`](Oddities::MASK) meanwhile.)
     const TIMED: u32 = 32;
+    /// The thread's CPU time is measured (`sched::cpu_time`). Any thread may add it; if the owner of a thread that does not
+    /// run writes at the same moment, it may be lost.
+    pub(crate) const CLOCKED: u32 = 128;
     /// The bits from this one up: how the thread's floating-point settings differ from the default,
     /// while it does not run.
     const FLOATS: u32 = 8;

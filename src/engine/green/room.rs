@@ -15,6 +15,7 @@
 use core::sync::atomic::Ordering;
 use std::io;
 
+use super::cpu_time::CpuTime;
 use super::{Green, Identity, inspection};
 use crate::engine::green::context::Bounds;
 use crate::engine::stack::{self, Slot};
@@ -32,6 +33,8 @@ pub(crate) struct Room {
     slot: &'static Slot,
     /// The thread that lives here; for the fault handler.
     tenant: AtomicStatic<Green>,
+    /// The tenant's.
+    pub(crate) cpu_time: CpuTime,
 }
 
 /// For how long a room cannot be dismantled.
@@ -144,6 +147,7 @@ impl Room {
                 },
                 slot,
                 tenant: AtomicStatic::none(),
+                cpu_time: CpuTime::new(),
             });
             // Release: pairs with the Acquire in `name_of`, which a fault handler calls.
             slot.extra.store(at, Ordering::Release);
@@ -156,6 +160,7 @@ impl Room {
     pub(super) fn let_to(&self, green: &'static Green) {
         // Relaxed: the handler that asks runs on this stack.
         self.tenant.store(Some(green), Ordering::Relaxed);
+        self.cpu_time.reset();
     }
 
     /// Whether the last tenant has left malloc's cache behind, because there was no place for it

@@ -13,7 +13,6 @@ use super::{
     ready_again, witness,
 };
 use crate::engine::atomic::Ordering;
-use crate::engine::green::context::Bounds;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::sys::{kernel_thread, perturb};
 
@@ -38,7 +37,7 @@ pub(crate) fn unlock() {
 /// rest of its life if the change succeeds: no other thread must find itself changed.
 ///
 /// It needs no processor, so that a thread which has lost its own can call it. Where the thread cannot be locked, the
-/// change is made as it is: in a signal handler on a stack of its own or in the runtime's code, and in a child of `vfork`.
+/// change is made as it is: in a handler that has interrupted the runtime's code, and in a child of `vfork`.
 pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let Some(green) = stay_here() else {
         return change();
@@ -54,17 +53,35 @@ pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T,
 
 /// Locks the calling green thread, if it is in its own code.
 fn stay_here() -> Option<&'static Green> {
-    let here = 0_u8;
-    let green = current::green().filter(|green| {
-        // The stack tells: under this thread pointer a handler may have interrupted the scheduler.
-        let is_here = |stack: Bounds| stack.holds((&raw const here).addr());
-        green.off.load(Ordering::Relaxed) == 0 && green.stack().is_some_and(is_here)
-    })?;
-    let _off = current::preemption_off();
-    let machine = green.machine();
-    // A child of `vfork` runs on its parent's stack.
-    (machine.thread() == kernel_thread::id()).then(|| add(green, machine))?;
-    Some(green)
+    let green = current::green().filter(|green| is_here(green))?;
+    // Here it runs: nobody else writes the count.
+    (green.off.load(Ordering::Relaxed) == 0).then(|| {
+        let _off = current::preemption_off();
+        add(green, green.machine());
+        green
+    })
+}
+
+/// Whether `green`, whose thread pointer this is, runs on this kernel thread. It may not, and then it may be running
+/// elsewhere: a handler may have interrupted the scheduler before that has its own thread pointer again, and a child of
+/// `vfork` has its parent's.
+pub(super) fn is_here(green: &'static Green) -> bool {
+    let stay = || {
+        green.last_machine().map(|machine| {
+            let tick = machine.tick.load(Ordering::Relaxed);
+            (machine.thread(), machine.index, tick)
+        })
+    };
+    loop {
+        let before = stay();
+        let here = kernel_thread::id();
+        match before {
+            Some((thread, ..)) if thread == here => return true,
+            // It was not preempted, and has not moved, while it looked.
+            _ if before == stay() => return false,
+            _ => {}
+        }
+    }
 }
 
 /// The caller is `green`, which stays on `machine` with preemption off.
@@ -131,6 +148,8 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     let machine = run.machine();
     let cluster = machine.cluster();
     let has_ended = matches!(action, Action::Exit);
+    // If it has not locked itself, nobody has looked for them.
+    let had_children = machine.had_children.get() || green.locks.get() == 0;
     machine.come_home();
     current::set_scheduling(false);
     // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
@@ -143,7 +162,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     complete(machine, None, green, action);
     if has_ended {
         // Its own children hear of its end now; those of other threads must not.
-        if machine.had_children.get() {
+        if had_children {
             cluster.linger(machine);
         }
         cluster.bound.fetch_sub(1, Ordering::Relaxed);

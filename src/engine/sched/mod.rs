@@ -20,6 +20,7 @@
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor`, `interpose` | ending a time slice from outside; the monitor; signal masks and handlers |
+//! | `cpu_time` | a green thread's CPU time, once somebody asks for it |
 //! | `pthreads` | what libc's functions answer about the pthread of a green thread |
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `rooms` | the recruiter gives back rooms that nobody needs |
@@ -56,6 +57,7 @@ mod caches;
 mod census;
 pub(crate) mod changes;
 pub(crate) mod cluster;
+pub(crate) mod cpu_time;
 pub(crate) mod enter;
 pub(crate) mod events;
 pub(crate) mod fork;
