@@ -105,7 +105,8 @@ fn clock_of(green: &Green) -> Option<libc::clockid_t> {
     const ID: u32 = (1 << 28) - 1;
     // SAFETY: a room has a block, and its memory stays.
     let id = unsafe { tls::thread_id(green.room()?.pthread()) }?;
-    Some(!((id & ID) as libc::clockid_t) << 3 | KIND)
+    // One more: that leaves out -1, which programs may have for no clock.
+    Some(!(((id + 1) & ID) as libc::clockid_t) << 3 | KIND)
 }
 
 /// The kernel's answer to a question for the CPU time of a green thread, if this system call is one.
