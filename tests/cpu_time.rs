@@ -197,8 +197,8 @@ fn another_threads_clock() {
         stop.store(true, Relaxed);
         assert!(other.join().unwrap() >= last);
         if green() {
-            wait_until(|| clock(others).is_err());
-            assert_eq!(clock(others), Err(libc::EINVAL), "it has ended");
+            // Another thread may have its room, and the clock, for a while.
+            wait_until(|| clock(others).is_err_and(|error| error == libc::EINVAL));
         }
 
         // The caller's own, by that number.

@@ -1,6 +1,5 @@
 //! A green thread that changes its kernel thread keeps it: no other thread finds itself changed. What libc's functions
-//! answer about a green thread is so, or an error. And a child that wants to hear of the end of the thread that made it
-//! lives as long as that.
+//! answer about a green thread is so, or an error.
 
 mod common;
 
@@ -9,8 +8,6 @@ use greenthread as thread;
 use greenthread::runtime::{Mode, Runtime};
 use std::ffi::{CStr, c_int};
 use std::mem::{MaybeUninit, zeroed};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -448,121 +445,36 @@ fn pthreads_of_threads_that_come_and_go() {
     threads.into_iter().for_each(|t| t.join().unwrap());
 }
 
-/// A process that is killed when the kernel thread that has made it ends.
-fn child_of_kernel_thread() -> Child {
-    let mut command = Command::new("sleep");
-    // SAFETY: the call is async-signal-safe.
-    unsafe {
-        command.arg("600").pre_exec(|| {
-            match prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            }
-        });
-    }
-    command.spawn().unwrap()
-}
-
-fn lives(child: &mut Child) -> bool {
-    child.try_wait().unwrap().is_none()
-}
-
-fn end(mut child: Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
-/// Many kernel threads, of which some have children, have nothing to do any more: those that have none end.
+/// The kernel knows the kernel thread that has attached itself as the tracer, and no other.
 #[test]
-fn children_outlive_idle_times() {
-    let _w = watchdog("children_outlive_idle_times");
-    const THREADS: usize = 40;
-    const PARENTS: usize = 10;
-    const KEPT: usize = 12; // what a runtime keeps without need, and a few
-    let runtime = Runtime::builder().processors(2).build().unwrap();
-    let together = Arc::new(std::sync::Barrier::new(THREADS));
-    let (stop, stopped) = greenthread::channel::unbounded::<()>();
-    let threads = (0..THREADS).map(|i| {
-        let (together, stopped) = (together.clone(), stopped.clone());
-        runtime.spawn(move || {
-            let child = thread::unhooked(|| {
-                together.wait();
-                (i < PARENTS).then(child_of_kernel_thread)
-            });
-            let _ = stopped.recv(); // alive, and idle
-            child.is_none_or(|mut child| {
-                let lives = lives(&mut child);
-                end(child);
-                lives
-            })
-        })
-    });
-    let threads: Vec<_> = threads.collect();
-    let kernel_threads = || runtime.metrics().kernel_threads;
-    let is_green = runtime.mode() == Mode::Green;
-    wait_until(|| !is_green || kernel_threads() >= THREADS);
-    wait_until(|| !is_green || kernel_threads() <= PARENTS + KEPT);
-    // Those with children have been idle for nearly as long.
-    thread::sleep(std::time::Duration::from_secs(1));
-    drop(stop);
-    let live = threads.into_iter().filter_map(|t| t.join().ok());
-    assert!(
-        live.fold(true, |all, lives| all && lives),
-        "a child was killed"
-    );
-    wait_until(|| !is_green || kernel_threads() <= KEPT);
-    runtime.shutdown();
-}
-
-/// A kernel thread that ends with the thread that is locked to it has made a child for another thread, which lives.
-#[test]
-fn children_outlive_a_thread_that_ends_locked() {
-    let _w = watchdog("children_outlive_a_thread_that_ends_locked");
-    let runtime = Runtime::builder().processors(1).build().unwrap();
-    let (stop, stopped) = greenthread::channel::unbounded::<()>();
-    let (made, children) = greenthread::channel::unbounded();
-    let parent = runtime.spawn(move || {
-        let lock = thread::lock_kernel_thread();
-        made.send((gettid(), child_of_kernel_thread())).unwrap();
-        drop(lock);
-        let _ = stopped.recv();
-    });
-    let (kernel_thread, mut child) = children.recv().unwrap();
-    let ends_locked = move || {
-        let is_there = gettid() == kernel_thread;
-        if is_there {
-            bind(0);
-        }
-        is_there
-    };
-    let is_green = runtime.mode() == Mode::Green;
-    wait_until(|| runtime.spawn(ends_locked).join().unwrap() || !is_green);
-    for i in 0..100 {
-        let other = runtime.spawn(move || {
-            gives_way(i);
-            (gettid(), cpus())
-        });
-        let other = other.join().unwrap();
-        assert!(other.0 != kernel_thread && other.1 == cpus());
-        thread::sleep(std::time::Duration::from_millis(1));
-    }
-    assert!(lives(&mut child), "another thread's end has killed it");
-    drop(stop);
-    parent.join().unwrap();
-    // The kernel thread that stays for the child does not outlive the runtime.
-    runtime.shutdown();
-    end(child);
-}
-
-#[test]
-fn children_hear_of_the_end_of_a_locked_thread() {
-    let _w = watchdog("children_hear_of_the_end_of_a_locked_thread");
+fn a_tracer_stays_where_it_is() {
+    let _w = watchdog("a_tracer_stays_where_it_is");
+    static WORD: AtomicUsize = AtomicUsize::new(0x1234_5678_9abc);
     both(|| {
-        let parent = thread::spawn(|| {
-            std::mem::forget(thread::lock_kernel_thread());
-            child_of_kernel_thread()
-        });
-        let mut child = parent.join().unwrap();
-        wait_until(|| !lives(&mut child));
+        // SAFETY: the child waits for its end; the parent asks the kernel for it.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                loop {
+                    libc::pause();
+                }
+            }
+            let none = std::ptr::null_mut::<libc::c_void>();
+            let place = WORD.as_ptr();
+            if libc::ptrace(libc::PTRACE_ATTACH, child, none, none) == 0 {
+                let mut status: c_int = 0;
+                let waited = libc::syscall(libc::SYS_wait4, child, &mut status, libc::__WALL, none);
+                assert_eq!(waited, child.into());
+                for i in 0..10 {
+                    gives_way(i);
+                    let word = libc::ptrace(libc::PTRACE_PEEKDATA, child, place, none);
+                    assert_eq!(word as usize, WORD.load(Relaxed), "turn {i}");
+                }
+                assert_eq!(libc::ptrace(libc::PTRACE_DETACH, child, none, none), 0);
+            }
+            assert_eq!(libc::ptrace(libc::PTRACE_PEEKDATA, child, place, none), -1);
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
     });
 }

@@ -2,8 +2,8 @@
 //!
 //! On a green thread such a change would come to every thread that runs there later. So the thread stays on its kernel
 //! thread from the call on, and the two end together ([`locked::for_good`](super::locked::for_good)). [`changes`] is the
-//! table of these calls. Those with a function of libc's are interposed here: the function is the system call alone (but
-//! for `nice` and `ptrace`), so ours makes that, and needs no libc behind it. The others come by `syscall(2)`, which the
+//! table of these calls. Those with a function of libc's are interposed here: the function is the system call alone (or
+//! little more), so ours makes that, and looks for no function of libc's: it may be called in a forked child. The others come by `syscall(2)`, which the
 //! feature `unmodified` interposes.
 //!
 //! Calls for another thread or process go through as they are, and so do those that set nothing. The name of a thread is not
@@ -108,11 +108,9 @@ const OPTIONS: [i32; 19] = [
 #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
 mod functions {
     use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
-    use core::mem::transmute;
 
     use super::*;
     use crate::engine::sys::call;
-    use crate::engine::sys::real::Real;
 
     /// Declares functions of libc's that are one system call each, of the same arguments.
     macro_rules! changing {
@@ -152,39 +150,48 @@ mod functions {
         -1
     }
 
-    type Nice = unsafe extern "C" fn(c_int) -> c_int;
-    type Trace = unsafe extern "C" fn(c_uint, usize, usize, usize) -> c_long;
-    static NICE: Real = Real::new(c"nice");
-    static PTRACE: Real = Real::new(c"ptrace");
-
     #[unsafe(no_mangle)]
     unsafe extern "C" fn nice(change: c_int) -> c_int {
-        // SAFETY: libc's function of that name, and the thread's own `errno`, which tells a failure from a priority of -1.
-        unsafe {
-            let real = transmute::<usize, Nice>(NICE.address());
-            let errno = libc::__errno_location();
-            let before = core::mem::replace(&mut *errno, 0);
-            let answer = for_good(|| match real(change) {
-                -1 if *errno != 0 => Err(-1),
-                priority => Ok(priority),
-            });
-            if answer.is_ok() {
-                *errno = before;
-            }
-            answer.unwrap_or_else(|failed| failed)
+        let own = [libc::PRIO_PROCESS as usize, 0];
+        // The kernel answers with a number that is never negative.
+        // SAFETY: numbers.
+        let now = || unsafe { call(libc::SYS_getpriority, &own) }.map(|found| 20 - found as c_int);
+        let set = |now: c_int| {
+            let arguments = [own[0], own[1], now.saturating_add(change) as usize];
+            // SAFETY: numbers.
+            guard(libc::SYS_setpriority, &arguments, || unsafe {
+                call(libc::SYS_setpriority, &arguments)
+            })
+        };
+        match now().and_then(set).and_then(|_| now()) {
+            Ok(priority) => priority,
+            Err(libc::EACCES) => fail(libc::EPERM), // as libc says
+            Err(errno) => fail(errno),
         }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn ptrace(request: c_uint, id: usize, address: usize, data: usize) -> c_long {
-        // SAFETY: libc's function of that name, with the caller's arguments.
-        let real =
-            || unsafe { transmute::<usize, Trace>(PTRACE.address())(request, id, address, data) };
-        // Only a request that reads may answer -1 without having failed.
-        let answer = guard(libc::SYS_ptrace, &[request as usize], || match real() {
-            -1 => Err(-1),
-            answer => Ok(answer),
-        });
-        answer.unwrap_or_else(|failed| failed)
+        /// PTRACE_PEEKTEXT, PTRACE_PEEKDATA and PTRACE_PEEKUSER: libc's return the word that the kernel writes.
+        const PEEKS: core::ops::RangeInclusive<c_uint> = 1..=3;
+        let mut word: c_long = 0;
+        let place = match PEEKS.contains(&request) {
+            true => &raw mut word as usize,
+            false => data,
+        };
+        let arguments = [request as usize, id, address, place];
+        // SAFETY: the caller's arguments, and a word of ours; the thread's own `errno`.
+        unsafe {
+            match guard(libc::SYS_ptrace, &arguments, || {
+                call(libc::SYS_ptrace, &arguments)
+            }) {
+                Ok(_) if PEEKS.contains(&request) => {
+                    *libc::__errno_location() = 0;
+                    word
+                }
+                Ok(result) => result as c_long,
+                Err(errno) => fail(errno).into(),
+            }
+        }
     }
 }

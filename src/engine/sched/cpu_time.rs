@@ -184,18 +184,16 @@ mod functions {
     use core::mem::transmute;
 
     use super::*;
-    use crate::engine::sched::pthreads::Who;
+    use crate::engine::sched::pthreads::{GETCLOCK, Who};
     use crate::engine::sys::real::Real;
 
     type GetTime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
     type GetClock = unsafe extern "C" fn(libc::pthread_t, *mut libc::clockid_t) -> c_int;
     static GETTIME: Real = Real::new(c"clock_gettime");
-    static GETCLOCK: Real = Real::new(c"pthread_getcpuclockid");
 
     /// Runs when the program is loaded, before anybody's `main`.
     extern "C" fn find() {
         GETTIME.address();
-        GETCLOCK.address();
     }
 
     #[used]

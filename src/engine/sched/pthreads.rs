@@ -68,6 +68,7 @@ static GETAFFINITY: Real = Real::new(c"pthread_getaffinity_np");
 static SETSCHEDPARAM: Real = Real::new(c"pthread_setschedparam");
 static GETSCHEDPARAM: Real = Real::new(c"pthread_getschedparam");
 static SETSCHEDPRIO: Real = Real::new(c"pthread_setschedprio");
+pub(super) static GETCLOCK: Real = Real::new(c"pthread_getcpuclockid");
 
 /// Finds libc's functions (see `interpose::reserve`).
 pub(super) fn find() {
@@ -77,6 +78,7 @@ pub(super) fn find() {
         &SETSCHEDPARAM,
         &GETSCHEDPARAM,
         &SETSCHEDPRIO,
+        &GETCLOCK,
     ] {
         real.address();
     }

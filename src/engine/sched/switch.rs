@@ -98,7 +98,7 @@ fn enter_odd(machine: &Machine, green: &Green) {
 
 #[cold]
 #[inline(never)]
-fn leave_odd(machine: &Machine, green: &Green) {
+fn leave_odd(machine: &'static Machine, green: &Green) {
     if green.oddities.has(Oddities::CLOCKED) {
         cpu_time::ends(green);
     }
