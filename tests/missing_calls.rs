@@ -97,6 +97,7 @@ const TABLE: &[Row] = &[
     // Looking at memory and processes.
     Row("process_vm_readv", Calls(&[SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace]), EPERM, Green),
     Row("process_vm_readv, which is not there", Calls(&[SYS_process_vm_readv]), ENOSYS, Green),
+    Row("waitid", Calls(&[SYS_waitid]), EPERM, Green),
     Row("pidfd_open, which is not there", Calls(&[SYS_pidfd_open, SYS_pidfd_send_signal]), ENOSYS, Green),
     Row("pidfd_open", Calls(&[SYS_pidfd_open, SYS_pidfd_send_signal]), EPERM, Green),
     // Files.

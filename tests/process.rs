@@ -6,9 +6,10 @@
 mod common;
 
 use common::*;
+use greenthread as thread;
 use greenthread::os::unix::process::CommandExt;
-use greenthread::process::{Command, Stdio};
-use greenthread::runtime::Builder;
+use greenthread::process::{Child, Command, Stdio};
+use greenthread::runtime::{Builder, Mode, Runtime};
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -233,5 +234,126 @@ fn two_hundred_at_once() {
             })
             .collect();
         children.into_iter().for_each(|child| child.join().unwrap());
+    });
+}
+
+/// A process that is killed when the kernel thread that has made it ends.
+fn child_of_kernel_thread() -> Child {
+    let mut command = Command::new("sleep");
+    // SAFETY: the call is async-signal-safe.
+    unsafe {
+        command.arg("600").pre_exec(
+            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            },
+        );
+    }
+    command.spawn().unwrap()
+}
+
+fn lives(child: &mut Child) -> bool {
+    child.try_wait().unwrap().is_none()
+}
+
+fn end(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Many kernel threads, of which some have children, have nothing to do any more: those that have none end.
+#[test]
+fn children_outlive_idle_times() {
+    let _w = watchdog("children_outlive_idle_times");
+    const THREADS: usize = 40;
+    const PARENTS: usize = 10;
+    const KEPT: usize = 12; // what a runtime keeps without need, and a few
+    let runtime = Runtime::builder().processors(2).build().unwrap();
+    let together = Arc::new(std::sync::Barrier::new(THREADS));
+    let (stop, stopped) = greenthread::channel::unbounded::<()>();
+    let threads = (0..THREADS).map(|i| {
+        let (together, stopped) = (together.clone(), stopped.clone());
+        runtime.spawn(move || {
+            let child = thread::unhooked(|| {
+                together.wait();
+                (i < PARENTS).then(child_of_kernel_thread)
+            });
+            let _ = stopped.recv(); // alive, and idle
+            child.is_none_or(|mut child| {
+                let lives = lives(&mut child);
+                end(child);
+                lives
+            })
+        })
+    });
+    let threads: Vec<_> = threads.collect();
+    let kernel_threads = || runtime.metrics().kernel_threads;
+    let is_green = runtime.mode() == Mode::Green;
+    wait_until(|| !is_green || kernel_threads() >= THREADS);
+    wait_until(|| !is_green || kernel_threads() <= PARENTS + KEPT);
+    // Those with children have been idle for nearly as long.
+    thread::sleep(std::time::Duration::from_secs(1));
+    drop(stop);
+    let live = threads.into_iter().filter_map(|t| t.join().ok());
+    assert!(
+        live.fold(true, |all, lives| all && lives),
+        "a child was killed"
+    );
+    wait_until(|| !is_green || kernel_threads() <= KEPT);
+    runtime.shutdown();
+}
+
+/// A kernel thread that ends with the thread that is locked to it has made a child for another thread, which lives.
+#[test]
+fn children_outlive_a_thread_that_ends_locked() {
+    let _w = watchdog("children_outlive_a_thread_that_ends_locked");
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let (stop, stopped) = greenthread::channel::unbounded::<()>();
+    let (made, children) = greenthread::channel::unbounded();
+    let parent = runtime.spawn(move || {
+        let lock = thread::lock_kernel_thread();
+        made.send((gettid(), child_of_kernel_thread())).unwrap();
+        drop(lock);
+        let _ = stopped.recv();
+    });
+    let (kernel_thread, mut child) = children.recv().unwrap();
+    let ends_locked = move || {
+        let is_there = gettid() == kernel_thread;
+        if is_there {
+            std::mem::forget(thread::lock_kernel_thread());
+        }
+        is_there
+    };
+    let is_green = runtime.mode() == Mode::Green;
+    wait_until(|| runtime.spawn(ends_locked).join().unwrap() || !is_green);
+    for i in 0..100 {
+        let other = runtime.spawn(move || {
+            if i % 2 == 0 {
+                thread::yield_now();
+            }
+            gettid()
+        });
+        let other = other.join().unwrap();
+        assert_ne!(other, kernel_thread);
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(lives(&mut child), "another thread's end has killed it");
+    drop(stop);
+    parent.join().unwrap();
+    // The kernel thread that stays for the child does not outlive the runtime.
+    runtime.shutdown();
+    end(child);
+}
+
+#[test]
+fn children_hear_of_the_end_of_a_locked_thread() {
+    let _w = watchdog("children_hear_of_the_end_of_a_locked_thread");
+    both(|| {
+        let parent = thread::spawn(|| {
+            std::mem::forget(thread::lock_kernel_thread());
+            child_of_kernel_thread()
+        });
+        let mut child = parent.join().unwrap();
+        wait_until(|| !lives(&mut child));
     });
 }

@@ -10,7 +10,7 @@
 //! | make a call of libc park the thread | [`is_hooked`], [`parks_here`], [`unhooked`]; [`addresses`], [`real`], [`word`] |
 //! | wait for a descriptor | [`Source`] |
 //! | know a thread as libc's locks do | [`thread_id`] |
-//! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`] |
+//! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`guard_change`] |
 //! | record the schedule | [`Session`], [`Timeline`] |
 //! | measure times; look at every runtime's figures | [`measure`]; [`runtimes`] |
 //! | hear what happens to threads (feature `tracing`) | `news`, `Resident`, `syscall_name` |
@@ -44,6 +44,10 @@ pub(crate) use super::report;
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
 pub(crate) use super::sched::announce::may_block;
+#[cfg(hooks)]
+pub(crate) use super::sched::changes::guard as guard_change;
+#[cfg(hooks)]
+pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]

@@ -227,6 +227,12 @@ impl<'a> ThreadReport<'a> {
         Duration::from_millis(u64::from(self.entry.since))
     }
 
+    /// Returns the CPU time of a green thread for whose CPU time somebody has asked (CLOCK_THREAD_CPUTIME_ID), from
+    /// the first question on. Nothing is measured before.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        self.entry.cpu.map(Duration::from_nanos)
+    }
+
     /// Returns what the thread waits for, in words: `mutex 0x7f5c, held by thread 3 "writer"`.
     pub fn waits_for(&self) -> Option<String> {
         let wait = self.entry.wait.as_ref()?;

@@ -286,7 +286,10 @@ pub struct KernelThreadLock(PhantomData<*mut ()>);
 /// GUI toolkits. A switch to or from a locked thread costs a switch of kernel threads. On a kernel
 /// thread this does nothing.
 ///
-/// After a thread has unlocked its kernel thread, other threads run there and see the changes that
+/// A thread that makes such a change by libc's functions (`sched_setaffinity`, `unshare`, `prctl` …) is locked for good
+/// by that, and need not lock itself. It hands the change on to no thread that it spawns.
+///
+/// After a thread has unlocked its kernel thread, other threads run there and see the other changes that
 /// it has made. A thread that cannot undo its changes should stay locked: if it ends while it is
 /// locked (because it has [forgotten](core::mem::forget) the lock), its kernel thread ends with it.
 ///

@@ -5,6 +5,9 @@
 //! | `WAIT`, `WAIT_BITSET`, `WAKE`, `WAKE_BITSET`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, private | ours, in [`FUTEXES`] |
 //! | the same, shared; those that inherit priorities | the kernel's: other processes, or the kernel, take part |
 //!
+//! All other system calls go to the kernel; those that change the calling kernel thread keep the thread
+//! there (`changes`), and those that ask for its CPU time tell the green thread's (`cpu_time`).
+//!
 //! Threads of all kinds stand in one table, in the order in which they came: a green thread is parked, and any other
 //! blocks its kernel thread on a word of its own. So a thread that wakes others need not ask the
 //! kernel, unless a kernel thread waits. The table is used from the start of the process, before there
@@ -20,7 +23,7 @@ use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
-use crate::engine::door::{clock, is_forked_child, mended_call};
+use crate::engine::door::{clock, guard_change, is_forked_child, mended_call, thread_clock};
 
 /// The threads that wait on words.
 static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
@@ -70,8 +73,14 @@ unsafe extern "C" fn syscall(
 ) -> c_long {
     let answer = match number {
         libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
-        // SAFETY: the caller's promise.
-        _ => unsafe { mended_call(number, &[a, b, c, d, e, f]) }.map_err(Errno),
+        _ => {
+            let arguments = [a, b, c, d, e, f];
+            // SAFETY: the caller's promise, here and below.
+            let own = unsafe { thread_clock(number, &arguments) };
+            let call = || unsafe { mended_call(number, &arguments) };
+            let made = own.unwrap_or_else(|| guard_change(number, &arguments, call));
+            made.map_err(Errno)
+        }
     };
     match answer {
         Ok(result) => result as c_long,

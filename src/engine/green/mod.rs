@@ -28,6 +28,7 @@
 //! `sched`'s).
 
 pub(crate) mod context;
+mod cpu_time;
 pub(crate) mod current;
 pub(crate) mod fifo;
 mod hook;
@@ -146,6 +147,9 @@ impl Oddities {
     const TIMED: u32 = 32;
     /// A signal handler runs on the thread (`current`).
     pub(crate) const HIDDEN: u32 = 64;
+    /// The thread's CPU time is measured (`sched::cpu_time`). Any thread may add it; if the owner of a thread that does not
+    /// run writes at the same moment, it may be lost.
+    pub(crate) const CLOCKED: u32 = 128;
     /// The bits from this one up: how the thread's floating-point settings differ from the default,
     /// while it does not run.
     const FLOATS: u32 = 8;

@@ -15,6 +15,7 @@
 use core::sync::atomic::Ordering;
 use std::io;
 
+use super::cpu_time::CpuTime;
 use super::{Green, Identity, inspection};
 use crate::engine::green::context::Bounds;
 use crate::engine::stack::{self, Slot};
@@ -32,6 +33,8 @@ pub(crate) struct Room {
     slot: &'static Slot,
     /// The thread that lives here; for the fault handler.
     tenant: AtomicStatic<Green>,
+    /// The tenant's.
+    pub(crate) cpu_time: CpuTime,
 }
 
 /// For how long a room cannot be dismantled.
@@ -144,6 +147,7 @@ impl Room {
                 },
                 slot,
                 tenant: AtomicStatic::none(),
+                cpu_time: CpuTime::new(),
             });
             // Release: pairs with the Acquire in `name_of`, which a fault handler calls.
             slot.extra.store(at, Ordering::Release);
@@ -156,6 +160,7 @@ impl Room {
     pub(super) fn let_to(&self, green: &'static Green) {
         // Relaxed: the handler that asks runs on this stack.
         self.tenant.store(Some(green), Ordering::Relaxed);
+        self.cpu_time.reset();
     }
 
     /// Whether the last tenant has left malloc's cache behind, because there was no place for it
@@ -182,21 +187,31 @@ impl Room {
     pub(crate) fn slot(&self) -> &'static Slot {
         self.slot
     }
+
+    /// The room on `slot` and the thread that lives there, if one does at this moment. Takes no lock.
+    pub(crate) fn tenant_of(slot: &Slot) -> Option<(&'static Room, &'static Green)> {
+        // Acquire: pairs with the Release in `furnish`.
+        let extra = slot.extra.load(Ordering::Acquire);
+        let room = (extra != 0).then(|| Room::at(extra))?;
+        // A room that is dismantled meanwhile reads as zero, and nobody lives in it.
+        let green = room.tenant.load(Ordering::Relaxed);
+        green
+            .filter(|green| green.lives_in(room))
+            .map(|green| (room, green))
+    }
+
+    /// The name that libc has for the thread in this room.
+    pub(crate) fn pthread(&self) -> usize {
+        tls::control_block(self.thread_pointer)
+    }
 }
 
 /// Gives the name of the thread on `slot` to `print`; for the fault handler, so it takes no lock.
 pub(crate) fn name_of(slot: &Slot, print: &mut dyn FnMut(&[u8])) {
-    // Acquire: pairs with the Release in `furnish`.
-    let room = slot.extra.load(Ordering::Acquire) as *const Room;
     // SAFETY: the handler runs on behalf of the thread that faulted: its record and its identity
     // are alive. (If a stray pointer led another thread here, the last tenant may have gone.)
-    let identity = unsafe {
-        let tenant = room.as_ref().and_then(|room| {
-            let green = room.tenant.load(Ordering::Relaxed);
-            green.filter(|green| green.lives_in(room))
-        });
-        tenant.and_then(|green| green.identity.load(Ordering::Relaxed).as_ref())
-    };
+    let identity = Room::tenant_of(slot)
+        .and_then(|(_, green)| unsafe { green.identity.load(Ordering::Relaxed).as_ref() });
     let name = identity.and_then(Identity::name).unwrap_or("<unnamed>");
     print(name.as_bytes());
 }

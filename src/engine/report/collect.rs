@@ -18,8 +18,8 @@ use super::{raw, running};
 use crate::engine::green::resident;
 use crate::engine::green::subject::{Facts, Subject};
 use crate::engine::green::{Identity, inspection::Inspection, records};
-use crate::engine::sched::fork;
 use crate::engine::sched::sight::{Doing, Seen, Sight};
+use crate::engine::sched::{cpu_time, fork};
 use crate::engine::sys::clock;
 use crate::engine::sys::observer::{self, Observer};
 
@@ -36,6 +36,8 @@ pub(crate) struct Entry {
     pub(crate) doing: Doing,
     /// For how long it has done that, in milliseconds.
     pub(crate) since: u32,
+    /// The CPU time of a green thread, in nanoseconds, if somebody has asked for it.
+    pub(crate) cpu: Option<u64>,
     pub(crate) wait: Option<Box<Wait>>,
     /// The number of the system call that it is blocked in.
     pub(crate) call: Option<i64>,
@@ -280,6 +282,10 @@ impl Collector {
                 is_green: matches!(thread, Seen::Green(_)),
                 doing: sight.doing,
                 since: sight.since,
+                cpu: match thread {
+                    Seen::Green(green) => cpu_time::known(green),
+                    Seen::Kernel(_) => None,
+                },
                 wait,
                 call,
                 spawned_at: name.and_then(Identity::spawned_at),

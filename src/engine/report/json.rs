@@ -68,6 +68,9 @@ impl Snapshot {
             entry.since,
             entry.stack
         )?;
+        if let Some(cpu) = entry.cpu {
+            write!(to, ",\"cpu_us\":{}", cpu / 1_000)?;
+        }
         if let Some(name) = &entry.name {
             write!(to, ",\"name\":{}", Quoted(name))?;
         }

@@ -128,6 +128,9 @@ impl Snapshot {
     pub(super) fn doing(&self, entry: &Entry) -> String {
         let since = describe::time(u64::from(entry.since));
         let mut text = format!("{} for {since}", describe::state(entry));
+        if let Some(cpu) = entry.cpu {
+            text += &format!(", with {} of CPU time", describe::time(cpu / 1_000_000));
+        }
         if let Some(call) = describe::call(entry) {
             text += &format!(" in the system call {call}");
         }

@@ -15,6 +15,11 @@
 //! the monitor watches; when it goes to sleep itself it does as a machine does. A machine that
 //! stops watching without a processor in hand kicks the monitor. So does a machine that arms a
 //! timer and lays a processor down without lying down itself.
+//!
+//! *Children.* A process may ask for a signal when the kernel thread that made it ends (PR_SET_PDEATHSIG), and it means
+//! the thread. So a machine whose kernel thread has children does not retire. One that ends with the thread that
+//! is locked to it *lingers* if it had children of other threads before: it runs nobody, until they are gone or the cluster
+//! ends.
 
 use core::ptr::NonNull;
 
@@ -29,7 +34,7 @@ use crate::engine::sched::{
     Cluster, Machine, Owned, Processor, RunLoop, io, outbox, timers, witness,
 };
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::perturb;
+use crate::engine::sys::{kernel_thread, perturb};
 
 /// Machines beyond this many spares end when they have been idle for a while.
 const SPARES_KEPT: usize = 8;
@@ -39,6 +44,7 @@ pub(crate) struct Idlers {
     /// The idle processors.
     pub(super) processors: Lifo<Processor>,
     spares: Lifo<Machine>,
+    lingering: Lifo<Machine>,
 }
 
 impl Idlers {
@@ -46,6 +52,7 @@ impl Idlers {
         Idlers {
             processors: Lifo::new(),
             spares: Lifo::new(),
+            lingering: Lifo::new(),
         }
     }
 
@@ -208,7 +215,7 @@ impl Cluster {
             idlers.spares.push(machine);
             idlers.spares.len() > SPARES_KEPT
         };
-        let retire_at = if surplus {
+        let mut retire_at = if surplus {
             clock::now() + IDLE_BEFORE_RETIREMENT
         } else {
             NEVER
@@ -249,6 +256,9 @@ impl Cluster {
             }
             let now = clock::now();
             look = nap.watched.is_some_and(|deadline| now >= deadline);
+            if now >= retire_at && kernel_thread::has_children() {
+                retire_at = now + IDLE_BEFORE_RETIREMENT;
+            }
             // A machine that watches for events does not retire: nobody would watch.
             if now >= retire_at && !look && !nap.collected && self.withdraw(machine) {
                 if nap.watched.is_some() {
@@ -430,9 +440,25 @@ impl Cluster {
         self.idlers.lock().spares.len()
     }
 
-    /// The cluster stops: wakes every spare, so that it ends.
+    /// The machine, which is to end, waits until its kernel thread has no children.
+    pub(super) fn linger(&self, machine: &'static Machine) {
+        self.idlers.lock().lingering.push(machine);
+        loop {
+            let is_over = self.stopping.load(Ordering::SeqCst) || !kernel_thread::has_children();
+            if is_over && self.idlers.lock().lingering.remove(machine) {
+                return;
+            }
+            if machine.sleep(Some(clock::now() + IDLE_BEFORE_RETIREMENT)) == Slept::Woken {
+                machine.dismissed.set(false);
+                return;
+            }
+        }
+    }
+
+    /// The cluster stops: wakes every machine that is spare or lingers, so that it ends.
     pub(crate) fn dismiss_spares(&self) {
-        while let Some(machine) = self.pop_spare() {
+        let pop_lingering = || self.idlers.lock().lingering.pop();
+        while let Some(machine) = self.pop_spare().or_else(pop_lingering) {
             machine.dismissed.set(true);
             perturb::point("dismiss");
             machine.wake();

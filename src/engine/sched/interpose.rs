@@ -5,11 +5,11 @@
 //! |---|---|
 //! | `pthread_sigmask`, `sigprocmask` | the thread is marked: `switch` takes its mask along |
 //! | `sigaltstack` | a green thread keeps its kernel thread's alternate stack: its own would stay behind when it moves |
-//! | `pthread_getattr_np` | a green thread's stack is its own; libc would ask the kernel about a thread id that is not one |
+//! | `pthread_getattr_np` | a green thread's stack is its own, and that of another one the other's; libc would ask the kernel about a thread id that is not one |
 //! | `dlclose` | it waits for green threads that resolve symbols, too (`unload`) |
-//! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's |
+//! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's, and another one has the other's |
 //! | `pthread_detach` | a green thread that detaches itself stays as it is: libc would note it in a control block that other threads have later |
-//! | `pthread_kill` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know |
+//! | `pthread_kill` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know. Another green thread is alive (signal 0), and can be sent nothing |
 //! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance and ceilings: the kernel finds a mutex's owner by its id, which a green thread's is not |
 //!
 //! (`sigaction` and its kin: `handlers`. `fork` and its kin: `fork`.)
@@ -34,6 +34,7 @@ pub(crate) fn find() {
     ] {
         real.address();
     }
+    super::pthreads::find();
 }
 
 static PTHREAD_SIGMASK: Real = Real::new(c"pthread_sigmask");
@@ -52,8 +53,12 @@ mod functions {
     use core::mem::transmute;
 
     use super::*;
+    use crate::engine::green::Identity;
     use crate::engine::green::Oddities;
     use crate::engine::green::current;
+    use crate::engine::green::inspection::Inspection;
+    use crate::engine::sched::pthreads::Who;
+    use crate::engine::sched::sight::Seen;
     use crate::engine::sched::{handlers, unload};
     use crate::engine::{stack, tls};
 
@@ -134,8 +139,8 @@ mod functions {
     ) -> c_int {
         // SAFETY: the caller's arguments; `attributes` is initialised before it is filled in.
         unsafe {
-            match current::owner().and_then(|green| green.stack()) {
-                Some(bounds) if thread == libc::pthread_self() => {
+            match Who::is(thread).green().and_then(|green| green.stack()) {
+                Some(bounds) => {
                     libc::pthread_attr_init(attributes);
                     libc::pthread_attr_setguardsize(attributes, stack::GUARD);
                     let bottom = bounds.bottom as *mut libc::c_void;
@@ -155,20 +160,31 @@ mod functions {
         /// The kernel keeps so many bytes of a name.
         const KEPT: usize = 15;
         // SAFETY: the caller's arguments: `buffer` has `length` bytes.
-        unsafe {
-            match current::owner().and_then(|green| green.name()) {
-                Some(name) if thread == libc::pthread_self() => {
-                    if length <= KEPT {
-                        return libc::ERANGE;
-                    }
-                    let kept = name.len().min(KEPT);
-                    buffer.copy_from_nonoverlapping(name.as_ptr().cast(), kept);
-                    buffer.add(kept).write(0);
-                    0
-                }
-                _ => transmute::<usize, GetName>(GETNAME.address())(thread, buffer, length),
+        let answer = |name: &str| unsafe {
+            if length <= KEPT {
+                return libc::ERANGE;
             }
-        }
+            let kept = name.len().min(KEPT);
+            buffer.copy_from_nonoverlapping(name.as_ptr().cast(), kept);
+            buffer.add(kept).write(0);
+            0
+        };
+        let answered = match Who::is(thread) {
+            Who::Own(green) => green.name().map(answer),
+            Who::Other(green) => {
+                let inspection = Inspection::begin();
+                // SAFETY: the identity stays during the inspection.
+                let identity = unsafe { Seen::Green(green).identity().as_ref() };
+                let answered = identity.and_then(Identity::name).map(answer);
+                inspection.end_without_dropping();
+                answered
+            }
+            Who::Libcs => None,
+        };
+        // SAFETY: as above.
+        let real =
+            || unsafe { transmute::<usize, GetName>(GETNAME.address())(thread, buffer, length) };
+        answered.unwrap_or_else(real)
     }
 
     #[unsafe(no_mangle)]
@@ -187,9 +203,17 @@ mod functions {
         const LIBCS_OWN: [c_int; 2] = [32, 33];
         // SAFETY: the caller's arguments, unchanged. In libc the thread stays on its kernel thread.
         unsafe {
-            let is_own = thread == libc::pthread_self() && current::owner().is_some();
-            if !is_own || LIBCS_OWN.contains(&signal) {
+            let who = Who::is(thread);
+            if matches!(who, Who::Libcs) || LIBCS_OWN.contains(&signal) {
                 return transmute::<usize, Kill>(KILL.address())(thread, signal);
+            }
+            if let Who::Other(_) = who {
+                // It lives. What it may be sent would come to whatever thread its kernel thread runs then.
+                return match signal {
+                    0 => 0,
+                    signal if (1..=libc::SIGRTMAX()).contains(&signal) => libc::ENOTSUP,
+                    _ => libc::EINVAL,
+                };
             }
             let errno = libc::__errno_location();
             let before = *errno;

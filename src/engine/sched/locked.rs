@@ -5,7 +5,8 @@
 //! that it is locked to, the machine hands over its processor, with the thread; the other machine
 //! runs the thread. When the thread leaves its stack, its machine lets its processor go, and sleeps
 //! until the thread is handed back. If the thread has ended, its kernel thread ends too, and takes
-//! along the thread's changes to it: names, affinity, namespaces.
+//! along the thread's changes to it: names, affinity, namespaces. A thread whose call makes such a change
+//! is locked for good before the call ([`for_good`]).
 
 use super::{
     Action, Machine, Next, Owned, Readied, Ready, Rested, RunLoop, complete, current, outbox,
@@ -13,29 +14,93 @@ use super::{
 };
 use crate::engine::atomic::Ordering;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sys::perturb;
+use crate::engine::sys::{kernel_thread, perturb};
+
+/// A thread that has been locked so often stays locked: its count has no room for more, or it was locked for good.
+const FOR_GOOD: u16 = u16::MAX;
 
 /// The calling green thread stays on its kernel thread, once more.
 pub(crate) fn lock() {
     if let Some(entered) = super::enter() {
-        let green = entered.green();
-        green.locks.set(green.locks.get().saturating_add(1));
-        green.set_locked_to(Some(entered.machine()));
-        green.oddities.add(Oddities::LOCKED);
+        add(entered.green(), entered.machine());
     }
 }
 
 /// Takes one [`lock`] back.
 pub(crate) fn unlock() {
     if let Some(entered) = super::enter() {
-        let green = entered.green();
-        // A thread whose counter is full stays locked.
-        if green.locks.get() != u16::MAX {
-            green.locks.set(green.locks.get() - 1);
+        take_back(entered.green());
+    }
+}
+
+/// Makes a change of the calling kernel thread. A green thread that makes it is locked from before the call on, for the
+/// rest of its life if the change succeeds: no other thread must find itself changed.
+///
+/// It needs no processor, so that a thread which has lost its own can call it. Where the thread cannot be locked, the
+/// change is made as it is: in a handler that has interrupted the runtime's code, and in a child of `vfork`.
+pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    let Some(green) = stay_here() else {
+        return change();
+    };
+    let result = change();
+    let _off = current::preemption_off();
+    match result {
+        Ok(_) => green.locks.set(FOR_GOOD),
+        Err(_) => take_back(green),
+    }
+    result
+}
+
+/// Locks the calling green thread, if it is in its own code.
+fn stay_here() -> Option<&'static Green> {
+    let green = current::green().filter(|green| is_here(green))?;
+    // Here it runs: nobody else writes the count.
+    (green.off.load(Ordering::Relaxed) == 0).then(|| {
+        let _off = current::preemption_off();
+        add(green, green.machine());
+        green
+    })
+}
+
+/// Whether `green`, whose thread pointer this is, runs on this kernel thread. It may not, and then it may be running
+/// elsewhere: a handler may have interrupted the scheduler before that has its own thread pointer again, and a child of
+/// `vfork` has its parent's.
+pub(super) fn is_here(green: &'static Green) -> bool {
+    let stay = || {
+        green.last_machine().map(|machine| {
+            let tick = machine.tick.load(Ordering::Relaxed);
+            (machine.thread(), machine.index, tick)
+        })
+    };
+    loop {
+        let before = stay();
+        let here = kernel_thread::id();
+        match before {
+            Some((thread, ..)) if thread == here => return true,
+            // It was not preempted, and has not moved, while it looked.
+            _ if before == stay() => return false,
+            _ => {}
         }
-        if green.locks.get() == 0 {
-            green.oddities.remove(Oddities::LOCKED);
-        }
+    }
+}
+
+/// The caller is `green`, which stays on `machine` with preemption off.
+fn add(green: &Green, machine: &'static Machine) {
+    if green.locks.get() == 0 {
+        machine.had_children.set(kernel_thread::has_children());
+    }
+    green.locks.set(green.locks.get().saturating_add(1));
+    green.set_locked_to(Some(machine));
+    green.oddities.add(Oddities::LOCKED);
+}
+
+/// The caller is `green`, with preemption off.
+fn take_back(green: &Green) {
+    if green.locks.get() != FOR_GOOD {
+        green.locks.set(green.locks.get() - 1);
+    }
+    if green.locks.get() == 0 {
+        green.oddities.remove(Oddities::LOCKED);
     }
 }
 
@@ -83,6 +148,8 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     let machine = run.machine();
     let cluster = machine.cluster();
     let has_ended = matches!(action, Action::Exit);
+    // If it has not locked itself, nobody has looked for them.
+    let had_children = machine.had_children.get() || green.locks.get() == 0;
     machine.come_home();
     current::set_scheduling(false);
     // Relaxed, here and below: the recruiter asks again as long as it is refused a machine.
@@ -94,6 +161,10 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     }
     complete(machine, None, green, action);
     if has_ended {
+        // Its own children hear of its end now; those of other threads must not.
+        if had_children {
+            cluster.linger(machine);
+        }
         cluster.bound.fetch_sub(1, Ordering::Relaxed);
         return Rested::Dismissed;
     }

@@ -79,6 +79,8 @@ pub(crate) struct Machine {
     pub(crate) handed: Cell<Option<&'static Green>>,
     /// Woken to search, not to take over a queue.
     pub(crate) searching: Cell<bool>,
+    /// Its kernel thread had children when the thread that is locked to it was locked.
+    pub(super) had_children: Cell<bool>,
     /// Woken to end.
     pub(crate) dismissed: Cell<bool>,
     /// How long it slept until events came, in nanoseconds.
@@ -210,6 +212,7 @@ impl Machine {
             below: Cell::new(None),
             handed: Cell::new(None),
             searching: Cell::new(false),
+            had_children: Cell::new(false),
             dismissed: Cell::new(false),
             events_after: Cell::new(u64::MAX),
             spared: AtomicU32::new(0),

@@ -13,14 +13,16 @@
 //! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: the last sleeper is woken first |
 //! | `start`, `census` | a thread's first time and its last: where its stack comes from, and where it goes; how many live, and who learns of the last end |
-//! | `locked` | threads that are locked to a kernel thread |
+//! | `locked`, `changes` | threads that are locked to a kernel thread; calls that change it lock their thread |
 //! | `timers`, `watched` | deadlines; which sleeper watches the earliest |
 //! | `enter`, `announce` | the way into the runtime; threads announce that they block, or may block |
 //! | `owned`, `record` | owning a processor as a value; the scheduler's part of a thread's record |
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
-//! | `handlers`, `handed`, `interpose` | the program's signal handlers; what they leave to the monitor; what a thread changes of its kernel thread |
+//! | `handlers`, `handed` | the program's signal handlers; what they leave to the monitor |
+//! | `interpose`, `cpu_time` | what a thread changes of its kernel thread; its CPU time, once somebody asks for it |
+//! | `pthreads` | what libc's functions answer about the pthread of a green thread |
 //! | `interrupted` | system calls that a preemption signal cuts short |
 //! | `rooms` | the recruiter gives back rooms that nobody needs |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need; what the monitor does when there can be none |
@@ -54,7 +56,9 @@ pub(crate) mod announce;
 mod blocked_calls;
 mod caches;
 mod census;
+pub(crate) mod changes;
 pub(crate) mod cluster;
+pub(crate) mod cpu_time;
 pub(crate) mod enter;
 pub(crate) mod events;
 pub(crate) mod fork;
@@ -77,6 +81,7 @@ mod ownership;
 pub(crate) mod park;
 pub(crate) mod preempt;
 mod processor;
+mod pthreads;
 mod record;
 mod recruiter;
 pub(crate) mod resize;

@@ -19,7 +19,7 @@ use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{Ordering, compiler_fence, fence};
 use crate::engine::green::context::Action;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, RunLoop, caches, handlers};
+use crate::engine::sched::{Machine, RunLoop, caches, cpu_time, handlers};
 use crate::engine::sys::signal;
 
 /// Runs `green` on this kernel thread until it leaves its stack.
@@ -71,8 +71,8 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
         // A handler may come here, and would find the thread-locals of a thread that runs elsewhere.
         machine.come_home();
     }
-    if green.oddities.has(Oddities::MASK) {
-        take_mask(machine, green);
+    if green.oddities.has(Oddities::MASK | Oddities::CLOCKED) {
+        leave_odd(machine, green);
     }
     if let Action::Preempt = action {
         green.oddities.add(Oddities::CACHE);
@@ -96,6 +96,20 @@ fn enter_odd(machine: &Machine, green: &Green) {
     if let Some(floats) = green.oddities.take_floats() {
         floats.set();
     }
+    if green.oddities.has(Oddities::CLOCKED) {
+        cpu_time::begins(green);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn leave_odd(machine: &'static Machine, green: &Green) {
+    if green.oddities.has(Oddities::CLOCKED) {
+        cpu_time::ends(green);
+    }
+    if green.oddities.has(Oddities::MASK) {
+        take_mask(machine, green);
+    }
 }
 
 #[cold]
@@ -105,8 +119,6 @@ fn take_floats(green: &Green, floats: FloatControl) {
     FloatControl::DEFAULT.set();
 }
 
-#[cold]
-#[inline(never)]
 fn take_mask(machine: &'static Machine, green: &Green) {
     if green.locks.get() != 0 {
         return;

@@ -8,7 +8,7 @@ use crate::engine::atomic::{AtomicU32, Ordering};
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// `nanos` as the kernel takes times.
-pub(super) fn timespec(nanos: u64) -> libc::timespec {
+pub(crate) fn timespec(nanos: u64) -> libc::timespec {
     libc::timespec {
         tv_sec: (nanos / 1_000_000_000) as libc::time_t,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
@@ -27,6 +27,10 @@ fn read(clock: libc::clockid_t) -> u64 {
     // SAFETY: writes to a valid timespec. It fails only for a clock that does not exist: then 0 is
     // returned.
     unsafe { libc::clock_gettime(clock, &mut time) };
+    nanos(&time)
+}
+
+fn nanos(time: &libc::timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -71,6 +75,18 @@ pub(crate) fn after(duration: Duration) -> u64 {
 /// `deadline` on the monotonic clock.
 pub(crate) fn at(deadline: Instant) -> u64 {
     after(deadline.saturating_duration_since(Instant::now()))
+}
+
+/// CPU time used by the calling kernel thread. It touches no thread-local.
+pub(crate) fn own_cpu_time() -> u64 {
+    let mut time = timespec(0);
+    let arguments = [
+        libc::CLOCK_THREAD_CPUTIME_ID as usize,
+        &raw mut time as usize,
+    ];
+    // SAFETY: the kernel writes to a valid place. It fails only where a filter forbids it: then 0 is returned.
+    let _ = unsafe { super::call(libc::SYS_clock_gettime, &arguments) };
+    nanos(&time)
 }
 
 /// CPU time used by the kernel thread behind `clock` (see [`super::kernel_thread::cpu_clock`]).

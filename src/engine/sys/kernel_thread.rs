@@ -95,6 +95,17 @@ pub(crate) fn exists(id: i32) -> bool {
     plain(Plain::TGKILL, &[process, id as usize, NOTHING]) != Err(libc::ESRCH)
 }
 
+/// Whether the calling kernel thread has made a process that lives, or that nobody has waited for, however it did so.
+/// Such a process may have asked for a signal when this kernel thread ends (PR_SET_PDEATHSIG).
+pub(crate) fn has_children() -> bool {
+    const ANY: usize = libc::P_ALL as usize;
+    // A look at this thread's own children alone, of all kinds.
+    const LOOK: i32 =
+        libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD | libc::__WALL;
+    // SAFETY: the kernel is given no place to write to. (Where it refuses, nobody waits for a process here.)
+    unsafe { call(libc::SYS_waitid, &[ANY, 0, 0, LOOK as usize, 0]) }.is_ok()
+}
+
 /// The clock of CPU time used by kernel thread `id` (the kernel's encoding: per-thread, scheduler's
 /// count).
 pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {

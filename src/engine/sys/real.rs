@@ -47,6 +47,12 @@ impl Real {
         }
     }
 
+    /// The same, or 0 while nobody has asked for it.
+    #[inline(always)]
+    pub(crate) fn found(&self) -> usize {
+        self.address.load(Ordering::Relaxed)
+    }
+
     #[cold]
     fn find(&self) -> usize {
         // SAFETY: dlsym and dlvsym with valid names.

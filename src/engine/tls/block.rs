@@ -57,6 +57,12 @@ pub(crate) fn stack_top(thread_pointer: *mut u8) -> *mut u8 {
     thread_pointer.wrapping_sub(layout().sizes.below)
 }
 
+/// Where the control block of a block lies: the thread's name as a pthread.
+pub(crate) fn control_block(thread_pointer: *mut u8) -> usize {
+    let offset = VARIANT.control_block(layout().sizes.control);
+    thread_pointer.addr().wrapping_add_signed(offset)
+}
+
 /// Bytes from a block's stack to its top, at most.
 pub(super) fn most() -> usize {
     let sizes = layout().sizes;

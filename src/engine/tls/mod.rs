@@ -76,7 +76,7 @@ mod variant;
 mod words;
 
 pub(crate) use block::{
-    Place, create, destroy, enter, exit, forget_errno, place, recycle, stack_top,
+    Place, control_block, create, destroy, enter, exit, forget_errno, place, recycle, stack_top,
 };
 pub(crate) use known::is_known;
 pub(crate) use layout::{

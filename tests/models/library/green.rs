@@ -145,6 +145,7 @@ impl Oddities {
     pub(crate) const MASK: u32 = 1;
     pub(crate) const CACHE: u32 = 2;
     pub(crate) const NEW: u32 = 8;
+    pub(crate) const CLOCKED: u32 = 128;
 
     pub(crate) fn any(&self) -> bool {
         false

@@ -114,6 +114,9 @@ fn write_runtime(
         if let Some(place) = processor.thread {
             let entry = &snapshot.threads[place];
             write!(to, ",\"thread\":{}", entry.id)?;
+            if let Some(cpu) = entry.cpu {
+                write!(to, ",\"cpu_us\":{}", cpu / 1_000)?;
+            }
             if let Some(name) = &entry.name {
                 write!(to, ",\"name\":{}", Quoted(name))?;
             }

@@ -1,0 +1,197 @@
+//! Calls that change the kernel thread that makes them: its CPUs, priority, credentials, namespaces, filters.
+//!
+//! On a green thread such a change would come to every thread that runs there later. So the thread stays on its kernel
+//! thread from the call on, and the two end together ([`locked::for_good`](super::locked::for_good)). [`changes`] is the
+//! table of these calls. Those with a function of libc's are interposed here: the function is the system call alone (or
+//! little more), so ours makes that, and looks for no function of libc's: it may be called in a forked child. The others come by `syscall(2)`, which the
+//! feature `unmodified` interposes.
+//!
+//! Calls for another thread or process go through as they are, and so do those that set nothing. The name of a thread is not
+//! here: it is the green thread's own (`interpose`).
+
+use super::locked::for_good;
+use crate::engine::green::current;
+use crate::engine::sys::{kernel_thread, word};
+
+/// Makes `call`, which is this system call; the thread that changes its kernel thread by it stays there.
+pub(crate) fn guard<T, E>(
+    number: libc::c_long,
+    arguments: &[usize],
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    match current::green().is_some() && changes(number, arguments) {
+        true => for_good(call),
+        false => call(),
+    }
+}
+
+/// Whether this system call changes the calling kernel thread, if it succeeds.
+fn changes(number: libc::c_long, arguments: &[usize]) -> bool {
+    const IOPRIO_WHO_PROCESS: usize = 1;
+    const PTRACE_OF_OWN: [usize; 3] = [0, 16, 0x4206]; // TRACEME, ATTACH, SEIZE: the tracer is the kernel thread
+    const SECCOMP_SETS: usize = 2; // modes strict and filter; above are questions
+    const SESSION_KEYRINGS: [usize; 2] = [1, 14]; // KEYCTL_JOIN_SESSION_KEYRING, KEYCTL_SET_REQKEY_KEYRING
+    const NONE: u32 = u32::MAX; // asks for the value that is set
+    let argument = |i: usize| arguments.get(i).copied().unwrap_or(0);
+    let is_own = |id: usize| id as i32 == 0 || id as i32 == kernel_thread::id();
+    match number {
+        libc::SYS_sched_setaffinity
+        | libc::SYS_sched_setscheduler
+        | libc::SYS_sched_setparam
+        | libc::SYS_sched_setattr => is_own(argument(0)),
+        libc::SYS_setpriority => argument(0) as u32 == libc::PRIO_PROCESS && is_own(argument(1)),
+        libc::SYS_ioprio_set => argument(0) == IOPRIO_WHO_PROCESS && is_own(argument(1)),
+        libc::SYS_perf_event_open => argument(1) as i32 == 0,
+        // A header that cannot be read is the kernel's to refuse.
+        libc::SYS_capset => {
+            word::look(argument(0) + size_of::<u32>()).is_ok_and(|process| is_own(process as usize))
+        }
+        libc::SYS_setfsuid | libc::SYS_setfsgid | libc::SYS_personality => {
+            argument(0) as u32 != NONE
+        }
+        libc::SYS_prctl => sets(argument(0), argument(1)),
+        libc::SYS_seccomp => {
+            argument(0) < SECCOMP_SETS
+                && argument(1) & libc::SECCOMP_FILTER_FLAG_TSYNC as usize == 0
+        }
+        libc::SYS_ptrace => PTRACE_OF_OWN.contains(&argument(0)),
+        libc::SYS_keyctl => SESSION_KEYRINGS.contains(&argument(0)),
+        // libc's functions of these names change the whole process.
+        libc::SYS_setuid
+        | libc::SYS_setgid
+        | libc::SYS_setreuid
+        | libc::SYS_setregid
+        | libc::SYS_setresuid
+        | libc::SYS_setresgid
+        | libc::SYS_setgroups => true,
+        libc::SYS_unshare
+        | libc::SYS_setns
+        | libc::SYS_landlock_restrict_self
+        | libc::SYS_set_mempolicy => true,
+        _ => false,
+    }
+}
+
+/// Whether this `prctl` sets something of the calling kernel thread's.
+fn sets(option: usize, first: usize) -> bool {
+    const GET: usize = 0; // PR_SCHED_CORE_GET
+    match option as i32 {
+        libc::PR_CAP_AMBIENT => first != libc::PR_CAP_AMBIENT_IS_SET as usize,
+        libc::PR_SCHED_CORE => first != GET,
+        option => OPTIONS.contains(&option),
+    }
+}
+
+/// By linux/prctl.h, where libc's crate does not have them on all architectures.
+const OPTIONS: [i32; 19] = [
+    libc::PR_SET_PDEATHSIG,
+    libc::PR_SET_KEEPCAPS,
+    libc::PR_SET_SECCOMP,
+    libc::PR_CAPBSET_DROP,
+    libc::PR_SET_TSC,
+    libc::PR_SET_SECUREBITS,
+    libc::PR_SET_TIMERSLACK,
+    libc::PR_MCE_KILL,
+    libc::PR_SET_NO_NEW_PRIVS,
+    libc::PR_SET_SPECULATION_CTRL,
+    50, // PR_SVE_SET_VL
+    54, // PR_PAC_RESET_KEYS
+    55, // PR_SET_TAGGED_ADDR_CTRL
+    57, // PR_SET_IO_FLUSHER
+    59, // PR_SET_SYSCALL_USER_DISPATCH
+    60, // PR_PAC_SET_ENABLED_KEYS
+    63, // PR_SME_SET_VL
+    75, // PR_SET_SHADOW_STACK_STATUS
+    76, // PR_LOCK_SHADOW_STACK_STATUS
+];
+
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+mod functions {
+    use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+
+    use super::*;
+    use crate::engine::sys::call;
+
+    /// Declares functions of libc's that are one system call each, of the same arguments.
+    macro_rules! changing {
+        ($(fn $name:ident($($argument:ident: $Type:ty),*) -> $Result:ty = $number:ident;)*) => {$(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: $Type),*) -> $Result {
+                let arguments = [$($argument as usize),*];
+                // SAFETY: the caller's arguments, of the system call that libc's function makes.
+                let made = guard(libc::$number, &arguments, || unsafe { call(libc::$number, &arguments) });
+                match made {
+                    Ok(result) => result as $Result,
+                    Err(errno) => fail(errno) as $Result,
+                }
+            }
+        )*};
+    }
+
+    changing! {
+        fn sched_setaffinity(id: libc::pid_t, size: usize, cpus: *const libc::cpu_set_t) -> c_int = SYS_sched_setaffinity;
+        fn sched_setscheduler(id: libc::pid_t, policy: c_int, parameter: *const libc::sched_param) -> c_int = SYS_sched_setscheduler;
+        fn sched_setparam(id: libc::pid_t, parameter: *const libc::sched_param) -> c_int = SYS_sched_setparam;
+        fn sched_setattr(id: libc::pid_t, attributes: *mut c_void, flags: c_uint) -> c_int = SYS_sched_setattr;
+        fn setpriority(which: c_uint, id: libc::id_t, nice: c_int) -> c_int = SYS_setpriority;
+        fn unshare(flags: c_int) -> c_int = SYS_unshare;
+        fn setns(descriptor: c_int, kind: c_int) -> c_int = SYS_setns;
+        fn setfsuid(id: libc::uid_t) -> c_int = SYS_setfsuid;
+        fn setfsgid(id: libc::gid_t) -> c_int = SYS_setfsgid;
+        fn capset(header: *mut c_void, data: *const c_void) -> c_int = SYS_capset;
+        fn personality(persona: c_ulong) -> c_int = SYS_personality;
+        // libc's has any number of arguments, and hands on four after the first.
+        fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int = SYS_prctl;
+    }
+
+    fn fail(errno: c_int) -> c_int {
+        // SAFETY: the thread's own word.
+        unsafe { *libc::__errno_location() = errno };
+        -1
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn nice(change: c_int) -> c_int {
+        let own = [libc::PRIO_PROCESS as usize, 0];
+        // The kernel answers with a number that is never negative.
+        // SAFETY: numbers.
+        let now = || unsafe { call(libc::SYS_getpriority, &own) }.map(|found| 20 - found as c_int);
+        let set = |now: c_int| {
+            let arguments = [own[0], own[1], now.saturating_add(change) as usize];
+            // SAFETY: numbers.
+            guard(libc::SYS_setpriority, &arguments, || unsafe {
+                call(libc::SYS_setpriority, &arguments)
+            })
+        };
+        match now().and_then(set).and_then(|_| now()) {
+            Ok(priority) => priority,
+            Err(libc::EACCES) => fail(libc::EPERM), // as libc says
+            Err(errno) => fail(errno),
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn ptrace(request: c_uint, id: usize, address: usize, data: usize) -> c_long {
+        /// PTRACE_PEEKTEXT, PTRACE_PEEKDATA and PTRACE_PEEKUSER: libc's return the word that the kernel writes.
+        const PEEKS: core::ops::RangeInclusive<c_uint> = 1..=3;
+        let mut word: c_long = 0;
+        let place = match PEEKS.contains(&request) {
+            true => &raw mut word as usize,
+            false => data,
+        };
+        let arguments = [request as usize, id, address, place];
+        // SAFETY: the caller's arguments, and a word of ours; the thread's own `errno`.
+        unsafe {
+            match guard(libc::SYS_ptrace, &arguments, || {
+                call(libc::SYS_ptrace, &arguments)
+            }) {
+                Ok(_) if PEEKS.contains(&request) => {
+                    *libc::__errno_location() = 0;
+                    word
+                }
+                Ok(result) => result as c_long,
+                Err(errno) => fail(errno).into(),
+            }
+        }
+    }
+}
