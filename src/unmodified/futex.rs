@@ -75,8 +75,9 @@ unsafe extern "C" fn syscall(
         libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
         _ => {
             let arguments = [a, b, c, d, e, f];
-            // SAFETY: the caller's promise, here and below.
+            // SAFETY: the caller's promise.
             let own = unsafe { thread_clock(number, &arguments) };
+            // SAFETY: the same.
             let call = || unsafe { mended_call(number, &arguments) };
             let made = own.unwrap_or_else(|| guard_change(number, &arguments, call));
             made.map_err(Errno)

@@ -136,8 +136,8 @@ pub(crate) unsafe fn answer(
                 })
             })
         }
-        // SAFETY: the caller's promise.
         libc::SYS_clock_getres if is_of_green(first) => {
+            // SAFETY: the caller's promise.
             Some(unsafe { call(number, &[of_thread, place]) })
         }
         libc::SYS_getrusage if first == libc::RUSAGE_THREAD => {
