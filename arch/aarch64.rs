@@ -26,10 +26,14 @@ pub(crate) mod kept;
 mod prelude;
 mod switch;
 mod trampoline;
+#[cfg(feature = "unmodified")]
+mod unwinding;
 
 pub(crate) use float::FloatControl;
 pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
 pub(crate) use switch::{fresh_stack, switch};
+#[cfg(feature = "unmodified")]
+pub(crate) use unwinding::{call_around, jump_where};
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -9,10 +9,14 @@ mod frame;
 pub(crate) mod guarded;
 mod prelude;
 mod switch;
+#[cfg(feature = "unmodified")]
+mod unwinding;
 
 pub(crate) use float::FloatControl;
 pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
 pub(crate) use switch::{fresh_stack, switch};
+#[cfg(feature = "unmodified")]
+pub(crate) use unwinding::{call_around, jump_where};
 
 use core::arch::asm;
 
