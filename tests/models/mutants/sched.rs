@@ -309,9 +309,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // ---- places: who has which ----
     Mutant { protocol: "places", name: "place_is_given_back_with_its_thread", model: "taken_beside_a_sweep", fails: "two owners",
         edits: &[(PLACES, "        this.set(this.owner.load(Relaxed), 0);\n", "")] },
-    Mutant { protocol: "places", name: "place_is_taken_in_the_same_turn", model: "taken_again_beside_a_sweep", fails: "two owners",
+    Mutant { protocol: "places", name: "place_is_taken_in_the_same_turn", model: "taken_again_beside_a_sweep", fails: RACE,
         edits: &[(PLACES, "this.owner.load(Relaxed).wrapping_add(TURN)", "this.owner.load(Relaxed)")] },
-    Mutant { protocol: "places", name: "place_is_swept_without_comparing", model: "taken_again_beside_a_sweep", fails: "two owners",
+    Mutant { protocol: "places", name: "place_is_swept_without_comparing", model: "taken_again_beside_a_sweep", fails: RACE,
         edits: &[(PLACES, "owner.compare_exchange(seen, seen & !LOW, Relaxed, Relaxed)", "Ok::<_, ()>(owner.store(seen & !LOW, Relaxed))")] },
     Mutant { protocol: "places", name: "places_change_without_tag", model: "taken_beside_two_changes", fails: "two owners",
         edits: &[(PLACES, "(head & !LOW).wrapping_add(TURN) | u64::from(next)", "u64::from(next)"),
