@@ -12,6 +12,7 @@
 //! | [`Trampoline`], [`SavedRegisters`] | where an injected thread goes on; what it saves there of its registers |
 //! | [`FinishedCall`] | a system call that a thread was interrupted right behind: its result has overwritten a register |
 //! | [`CALLS_LOSE_THEIR_NUMBER`] | was it the number of the call that this register held, or the first argument? |
+//! | `jump_where`, `call_around` | the bodies of functions that leave no frame of Rust's |
 //! | [`guarded`] | accesses to memory that may not be there |
 //! | [`page_size`], [`LARGEST_PAGE`] | bytes of a page here; of the largest that a kernel of this architecture has |
 //! | [`plain_address`] | a code address without the signature that it may have |

@@ -9,11 +9,15 @@ mod frame;
 pub(crate) mod guarded;
 mod prelude;
 mod switch;
+#[cfg(feature = "unmodified")]
+mod unwinding;
 mod vfork;
 
 pub(crate) use float::FloatControl;
 pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
 pub(crate) use switch::{fresh_stack, switch};
+#[cfg(feature = "unmodified")]
+pub(crate) use unwinding::{call_around, jump_where};
 pub(crate) use vfork::vfork;
 
 use core::arch::asm;

@@ -140,3 +140,55 @@ fn a_library_of_cpp_parks() {
         runtime.shutdown();
     }
 }
+
+/// Kernel threads are cancelled in each call that may be cancelled, and exceptions leave `pthread_once`, in a program with
+/// `panic = "abort"`, where a frame of Rust's lets nobody through. The crate is built for it once more.
+#[test]
+fn threads_are_cancelled_in_a_program_that_aborts() {
+    let directory = Directory::new();
+    let object = directory.path("aborting.o");
+    let run = |command: &mut std::process::Command| {
+        let output = command.output().expect("a command");
+        assert!(output.status.success(), "{command:?}: {}", said(&output));
+    };
+    let support = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support");
+    let compiled = std::process::Command::new("c++")
+        .args(["-std=c++17", "-O1", "-c", "-o"])
+        .arg(&object)
+        .arg(format!("{support}/aborting.cpp"))
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        return println!("skipped: no C++ compiler");
+    }
+    let target = concat!(env!("CARGO_TARGET_TMPDIR"), "/aborting");
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    run(std::process::Command::new(env!("CARGO"))
+        .args(["rustc", "--lib", "--manifest-path", manifest])
+        .args([
+            "--target-dir",
+            target,
+            "--config",
+            "profile.dev.panic=\"abort\"",
+        ]));
+    let program = directory.path("aborting");
+    run(std::process::Command::new(rustc())
+        .args([
+            "--edition=2024",
+            "-Cpanic=abort",
+            "-Clink-arg=-lstdc++",
+            "-o",
+        ])
+        .arg(&program)
+        .arg(format!("-Clink-arg={}", object.display()))
+        .arg(format!("-Ldependency={target}/debug/deps"))
+        .arg(format!(
+            "--extern=greenthread={target}/debug/libgreenthread.rlib"
+        ))
+        .arg(format!("{support}/aborting.rs")));
+    run(std::process::Command::new("timeout").arg("60").arg(program));
+}
+
+/// The compiler beside this cargo.
+fn rustc() -> std::ffi::OsString {
+    std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())
+}

@@ -7,21 +7,33 @@
 use core::ffi::{c_int, c_uint};
 
 use super::descriptor::Nature;
-use super::libc_functions;
+use super::{around, libc_functions};
+use crate::engine::door::unwinding::Next;
 use crate::engine::door::{is_forked_child, watch};
+
+/// `fd` is about to be closed.
+#[inline]
+fn before(fd: c_int) {
+    if !is_forked_child() {
+        watch::closing(fd);
+    }
+    Nature::forget(fd);
+}
+
+/// It was closed.
+#[inline]
+fn after(fd: c_int) {
+    if !is_forked_child() {
+        watch::look_again(fd);
+    }
+}
 
 /// Makes `call`, which closes `fd`.
 #[inline]
 fn closing(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    let watches = !is_forked_child();
-    if watches {
-        watch::closing(fd);
-    }
-    Nature::forget(fd);
+    before(fd);
     let answer = call();
-    if watches {
-        watch::look_again(fd);
-    }
+    after(fd);
     answer
 }
 
@@ -33,10 +45,25 @@ libc_functions! {
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn close(fd: c_int) -> c_int {
-    // SAFETY: the caller's argument.
-    closing(fd, || unsafe { close::real(fd) })
+unsafe extern "C" fn has_closed(fd: usize, answer: c_int) -> c_int {
+    after(fd as c_int);
+    answer
+}
+
+/// It may have been closed, or not.
+unsafe extern "C" fn cancelled(fd: usize) {
+    after(fd as c_int);
+}
+
+around! {
+    fn close(fd: c_int) -> c_int {
+        before {
+            super::close::before(fd);
+            Next::call(close::target(), fd as usize)
+        }
+        after has_closed,
+        unwound cancelled,
+    }
 }
 
 #[unsafe(no_mangle)]

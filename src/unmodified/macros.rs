@@ -3,7 +3,8 @@
 /// Declares functions of libc: for each a module of its name, with `real`, which calls it.
 ///
 /// One that has versions is written `fn name["GLIBC_2.3.2"](…)`. All may unwind: libc's do when a kernel thread is
-/// cancelled in them.
+/// cancelled in them. A kernel thread comes there from [`hooked`] or [`around`], which know libc's function by its
+/// address, `target`: `real` is a frame of Rust's.
 macro_rules! libc_functions {
     ($(
         fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;
@@ -15,11 +16,20 @@ macro_rules! libc_functions {
             static REAL: $crate::engine::door::real::Real =
                 $crate::unmodified::macros::real_of!($name $($version)?);
 
+            /// The address of libc's function.
+            #[cfg(not(target_arch = "aarch64"))]
+            #[allow(dead_code, reason = "one of the two ways is enough")]
+            #[inline]
+            pub(super) fn target() -> *const () {
+                REAL.address() as *const ()
+            }
+
             /// libc's function.
             ///
             /// # Safety
             /// That of libc's function.
             #[cfg(not(target_arch = "aarch64"))]
+            #[allow(dead_code, reason = "one of the two ways is enough")]
             #[inline]
             pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
                 // SAFETY: libc's function of this name has this type; the arguments are the caller's.
@@ -30,22 +40,36 @@ macro_rules! libc_functions {
                 }
             }
 
-            /// libc's function; its first argument is kept for the handler of a signal.
+            /// Calls libc's function; its first argument is kept for the handler of a signal.
+            ///
+            /// # Safety
+            /// That of libc's function, whose address was found.
+            #[cfg(target_arch = "aarch64")]
+            #[unsafe(naked)]
+            unsafe extern "C-unwind" fn keeper($($argument: $Type),*) -> $Result {
+                $crate::engine::door::real::keeper!(
+                    REAL,
+                    $crate::engine::door::real::Real::ADDRESS
+                )
+            }
+
+            /// The address of a function that does as libc's.
+            #[cfg(target_arch = "aarch64")]
+            #[allow(dead_code, reason = "one of the two ways is enough")]
+            #[inline]
+            pub(super) fn target() -> *const () {
+                REAL.address();
+                keeper as *const ()
+            }
+
+            /// libc's function.
             ///
             /// # Safety
             /// That of libc's function.
             #[cfg(target_arch = "aarch64")]
+            #[allow(dead_code, reason = "one of the two ways is enough")]
             #[inline]
             pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
-                /// # Safety
-                /// That of libc's function, whose address was found.
-                #[unsafe(naked)]
-                unsafe extern "C-unwind" fn keeper($($argument: $Type),*) -> $Result {
-                    $crate::engine::door::real::keeper!(
-                        REAL,
-                        $crate::engine::door::real::Real::ADDRESS
-                    )
-                }
                 REAL.address();
                 // SAFETY: libc's function of this name has this type; the arguments are the caller's.
                 unsafe { keeper($($argument),*) }
@@ -57,26 +81,57 @@ pub(super) use libc_functions;
 
 /// Declares functions that have the names of libc's, and libc's behind them.
 ///
-/// The body is the hooked call; it runs on a green thread that may be parked. Any other thread calls
-/// libc's.
+/// The body is the hooked call; it runs on a green thread that may be parked. Any other thread goes on in libc's function,
+/// with no frame of ours below it.
 macro_rules! hooked {
     ($(
         fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block
     )*) => {
-        $crate::unmodified::macros::interposed! {$(
-            fn $name $([$version])? ($($argument: $Type),*) -> $Result {
-                if !$crate::unmodified::is_hooked() {
-                    // SAFETY: the caller's arguments, unchanged.
-                    return unsafe { $name::real($($argument),*) };
+        $crate::unmodified::macros::libc_functions! {
+            $(fn $name $([$version])? ($($argument: $Type),*) -> $Result;)*
+        }
+        $(
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
+                unsafe extern "C-unwind" fn parking($($argument: $Type),*) -> $Result $body
+                extern "C" fn way() -> *const () {
+                    match $crate::unmodified::is_hooked() {
+                        true => parking as *const (),
+                        false => $name::target(),
+                    }
                 }
-                $body
+                $crate::engine::door::unwinding::jump_where!(way)
             }
-        )*}
+        )*
     };
 }
 pub(super) use hooked;
 
-/// [`hooked`], but every thread runs the body.
+/// Declares functions that have the names of libc's, and call another function: `before` gets the arguments, and says
+/// which (`unwinding`). Any thread may be cancelled there, or unwind.
+macro_rules! around {
+    ($(
+        fn $name:ident ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty {
+            before $before:block
+            after $after:path,
+            unwound $unwound:path,
+        }
+    )*) => {$(
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> $Result {
+            #[allow(unused_variables, reason = "whoever is called gets them")]
+            unsafe extern "C" fn before(
+                $($argument: $Type),*
+            ) -> $crate::engine::door::unwinding::Next $before
+            $crate::engine::door::unwinding::call_around!(before, $after, $unwound)
+        }
+    )*};
+}
+pub(super) use around;
+
+/// [`hooked`], but every thread runs the body. It must not be cancelled there.
 macro_rules! interposed {
     ($(
         fn $name:ident $([$version:literal])? ($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty $body:block

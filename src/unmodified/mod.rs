@@ -51,7 +51,7 @@ mod sleep;
 mod splice;
 mod stream;
 
-use self::macros::{hooked, interposed, libc_functions};
+use self::macros::{around, hooked, interposed, libc_functions};
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -145,9 +145,9 @@ hooked! {
     }
 }
 
-/// What fortified C calls: it has checked nothing yet.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __poll_chk(
+// What fortified C calls: it has checked nothing yet.
+hooked! {
+fn __poll_chk(
     records: *mut libc::pollfd,
     count: c_ulong,
     millis: c_int,
@@ -160,9 +160,7 @@ unsafe extern "C" fn __poll_chk(
     }
 }
 
-/// The same.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __ppoll_chk(
+fn __ppoll_chk(
     records: *mut libc::pollfd,
     count: c_ulong,
     time: *const libc::timespec,
@@ -174,4 +172,5 @@ unsafe extern "C" fn __ppoll_chk(
         must_hold(room / size_of::<libc::pollfd>() >= count as usize);
         super::poll::ppoll(records, count, time, mask)
     }
+}
 }

@@ -128,9 +128,9 @@ unsafe fn from(
     run_all(fd, Purpose::Read, length, attempt, block)
 }
 
-/// What fortified C calls: it has checked nothing yet.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __recv_chk(
+// What fortified C calls: it has checked nothing yet.
+hooked! {
+fn __recv_chk(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -144,9 +144,7 @@ unsafe extern "C" fn __recv_chk(
     }
 }
 
-/// The same.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __recvfrom_chk(
+fn __recvfrom_chk(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -160,4 +158,5 @@ unsafe extern "C" fn __recvfrom_chk(
         must_hold(length <= room);
         super::receive::recvfrom(fd, buffer, length, flags, address, address_length)
     }
+}
 }

@@ -224,9 +224,9 @@ hooked! {
     }
 }
 
-/// What fortified C calls: it has checked nothing yet.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __read_chk(
+// What fortified C calls: it has checked nothing yet.
+hooked! {
+fn __read_chk(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -237,4 +237,5 @@ unsafe extern "C" fn __read_chk(
         must_hold(length <= room);
         super::stream::read(fd, buffer, length)
     }
+}
 }

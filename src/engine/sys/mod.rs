@@ -26,6 +26,8 @@ pub(crate) mod signal;
 pub(crate) mod table;
 mod task_file;
 pub(crate) mod topology;
+#[cfg(feature = "unmodified")]
+pub(crate) mod unwinding;
 pub(crate) mod word;
 
 pub(crate) use self::patience::Patience;

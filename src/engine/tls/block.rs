@@ -3,8 +3,8 @@
 //!
 //! # Invariants
 //!
-//! 1. A block's private thread id is unique among the blocks that exist, and is no kernel thread's:
-//!    glibc's recursive, error-checking and robust mutexes tell owners apart by it. It stays with
+//! 1. A block's private thread id is unique among the blocks that exist, and is no kernel thread's, nor one of the
+//!    first 128 of another process: glibc's recursive, error-checking and robust mutexes tell owners apart by it. It stays with
 //!    the block when it is recycled, as the kernel reuses ids (and as glibc reuses the address of
 //!    the control block).
 //! 2. `recycle` takes no lock, allocates nothing, and touches no thread-local.
@@ -18,7 +18,7 @@
 use super::layout::layout;
 use super::variant::VARIANT;
 use super::words::Words;
-use super::{glibc, keys, modules};
+use super::{glibc, keys, modules, robust};
 use crate::engine::arch::thread_pointer;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -190,8 +190,8 @@ pub(crate) fn forget_errno() {
     unsafe { *libc::__errno_location() = 0 };
 }
 
-/// The last code of every green thread: runs the destructors of its thread-locals and pthread keys.
-/// Preemptible.
+/// The last code of every green thread: runs the destructors of its thread-locals and pthread keys, and lets go of its
+/// robust mutexes. Preemptible.
 ///
 /// # Safety
 /// Runs on the green thread. After it the thread runs no code that uses a thread-local with a
@@ -216,6 +216,7 @@ pub(crate) unsafe fn exit() {
         libc::uselocale(GLOBAL_LOCALE);
         close_resolver();
     }
+    robust::let_go();
 }
 
 /// Lets go of the data that the resolver keeps for this thread, if it was used.
@@ -257,26 +258,36 @@ pub(crate) unsafe fn destroy(thread_pointer: *mut u8) {
 
 /// The private thread ids: all that were ever used are in use or on the list.
 struct Tids {
-    next: u32,
+    /// How many were ever used.
+    used: u32,
     free: Vec<u32>,
 }
 
 static TIDS: Mutex<Tids> = Mutex::new(Tids {
-    next: Tids::FIRST,
+    used: 0,
     free: Vec::new(),
 });
 
 impl Tids {
     /// Above the kernel's highest (2^22), within the 30 bits that a futex has for an owner.
     const FIRST: u32 = 0x2000_0000;
-    const END: u32 = 0x4000_0000;
+    /// How many there are.
+    const ALL: u32 = 0x2000_0000;
+    /// Processes that share a mutex tell owners apart by these ids, too: each begins elsewhere, a step of this length for
+    /// each id that the kernel has for processes.
+    const STEP: u32 = 1 << (29 - 22);
+    /// Odd, so that no two processes have one beginning; and those that were started one after the other, and share,
+    /// begin far apart.
+    const SCATTER: u32 = 0x9e37_79b1;
 
     fn take() -> Option<u32> {
         let mut tids = TIDS.lock().unwrap_or_else(PoisonError::into_inner);
         tids.free.pop().or_else(|| {
-            let tid = tids.next;
-            tids.next += (tid < Tids::END) as u32;
-            (tid < Tids::END).then_some(tid)
+            let begin = std::process::id().wrapping_mul(Self::SCATTER) % (Self::ALL / Self::STEP);
+            let tid = (begin * Self::STEP).wrapping_add(tids.used) % Self::ALL + Self::FIRST;
+            let is_left = tids.used < Self::ALL;
+            tids.used += u32::from(is_left);
+            is_left.then_some(tid)
         })
     }
 

@@ -293,6 +293,16 @@ impl Layout {
         block.control().half(self.tid).load(Relaxed)
     }
 
+    /// The calling thread's control block, its id there, and where its ring of robust mutexes lies in it.
+    pub(super) fn own_robust<'a>(&self) -> (Words<'a>, u32, usize) {
+        let control = self.sizes.own_control_block();
+        (
+            control,
+            control.half(self.tid).load(Relaxed),
+            self.probe.robust,
+        )
+    }
+
     /// The resolver's state in a control block.
     #[inline]
     pub(super) fn resolver(&self) -> usize {

@@ -40,7 +40,7 @@
 //! `known` refuses versions of glibc that are too old. `layout` asks glibc where things lie and refuses
 //! what it does not recognise (`variant` has what the ABI fixes, `probe` looks where glibc does not
 //! say, `initial` at what nobody describes); `block` is the life above; `keys` runs the destructors of
-//! pthread keys; `optional` keeps later libraries out of the blocks; `modules` knows the initial
+//! pthread keys, and `robust` lets go of robust mutexes; `optional` keeps later libraries out of the blocks; `modules` knows the initial
 //! contents of every library's thread-locals (`libraries` lists the libraries, `loads` tells when one
 //! was loaded); `selftest` tries all of it once, before the first spawn, and over an unknown glibc
 //! `rehearsal` tries it in a child process before that. `words`, `glibc` and
@@ -54,7 +54,8 @@
 //!   start as zero. Reported on stderr (`modules`); threads started later are right.
 //! - Libraries in a `dlmopen` namespace of their own are not seen, so their thread-locals survive a
 //!   recycling.
-//! - The kernel's knowledge of a thread (robust futexes, rseq, its id) is about the kernel thread.
+//! - The kernel's knowledge of a thread (rseq, its id) is about the kernel thread. It does not see a green thread's robust
+//!   mutexes when the whole process ends: other processes that share one are then not told.
 
 mod block;
 mod glibc;
@@ -68,6 +69,7 @@ mod modules;
 mod optional;
 mod probe;
 mod rehearsal;
+mod robust;
 mod selftest;
 #[cfg(test)]
 mod tests;

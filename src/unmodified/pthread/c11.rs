@@ -5,6 +5,8 @@ use core::ffi::c_int;
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{condition, mutex, once};
+use crate::engine::door::unwinding::Next;
+use crate::unmodified::around;
 
 const SUCCESS: c_int = 0;
 const BUSY: c_int = 1;
@@ -36,18 +38,46 @@ names! {
     mtx_lock(lock: *mut pthread_mutex_t) is mutex::pthread_mutex_lock;
     mtx_timedlock(lock: *mut pthread_mutex_t, time: *const timespec) is mutex::pthread_mutex_timedlock;
     mtx_unlock(lock: *mut pthread_mutex_t) is mutex::pthread_mutex_unlock;
-    cnd_wait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t) is condition::pthread_cond_wait;
-    cnd_timedwait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t, time: *const timespec)
-        is condition::pthread_cond_timedwait;
     cnd_signal(condition: *mut pthread_cond_t) is condition::pthread_cond_signal;
     cnd_broadcast(condition: *mut pthread_cond_t) is condition::pthread_cond_broadcast;
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn call_once(
-    control: *mut libc::pthread_once_t,
-    initialise: unsafe extern "C-unwind" fn(),
-) {
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { once::pthread_once(control, initialise) };
+unsafe extern "C" fn answered(_: usize, errno: c_int) -> c_int {
+    answer(errno)
+}
+
+unsafe extern "C" fn unwound(_: usize) {}
+
+// A thread may be cancelled in these, or unwind.
+around! {
+    fn cnd_wait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t) -> c_int {
+        before {
+            Next::call(condition::pthread_cond_wait as *const (), 0)
+        }
+        after answered,
+        unwound unwound,
+    }
+
+    fn cnd_timedwait(
+        condition: *mut pthread_cond_t,
+        lock: *mut pthread_mutex_t,
+        time: *const timespec,
+    ) -> c_int {
+        before {
+            Next::call(condition::pthread_cond_timedwait as *const (), 0)
+        }
+        after answered,
+        unwound unwound,
+    }
+
+    fn call_once(
+        control: *mut libc::pthread_once_t,
+        initialise: unsafe extern "C-unwind" fn(),
+    ) -> c_int {
+        before {
+            Next::call(once::pthread_once as *const (), 0)
+        }
+        after answered,
+        unwound unwound,
+    }
 }

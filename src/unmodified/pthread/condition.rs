@@ -21,7 +21,7 @@ use super::{SIGNAL, TABLE, Until, field, is_accepted, mutex, silent};
 use crate::engine::door::addresses::Waited;
 use crate::engine::door::queue::Position;
 use crate::engine::door::{blocking, is_forked_child};
-use crate::unmodified::{can_park, interposed, is_hooked};
+use crate::unmodified::{around, can_park, interposed, is_hooked, libc_functions};
 
 const IS_SHARED: u32 = 1;
 const IS_MONOTONIC: u32 = 2;
@@ -73,20 +73,17 @@ unsafe fn flags(condition: *mut pthread_cond_t) -> u32 {
     })
 }
 
-/// Waits. `until` and `real` as in `mutex`.
+/// Waits; the calling thread is hooked. `until` and `real` as in `mutex`.
 unsafe fn wait_or(
     condition: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
     until: impl FnOnce() -> Option<Until>,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
-    if !is_hooked() {
-        return silent::unlocking(mutex as usize, real);
-    }
     // SAFETY: the caller's objects.
     unsafe {
         if flags(condition) & IS_SHARED != 0 || mutex::is_special(mutex) || !can_park() {
-            return silent::unlocking(mutex as usize, || blocking(real));
+            return silent::unlocking(mutex, || blocking(real));
         }
         let Some(until) = until() else {
             return libc::EINVAL;
@@ -118,35 +115,81 @@ fn wake(condition: *mut pthread_cond_t, most: usize) {
     }
 }
 
-interposed! {
+libc_functions! {
     fn pthread_cond_wait["GLIBC_2.3.2"](
         condition: *mut pthread_cond_t,
         mutex: *mut pthread_mutex_t,
-    ) -> c_int {
-        // SAFETY: the caller's objects.
-        unsafe {
-            let real = || pthread_cond_wait::real(condition, mutex);
-            wait_or(condition, mutex, || Some(Until::NEVER), real)
-        }
-    }
+    ) -> c_int;
 
     fn pthread_cond_timedwait["GLIBC_2.3.2"](
         condition: *mut pthread_cond_t,
         mutex: *mut pthread_mutex_t,
         time: *const timespec,
-    ) -> c_int {
-        // SAFETY: the caller's objects and time.
-        unsafe {
-            let until = || {
-                let clock = match flags(condition) & IS_MONOTONIC {
-                    0 => libc::CLOCK_REALTIME,
-                    _ => libc::CLOCK_MONOTONIC,
-                };
-                Until::new(clock, time)
-            };
-            let real = || pthread_cond_timedwait::real(condition, mutex, time);
-            wait_or(condition, mutex, until, real)
+    ) -> c_int;
+
+    fn pthread_cond_clockwait(
+        condition: *mut pthread_cond_t,
+        mutex: *mut pthread_mutex_t,
+        clock: libc::clockid_t,
+        time: *const timespec,
+    ) -> c_int;
+}
+
+around! {
+    fn pthread_cond_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int {
+        before {
+            unsafe extern "C-unwind" fn parking(
+                condition: *mut pthread_cond_t,
+                mutex: *mut pthread_mutex_t,
+            ) -> c_int {
+                // SAFETY: the caller's objects.
+                unsafe {
+                    let real = || pthread_cond_wait::real(condition, mutex);
+                    wait_or(condition, mutex, || Some(Until::NEVER), real)
+                }
+            }
+            match is_hooked() {
+                true => silent::not(parking as *const ()),
+                // SAFETY: the caller's mutex.
+                false => unsafe { silent::begin(mutex, pthread_cond_wait::target()) },
+            }
         }
+        after silent::ended,
+        unwound silent::cancelled,
+    }
+
+    fn pthread_cond_timedwait(
+        condition: *mut pthread_cond_t,
+        mutex: *mut pthread_mutex_t,
+        time: *const timespec,
+    ) -> c_int {
+        before {
+            unsafe extern "C-unwind" fn parking(
+                condition: *mut pthread_cond_t,
+                mutex: *mut pthread_mutex_t,
+                time: *const timespec,
+            ) -> c_int {
+                // SAFETY: the caller's objects and time.
+                unsafe {
+                    let until = || {
+                        let clock = match flags(condition) & IS_MONOTONIC {
+                            0 => libc::CLOCK_REALTIME,
+                            _ => libc::CLOCK_MONOTONIC,
+                        };
+                        Until::new(clock, time)
+                    };
+                    let real = || pthread_cond_timedwait::real(condition, mutex, time);
+                    wait_or(condition, mutex, until, real)
+                }
+            }
+            match is_hooked() {
+                true => silent::not(parking as *const ()),
+                // SAFETY: the caller's mutex.
+                false => unsafe { silent::begin(mutex, pthread_cond_timedwait::target()) },
+            }
+        }
+        after silent::ended,
+        unwound silent::cancelled,
     }
 
     fn pthread_cond_clockwait(
@@ -155,14 +198,32 @@ interposed! {
         clock: libc::clockid_t,
         time: *const timespec,
     ) -> c_int {
-        // SAFETY: the caller's objects and time.
-        unsafe {
-            let until = || Until::new(clock, time).filter(|_| is_accepted(clock));
-            let real = || pthread_cond_clockwait::real(condition, mutex, clock, time);
-            wait_or(condition, mutex, until, real)
+        before {
+            unsafe extern "C-unwind" fn parking(
+                condition: *mut pthread_cond_t,
+                mutex: *mut pthread_mutex_t,
+                clock: libc::clockid_t,
+                time: *const timespec,
+            ) -> c_int {
+                // SAFETY: the caller's objects and time.
+                unsafe {
+                    let until = || Until::new(clock, time).filter(|_| is_accepted(clock));
+                    let real = || pthread_cond_clockwait::real(condition, mutex, clock, time);
+                    wait_or(condition, mutex, until, real)
+                }
+            }
+            match is_hooked() {
+                true => silent::not(parking as *const ()),
+                // SAFETY: the caller's mutex.
+                false => unsafe { silent::begin(mutex, pthread_cond_clockwait::target()) },
+            }
         }
+        after silent::ended,
+        unwound silent::cancelled,
     }
+}
 
+interposed! {
     fn pthread_cond_signal["GLIBC_2.3.2"](condition: *mut pthread_cond_t) -> c_int {
         // SAFETY: the caller's condition variable.
         let answer = unsafe { pthread_cond_signal::real(condition) };

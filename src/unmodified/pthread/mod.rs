@@ -159,12 +159,10 @@ unsafe fn field<'a, T>(object: *mut T, offset: usize) -> &'a AtomicU32 {
     unsafe { AtomicU32::from_ptr(object.cast::<u32>().byte_add(offset)) }
 }
 
-/// The flag of process-shared objects, as glibc has it in reader-writer locks, semaphores and barriers.
-const SHARED: u32 = 128;
-
-/// Whether a word that has this flag or is 0 says "process-shared".
+/// Whether an object's word says "process-shared": glibc stores 0 for private objects, and for the others 1 in
+/// reader-writer locks and 128 in semaphores.
 fn says_shared(word: u32) -> bool {
-    word & SHARED != 0
+    word != 0
 }
 
 /// Waits on a word that only this process uses: any thread, by the hooked system call. May return early.

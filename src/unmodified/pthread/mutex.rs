@@ -40,6 +40,12 @@ unsafe fn kind(mutex: *mut pthread_mutex_t) -> u32 {
     unsafe { field(mutex, KIND) }.load(Relaxed)
 }
 
+/// The thread that libc has noted as its owner; 0: none.
+pub(super) unsafe fn owner(mutex: *mut pthread_mutex_t) -> u32 {
+    // SAFETY: the caller's mutex, in glibc's layout.
+    unsafe { field(mutex, OWNER) }.load(Relaxed)
+}
+
 /// Whether libc alone knows how to wait for it.
 pub(super) unsafe fn is_special(mutex: *mut pthread_mutex_t) -> bool {
     // SAFETY: the caller's mutex.
@@ -49,10 +55,7 @@ pub(super) unsafe fn is_special(mutex: *mut pthread_mutex_t) -> bool {
 /// Whether libc refuses the calling thread to unlock it.
 pub(super) unsafe fn may_not_unlock(mutex: *mut pthread_mutex_t) -> bool {
     // SAFETY: the caller's mutex, in glibc's layout.
-    unsafe {
-        matches!(kind(mutex) & TYPE, RECURSIVE | ERRORCHECK)
-            && Some(field(mutex, OWNER).load(Relaxed)) != my_id()
-    }
+    unsafe { matches!(kind(mutex) & TYPE, RECURSIVE | ERRORCHECK) && Some(owner(mutex)) != my_id() }
 }
 
 /// Locks the mutex; the calling thread is hooked. `until` is asked for if it has to wait; `real` makes libc's call.
@@ -70,8 +73,7 @@ unsafe fn lock_or(
     // SAFETY: the caller's mutex, in glibc's layout. If it is the caller's own, libc's call fails at once.
     let is_libcs = unsafe {
         kind(mutex) & SPECIAL != 0
-            || kind(mutex) & TYPE == ERRORCHECK
-                && Some(field(mutex, OWNER).load(Relaxed)) == my_id()
+            || kind(mutex) & TYPE == ERRORCHECK && Some(owner(mutex)) == my_id()
     };
     if is_libcs || !can_park() {
         return blocking(real);
@@ -81,7 +83,8 @@ unsafe fn lock_or(
     };
     let address = mutex as usize;
     let answer = wait(address, LOCK, until, |_| match attempt() {
-        libc::EBUSY => must_stand(address).map(Err),
+        // SAFETY: the caller's mutex.
+        libc::EBUSY => unsafe { must_stand(mutex) }.map(Err),
         answer => Some(Ok(answer)),
     });
     match answer {

@@ -9,58 +9,74 @@
 //! Orderings: "done" is stored with Release and read with Acquire.
 
 use core::ffi::c_int;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::{field, futex_wait, futex_wake};
-use crate::unmodified::{interposed, is_on};
+use crate::engine::door::unwinding::Next;
+use crate::unmodified::{around, is_on, libc_functions};
 
 const DONE: u32 = 2;
 
-/// Says how the call has ended.
-struct Calling<'a>(&'a AtomicU32, u32);
-
-impl Drop for Calling<'_> {
-    fn drop(&mut self) {
+/// Says how the call has ended. The number is the control word's address, or 0: it was libc's.
+fn end(word: usize, how: u32) {
+    if word != 0 {
+        // SAFETY: the control word, which is there for as long as the call has not ended.
+        let word = unsafe { field(word as *mut libc::pthread_once_t, 0) };
         // Release: partner is the Acquire of those that find it done. The word may be gone afterwards.
-        self.0.store(self.1, Release);
-        futex_wake(self.0, u32::MAX);
+        word.store(how, Release);
+        futex_wake(word, u32::MAX);
     }
 }
 
-interposed! {
+unsafe extern "C" fn done(word: usize, _: c_int) -> c_int {
+    end(word, DONE);
+    0
+}
+
+unsafe extern "C" fn unwound(word: usize) {
+    end(word, 0);
+}
+
+libc_functions! {
+    fn pthread_once(
+        control: *mut libc::pthread_once_t,
+        initialise: unsafe extern "C-unwind" fn(),
+    ) -> c_int;
+}
+
+around! {
     fn pthread_once(
         control: *mut libc::pthread_once_t,
         initialise: unsafe extern "C-unwind" fn(),
     ) -> c_int {
-        // SAFETY: the caller's word.
-        let word = unsafe { field(control, 0) };
-        // Acquire: partner is the Release in `Calling`.
-        if word.load(Acquire) & DONE != 0 {
-            return 0;
-        }
-        if !is_on() {
-            // SAFETY: the caller's arguments.
-            return unsafe { pthread_once::real(control, initialise) };
-        }
-        // SAFETY: it takes nothing and cannot fail.
-        let calling = (unsafe { libc::getpid() } as u32) << 2 | 1;
-        loop {
-            // Acquire: as above.
-            match word.load(Acquire) {
-                done if done & DONE != 0 => return 0,
-                busy if busy == calling => futex_wait(word, busy),
-                free => {
-                    // Acquire: what a call that has unwound did is seen by the next.
-                    if word.compare_exchange(free, calling, Acquire, Relaxed).is_ok() {
-                        let mut end = Calling(word, 0);
-                        // SAFETY: the caller's function. It may unwind.
-                        unsafe { initialise() };
-                        end.1 = DONE;
-                        return 0;
+        before {
+            // SAFETY: the caller's word.
+            let word = unsafe { field(control, 0) };
+            // Acquire: partner is the Release in `end`.
+            if word.load(Acquire) & DONE != 0 {
+                return Next::answer(0);
+            }
+            if !is_on() {
+                return Next::call(pthread_once::target(), 0);
+            }
+            // SAFETY: it takes nothing and cannot fail.
+            let calling = (unsafe { libc::getpid() } as u32) << 2 | 1;
+            loop {
+                // Acquire: as above.
+                match word.load(Acquire) {
+                    done if done & DONE != 0 => return Next::answer(0),
+                    busy if busy == calling => futex_wait(word, busy),
+                    free => {
+                        // Acquire: what a call that has unwound did is seen by the next.
+                        if word.compare_exchange(free, calling, Acquire, Relaxed).is_ok() {
+                            // It takes no arguments, and does not look at those that it gets.
+                            return Next::call(initialise as *const (), control as usize);
+                        }
                     }
                 }
             }
         }
+        after done,
+        unwound unwound,
     }
 }

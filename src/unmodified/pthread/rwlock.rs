@@ -9,7 +9,8 @@
 //! A thread that gives the lock back wakes all that wait to read, and the first that waits to write; they
 //! compete as in libc. A lock that prefers writers (`PREFER_WRITER_NONRECURSIVE`) wakes the first
 //! writer, and readers only if there is none. A reader that comes while a green writer waits for such a lock queues
-//! behind it. A writer that gives up lets the readers look again.
+//! behind it. A writer that gives up lets the readers look again, on any thread: libc refuses such a lock to readers
+//! for as long as one of its own writers waits.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -20,7 +21,7 @@ use super::{
     READ, TABLE, Until, WRITE, field, is_accepted, my_id, says_shared, wait as wait_for, wake,
 };
 use crate::engine::door::{blocking, is_forked_child};
-use crate::unmodified::{can_park, hooked, interposed};
+use crate::unmodified::{can_park, hooked, interposed, is_hooked};
 
 const WRITER: usize = 24;
 const SHARED: usize = 28;
@@ -84,10 +85,27 @@ unsafe fn lock_or(
         }
         Some(attempt()).filter(|&answer| answer != libc::EBUSY)
     });
-    if answer.is_none() && to == To::Write && prefers_writers {
-        TABLE.wake(address, READ, usize::MAX);
-    }
     answer.unwrap_or(libc::ETIMEDOUT)
+}
+
+/// Locks it for writing, on any thread; `until` and `real` as in `mutex`.
+unsafe fn write_or(
+    lock: *mut pthread_rwlock_t,
+    until: impl FnOnce() -> Option<Until>,
+    real: impl Fn() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's lock.
+    let (answer, prefers_writers) = unsafe {
+        let answer = match is_hooked() {
+            true => lock_or(lock, To::Write, until, real),
+            false => real(),
+        };
+        (answer, answer == libc::ETIMEDOUT && prefers_writers(lock))
+    };
+    if prefers_writers && !is_forked_child() {
+        TABLE.wake(lock as usize, READ, usize::MAX);
+    }
+    answer
 }
 
 hooked! {
@@ -113,14 +131,6 @@ hooked! {
         }
     }
 
-    fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
-        // SAFETY: the caller's lock and time.
-        unsafe {
-            let until = || Until::new(libc::CLOCK_REALTIME, time);
-            lock_or(lock, To::Write, until, || pthread_rwlock_timedwrlock::real(lock, time))
-        }
-    }
-
     fn pthread_rwlock_clockrdlock(
         lock: *mut pthread_rwlock_t,
         clock: libc::clockid_t,
@@ -136,6 +146,16 @@ hooked! {
             lock_or(lock, To::Read, until, real)
         }
     }
+}
+
+interposed! {
+    fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
+        // SAFETY: the caller's lock and time.
+        unsafe {
+            let until = || Until::new(libc::CLOCK_REALTIME, time);
+            write_or(lock, until, || pthread_rwlock_timedwrlock::real(lock, time))
+        }
+    }
 
     fn pthread_rwlock_clockwrlock(
         lock: *mut pthread_rwlock_t,
@@ -149,12 +169,10 @@ hooked! {
         unsafe {
             let until = || Until::new(clock, time);
             let real = || pthread_rwlock_clockwrlock::real(lock, clock, time);
-            lock_or(lock, To::Write, until, real)
+            write_or(lock, until, real)
         }
     }
-}
 
-interposed! {
     fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the caller's lock, which it holds, so nobody frees it before it is unlocked.
         let (prefers_writers, answer) =
