@@ -34,7 +34,7 @@ pub use super::backend::{
 pub(crate) use super::driver::{
     Direction, Limit, Source, closed, connect, file,
     source::{says_would_block, uninterrupted},
-    sync, watch,
+    sync, wait_for_child, watch,
 };
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
 #[cfg(feature = "tracing")]
