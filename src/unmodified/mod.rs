@@ -7,7 +7,7 @@
 //!
 //! | file | functions |
 //! |---|---|
-//! | `futex` | `syscall` |
+//! | `futex`, `futex2` | `syscall` |
 //! | `sleep` | `nanosleep`, `sleep` and their kin |
 //! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once, join |
 //! | `poll`, `select`, `epoll` | waiting for one of several descriptors |
@@ -39,6 +39,7 @@ mod connect;
 mod descriptor;
 mod epoll;
 mod futex;
+mod futex2;
 mod lock;
 mod macros;
 mod poll;

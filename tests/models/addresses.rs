@@ -147,7 +147,7 @@ impl World {
     /// [`World::wait`]; a thread that was woken wakes the next one.
     fn wait_and_pass_on(&self, name: usize, waiter: Waiter) -> Option<Waited> {
         let waited = self.wait(name, waiter);
-        if waited == Some(Waited::Woken) {
+        if waited == Some(Waited::Woken(0)) {
             let word = self.word(waiter.address).load(Relaxed);
             assert_eq!(word, 1, "lost or doubled");
             self.table.wake(waiter.address, ANY, 1);
@@ -169,7 +169,7 @@ pub(crate) fn one_waits_at_an_address() {
             let waiter = world.spawn(kind, 0, at(A));
             let woken = world.wake(A, 1);
             let waited = waiter.join().unwrap();
-            assert_eq!(woken == 1, waited == Some(Waited::Woken), "lost or doubled");
+            assert_eq!(woken == 1, waited == Some(Waited::Woken(0)), "lost or doubled");
         });
     }
 }
@@ -344,7 +344,7 @@ pub(crate) fn moved() {
         let waited = [patient, other].map(|waiter| waiter.join().unwrap());
         let of = |how| waited.iter().filter(|&&waited| waited == Some(how)).count();
         assert_eq!(
-            of(Waited::Woken),
+            of(Waited::Woken(0)),
             woken + woken_there,
             "lost or doubled"
         );
@@ -417,7 +417,7 @@ pub(crate) fn moved_to_and_fro() {
         }
         let woken = [A, C].map(|address| world.wake(address, 1));
         let waited = waiter.join().unwrap();
-        let counted = usize::from(waited == Some(Waited::Woken));
+        let counted = usize::from(waited == Some(Waited::Woken(0)));
         assert_eq!(woken[0] + woken[1], counted, "lost or doubled");
     });
 }

@@ -61,6 +61,11 @@ pub(crate) fn reserve(signal: i32) {
     }
 }
 
+/// Whether there are green threads, or have been.
+pub(crate) fn is_in_use() -> bool {
+    SIGNALS.load(Ordering::Relaxed) != 0
+}
+
 /// Whether `signal` preempts already.
 pub(crate) fn is_reserved(signal: i32) -> bool {
     SIGNALS.load(Ordering::Relaxed) & bit(signal) != 0
@@ -209,8 +214,8 @@ mod functions {
     unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
         // SAFETY: libc's function, with the caller's argument.
         let close = || unsafe { transmute::<usize, Close>(DLCLOSE.address())(library) };
-        if SIGNALS.load(Ordering::Relaxed) == 0 {
-            return close(); // there are no green threads
+        if !is_in_use() {
+            return close();
         }
         if !tls::is_known() {
             return 0; // it stays loaded: a thread may be looking a symbol up in it
