@@ -19,8 +19,7 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::descriptor::is_there;
-use super::{can_park, deadline_on, fail, futex2, is_hooked, is_on, nanos};
+use super::{can_park, deadline_on, fail, futex2, is_hooked, is_on, nanos, value_at};
 use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
@@ -201,16 +200,12 @@ pub(super) fn requeue(
 
 /// The time at `address`, if there is one.
 fn time(address: usize) -> Result<Option<u64>, Errno> {
-    let place = address as *const libc::timespec;
-    if place.is_null() {
+    if address == 0 {
         return Ok(None);
     }
-    if !is_there(place, 1) {
-        return Err(Errno(libc::EFAULT));
-    }
-    // SAFETY: it can be read. The kernel asks for no alignment.
-    let time = unsafe { place.read_unaligned() };
-    nanos(&time).map(Some).ok_or(Errno(libc::EINVAL))
+    // SAFETY: the caller's argument.
+    let time = unsafe { value_at(address as *const libc::timespec) }.ok_or(Fault)?;
+    nanos(time).map(Some).ok_or(Errno(libc::EINVAL))
 }
 
 /// The point in time at which `clock` shows the time at `address`, if there is one.
