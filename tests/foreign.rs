@@ -388,6 +388,102 @@ fn libc_knows_the_name_of_a_green_thread() {
     assert_eq!(asked.unwrap().join().unwrap(), (0, *b"a name longer t\0"));
 }
 
+/// A thread's name by `pthread_getname_np`, by `prctl`, and by a system call.
+fn system_names() -> [String; 3] {
+    let mut names = [[0_u8; 16]; 3];
+    let [first, second, third] = names.each_mut().map(|name| name.as_mut_ptr());
+    // SAFETY: places for sixteen bytes each.
+    unsafe {
+        assert_eq!(
+            libc::pthread_getname_np(libc::pthread_self(), first.cast(), 16),
+            0
+        );
+        assert_eq!(libc::prctl(libc::PR_GET_NAME, second), 0);
+        assert_eq!(libc::syscall(libc::SYS_prctl, libc::PR_GET_NAME, third), 0);
+    }
+    let text = |name: [u8; 16]| {
+        std::ffi::CStr::from_bytes_until_nul(&name)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_string()
+    };
+    names.map(text)
+}
+
+/// A thread that names itself, in any of the ways, has that name, wherever it runs; and nobody else has.
+#[test]
+fn a_thread_names_itself() {
+    const NAMES: [&std::ffi::CStr; 4] = [
+        c"",
+        c"short",
+        c"a name of fifte",
+        c"longer than the system keeps",
+    ];
+    let hogs: Vec<_> = (0..20)
+        .map(|number: usize| {
+            let hog = move || {
+                for round in 0..NAMES.len() * 3 {
+                    let (name, way) = (NAMES[(round + number) % NAMES.len()], (round + number) % 3);
+                    let before = system_names();
+                    // SAFETY: texts that end.
+                    let answer = unsafe {
+                        match way {
+                            0 => libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()),
+                            1 => libc::prctl(libc::PR_SET_NAME, name.as_ptr()),
+                            _ => libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, name.as_ptr())
+                                as i32,
+                        }
+                    };
+                    let is_too_long = way == 0 && name.count_bytes() > 15;
+                    assert_eq!(answer, if is_too_long { libc::ERANGE } else { 0 });
+                    for _ in 0..20 {
+                        thread::yield_now();
+                        match is_too_long {
+                            true => assert_eq!(system_names(), before),
+                            false => {
+                                let name = name.to_str().unwrap();
+                                let kept = &name[..name.len().min(15)];
+                                assert_eq!(system_names(), [kept; 3]);
+                            }
+                        }
+                    }
+                }
+            };
+            thread::Builder::new()
+                .name(format!("hog {number}"))
+                .spawn(hog)
+                .unwrap()
+        })
+        .collect();
+    hogs.into_iter().for_each(|hog| hog.join().unwrap());
+    // Others have the names that they were spawned with, or none of those.
+    for _ in 0..20 {
+        let own = thread::Builder::new()
+            .name("own".into())
+            .spawn(system_names)
+            .unwrap();
+        assert_eq!(own.join().unwrap(), ["own"; 3]);
+        let other = thread::spawn(system_names).join().unwrap();
+        assert!(other.iter().all(|other| {
+            NAMES
+                .iter()
+                .all(|name| name.to_str() != Ok(other) || name.is_empty())
+        }));
+    }
+    let own = thread::Builder::new().name("own".into());
+    let own = own.spawn(|| {
+        // SAFETY: a text that ends.
+        unsafe { libc::pthread_setname_np(libc::pthread_self(), c"another".as_ptr()) };
+        thread::current().name().map(String::from)
+    });
+    assert_eq!(
+        own.unwrap().join().unwrap().as_deref(),
+        Some("own"),
+        "std's names are std's"
+    );
+}
+
 /// A green thread can detach itself, as a pthread that could be joined: nothing of it goes to others before
 /// it ends.
 #[test]

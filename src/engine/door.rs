@@ -55,7 +55,7 @@ pub(crate) use super::sched::witness::measure;
 #[cfg(feature = "tracing")]
 pub(crate) use super::sched::witness::news;
 #[cfg(green)]
-pub(crate) use super::sched::{interpose, interrupted::mended_call};
+pub(crate) use super::sched::{interpose, interrupted::mended_call, name};
 pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};
 #[cfg(green)]
 pub(crate) use super::sys::{calls, handler, mm::page as page_size, real, signal};

@@ -24,7 +24,7 @@ use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
-use crate::engine::door::{clock, interpose, is_forked_child, mended_call};
+use crate::engine::door::{clock, interpose, is_forked_child, mended_call, name};
 
 /// The threads that wait on words.
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
@@ -72,13 +72,14 @@ unsafe extern "C" fn syscall(
     e: usize,
     f: usize,
 ) -> c_long {
+    let kernels = || {
+        // SAFETY: the caller's promise.
+        unsafe { mended_call(number, &[a, b, c, d, e, f]) }
+    };
     let answer = match number {
         libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
-        _ => match futex2::call(number, [a, b, c, d, e, f]) {
-            Some(answer) => answer,
-            // SAFETY: the caller's promise.
-            None => unsafe { mended_call(number, &[a, b, c, d, e, f]) }.map_err(Errno),
-        },
+        libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels).map_err(Errno),
+        _ => futex2::call(number, [a, b, c, d, e, f]).unwrap_or_else(|| kernels().map_err(Errno)),
     };
     match answer {
         Ok(result) => result as c_long,

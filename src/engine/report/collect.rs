@@ -16,6 +16,7 @@ use super::symbols::{Style, Symbol, Symbols};
 use super::unwind::{Registers, Unwinder};
 use super::{raw, running};
 use crate::engine::green::resident;
+use crate::engine::green::room::SystemName;
 use crate::engine::green::subject::{Facts, Subject};
 use crate::engine::green::{Identity, inspection::Inspection, records};
 use crate::engine::sched::fork;
@@ -258,6 +259,7 @@ impl Collector {
             if tries > 0 && (stack.is_none() || !sight.holds()) {
                 continue;
             }
+            let own_name = thread.own_name();
             // Another thread has the record by now.
             if thread.identity() != identity {
                 continue;
@@ -276,6 +278,7 @@ impl Collector {
                 name: name
                     .and_then(Identity::name)
                     .map(Into::into)
+                    .or_else(|| own_name.map(text_of))
                     .or_else(|| kernel_name(&sight)),
                 is_green: matches!(thread, Seen::Green(_)),
                 doing: sight.doing,
@@ -326,6 +329,11 @@ impl Collector {
         }
         Some(self.snapshot.stacks.number(&self.frames))
     }
+}
+
+fn text_of(name: SystemName) -> Box<str> {
+    let text = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into()
 }
 
 /// The name that the system has for a kernel thread of which nothing else is known. (A thread of a runtime

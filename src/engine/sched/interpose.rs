@@ -8,7 +8,7 @@
 //! | `sigaltstack` | a green thread keeps its kernel thread's alternate stack: its own would stay behind when it moves |
 //! | `pthread_getattr_np` | a green thread's stack is its own; libc would ask the kernel about a thread id that is not one |
 //! | `dlclose` | it waits for green threads that resolve symbols, too (`unload`) |
-//! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's |
+//! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's (`name`) |
 //! | `pthread_detach` | a green thread that detaches itself stays as it is: libc would note it in a control block that other threads have later |
 //! | `pthread_kill` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know |
 //! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance and ceilings: the kernel finds a mutex's owner by its id, which a green thread's is not |
@@ -98,7 +98,8 @@ mod functions {
     use super::*;
     use crate::engine::green::Oddities;
     use crate::engine::green::current;
-    use crate::engine::sched::unload;
+    use crate::engine::green::room::SystemName;
+    use crate::engine::sched::{name, unload};
     use crate::engine::sys::signal::Mask;
     use crate::engine::{stack, tls};
 
@@ -201,11 +202,11 @@ mod functions {
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-        let new = if current::green().is_some() {
-            core::ptr::null()
-        } else {
-            new
-        };
+        // One that cannot be read is an error.
+        let is_ignored = current::green().is_some()
+            && word::load(new.addr() & !3).is_ok()
+            && word::load(new.addr().wrapping_add(size_of::<libc::stack_t>() - 1) & !3).is_ok();
+        let new = if is_ignored { core::ptr::null() } else { new };
         // SAFETY: the caller's arguments, or a null that asks for no change.
         unsafe { transmute::<usize, SetStack>(SIGALTSTACK.address())(new, old) }
     }
@@ -248,23 +249,17 @@ mod functions {
         buffer: *mut c_char,
         length: usize,
     ) -> c_int {
-        /// The kernel keeps so many bytes of a name.
-        const KEPT: usize = 15;
-        // SAFETY: the caller's arguments: `buffer` has `length` bytes.
-        unsafe {
-            match current::green().and_then(|green| green.name()) {
-                Some(name) if thread == libc::pthread_self() => {
-                    if length <= KEPT {
-                        return libc::ERANGE;
-                    }
-                    let kept = name.len().min(KEPT);
-                    buffer.copy_from_nonoverlapping(name.as_ptr().cast(), kept);
-                    buffer.add(kept).write(0);
-                    0
-                }
-                _ => transmute::<usize, GetName>(GETNAME.address())(thread, buffer, length),
-            }
+        // SAFETY: it has no arguments.
+        let is_own = thread == unsafe { libc::pthread_self() };
+        let own = || name::get(buffer.addr());
+        if is_own
+            && length >= size_of::<SystemName>()
+            && let Some(done) = own()
+        {
+            return if done.is_ok() { 0 } else { libc::EFAULT };
         }
+        // SAFETY: the caller's arguments.
+        unsafe { transmute::<usize, GetName>(GETNAME.address())(thread, buffer, length) }
     }
 
     #[unsafe(no_mangle)]

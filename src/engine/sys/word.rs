@@ -80,6 +80,21 @@ pub(crate) fn update(address: usize, next: impl Fn(u32) -> u32) -> Result<u32, F
     }
 }
 
+/// Reads the byte at `address`.
+pub(crate) fn load_byte(address: usize) -> Result<u8, Fault> {
+    load(address & !3).map(|word| word.to_ne_bytes()[address & 3])
+}
+
+/// Writes the byte at `address`.
+pub(crate) fn store_byte(address: usize, byte: u8) -> Result<(), Fault> {
+    let with = |word: u32| {
+        let mut bytes = word.to_ne_bytes();
+        bytes[address & 3] = byte;
+        u32::from_ne_bytes(bytes)
+    };
+    update(address & !3, with).map(drop)
+}
+
 fn answer(value: u64) -> Result<u32, Fault> {
     u32::try_from(value).map_err(|_| Fault)
 }
