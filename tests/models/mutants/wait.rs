@@ -74,6 +74,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(ADDRESSES, "let claimed = Node::claim(&(*this).node);", "let claimed = Node::claim(&(*this).node) || true;")] },
     Mutant { protocol: "addresses", name: "signal_without_claim", model: "time_is_up_at_an_address", fails: RACE,
         edits: &[(CLAIM, "ended if self.give_up() => return ended.map(|_| Ended::TimedOut),", "ended if { self.give_up(); true } => return ended.map(|_| Ended::TimedOut),")] },
+    Mutant { protocol: "addresses", name: "refused_although_it_was_taken", model: "one_waits_at_two_addresses", fails: RACE,
+        edits: &[(ADDRESSES, "            if wait.give_up() {\n                leave();", "            if wait.give_up() || true {\n                leave();")] },
     // ---- addresses: the groups ----
     Mutant { protocol: "addresses", name: "last_is_lost_with_the_first", model: "three_events", fails: LOST,
         edits: &[(ADDRESSES, "                (*next).last.set(last);", "                (*next).last.set(next);")] },
