@@ -240,20 +240,17 @@ impl Addresses {
             How::Park => Some(wait.wait(deadline)),
             How::Block => wait.block(deadline),
         };
-        let taken = match ended {
-            Some(Ended::Taken(node)) => Some(node),
+        let woken = match ended {
+            Some(Ended::Taken(node)) => places.iter().position(|place| ptr::eq(&place.node, node)),
             _ => None,
         };
         // A waker has taken out the place that it has taken.
-        if taken.is_none() || places.len() > 1 {
+        if woken.is_none() || places.len() > 1 {
             leave();
         }
-        Ok(match (ended, taken) {
-            (_, Some(node)) => {
-                let is_it = |place: &Waiting| ptr::eq(&place.node, node);
-                Waited::Woken(places.iter().position(is_it).unwrap_or(0))
-            }
-            (Some(_), None) => Waited::TimedOut,
+        Ok(match (woken, ended) {
+            (Some(number), _) => Waited::Woken(number),
+            (None, Some(_)) => Waited::TimedOut,
             (None, None) => Waited::Interrupted,
         })
     }
