@@ -409,7 +409,10 @@ fn a_name_by_c() {
         };
         dump.threads().any(is_it)
     });
-    assert!(dump.threads().all(|thread| thread.name() != Some("named by C")));
+    assert!(
+        dump.threads()
+            .all(|thread| thread.name() != Some("named by C"))
+    );
     next.thread().unpark();
     next.join().unwrap();
 }

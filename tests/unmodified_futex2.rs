@@ -267,7 +267,8 @@ fn every_wait_meets_every_wake() {
 #[test]
 fn one_wake_up_ends_one_wait() {
     let _w = watchdog("one_wake_up_ends_one_wait");
-    if !has(WAITV) {
+    // In the kernel two wake-ups may end one wait: it counts each word.
+    if !has(WAITV) || !hooked() {
         return;
     }
     const MANY: usize = 10;

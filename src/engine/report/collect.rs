@@ -18,7 +18,7 @@ use super::{raw, running};
 use crate::engine::green::resident;
 use crate::engine::green::room::SystemName;
 use crate::engine::green::subject::{Facts, Subject};
-use crate::engine::green::{Identity, inspection::Inspection, records};
+use crate::engine::green::{Identity, Room, inspection::Inspection, records};
 use crate::engine::sched::fork;
 use crate::engine::sched::sight::{Doing, Seen, Sight};
 use crate::engine::sys::clock;
@@ -259,7 +259,10 @@ impl Collector {
             if tries > 0 && (stack.is_none() || !sight.holds()) {
                 continue;
             }
-            let own_name = thread.own_name();
+            let own_name = match thread {
+                Seen::Green(green) => green.room().and_then(Room::own_name),
+                Seen::Kernel(_) => None,
+            };
             // Another thread has the record by now.
             if thread.identity() != identity {
                 continue;

@@ -23,7 +23,6 @@ use crate::engine::arch;
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::green::context::Bounds;
 use crate::engine::green::resident::Resident;
-use crate::engine::green::room::SystemName;
 use crate::engine::green::subject::{About, Facts};
 use crate::engine::green::ticket::Ticket;
 use crate::engine::green::waiter::{Parking, Waiter};
@@ -77,15 +76,6 @@ impl Seen {
             // Acquire: what it points to was written before; partner: Release in `backend::life`.
             Seen::Green(green) => green.identity.load(Ordering::Acquire),
             Seen::Kernel(resident) => resident.identity(),
-        }
-    }
-
-    /// The name that a green thread has given itself by a call of C's. (It may be another thread's, if that has the
-    /// record by now.)
-    pub(crate) fn own_name(self) -> Option<SystemName> {
-        match self {
-            Seen::Green(green) => green.room()?.own_name(),
-            Seen::Kernel(_) => None,
         }
     }
 

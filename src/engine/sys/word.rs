@@ -115,8 +115,16 @@ fn check(address: usize, access: Access) -> Result<(), Fault> {
     let (operation, change) = match access {
         // A wait that is over at once, whatever the word is.
         Access::Read => (libc::FUTEX_WAIT, 0),
-        // Sets no bits, and wakes nobody: no thread waits in the kernel at the place of the time.
-        Access::Write => (libc::FUTEX_WAKE_OP, libc::FUTEX_OP_OR << 28),
+        // Sets no bits, and wakes nobody: no thread waits in the kernel at the place of the time, and those at the
+        // word are woken only if that has another value than it has.
+        Access::Write => {
+            check(address, Access::Read)?;
+            // SAFETY: as in `load`.
+            let seen = answer(unsafe { guarded::load(address) })?;
+            let other = if seen == 1 { 2 } else { 1 };
+            let change = libc::FUTEX_OP_OR << 28 | libc::FUTEX_OP_CMP_EQ << 24 | other;
+            (libc::FUTEX_WAKE_OP, change)
+        }
     };
     let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
     let arguments = match access {
