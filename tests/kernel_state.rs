@@ -261,9 +261,10 @@ fn state() -> ([u8; 16], i32) {
 
 /// Changes both, and makes the caller the only one in its UTS namespace, if it may.
 fn taint() {
-    // SAFETY: a valid name and a valid set of CPUs; the calls concern the calling kernel thread.
+    // SAFETY: a valid set of CPUs; the calls concern the calling kernel thread.
     unsafe {
-        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
+        // `prctl` would name the green thread.
+        std::fs::write("/proc/thread-self/comm", NAME.to_bytes()).unwrap();
         let (mut all, mut one): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&all), &mut all);
         let cpu = (0..libc::CPU_SETSIZE as usize).find(|&cpu| libc::CPU_ISSET(cpu, &all));
@@ -388,4 +389,110 @@ fn lending_priorities_is_refused() {
         });
         assert_eq!(in_green_thread.join().unwrap(), ([expected; 2], 0));
     }
+}
+
+/// `prctl`, where libc's `syscall` is hooked by its number.
+unsafe fn prctl_by_number(option: i32, text: *const libc::c_char) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match cfg!(feature = "unmodified") {
+            true => libc::syscall(libc::SYS_prctl, option, text) as i32,
+            false => libc::prctl(option, text),
+        }
+    }
+}
+
+/// A thread's name by `pthread_getname_np`, by `prctl`, and by a system call.
+fn system_names() -> [String; 3] {
+    let mut names = [[0_u8; 16]; 3];
+    let [first, second, third] = names.each_mut().map(|name| name.as_mut_ptr());
+    // SAFETY: places for sixteen bytes each.
+    unsafe {
+        assert_eq!(
+            libc::pthread_getname_np(libc::pthread_self(), first.cast(), 16),
+            0
+        );
+        assert_eq!(libc::prctl(libc::PR_GET_NAME, second), 0);
+        assert_eq!(prctl_by_number(libc::PR_GET_NAME, third.cast()), 0);
+    }
+    let text = |name: [u8; 16]| {
+        std::ffi::CStr::from_bytes_until_nul(&name)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_string()
+    };
+    names.map(text)
+}
+
+/// A thread that names itself, in any of the ways, has that name, wherever it runs; and nobody else has.
+#[test]
+fn a_thread_names_itself() {
+    const NAMES: [&std::ffi::CStr; 4] = [
+        c"",
+        c"short",
+        c"a name of fifte",
+        c"longer than the system keeps",
+    ];
+    let hogs: Vec<_> = (0..20)
+        .map(|number: usize| {
+            let hog = move || {
+                for round in 0..NAMES.len() * 3 {
+                    let (name, way) = (NAMES[(round + number) % NAMES.len()], (round + number) % 3);
+                    let before = system_names();
+                    // SAFETY: texts that end.
+                    let answer = unsafe {
+                        match way {
+                            0 => libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()),
+                            1 => libc::prctl(libc::PR_SET_NAME, name.as_ptr()),
+                            _ => prctl_by_number(libc::PR_SET_NAME, name.as_ptr()),
+                        }
+                    };
+                    let is_too_long = way == 0 && name.count_bytes() > 15;
+                    assert_eq!(answer, if is_too_long { libc::ERANGE } else { 0 });
+                    for _ in 0..20 {
+                        thread::yield_now();
+                        match is_too_long {
+                            true => assert_eq!(system_names(), before),
+                            false => {
+                                let name = name.to_str().unwrap();
+                                let kept = &name[..name.len().min(15)];
+                                assert_eq!(system_names(), [kept; 3]);
+                            }
+                        }
+                    }
+                }
+            };
+            thread::Builder::new()
+                .name(format!("hog {number}"))
+                .spawn(hog)
+                .unwrap()
+        })
+        .collect();
+    hogs.into_iter().for_each(|hog| hog.join().unwrap());
+    // Others have the names that they were spawned with, or none of those.
+    for _ in 0..20 {
+        let own = thread::Builder::new()
+            .name("own".into())
+            .spawn(system_names)
+            .unwrap();
+        assert_eq!(own.join().unwrap(), ["own"; 3]);
+        let other = thread::spawn(system_names).join().unwrap();
+        assert!(other.iter().all(|other| {
+            NAMES
+                .iter()
+                .all(|name| name.to_str() != Ok(other) || name.is_empty())
+        }));
+    }
+    let own = thread::Builder::new().name("own".into());
+    let own = own.spawn(|| {
+        // SAFETY: a text that ends.
+        unsafe { libc::pthread_setname_np(libc::pthread_self(), c"another".as_ptr()) };
+        thread::current().name().map(String::from)
+    });
+    assert_eq!(
+        own.unwrap().join().unwrap().as_deref(),
+        Some("own"),
+        "std's names are std's"
+    );
 }

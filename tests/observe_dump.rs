@@ -379,3 +379,40 @@ fn calls_are_not_interrupted() {
     poller.join().unwrap();
     assert_eq!(interrupted.load(Relaxed), 0, "of {}", polls.load(Relaxed));
 }
+
+/// A thread that was spawned without a name, and gives itself one as C does, is shown under that.
+#[test]
+fn a_name_by_c() {
+    let _w = watchdog("a_name_by_c");
+    if !green() {
+        return;
+    }
+    let parked = thread::spawn(|| {
+        // SAFETY: a text that ends.
+        unsafe { libc::pthread_setname_np(libc::pthread_self(), c"named by C".as_ptr()) };
+        on_park_once();
+    });
+    dump_until("parked", |dump| {
+        dump.threads().any(|thread| {
+            thread.name() == Some("named by C")
+                && thread.id() == Some(parked.thread().id())
+                && thread.state() == State::Parked
+        })
+    });
+    parked.thread().unpark();
+    parked.join().unwrap();
+    // The next thread in its room has no name.
+    let next = thread::spawn(on_park_once);
+    let dump = dump_until("parked", |dump| {
+        let is_it = |thread: observe::ThreadReport<'_>| {
+            thread.id() == Some(next.thread().id()) && thread.state() == State::Parked
+        };
+        dump.threads().any(is_it)
+    });
+    assert!(
+        dump.threads()
+            .all(|thread| thread.name() != Some("named by C"))
+    );
+    next.thread().unpark();
+    next.join().unwrap();
+}

@@ -10,7 +10,7 @@ use common::*;
 use greenthread as thread;
 use greenthread::runtime::Runtime;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 const SLEEPERS: u32 = 1_000;
@@ -92,6 +92,61 @@ fn a_thousand_sleep_at_once() {
     println!("{count} kernel threads, {:?}", start.elapsed());
     assert!(is_right, "a sleep was too short, or failed");
     assert!(count < 10 || !hooked(), "{count} kernel threads");
+}
+
+/// How far the boot clock is ahead, as if the machine had been suspended for so long.
+static SUSPENDED: AtomicU64 = AtomicU64::new(0);
+
+/// The program's clocks.
+///
+/// # Safety
+/// That of libc's function.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock_gettime(
+    clock: libc::clockid_t,
+    time: *mut libc::timespec,
+) -> libc::c_int {
+    // SAFETY: the caller's place, which the kernel has filled in before it is changed.
+    unsafe {
+        let answer = libc::syscall(libc::SYS_clock_gettime, clock, time);
+        if answer == 0 && clock == libc::CLOCK_BOOTTIME {
+            (*time).tv_sec += SUSPENDED.load(Relaxed) as i64;
+        }
+        answer as libc::c_int
+    }
+}
+
+/// The boot clock goes on while the machine is suspended, and the others, by which a thread is woken, do not.
+#[test]
+fn a_sleep_by_the_boot_clock_counts_suspension() {
+    const NAME: &str = "a_sleep_by_the_boot_clock_counts_suspension";
+    const LONG: Duration = Duration::from_secs(3_600);
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, ""), 0);
+    }
+    if !hooked() {
+        return; // the kernel's clock goes on as it is
+    }
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let sleepers = [0, libc::TIMER_ABSTIME].map(|flags| {
+        runtime.spawn(move || {
+            let clock = libc::CLOCK_BOOTTIME;
+            let since = if flags == 0 {
+                Duration::ZERO
+            } else {
+                read(clock)
+            };
+            // SAFETY: a valid time.
+            unsafe { libc::clock_nanosleep(clock, flags, &timespec(since + LONG), null_mut()) }
+        })
+    });
+    wait_until(|| runtime.metrics().parked_calls >= 2);
+    SUSPENDED.store(LONG.as_secs(), Relaxed);
+    for sleeper in sleepers {
+        assert_eq!(sleeper.join().unwrap(), 0);
+    }
+    runtime.shutdown();
 }
 
 /// Values that are not accepted, and sleeps that are over.

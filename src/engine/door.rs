@@ -34,7 +34,7 @@ pub use super::backend::{
 pub(crate) use super::driver::{
     Direction, Limit, Source, closed, connect, file,
     source::{says_would_block, uninterrupted},
-    sync, watch,
+    sync, wait_for_child, watch,
 };
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
 #[cfg(feature = "tracing")]
@@ -59,7 +59,7 @@ pub(crate) use super::sched::witness::measure;
 #[cfg(feature = "tracing")]
 pub(crate) use super::sched::witness::news;
 #[cfg(green)]
-pub(crate) use super::sched::{handlers, interrupted::mended_call};
+pub(crate) use super::sched::{handlers, interrupted::mended_call, name};
 #[cfg(all(green, feature = "unmodified"))]
 pub(crate) use super::sys::unwinding;
 pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};

@@ -299,8 +299,18 @@ const MOST_BYTES: usize = 0x7fff_f000;
 /// The most buffers that a call takes.
 const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 
-/// Whether the kernel could read so many bytes there.
+/// Whether the kernel could read so many values there.
 pub(super) fn is_there<T>(at: *const T, count: usize) -> bool {
+    all_pages(at, count, |word| word::load(word).is_ok())
+}
+
+/// Whether the kernel could write so many values there.
+pub(super) fn can_be_written<T>(at: *mut T, count: usize) -> bool {
+    all_pages(at, count, |word| word::update(word, |same| same).is_ok())
+}
+
+/// Asks for a word of each page of so many values, and for the last one.
+fn all_pages<T>(at: *const T, count: usize, ask: impl Fn(usize) -> bool) -> bool {
     // The smallest that there is.
     const PAGE: usize = 4096;
     let Some(length) = size_of::<T>().checked_mul(count) else {
@@ -309,10 +319,9 @@ pub(super) fn is_there<T>(at: *const T, count: usize) -> bool {
     let Some(end) = at.addr().checked_add(length) else {
         return false;
     };
-    // A word of each page, and the last one.
     let pages = (at.addr()..end).step_by(PAGE);
     let last = (length != 0).then(|| end - 1);
-    pages.chain(last).all(|at| word::load(at & !3).is_ok())
+    pages.chain(last).all(|at| ask(at & !3))
 }
 
 /// The total length of buffers. `None`: the kernel does not take them.

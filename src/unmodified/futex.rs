@@ -9,24 +9,30 @@
 //! there (`changes`), and those that ask for its CPU time tell the green thread's (`cpu_time`).
 //!
 //! Threads of all kinds stand in one table, in the order in which they came: a green thread is parked, and any other
-//! blocks its kernel thread on a word of its own. So a thread that wakes others need not ask the
-//! kernel, unless a kernel thread waits. The table is used from the start of the process, before there
-//! are green threads: a thread that waited in the kernel then would not be found later.
+//! blocks its kernel thread on a word of its own.
+//!
+//! Others wait in the kernel: by a system call of their own assembly, by io_uring, for a shared word beside a private
+//! one, or since before there were green threads. So a call that has woken fewer threads of the table than it was
+//! asked to asks the kernel for the rest, as it would without us. Nothing can be done the other way round: a wake-up
+//! that does not come by `syscall` finds no thread of the table. In a process without green threads, therefore, every
+//! wait is the kernel's.
 //!
 //! A forked child has another table, the kernel's: the threads in this one are the parent's.
 
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{can_park, deadline_on, fail, is_hooked, is_on, nanos};
+use super::{can_park, deadline_on, fail, futex2, is_hooked, is_on, nanos, value_at};
 use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
-use crate::engine::door::{clock, guard_change, is_forked_child, mended_call, thread_clock};
+use crate::engine::door::{
+    clock, guard_change, handlers, is_forked_child, mended_call, name, thread_clock,
+};
 
 /// The threads that wait on words.
-static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
+pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
 static FUTEX: Subject = Subject::inside("futex", |address, facts| {
@@ -37,7 +43,7 @@ static FUTEX: Subject = Subject::inside("futex", |address, facts| {
 
 /// Sees to it that a child that is forked before there is a runtime begins with an empty table. (Later ones
 /// do not use it.)
-fn forget_in_children() {
+pub(super) fn forget_in_children() {
     static DONE: AtomicBool = AtomicBool::new(false);
     extern "C" fn in_child() {
         FUTEXES.forget();
@@ -49,7 +55,7 @@ fn forget_in_children() {
 }
 
 /// `errno`.
-struct Errno(c_int);
+pub(super) struct Errno(pub(super) c_int);
 
 impl From<Fault> for Errno {
     fn from(_: Fault) -> Errno {
@@ -71,17 +77,23 @@ unsafe extern "C" fn syscall(
     e: usize,
     f: usize,
 ) -> c_long {
+    let kernels = || {
+        let arguments = [a, b, c, d, e, f];
+        // SAFETY: the caller's promise.
+        let own = unsafe { thread_clock(number, &arguments) };
+        // SAFETY: the same.
+        let call = || unsafe { mended_call(number, &arguments) };
+        own.unwrap_or_else(|| guard_change(number, &arguments, call))
+    };
     let answer = match number {
         libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
-        _ => {
-            let arguments = [a, b, c, d, e, f];
-            // SAFETY: the caller's promise.
-            let own = unsafe { thread_clock(number, &arguments) };
-            // SAFETY: the same.
-            let call = || unsafe { mended_call(number, &arguments) };
-            let made = own.unwrap_or_else(|| guard_change(number, &arguments, call));
-            made.map_err(Errno)
+        libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels).map_err(Errno),
+        libc::SYS_rt_sigaction => {
+            let answer = kernels();
+            handlers::adopt();
+            answer.map_err(Errno)
         }
+        _ => futex2::call(number, [a, b, c, d, e, f]).unwrap_or_else(|| kernels().map_err(Errno)),
     };
     match answer {
         Ok(result) => result as c_long,
@@ -95,17 +107,21 @@ const COMMAND: c_int = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
 
 /// Whether the operation is one of those above, on a private futex.
 fn is_ours(operation: c_int) -> bool {
-    let is_known = matches!(
-        operation & COMMAND,
-        libc::FUTEX_WAIT
-            | libc::FUTEX_WAIT_BITSET
-            | libc::FUTEX_WAKE
-            | libc::FUTEX_WAKE_BITSET
-            | libc::FUTEX_REQUEUE
-            | libc::FUTEX_CMP_REQUEUE
-            | libc::FUTEX_WAKE_OP
-    );
+    let is_known = match operation & COMMAND {
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => waits_here(),
+        libc::FUTEX_WAKE
+        | libc::FUTEX_WAKE_BITSET
+        | libc::FUTEX_REQUEUE
+        | libc::FUTEX_CMP_REQUEUE
+        | libc::FUTEX_WAKE_OP => true,
+        _ => false,
+    };
     is_known && operation & libc::FUTEX_PRIVATE_FLAG != 0 && is_on() && !is_forked_child()
+}
+
+/// Whether threads wait in the table: there are green threads, or have been.
+pub(super) fn waits_here() -> bool {
+    handlers::is_any_reserved()
 }
 
 fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Result<usize, Errno> {
@@ -127,57 +143,93 @@ fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Resu
                 true => libc::CLOCK_REALTIME,
                 false => libc::CLOCK_MONOTONIC,
             };
-            let deadline = time(fourth)?.map(|time| deadline_on(clock, time));
+            let deadline = deadline_by(clock, fourth)?;
             wait(address, value as u32, events(third)?, deadline)
         }
         libc::FUTEX_WAKE => {
             check(address)?;
-            Ok(FUTEXES.wake(address, ANY, most(value)))
+            Ok(wake(address, ANY, most(value)))
         }
         libc::FUTEX_WAKE_BITSET => {
             let events = events(third)?;
             check(address)?;
-            Ok(FUTEXES.wake(address, events, most(value)))
+            Ok(wake(address, events, most(value)))
         }
         libc::FUTEX_WAKE_OP => wake_op(address, most(value), second, most(fourth), third as u32),
         _ => {
-            if (value as c_int) < 0 || (fourth as c_int) < 0 {
-                return Err(Errno(libc::EINVAL));
-            }
-            check(address)?;
-            check(second)?;
-            let (woken, moved) = (value as c_int as usize, fourth as c_int as usize);
             let expected = (operation == libc::FUTEX_CMP_REQUEUE).then_some(third as u32);
-            let compare = || match expected {
-                Some(expected) if word::load(address)? != expected => Err(Errno(libc::EAGAIN)),
-                _ => Ok(()),
-            };
-            FUTEXES
-                .requeue(address, second, woken, moved, compare)
-                .map(|(woken, moved)| woken + moved)
+            requeue(address, second, value as c_int, fourth as c_int, expected)
         }
     }
+}
+
+/// Makes a call that the table has done in part, for the threads that wait in the kernel.
+fn ask_the_kernel(arguments: [usize; 6]) -> usize {
+    // SAFETY: the calls that come here look for threads at addresses; one of them compares a word, or fails.
+    unsafe { mended_call(libc::SYS_futex, &arguments) }.unwrap_or(0)
+}
+
+/// Wakes `most` threads that wait at `address` for one of `events`: those of the table first.
+pub(super) fn wake(address: usize, events: Events, most: usize) -> usize {
+    let woken = FUTEXES.wake(address, events, most);
+    if woken >= most {
+        return woken;
+    }
+    let operation = (libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let rest = most - woken;
+    woken + ask_the_kernel([address, operation, rest, 0, 0, events as usize])
+}
+
+/// Wakes `woken` threads that wait at `from`, and moves `moved` others to `to`, if the word at `from` is as
+/// `expected`.
+pub(super) fn requeue(
+    from: usize,
+    to: usize,
+    woken: c_int,
+    moved: c_int,
+    expected: Option<u32>,
+) -> Result<usize, Errno> {
+    let (Ok(woken), Ok(moved)) = (usize::try_from(woken), usize::try_from(moved)) else {
+        return Err(Errno(libc::EINVAL));
+    };
+    check(from)?;
+    check(to)?;
+    let compare = || match expected {
+        Some(expected) if word::load(from)? != expected => Err(Errno(libc::EAGAIN)),
+        _ => Ok(()),
+    };
+    let done = FUTEXES.requeue(from, to, woken, moved, compare)?;
+    let rest = [woken - done.0, moved - done.1];
+    if rest == [0; 2] {
+        return Ok(woken + moved);
+    }
+    // If the word changes meanwhile, it is as if those in the kernel came later.
+    let (operation, third) = match expected {
+        Some(expected) => (libc::FUTEX_CMP_REQUEUE, expected),
+        None => (libc::FUTEX_REQUEUE, 0),
+    };
+    let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let kernels = ask_the_kernel([from, operation, rest[0], rest[1], to, third as usize]);
+    Ok(done.0 + done.1 + kernels)
 }
 
 /// The time at `address`, if there is one.
 fn time(address: usize) -> Result<Option<u64>, Errno> {
-    let place = address as *const libc::timespec;
-    if place.is_null() {
+    if address == 0 {
         return Ok(None);
     }
-    if address.is_multiple_of(4) {
-        // Not there: an error, as the kernel's.
-        let last = size_of::<libc::timespec>() - 4;
-        word::load(address)?;
-        word::load(address + last)?;
-    }
-    // SAFETY: the caller's argument: a valid time. The kernel asks for no alignment.
-    let time = unsafe { place.read_unaligned() };
-    nanos(&time).map(Some).ok_or(Errno(libc::EINVAL))
+    // SAFETY: the caller's argument.
+    let time = unsafe { value_at(address as *const libc::timespec) }.ok_or(Fault)?;
+    nanos(time).map(Some).ok_or(Errno(libc::EINVAL))
+}
+
+/// The point in time at which `clock` shows the time at `address`, if there is one.
+pub(super) fn deadline_by(clock: libc::clockid_t, address: usize) -> Result<Option<u64>, Errno> {
+    Ok(time(address)?.map(|time| deadline_on(clock, time)))
 }
 
 /// Checks the address of a futex.
-fn check(address: usize) -> Result<(), Errno> {
+pub(super) fn check(address: usize) -> Result<(), Errno> {
     if !address.is_multiple_of(4) {
         return Err(Errno(libc::EINVAL));
     }
@@ -195,7 +247,7 @@ fn events(set: usize) -> Result<Events, Errno> {
     }
 }
 
-fn wait(
+pub(super) fn wait(
     address: usize,
     expected: u32,
     events: Events,
@@ -209,12 +261,21 @@ fn wait(
     check(address)?;
     compare()?;
     forget_in_children();
-    let how = match is_hooked() && can_park() {
+    waited(FUTEXES.wait(address, events, how(), Position::Back, deadline, compare)?)
+}
+
+/// How the calling thread, which is about to wait, does so.
+pub(super) fn how() -> How {
+    match is_hooked() && can_park() {
         true => How::Park,
         false => How::Block,
-    };
-    match FUTEXES.wait(address, events, how, Position::Back, deadline, compare)? {
-        Waited::Woken => Ok(0),
+    }
+}
+
+/// The answer of a wait that has ended so: if it was woken, the number of the word.
+pub(super) fn waited(ended: Waited) -> Result<usize, Errno> {
+    match ended {
+        Waited::Woken(number) => Ok(number),
         Waited::TimedOut => Err(Errno(libc::ETIMEDOUT)),
         Waited::Interrupted => Err(Errno(libc::EINTR)),
     }
@@ -266,9 +327,9 @@ fn wake_op(
     if is_met(before).is_none() {
         return Err(Errno(libc::ENOSYS)); // the kernel, too, has changed the word by then
     }
-    let woken = FUTEXES.wake(address, ANY, most);
+    let woken = wake(address, ANY, most);
     match is_met(before) {
-        Some(true) => Ok(woken + FUTEXES.wake(other, ANY, most_there)),
+        Some(true) => Ok(woken + wake(other, ANY, most_there)),
         _ => Ok(woken),
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! | file | functions |
 //! |---|---|
-//! | `futex` | `syscall` |
+//! | `futex`, `futex2` | `syscall` |
 //! | `sleep` | `nanosleep`, `sleep` and their kin |
 //! | `pthread` | mutexes, condition variables, reader-writer locks, semaphores, barriers, once, join |
 //! | `poll`, `select`, `epoll` | waiting for one of several descriptors |
@@ -39,6 +39,7 @@ mod connect;
 mod descriptor;
 mod epoll;
 mod futex;
+mod futex2;
 mod lock;
 mod macros;
 mod poll;
@@ -124,8 +125,17 @@ fn must_hold(is_right: bool) {
     }
 }
 
+/// The value at `at`. `None`: the kernel could not read it.
+///
+/// # Safety
+/// If it can be read, it is a valid value.
+unsafe fn value_at<T: Copy>(at: *const T) -> Option<T> {
+    // SAFETY: it can be read. The kernel asks for no alignment.
+    (!at.is_null() && descriptor::is_there(at, 1)).then(|| unsafe { at.read_unaligned() })
+}
+
 /// A time in nanoseconds. `None`: the kernel does not accept it.
-fn nanos(time: &libc::timespec) -> Option<u64> {
+fn nanos(time: libc::timespec) -> Option<u64> {
     let seconds = u64::try_from(time.tv_sec).ok()?;
     let rest = u64::try_from(time.tv_nsec)
         .ok()
@@ -150,5 +160,5 @@ fn read(clock: libc::clockid_t) -> u64 {
     };
     // SAFETY: a valid place. It fails for a clock that does not exist: then 0 is returned.
     unsafe { libc::clock_gettime(clock, &mut now) };
-    nanos(&now).unwrap_or(0)
+    nanos(now).unwrap_or(0)
 }

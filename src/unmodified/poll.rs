@@ -4,8 +4,7 @@
 
 use core::ffi::{c_int, c_ulong};
 
-use super::descriptor::is_there;
-use super::{can_watch, errno, hooked, must_hold, nanos};
+use super::{can_watch, errno, hooked, must_hold, nanos, value_at};
 use crate::engine::door::watch::{self, Interest, Purpose};
 use crate::engine::door::{self, blocking, clock, signal};
 
@@ -73,27 +72,23 @@ pub(super) fn after_millis(millis: c_int) -> Option<u64> {
 /// # Safety
 /// The mask is null or valid, or the kernel cannot read it either.
 pub(super) unsafe fn changes_mask(mask: *const libc::sigset_t) -> bool {
-    let mask = mask.cast::<signal::Mask>();
-    // SAFETY: it can be read; a set begins with the kernel's mask.
-    !mask.is_null() && (!is_there(mask, 1) || unsafe { *mask } != signal::mask())
+    // SAFETY: a set begins with the kernel's mask; any bits are one.
+    !mask.is_null() && unsafe { value_at(mask.cast::<signal::Mask>()) } != Some(signal::mask())
 }
 
-/// Whether a time-out is one that the kernel accepts.
+/// The deadline of a time-out. An error: the kernel does not accept it, or cannot read it.
 ///
 /// # Safety
-/// The time is null or valid.
+/// The time is null or valid, or cannot be read.
 pub(super) unsafe fn deadline_of(time: *const libc::timespec) -> Result<Option<u64>, ()> {
-    if !time.is_null() && !is_there(time, 1) {
-        return Err(());
+    if time.is_null() {
+        return Ok(None);
     }
-    // SAFETY: it is null, or can be read.
-    match unsafe { time.as_ref() } {
-        None => Ok(None),
-        Some(time) => match nanos(time) {
-            Some(0) => Ok(Some(0)),
-            Some(time) => Ok(Some(clock::now().saturating_add(time))),
-            None => Err(()),
-        },
+    // SAFETY: the caller's promise.
+    match unsafe { value_at(time) }.and_then(nanos) {
+        Some(0) => Ok(Some(0)),
+        Some(time) => Ok(Some(clock::now().saturating_add(time))),
+        None => Err(()),
     }
 }
 

@@ -1,49 +1,43 @@
-//! `waitpid`, `wait4`, `waitid`, for one child and its end: the thread waits for the child's pidfd.
+//! `waitpid`, `wait`, `wait4`, `wait3`, `waitid`: the thread asks without waiting, and parks until there is something
+//! to ask for.
 //!
-//! A wait for any child, or for one of a group, or for a stop, has no descriptor: it is libc's, and announced.
+//! What it waits for is what the kernel would report, with the same children and options: ends, stops, continuations.
+//! A child's pidfd tells of its end only, and any child may stop: once it is traced, which it may ask for itself at
+//! any moment, its tracer hears of its stops whatever the options are. So the ring makes the kernel's own wait, which
+//! takes nothing (`WNOWAIT`), and then the thread looks again: another one may have come first.
+//!
+//! Announced instead: where there is no ring, or none that waits for children (before Linux 6.7); and `__WNOTHREAD`,
+//! which is about the kernel thread that calls.
 
 use core::ffi::c_int;
-use core::pin::pin;
-use std::os::fd::AsRawFd;
 
-use super::descriptor::is_nonblocking;
-use super::{can_watch, errno, hooked, set_errno};
-use crate::engine::door::watch::{Call, Purpose};
-use crate::engine::door::{blocking, calls};
+use super::descriptor::{can_be_written, is_nonblocking};
+use super::{can_park, errno, fail, hooked, set_errno};
+use crate::engine::door::{blocking, wait_for_child};
 
-/// Options under which the end of the child is all that is waited for.
-const PLAIN: c_int = libc::WNOHANG | libc::WEXITED | libc::WNOWAIT;
-
-/// Waits until `child` has ended. False: it cannot be waited for in this way.
-fn has_ended(child: libc::pid_t) -> bool {
-    calls::pidfd(child as u32).is_ok_and(|pidfd| waits_for(pidfd.as_raw_fd()))
-}
-
-fn waits_for(pidfd: c_int) -> bool {
-    let call = pin!(Call::new(pidfd));
-    matches!(call.as_ref().wait(Purpose::Read, None), Ok(true))
-}
-
-/// Makes `look`, which does not wait and answers 0 as long as the child runs, until it has ended.
-fn until_ended(
-    ended: impl Fn() -> bool,
+/// Makes `look`, which does not wait, until it has an answer. In between it waits for those that `kind` and `id` name;
+/// `real` makes the call that waits.
+fn until(
+    (kind, id): (libc::idtype_t, libc::id_t),
+    options: c_int,
     mut look: impl FnMut() -> Option<c_int>,
-    block: impl FnOnce() -> c_int,
+    real: impl FnOnce() -> c_int,
 ) -> c_int {
     let before = errno();
     loop {
         if let Some(answer) = look() {
             return answer;
         }
-        if !can_watch() || !ended() {
-            set_errno(before);
-            return blocking(block);
-        }
+        let can_be_told = options & libc::__WNOTHREAD == 0 && can_park();
+        let told = can_be_told && wait_for_child(kind, id, options | libc::WNOWAIT);
         set_errno(before);
+        if !told {
+            return blocking(real);
+        }
     }
 }
 
-/// `waitpid` or `wait4`; `real` makes libc's call with these options.
+/// `wait4` and its kin; `real` makes libc's call with these options.
 fn wait_for(
     child: libc::pid_t,
     options: c_int,
@@ -52,14 +46,17 @@ fn wait_for(
     if options & libc::WNOHANG != 0 {
         return real(options);
     }
-    if child <= 0 || options & !PLAIN != 0 {
-        return blocking(|| real(options));
-    }
+    let whom = match child {
+        1.. => (libc::P_PID, child as libc::id_t),
+        -1 => (libc::P_ALL, 0),
+        // 0: the caller's own.
+        group => (libc::P_PGID, group.unsigned_abs()),
+    };
     let look = || match real(options | libc::WNOHANG) {
         0 => None,
         answer => Some(answer),
     };
-    until_ended(|| has_ended(child), look, || real(options))
+    until(whom, options | libc::WEXITED, look, || real(options))
 }
 
 hooked! {
@@ -78,6 +75,11 @@ hooked! {
         wait_for(child, options, |options| unsafe { wait4::real(child, status, options, usage) })
     }
 
+    fn wait3(status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> libc::pid_t {
+        // SAFETY: the caller's arguments.
+        wait_for(-1, options, |options| unsafe { wait3::real(status, options, usage) })
+    }
+
     fn waitid(
         kind: libc::idtype_t,
         id: libc::id_t,
@@ -86,36 +88,31 @@ hooked! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         let real = |info: *mut libc::siginfo_t, options| unsafe { waitid::real(kind, id, info, options) };
-        if options & libc::WNOHANG != 0 {
+        if options & libc::WNOHANG != 0 || kind == libc::P_PIDFD && is_nonblocking(id as c_int) {
             return real(info, options);
         }
-        let is_known = matches!(kind, libc::P_PID | libc::P_PIDFD) && options & !PLAIN == 0;
-        if !is_known {
-            return blocking(|| real(info, options));
-        }
         let look = || {
-            // SAFETY: a zeroed record is valid; the caller's place may be null.
+            // SAFETY: a zeroed record is valid; the caller's place may be null, or can be written.
             unsafe {
                 let mut seen: libc::siginfo_t = core::mem::zeroed();
                 match real(&mut seen, options | libc::WNOHANG) {
-                    0 if seen.si_pid() == 0 => None,
-                    0 => {
-                        if !info.is_null() {
-                            *info = seen;
-                        }
-                        Some(0)
-                    }
-                    failed => Some(failed),
+                    0 if seen.si_pid() == 0 => return None,
+                    0 if info.is_null() => {}
+                    // The kernel, too, has taken what it reports by then.
+                    0 if !can_be_written(info, 1) => return Some(fail(libc::EFAULT)),
+                    0 => *info = seen,
+                    failed => return Some(failed),
                 }
+                Some(0)
             }
         };
-        if kind == libc::P_PIDFD && is_nonblocking(id as c_int) {
-            return real(info, options);
-        }
-        let ended = || match kind {
-            libc::P_PIDFD => waits_for(id as c_int),
-            _ => has_ended(id as libc::pid_t),
-        };
-        until_ended(ended, look, || real(info, options))
+        until((kind, id), options, look, || real(info, options))
     }
+}
+
+/// `waitpid` for any child, by another name.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn wait(status: *mut c_int) -> libc::pid_t {
+    // SAFETY: the caller's argument.
+    unsafe { waitpid(-1, status, 0) }
 }

@@ -6,8 +6,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::descriptor::{is_stream, is_there, length_of, rest_of, run, run_all};
-use super::{hooked, must_hold};
+use super::descriptor::{can_be_written, is_stream, length_of, rest_of, run, run_all};
+use super::{hooked, must_hold, value_at};
 use crate::engine::door::watch::Purpose;
 use crate::engine::door::{blocking, may_block};
 
@@ -36,12 +36,12 @@ pub(super) unsafe fn message(
         let attempt = |fd| unsafe { recvmsg::real(fd, message, flags | NOW) };
         return run(fd, Purpose::Read, attempt, real);
     }
-    if !is_there(message, 1) {
+    // SAFETY: the caller's message.
+    let Some(asked) = (unsafe { value_at(message) }) else {
         return real(fd);
-    }
-    // SAFETY: it can be read.
-    let asked = unsafe { *message };
-    if flags & libc::MSG_PEEK != 0 || !asked.msg_control.is_null() {
+    };
+    let is_whole = flags & libc::MSG_PEEK != 0 || !asked.msg_control.is_null();
+    if is_whole || !can_be_written(message, 1) {
         return blocking(|| real(fd));
     }
     let Some(wanted) = length_of(asked.msg_iov, asked.msg_iovlen) else {

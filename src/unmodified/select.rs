@@ -3,8 +3,8 @@
 use core::ffi::c_int;
 
 use super::descriptor::is_there;
-use super::hooked;
 use super::poll::{changes_mask, deadline_of, until};
+use super::{hooked, value_at};
 use crate::engine::door::watch::{Interest, Purpose};
 use crate::engine::door::{blocking, clock};
 
@@ -94,8 +94,12 @@ unsafe fn wait(sets: Sets, deadline: Option<u64>) -> Option<c_int> {
     // SAFETY: the caller's promise.
     unsafe {
         let asked = sets.load();
+        // The first look finds them as they are, and fails if the kernel cannot write to them.
+        let mut is_first = true;
         let look = || {
-            sets.store(&asked);
+            if !core::mem::replace(&mut is_first, false) {
+                sets.store(&asked);
+            }
             let [read, write, except] = sets.at;
             let mut at_once = libc::timeval {
                 tv_sec: 0,
@@ -122,7 +126,12 @@ hooked! {
         let sets = Sets { count, at: [read, write, except] };
         // SAFETY: the caller's arguments.
         unsafe {
-            let deadline = match time.as_ref() {
+            let real = || select::real(count, read, write, except, time);
+            let asked = value_at(time);
+            if asked.is_none() && !time.is_null() {
+                return real();
+            }
+            let deadline = match asked {
                 None => None,
                 Some(time) if time.tv_sec < 0 || time.tv_usec < 0 => Some(Err(())),
                 Some(time) => {
@@ -134,7 +143,6 @@ hooked! {
                     }))
                 }
             };
-            let real = || select::real(count, read, write, except, time);
             let Ok(deadline) = deadline.transpose() else {
                 return real();
             };

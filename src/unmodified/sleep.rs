@@ -2,24 +2,23 @@
 //! with it for a while before they wait.
 //!
 //! A parked thread is not interrupted, so nothing is ever left of its sleep. A sleep until a time of a clock that
-//! can be set looks at that clock again when it wakes.
+//! may jump looks at that clock again now and then: it can be set, or it goes on while the machine is suspended.
 
 use core::ffi::{c_int, c_uint};
 
-use super::{can_park, deadline_on, hooked, nanos, read};
+use super::{can_park, deadline_on, hooked, nanos, read, value_at};
 use crate::engine::door::{clock, sleep_until, yield_now};
 
-/// How long a sleep relies on a clock that can be set.
+/// How long a sleep relies on a clock that may jump: it ends as late as this at most.
 const TRUST: u64 = 1_000_000_000;
 
 /// Sleeps until `clock` shows `time`.
 fn sleep_on(clock: libc::clockid_t, time: u64) {
-    let is_settable = !matches!(clock, libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME);
     loop {
         let end = deadline_on(clock, time);
-        match is_settable {
-            true => sleep_until(end.min(clock::now().saturating_add(TRUST))),
-            false => sleep_until(end),
+        match clock {
+            libc::CLOCK_MONOTONIC => sleep_until(end),
+            _ => sleep_until(end.min(clock::now().saturating_add(TRUST))),
         }
         if read(clock) >= time {
             return;
@@ -34,8 +33,8 @@ fn sleep_for(nanos: u64) {
 
 hooked! {
     fn nanosleep(time: *const libc::timespec, left: *mut libc::timespec) -> c_int {
-        // SAFETY: the caller's argument: a valid time, or null.
-        match unsafe { time.as_ref() }.and_then(nanos) {
+        // SAFETY: the caller's argument.
+        match unsafe { value_at(time) }.and_then(nanos) {
             Some(time) if can_park() => {
                 sleep_for(time);
                 0
@@ -55,11 +54,12 @@ hooked! {
             clock,
             libc::CLOCK_MONOTONIC | libc::CLOCK_REALTIME | libc::CLOCK_BOOTTIME | libc::CLOCK_TAI
         );
-        // SAFETY: the caller's argument: a valid time, or null.
-        match unsafe { time.as_ref() }.and_then(nanos) {
+        // SAFETY: the caller's argument.
+        match unsafe { value_at(time) }.and_then(nanos) {
             Some(time) if is_known && flags & !libc::TIMER_ABSTIME == 0 && can_park() => {
-                match flags & libc::TIMER_ABSTIME {
-                    0 => sleep_for(time),
+                match (flags & libc::TIMER_ABSTIME, clock) {
+                    (0, libc::CLOCK_BOOTTIME) => sleep_on(clock, read(clock).saturating_add(time)),
+                    (0, _) => sleep_for(time),
                     _ => sleep_on(clock, time),
                 }
                 0

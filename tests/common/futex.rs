@@ -24,18 +24,23 @@ pub const REALTIME: i32 = libc::FUTEX_CLOCK_REALTIME;
 pub const ALL: usize = i32::MAX as usize;
 
 /// The kernel's own answer.
-pub fn by_hand([a, b, c, d, e, f]: [usize; 6]) -> Answer {
+pub fn by_hand(arguments: [usize; 6]) -> Answer {
+    call_by_hand(libc::SYS_futex, arguments)
+}
+
+/// The same, of any call on futexes.
+pub fn call_by_hand(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> Answer {
     let result: isize;
     // SAFETY: a futex call reads and writes the words that it is given, which are the test's, or fails.
     #[cfg(target_arch = "aarch64")]
     unsafe {
-        asm!("svc 0", in("x8") libc::SYS_futex, inlateout("x0") a as isize => result,
+        asm!("svc 0", in("x8") number, inlateout("x0") a as isize => result,
             in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f, options(nostack));
     }
     // SAFETY: as above.
     #[cfg(target_arch = "x86_64")]
     unsafe {
-        asm!("syscall", inlateout("rax") libc::SYS_futex as isize => result,
+        asm!("syscall", inlateout("rax") number as isize => result,
             in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
@@ -43,9 +48,14 @@ pub fn by_hand([a, b, c, d, e, f]: [usize; 6]) -> Answer {
 }
 
 /// As the program does it.
-pub fn by_name([a, b, c, d, e, f]: [usize; 6]) -> Answer {
+pub fn by_name(arguments: [usize; 6]) -> Answer {
+    call_by_name(libc::SYS_futex, arguments)
+}
+
+/// The same, of any call on futexes.
+pub fn call_by_name(number: i64, [a, b, c, d, e, f]: [usize; 6]) -> Answer {
     // SAFETY: as above.
-    let result = unsafe { libc::syscall(libc::SYS_futex, a, b, c, d, e, f) };
+    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     let errno = || std::io::Error::last_os_error().raw_os_error().unwrap();
     usize::try_from(result).map_err(|_| errno())
 }

@@ -42,6 +42,20 @@ pub fn gettid() -> i32 {
     unsafe { libc::gettid() }
 }
 
+/// Whether there is an io_uring that waits for children (Linux 6.7).
+pub fn ring_waits_for_children() -> bool {
+    use greenthread::runtime::{Driver, Runtime};
+    let ring = Runtime::builder().driver(Driver::IoUring).build();
+    let has_ring = ring.is_ok_and(|runtime| runtime.driver() == Some(Driver::IoUring));
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    let is_new = (numbers.next(), numbers.next()) >= (Some(6), Some(7));
+    let is_allowed = std::env::var_os("GREENTHREAD_DRIVER").is_none_or(|driver| driver != "epoll");
+    has_ring && is_new && is_allowed
+}
+
 /// Leaves no core file, and ends the process after a while.
 pub(super) fn die_quietly() {
     let no_core = libc::rlimit {

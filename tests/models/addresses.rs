@@ -16,7 +16,7 @@ use crate::{
     sys::clock,
     wait::{
         something,
-        addresses::{ANY, Addresses, Buckets, Events, How, Waited},
+        addresses::{ANY, Addresses, Buckets, Events, How, Waited, Waiting},
         queue::Position,
     },
 };
@@ -147,7 +147,7 @@ impl World {
     /// [`World::wait`]; a thread that was woken wakes the next one.
     fn wait_and_pass_on(&self, name: usize, waiter: Waiter) -> Option<Waited> {
         let waited = self.wait(name, waiter);
-        if waited == Some(Waited::Woken) {
+        if waited == Some(Waited::Woken(0)) {
             let word = self.word(waiter.address).load(Relaxed);
             assert_eq!(word, 1, "lost or doubled");
             self.table.wake(waiter.address, ANY, 1);
@@ -169,7 +169,45 @@ pub(crate) fn one_waits_at_an_address() {
             let waiter = world.spawn(kind, 0, at(A));
             let woken = world.wake(A, 1);
             let waited = waiter.join().unwrap();
-            assert_eq!(woken == 1, waited == Some(Waited::Woken), "lost or doubled");
+            assert_eq!(woken == 1, waited == Some(Waited::Woken(0)), "lost or doubled");
+        });
+    }
+}
+
+/// One waits at two addresses, in two buckets; a thread wakes at each. At most 2 preemptions.
+pub(crate) fn one_waits_at_two_addresses() {
+    for kind in [Green, Kernel] {
+        crate::check(Some(2), move || {
+            let world = World::new();
+            let places = [A, C];
+            let waits = world.clone();
+            let main = move || {
+                let how = match green::current::green() {
+                    Some(_) => How::Park,
+                    None => How::Block,
+                };
+                let refuse = |number: usize| match waits.word(places[number]).load(Relaxed) {
+                    0 => Ok(()),
+                    _ => Err(()),
+                };
+                let waiting = places.map(|address| Waiting::new(address, ANY));
+                waits.table.wait_at_any(&waiting, how, None, refuse).ok()
+            };
+            let waiter = match kind {
+                Green => green::spawn(main),
+                Kernel => thread::spawn(main),
+            };
+            let other = world.clone();
+            let other = thread::spawn(move || other.wake(C, 1));
+            let woken = [world.wake(A, 1), other.join().unwrap()];
+            match waiter.join().unwrap() {
+                Some(Waited::Woken(number)) => {
+                    assert_eq!(woken[number], 1, "lost or doubled");
+                    assert_eq!(woken[1 - number], 0, "lost or doubled");
+                }
+                _ => assert_eq!(woken, [0; 2], "lost or doubled"),
+            }
+            assert!(world.is_empty(), "lost or doubled");
         });
     }
 }
@@ -344,7 +382,7 @@ pub(crate) fn moved() {
         let waited = [patient, other].map(|waiter| waiter.join().unwrap());
         let of = |how| waited.iter().filter(|&&waited| waited == Some(how)).count();
         assert_eq!(
-            of(Waited::Woken),
+            of(Waited::Woken(0)),
             woken + woken_there,
             "lost or doubled"
         );
@@ -417,7 +455,7 @@ pub(crate) fn moved_to_and_fro() {
         }
         let woken = [A, C].map(|address| world.wake(address, 1));
         let waited = waiter.join().unwrap();
-        let counted = usize::from(waited == Some(Waited::Woken));
+        let counted = usize::from(waited == Some(Waited::Woken(0)));
         assert_eq!(woken[0] + woken[1], counted, "lost or doubled");
     });
 }

@@ -135,7 +135,7 @@ models! {
     turns: green_to_green kernel_to_green green_to_kernel kernel_to_kernel the_caller_changes;
     claim: two_lists two_lists_and_a_deadline;
     queue: gate baton baton_and_a_deadline;
-    addresses: one_waits_at_an_address two_at_an_address two_in_a_bucket time_is_up_at_an_address
+    addresses: one_waits_at_an_address one_waits_at_two_addresses two_at_an_address two_in_a_bucket time_is_up_at_an_address
         three_events in_front comes_again moved moved_in_the_bucket moved_beside_a_waker
         moved_to_and_fro;
     mutex: excludes barging with_a_deadline starving starving_at_times;

@@ -142,6 +142,14 @@ pub(crate) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> Option<io::Result<()>
     by_ring(|| uring::file::sync(fd, data_only))
 }
 
+/// Waits, by the ring, until `waitid(2)` with these arguments may have an answer. False: the ring cannot wait for it.
+pub(crate) fn wait_for_child(kind: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> bool {
+    matches!(
+        by_ring(|| uring::wait_for_child(kind, id, options)),
+        Some(Ok(()))
+    )
+}
+
 /// The calling thread's driver.
 fn mine() -> &'static dyn Driver {
     match current::green() {

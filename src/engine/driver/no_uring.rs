@@ -35,6 +35,10 @@ pub(crate) unsafe fn connect(
     Err(io::ErrorKind::Unsupported.into())
 }
 
+pub(crate) fn wait_for_child(_: libc::idtype_t, _: libc::id_t, _: libc::c_int) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(crate) mod file {
     use std::io;
     use std::os::fd::BorrowedFd;

@@ -54,6 +54,7 @@ pub(crate) use self::hook::Hook;
 pub(crate) use self::identity::Identity;
 pub(crate) use self::links::Links;
 pub(crate) use self::room::Room;
+use self::room::SystemName;
 pub(crate) use self::since::Since;
 use self::waiter::Parking;
 use crate::engine::arch::{self, FloatControl};
@@ -417,6 +418,18 @@ impl Green {
     pub(crate) fn name(&self) -> Option<&str> {
         // SAFETY: the thread keeps its identity while it runs.
         unsafe { self.identity.load(Ordering::Relaxed).as_ref() }.and_then(Identity::name)
+    }
+
+    /// The name by which the system would know this thread, which is the caller, or is inspected: the one that it has given itself, or
+    /// what there is room for of the other one.
+    pub(crate) fn system_name(&self) -> Option<SystemName> {
+        self.room().and_then(Room::own_name).or_else(|| {
+            let mut kept = SystemName::default();
+            let name = self.name()?.as_bytes();
+            let length = name.len().min(kept.len() - 1);
+            kept[..length].copy_from_slice(&name[..length]);
+            Some(kept)
+        })
     }
 
     /// The stack, from the lowest usable address up. `None`: the thread has no room, so it does not

@@ -12,7 +12,7 @@
 //! meanwhile finds that, and throws away what it has read (`sched::sight`); or it keeps rooms from
 //! being dismantled (`inspection`).
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 
 use super::cpu_time::CpuTime;
@@ -35,7 +35,15 @@ pub(crate) struct Room {
     tenant: AtomicStatic<Green>,
     /// The tenant's.
     pub(crate) cpu_time: CpuTime,
+    /// The name that the thread has given itself by a call of C's, if it has ([`Room::own_name`]).
+    name: [AtomicU64; 2],
 }
+
+/// A name as the system keeps it: 15 bytes at most, and a NUL.
+pub(crate) type SystemName = [u8; 16];
+
+/// In the place of the last NUL: there is a name.
+const NAMED: u8 = 1;
 
 /// For how long a room cannot be dismantled.
 pub(crate) enum Stays {
@@ -43,7 +51,7 @@ pub(crate) enum Stays {
     ForEver,
 }
 
-// SAFETY: all fields but the tenant are written once. The holder of the room may touch the memory
+// SAFETY: all fields but the tenant and the name, which are atomic, are written once. The holder of the room may touch the memory
 // behind the pointers.
 unsafe impl Sync for Room {}
 // SAFETY: as above.
@@ -148,6 +156,7 @@ impl Room {
                 slot,
                 tenant: AtomicStatic::none(),
                 cpu_time: CpuTime::new(),
+                name: [const { AtomicU64::new(0) }; 2],
             });
             // Release: pairs with the Acquire in `name_of`, which a fault handler calls.
             slot.extra.store(at, Ordering::Release);
@@ -161,6 +170,30 @@ impl Room {
         // Relaxed: the handler that asks runs on this stack.
         self.tenant.store(Some(green), Ordering::Relaxed);
         self.cpu_time.reset();
+        self.name[1].store(0, Ordering::Relaxed);
+    }
+
+    /// The thread that lives here, the caller, gives itself a name.
+    pub(crate) fn set_own_name(&self, mut name: SystemName) {
+        name[15] = NAMED;
+        let (words, _) = name.as_chunks();
+        for (word, bytes) in self.name.iter().zip(words) {
+            // Relaxed: a report that reads it meanwhile may see parts of two names.
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// The name that the thread has given itself.
+    pub(crate) fn own_name(&self) -> Option<SystemName> {
+        let words = self
+            .name
+            .each_ref()
+            .map(|word| word.load(Ordering::Relaxed));
+        let mut name = [0; 16];
+        for (place, word) in name.as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        (core::mem::take(&mut name[15]) == NAMED).then_some(name)
     }
 
     /// Whether the last tenant has left malloc's cache behind, because there was no place for it

@@ -16,8 +16,9 @@ use super::symbols::{Style, Symbol, Symbols};
 use super::unwind::{Registers, Unwinder};
 use super::{raw, running};
 use crate::engine::green::resident;
+use crate::engine::green::room::SystemName;
 use crate::engine::green::subject::{Facts, Subject};
-use crate::engine::green::{Identity, inspection::Inspection, records};
+use crate::engine::green::{Identity, Room, inspection::Inspection, records};
 use crate::engine::sched::sight::{Doing, Seen, Sight};
 use crate::engine::sched::{cpu_time, fork};
 use crate::engine::sys::clock;
@@ -260,6 +261,10 @@ impl Collector {
             if tries > 0 && (stack.is_none() || !sight.holds()) {
                 continue;
             }
+            let own_name = match thread {
+                Seen::Green(green) => green.room().and_then(Room::own_name),
+                Seen::Kernel(_) => None,
+            };
             // Another thread has the record by now.
             if thread.identity() != identity {
                 continue;
@@ -278,6 +283,7 @@ impl Collector {
                 name: name
                     .and_then(Identity::name)
                     .map(Into::into)
+                    .or_else(|| own_name.map(text_of))
                     .or_else(|| kernel_name(&sight)),
                 is_green: matches!(thread, Seen::Green(_)),
                 doing: sight.doing,
@@ -332,6 +338,11 @@ impl Collector {
         }
         Some(self.snapshot.stacks.number(&self.frames))
     }
+}
+
+fn text_of(name: SystemName) -> Box<str> {
+    let text = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into()
 }
 
 /// The name that the system has for a kernel thread of which nothing else is known. (A thread of a runtime

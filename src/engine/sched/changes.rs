@@ -140,8 +140,6 @@ mod functions {
         fn setfsgid(id: libc::gid_t) -> c_int = SYS_setfsgid;
         fn capset(header: *mut c_void, data: *const c_void) -> c_int = SYS_capset;
         fn personality(persona: c_ulong) -> c_int = SYS_personality;
-        // libc's has any number of arguments, and hands on four after the first.
-        fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int = SYS_prctl;
     }
 
     fn fail(errno: c_int) -> c_int {

@@ -7,7 +7,7 @@
 //! | `sigaltstack` | a green thread keeps its kernel thread's alternate stack: its own would stay behind when it moves |
 //! | `pthread_getattr_np` | a green thread's stack is its own, and that of another one the other's; libc would ask the kernel about a thread id that is not one |
 //! | `dlclose` | it waits for green threads that resolve symbols, too (`unload`) |
-//! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's, and another one has the other's |
+//! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's, and another one has the other's (`name`) |
 //! | `pthread_detach` | a green thread that detaches itself stays as it is: libc would note it in a control block that other threads have later |
 //! | `pthread_kill` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know. Another green thread is alive (signal 0), and can be sent nothing |
 //! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance and ceilings: the kernel finds a mutex's owner by its id, which a green thread's is not |
@@ -53,13 +53,12 @@ mod functions {
     use core::mem::transmute;
 
     use super::*;
-    use crate::engine::green::Identity;
     use crate::engine::green::Oddities;
     use crate::engine::green::current;
     use crate::engine::green::inspection::Inspection;
     use crate::engine::sched::pthreads::Who;
-    use crate::engine::sched::sight::Seen;
-    use crate::engine::sched::{handlers, unload};
+    use crate::engine::sched::{handlers, name, unload};
+    use crate::engine::sys::word;
     use crate::engine::{stack, tls};
 
     type SetMask = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
@@ -110,11 +109,11 @@ mod functions {
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-        let new = if current::owner().is_some() {
-            core::ptr::null()
-        } else {
-            new
-        };
+        // One that cannot be read is an error.
+        let is_ignored = current::owner().is_some()
+            && word::load(new.addr() & !3).is_ok()
+            && word::load(new.addr().wrapping_add(size_of::<libc::stack_t>() - 1) & !3).is_ok();
+        let new = if is_ignored { core::ptr::null() } else { new };
         // SAFETY: the caller's arguments, or a null that asks for no change.
         unsafe { transmute::<usize, SetStack>(SIGALTSTACK.address())(new, old) }
     }
@@ -157,31 +156,17 @@ mod functions {
         buffer: *mut c_char,
         length: usize,
     ) -> c_int {
-        /// The kernel keeps so many bytes of a name.
-        const KEPT: usize = 15;
-        // SAFETY: the caller's arguments: `buffer` has `length` bytes.
-        let answer = |name: &str| unsafe {
-            if length <= KEPT {
-                return libc::ERANGE;
-            }
-            let kept = name.len().min(KEPT);
-            buffer.copy_from_nonoverlapping(name.as_ptr().cast(), kept);
-            buffer.add(kept).write(0);
-            0
-        };
         let answered = match Who::is(thread) {
-            Who::Own(green) => green.name().map(answer),
+            Who::Own(green) => name::tell(green, buffer.addr(), length),
             Who::Other(green) => {
                 let inspection = Inspection::begin();
-                // SAFETY: the identity stays during the inspection.
-                let identity = unsafe { Seen::Green(green).identity().as_ref() };
-                let answered = identity.and_then(Identity::name).map(answer);
+                let told = name::tell(green, buffer.addr(), length);
                 inspection.end_without_dropping();
-                answered
+                told
             }
             Who::Libcs => None,
         };
-        // SAFETY: as above.
+        // SAFETY: the caller's arguments.
         let real =
             || unsafe { transmute::<usize, GetName>(GETNAME.address())(thread, buffer, length) };
         answered.unwrap_or_else(real)

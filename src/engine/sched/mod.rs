@@ -75,6 +75,7 @@ mod lifo;
 pub(crate) mod locked;
 pub(crate) mod machine;
 mod monitor;
+pub(crate) mod name;
 pub(crate) mod outbox;
 mod owned;
 mod ownership;

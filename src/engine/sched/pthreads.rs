@@ -28,7 +28,7 @@ impl Who {
     pub(super) fn is(thread: libc::pthread_t) -> Who {
         // SAFETY: it has no arguments.
         let own = unsafe { libc::pthread_self() };
-        match current::green() {
+        match current::owner() {
             Some(green) if thread == own => Who::Own(green),
             // In a forked child the others do not exist.
             _ if fork::is_child() => Who::Libcs,

@@ -80,6 +80,21 @@ pub(crate) fn update(address: usize, next: impl Fn(u32) -> u32) -> Result<u32, F
     }
 }
 
+/// Reads the byte at `address`.
+pub(crate) fn load_byte(address: usize) -> Result<u8, Fault> {
+    load(address & !3).map(|word| word.to_ne_bytes()[address & 3])
+}
+
+/// Writes the byte at `address`.
+pub(crate) fn store_byte(address: usize, byte: u8) -> Result<(), Fault> {
+    let with = |word: u32| {
+        let mut bytes = word.to_ne_bytes();
+        bytes[address & 3] = byte;
+        u32::from_ne_bytes(bytes)
+    };
+    update(address & !3, with).map(drop)
+}
+
 fn answer(value: u64) -> Result<u32, Fault> {
     u32::try_from(value).map_err(|_| Fault)
 }
@@ -100,8 +115,16 @@ fn check(address: usize, access: Access) -> Result<(), Fault> {
     let (operation, change) = match access {
         // A wait that is over at once, whatever the word is.
         Access::Read => (libc::FUTEX_WAIT, 0),
-        // Sets no bits, and wakes nobody: no thread waits in the kernel at the place of the time.
-        Access::Write => (libc::FUTEX_WAKE_OP, libc::FUTEX_OP_OR << 28),
+        // Sets no bits, and wakes nobody: no thread waits in the kernel at the place of the time, and those at the
+        // word are woken only if that has another value than it has.
+        Access::Write => {
+            check(address, Access::Read)?;
+            // SAFETY: as in `load`.
+            let seen = answer(unsafe { guarded::load(address) })?;
+            let other = if seen == 1 { 2 } else { 1 };
+            let change = libc::FUTEX_OP_OR << 28 | libc::FUTEX_OP_CMP_EQ << 24 | other;
+            (libc::FUTEX_WAKE_OP, change)
+        }
     };
     let operation = (operation | libc::FUTEX_PRIVATE_FLAG) as usize;
     let arguments = match access {

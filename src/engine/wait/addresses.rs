@@ -9,6 +9,9 @@
 //!             └───────▲   ▲   └───▲      `last`, of the first in each
 //! ```
 //!
+//! A thread may wait at several addresses: it has a place in the group of each, and what takes it out of one ends the
+//! wait (`claim`). So it comes out of the others itself.
+//!
 //! A thread that waits looks at its condition (the futex's word, a lock) under the bucket's lock. A thread that wakes
 //! others changes the condition first, and then looks into the bucket. If the bucket is empty it need not take the
 //! lock.
@@ -70,11 +73,10 @@ struct Bucket {
 // SAFETY: the stamp belongs to the lock.
 unsafe impl Sync for Bucket {}
 
-/// A thread that waits at an address. It lies on its stack.
+/// A thread's place at an address. It belongs to the thread, and stays where it is while the thread waits.
 #[repr(C)] // the node first: a pointer to it is one to this
-struct Waiting {
+pub(crate) struct Waiting {
     node: Node,
-    wait: Wait,
     address: AtomicUsize,
     events: Events,
     stamp: Cell<u64>,
@@ -97,6 +99,19 @@ impl Beside<'_> {
     }
 }
 
+impl Waiting {
+    /// A place for a thread that will wait at `address` for one of `events`.
+    pub(crate) fn new(address: usize, events: Events) -> Waiting {
+        Waiting {
+            node: Node::new(ptr::null()),
+            address: AtomicUsize::new(address),
+            events,
+            stamp: Cell::new(0),
+            last: Cell::new(ptr::null()),
+        }
+    }
+}
+
 /// How a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
@@ -110,7 +125,8 @@ pub(crate) enum How {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Waited {
-    Woken,
+    /// At the place of this number.
+    Woken(usize),
     TimedOut,
     /// A signal's handler has run on the kernel thread.
     Interrupted,
@@ -140,10 +156,10 @@ impl Addresses {
         how: How,
         position: Position,
         deadline: Option<u64>,
-        refuse: impl FnOnce() -> Result<(), E>,
+        mut refuse: impl FnMut() -> Result<(), E>,
     ) -> Result<Waited, E> {
-        let what = (address, events);
-        self.queue(what, how, position, deadline, |_| refuse(), || ())
+        let place = [Waiting::new(address, events)];
+        self.queue(&place, how, position, deadline, |_, _| refuse(), || ())
     }
 
     /// [`Addresses::wait`] of a green thread. `refuse` may ask who else waits at the address. `then` runs
@@ -154,61 +170,88 @@ impl Addresses {
         events: Events,
         position: Position,
         deadline: Option<u64>,
-        refuse: impl FnOnce(Beside<'_>) -> Result<(), E>,
+        mut refuse: impl FnMut(Beside<'_>) -> Result<(), E>,
         then: impl FnOnce(),
     ) -> Result<Waited, E> {
-        let what = (address, events);
-        self.queue(what, How::Park, position, deadline, refuse, then)
+        let place = [Waiting::new(address, events)];
+        let refuse = |_, beside: Beside<'_>| refuse(beside);
+        self.queue(&place, How::Park, position, deadline, refuse, then)
+    }
+
+    /// [`Addresses::wait`] at several `places`, one at least. `refuse` gets the number of each.
+    pub(crate) fn wait_at_any<E>(
+        &self,
+        places: &[Waiting],
+        how: How,
+        deadline: Option<u64>,
+        mut refuse: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<Waited, E> {
+        let refuse = |number, _: Beside<'_>| refuse(number);
+        self.queue(places, how, Position::Back, deadline, refuse, || ())
     }
 
     #[inline(always)]
     fn queue<E>(
         &self,
-        (address, events): (usize, Events),
+        places: &[Waiting],
         how: How,
         position: Position,
         deadline: Option<u64>,
-        refuse: impl FnOnce(Beside<'_>) -> Result<(), E>,
+        mut refuse: impl FnMut(usize, Beside<'_>) -> Result<(), E>,
         then: impl FnOnce(),
     ) -> Result<Waited, E> {
-        let waiting = Waiting {
-            node: Node::new(ptr::null()),
-            wait: Wait::new(About::new(self.subject, address as *const ())),
-            address: AtomicUsize::new(address),
-            events,
-            stamp: Cell::new(0),
-            last: Cell::new(ptr::null()),
-        };
-        waiting.node.set_wait(&waiting.wait);
-        let bucket = self.bucket(address);
+        let name = places[0].address.load(Relaxed);
+        let wait = Wait::new(About::new(self.subject, name as *const ()));
+        let leave = || places.iter().for_each(|place| self.leave(place));
+        let mut refusal = None;
         {
             let Some(_inside) = Inside::enter() else {
                 return Ok(Waited::Interrupted);
             };
-            let mut locked = bucket.queue.lock();
-            perturb::point("addresses: locked");
-            // SeqCst: invariant 1; partner: in `is_empty`.
-            fence(SeqCst);
-            refuse(Beside(&locked, address))?;
-            // SAFETY: `waiting` stays here until it was taken out, below or by its waker.
-            unsafe { bucket.push(&mut locked, &waiting, position) };
+            for (number, place) in places.iter().enumerate() {
+                place.node.set_wait(&wait);
+                let address = place.address.load(Relaxed);
+                let bucket = self.bucket(address);
+                let mut locked = bucket.queue.lock();
+                perturb::point("addresses: locked");
+                // SeqCst: invariant 1; partner: in `is_empty`.
+                fence(SeqCst);
+                if let Err(error) = refuse(number, Beside(&locked, address)) {
+                    refusal = Some(error);
+                    break;
+                }
+                // SAFETY: `places` stay here until they were taken out, below or by a waker.
+                unsafe { bucket.push(&mut locked, place, position) };
+            }
+        }
+        if let Some(error) = refusal {
+            // One place was refused before it was queued. Of several, one may have been taken already.
+            if places.len() == 1 {
+                return Err(error);
+            }
+            if wait.give_up() {
+                leave();
+                return Err(error);
+            }
         }
         perturb::point("addresses: queued");
         then();
         let ended = match how {
-            How::Park => Some(waiting.wait.wait(deadline)),
-            How::Block => waiting.wait.block(deadline),
+            How::Park => Some(wait.wait(deadline)),
+            How::Block => wait.block(deadline),
         };
-        Ok(match ended {
-            Some(Ended::Taken(_)) => Waited::Woken,
-            Some(Ended::TimedOut) => {
-                self.leave(&waiting);
-                Waited::TimedOut
-            }
-            None => {
-                self.leave(&waiting);
-                Waited::Interrupted
-            }
+        let woken = match ended {
+            Some(Ended::Taken(node)) => places.iter().position(|place| ptr::eq(&place.node, node)),
+            _ => None,
+        };
+        // A waker has taken out the place that it has taken.
+        if woken.is_none() || places.len() > 1 {
+            leave();
+        }
+        Ok(match (woken, ended) {
+            (Some(number), _) => Waited::Woken(number),
+            (None, Some(_)) => Waited::TimedOut,
+            (None, None) => Waited::Interrupted,
         })
     }
 
@@ -220,7 +263,7 @@ impl Addresses {
             .for_each(|bucket| bucket.queue.forget());
     }
 
-    /// Takes a thread out that has ended its wait itself.
+    /// Takes a place out, if it is in a group still.
     fn leave(&self, waiting: &Waiting) {
         // Nobody is: the thread was blocked, and a handler that has interrupted one does not wait.
         let _inside = Inside::enter();

@@ -137,7 +137,7 @@ fn wait<A>(
         match ended {
             Err(answer) => return Some(answer),
             // Another thread was faster: this one stays the first.
-            Ok(Waited::Woken) => position = Position::Front,
+            Ok(Waited::Woken(_)) => position = Position::Front,
             Ok(_) if until.has_come() => return None,
             Ok(_) => {}
         }

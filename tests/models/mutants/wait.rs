@@ -62,18 +62,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
     // ---- addresses: no wake-up is lost ----
     Mutant { protocol: "addresses", name: "waiter_has_no_fence", model: "one_waits_at_an_address", fails: "deadlock",
-        edits: &[(ADDRESSES, "            fence(SeqCst);\n            refuse(Beside(&locked, address))?;\n            // SAFETY", "            refuse(Beside(&locked, address))?;\n            // SAFETY")] },
+        edits: &[(ADDRESSES, "                fence(SeqCst);\n                if let Err(error)", "                if let Err(error)")] },
     Mutant { protocol: "addresses", name: "waker_has_no_fence", model: "one_waits_at_an_address", fails: "deadlock",
         edits: &[(ADDRESSES, "        fence(SeqCst);\n        perturb::point(\"addresses: looking\");", "")] },
     Mutant { protocol: "addresses", name: "looks_before_it_locks", model: "one_waits_at_an_address", fails: "deadlock",
-        edits: &[(ADDRESSES, "            refuse(Beside(&locked, address))?;\n            // SAFETY", "            // SAFETY"),
-                 (ADDRESSES, "            let mut locked = bucket.queue.lock();\n            perturb::point(\"addresses: locked\");", "            refuse(Beside(&bucket.queue.lock(), address))?;\n            let mut locked = bucket.queue.lock();")] },
+        edits: &[(ADDRESSES, "                let mut locked = bucket.queue.lock();\n                perturb::point(\"addresses: locked\");", "                let refused = refuse(number, Beside(&bucket.queue.lock(), address));\n                let mut locked = bucket.queue.lock();"),
+                 (ADDRESSES, "if let Err(error) = refuse(number, Beside(&locked, address)) {", "if let Err(error) = refused {")] },
     Mutant { protocol: "addresses", name: "who_has_left_ends_the_search", model: "time_is_up_at_an_address", fails: "deadlock",
         edits: &[(ADDRESSES, "                        return Some(Claimed::new(&raw const (*this).node));\n                    }", "                        return Some(Claimed::new(&raw const (*this).node));\n                    }\n                    return None;")] },
     Mutant { protocol: "addresses", name: "who_has_left_is_woken", model: "time_is_up_at_an_address", fails: RACE,
         edits: &[(ADDRESSES, "let claimed = Node::claim(&(*this).node);", "let claimed = Node::claim(&(*this).node) || true;")] },
     Mutant { protocol: "addresses", name: "signal_without_claim", model: "time_is_up_at_an_address", fails: RACE,
         edits: &[(CLAIM, "ended if self.give_up() => return ended.map(|_| Ended::TimedOut),", "ended if { self.give_up(); true } => return ended.map(|_| Ended::TimedOut),")] },
+    Mutant { protocol: "addresses", name: "refused_although_it_was_taken", model: "one_waits_at_two_addresses", fails: RACE,
+        edits: &[(ADDRESSES, "            if wait.give_up() {\n                leave();", "            if wait.give_up() || true {\n                leave();")] },
     // ---- addresses: the groups ----
     Mutant { protocol: "addresses", name: "last_is_lost_with_the_first", model: "three_events", fails: LOST,
         edits: &[(ADDRESSES, "                (*next).last.set(last);", "                (*next).last.set(next);")] },

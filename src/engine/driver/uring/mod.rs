@@ -129,6 +129,17 @@ pub(crate) unsafe fn connect(
     unsafe { perform(entry.build(), Limit::Forever) }.map(drop)
 }
 
+/// `waitid(2)` with no place for what it finds. A kernel that cannot do it (before Linux 6.7) answers EINVAL.
+pub(crate) fn wait_for_child(
+    kind: libc::idtype_t,
+    id: libc::id_t,
+    options: libc::c_int,
+) -> io::Result<()> {
+    let entry = opcode::WaitId::new(kind, id, options).build();
+    // SAFETY: the entry has no pointers.
+    unsafe { perform(entry, Limit::Forever) }.map(drop)
+}
+
 /// Ends every operation in flight on the descriptor's file, with ECANCELED, and returns their
 /// number. It does not end operations that begin later: a caller that closes the file must mark it
 /// closed first.
