@@ -58,7 +58,7 @@ pub(crate) use super::sched::witness::news;
 pub(crate) use super::sched::{interpose, interrupted::mended_call};
 pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};
 #[cfg(green)]
-pub(crate) use super::sys::{calls, handler, mm::page as page_size, real, signal};
+pub(crate) use super::sys::{calls, handler, mm::page as page_size, real, sanitizer, signal};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
 pub(crate) use super::trace::{Session, Timeline};

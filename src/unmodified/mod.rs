@@ -72,8 +72,10 @@ fn is_on() -> bool {
             // SAFETY: libc's answer is a string, if there is one.
             let is_off = !value.is_null()
                 && unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() == b"off";
-            STATE.store(if is_off { OFF } else { ON }, Ordering::Relaxed);
-            !is_off
+            // A sanitizer that lets the threads be kernel threads is to see all that they do.
+            let is_on = !is_off && door::sanitizer::stranger().is_none();
+            STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
+            is_on
         }
         state => state == ON,
     }

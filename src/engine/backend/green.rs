@@ -18,7 +18,7 @@ use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, interpose, preempt, sample, setxid,
 };
-use crate::engine::sys::signal;
+use crate::engine::sys::{sanitizer, signal};
 use crate::engine::{debugger, stack, tls};
 
 /// Starts a cluster.
@@ -53,6 +53,11 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), St
         drop(std::thread::Builder::new().spawn(|| ())?.join());
     }
     Ok(PREPARED.get_or_init(|| {
+        if let Some(name) = sanitizer::stranger() {
+            return Err(format!(
+                "{name} is in the program, and knows kernel threads alone"
+            ));
+        }
         tls::init()?;
         if !crate::engine::sys::kernel_thread::register_barrier() {
             return Err("the kernel has no expedited membarrier".into());
@@ -197,9 +202,10 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
 }
 
 /// Lets reports see the stacks of kernel threads that run. Without it they see less: an error is none of the
-/// caller's.
+/// caller's. Nor is it tried beside a sanitizer, which delivers signals when it likes.
 pub(super) fn allow_samples() {
-    if !sample::is_possible()
+    if sanitizer::stranger().is_none()
+        && !sample::is_possible()
         && let Ok(signal) = choose_signal()
     {
         let _ = preempt::install_for_samples(signal);
