@@ -27,8 +27,10 @@ fn main() {
     println!("cargo::rerun-if-env-changed=GREENTHREAD_ELSEWHERE");
     let sanitizers = var("CARGO_CFG_SANITIZE").unwrap_or_default();
     let sanitizes = |name| sanitizers.split(',').any(|one| one == name);
-    println!("cargo::rustc-check-cfg=cfg(sanitized, values(any()))");
+    println!("cargo::rustc-check-cfg=cfg(sanitized)");
+    println!("cargo::rustc-check-cfg=cfg(sanitized, values(\"address\", \"leak\", \"thread\"))");
     for sanitizer in sanitizers.split(',').filter(|name| !name.is_empty()) {
+        println!("cargo::rustc-cfg=sanitized");
         println!("cargo::rustc-cfg=sanitized={sanitizer:?}");
     }
     let is = |key: &str, value: &str| var(key).is_ok_and(|found| found == value);

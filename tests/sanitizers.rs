@@ -20,7 +20,6 @@ const EXPECTED: Mode = match cfg!(asan) {
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_init() {}
 
-/// In the order in which the build script names them.
 const NAME: &str = if cfg!(sanitized = "address") {
     "AddressSanitizer"
 } else if cfg!(sanitized = "leak") {
@@ -147,6 +146,7 @@ mod address {
 
     #[test]
     fn a_stack_that_is_used_up() {
+        #[allow(unconditional_recursion)]
         fn deeper(depth: u64) -> u64 {
             let array = black_box([depth; 64]);
             array[3] + black_box(deeper)(depth + 1)
