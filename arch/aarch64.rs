@@ -108,6 +108,20 @@ pub(crate) fn page_size() -> usize {
     }
 }
 
+/// Reads a word of a stack, of whatever frame: a sanitizer that checks all accesses is not asked.
+///
+/// # Safety
+/// The address is a multiple of 8, and the word is mapped. Another thread may write it at the same time.
+#[inline(always)]
+pub(crate) unsafe fn stack_word(address: usize) -> usize {
+    let word;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("ldr {}, [{}]", lateout(reg) word, in(reg) address, options(nostack, readonly, preserves_flags))
+    };
+    word
+}
+
 /// A system call. A failure comes back as `-errno`; the thread-local `errno` is left alone, so this
 /// is right whichever thread's control block the thread pointer names.
 ///

@@ -3,6 +3,17 @@
 //! GREENTHREAD_ELSEWHERE in the environment (nothing that the crate depends on is compiled again), that is so
 //! on any target: to test it, and to see how much a program owes to green threads.
 //!
+//! So it is in Miri, which cannot run assembly, and with MemorySanitizer, which does not see what the kernel writes in
+//! answer to system calls of our own.
+//!
+//! `cfg(asan)`: the crate is built with AddressSanitizer, and tells it of the stacks of green threads.
+//!
+//! `cfg(interposes)`: the crate has functions with libc's names. A sanitizer has functions with these names too, by
+//! which it learns what a program does, and one program has room for one of each. So they are its own where every
+//! thread is a kernel thread for its sake: with any sanitizer but that one (`src/engine/sys/sanitizer.rs`).
+//!
+//! `cfg(sanitized)`: with which sanitizer, for tests.
+//!
 //! `cfg(hooks)`: calls of libc that block can park green threads (`src/unmodified`).
 //!
 //! With GREENTHREAD_PERTURB it is a perturbed build (`src/engine/sys/perturb.rs`), as with
@@ -14,6 +25,14 @@ fn main() {
     println!("cargo::rustc-check-cfg=cfg(green)");
     println!("cargo::rerun-if-changed=arch/build.rs");
     println!("cargo::rerun-if-env-changed=GREENTHREAD_ELSEWHERE");
+    let sanitizers = var("CARGO_CFG_SANITIZE").unwrap_or_default();
+    let sanitizes = |name| sanitizers.split(',').any(|one| one == name);
+    println!("cargo::rustc-check-cfg=cfg(sanitized)");
+    println!("cargo::rustc-check-cfg=cfg(sanitized, values(\"address\", \"leak\", \"thread\"))");
+    for sanitizer in sanitizers.split(',').filter(|name| !name.is_empty()) {
+        println!("cargo::rustc-cfg=sanitized");
+        println!("cargo::rustc-cfg=sanitized={sanitizer:?}");
+    }
     let is = |key: &str, value: &str| var(key).is_ok_and(|found| found == value);
     let has_green_threads = is("CARGO_CFG_TARGET_OS", "linux")
         && ["x86_64", "aarch64"]
@@ -23,15 +42,29 @@ fn main() {
         && is("CARGO_CFG_TARGET_ENDIAN", "little")
         && is("CARGO_CFG_TARGET_ENV", "gnu")
         && var_os("CARGO_CFG_GREENTHREAD_PORTABLE").is_none()
-        && var_os("GREENTHREAD_ELSEWHERE").is_none();
+        && var_os("GREENTHREAD_ELSEWHERE").is_none()
+        && var_os("CARGO_CFG_MIRI").is_none()
+        && !sanitizes("memory");
     if has_green_threads {
         println!("cargo::rustc-cfg=green");
     }
+    println!("cargo::rustc-check-cfg=cfg(asan)");
+    let is_asan = has_green_threads
+        && is("CARGO_CFG_SANITIZE", "address")
+        && is("CARGO_CFG_TARGET_ARCH", "x86_64");
+    if is_asan {
+        println!("cargo::rustc-cfg=asan");
+    }
     // Functions with libc's names reach the program's calls where the linker has a choice.
+    println!("cargo::rustc-check-cfg=cfg(interposes)");
     println!("cargo::rustc-check-cfg=cfg(hooks)");
     let is_static = var("CARGO_CFG_TARGET_FEATURE")
         .is_ok_and(|all| all.split(',').any(|one| one == "crt-static"));
-    if has_green_threads && !is_static && var_os("CARGO_FEATURE_UNMODIFIED").is_some() {
+    let interposes = has_green_threads && !is_static && (is_asan || sanitizers.is_empty());
+    if interposes {
+        println!("cargo::rustc-cfg=interposes");
+    }
+    if interposes && var_os("CARGO_FEATURE_UNMODIFIED").is_some() {
         println!("cargo::rustc-cfg=hooks");
     }
     println!("cargo::rerun-if-env-changed=GREENTHREAD_PERTURB");

@@ -14,6 +14,7 @@
 //! | [`CALLS_LOSE_THEIR_NUMBER`] | was it the number of the call that this register held, or the first argument? |
 //! | `jump_where`, `call_around` | the bodies of functions that leave no frame of Rust's |
 //! | [`guarded`] | accesses to memory that may not be there |
+//! | [`stack_word`] | reads a word of a stack, whosever it is |
 //! | [`page_size`], [`LARGEST_PAGE`] | bytes of a page here; of the largest that a kernel of this architecture has |
 //! | [`plain_address`] | a code address without the signature that it may have |
 //! | [`prefetch`], [`ticks`] | a hint to the caches; a cheap clock that only orders |

@@ -137,7 +137,7 @@ impl<'a> Frame<'a> {
     /// The stack pointer lies in a stack.
     pub(crate) unsafe fn return_address_of_leaf(&self) -> usize {
         // SAFETY: the caller's promise.
-        unsafe { *(self.sp() as *const usize) }
+        unsafe { super::stack_word(self.sp()) }
     }
 
     /// Makes the function that was interrupted return `result` at once.

@@ -64,7 +64,9 @@ pub(crate) use super::sched::{handlers, interrupted::mended_call, name};
 pub(crate) use super::sys::unwinding;
 pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};
 #[cfg(green)]
-pub(crate) use super::sys::{calls, handler, mm::page as page_size, names, real, signal};
+pub(crate) use super::sys::{
+    calls, handler, mm::page as page_size, names, real, sanitizer, signal,
+};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
 pub(crate) use super::trace::{Session, Timeline};

@@ -72,10 +72,11 @@ fn is_on() -> bool {
             let value = unsafe { libc::getenv(c"GREENTHREAD_UNMODIFIED".as_ptr()) };
             // SAFETY: libc's answer is a string, if there is one.
             let is_off = !value.is_null()
-                && unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() == b"off"
-                || !names::lead_here();
-            STATE.store(if is_off { OFF } else { ON }, Ordering::Relaxed);
-            !is_off
+                && unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() == b"off";
+            // A sanitizer that lets the threads be kernel threads is to see all that they do.
+            let is_on = !is_off && names::lead_here() && door::sanitizer::stranger().is_none();
+            STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
+            is_on
         }
         state => state == ON,
     }

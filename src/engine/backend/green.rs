@@ -19,7 +19,7 @@ use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, sample,
     setxid,
 };
-use crate::engine::sys::{names, signal};
+use crate::engine::sys::{names, sanitizer, signal};
 use crate::engine::{debugger, stack, tls};
 
 /// Starts a cluster.
@@ -60,6 +60,11 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), St
                 "calls of libc go past the crate: the library that it is in was loaded after libc"
                     .into(),
             );
+        }
+        if let Some(name) = sanitizer::stranger() {
+            return Err(format!(
+                "{name} is in the program, and knows kernel threads alone"
+            ));
         }
         tls::init()?;
         current::learn()?;
@@ -206,9 +211,10 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
 }
 
 /// Lets reports see the stacks of kernel threads that run. Without it they see less: an error is none of the
-/// caller's.
+/// caller's. Nor is it tried beside a sanitizer, which delivers signals when it likes.
 pub(super) fn allow_samples() {
-    if !sample::is_possible()
+    if sanitizer::stranger().is_none()
+        && !sample::is_possible()
         && let Ok(signal) = choose_signal()
     {
         let _ = preempt::install_for_samples(signal);

@@ -11,8 +11,9 @@ use crate::engine::sched::Cluster;
 /// The reason why there are no green threads.
 pub(super) fn prepare(_: usize) -> io::Result<&'static Result<(), String>> {
     static REASON: OnceLock<Result<(), String>> = OnceLock::new();
-    Ok(REASON
-        .get_or_init(|| Err("green threads need Linux on x86-64 or aarch64, with glibc".into())))
+    const WHY: &str = "green threads need Linux on x86-64 or aarch64, with glibc, \
+        and neither Miri nor MemorySanitizer";
+    Ok(REASON.get_or_init(|| Err(WHY.into())))
 }
 
 pub(super) fn start(_: Plan, _: Box<dyn Policy>, _: bool) -> io::Result<Backend> {

@@ -15,6 +15,7 @@ use core::cell::Cell;
 
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicUsize, Ordering};
+use crate::engine::sys::sanitizer;
 
 /// The run loop's next step with a thread that has just left its stack.
 #[derive(Clone, Copy)]
@@ -52,9 +53,8 @@ impl Bounds {
             return None;
         }
         // SAFETY: the word is in the slot, which is mapped for as long as the process lives. Others write it
-        // by whole instructions; an atomic load reads what is there.
-        let word = unsafe { AtomicUsize::from_ptr(address as *mut usize) };
-        Some(word.load(Ordering::Relaxed))
+        // by whole instructions; this one reads what is there.
+        Some(unsafe { arch::stack_word(address) })
     }
 }
 
@@ -135,8 +135,11 @@ impl Context {
         crate::engine::sys::die("a thread was resumed that has ended")
     }
 
-    /// Forgets the stack, which belongs to another thread now.
-    pub(super) fn forget(&self) {
+    /// Forgets the stack, up to `top`, which belongs to another thread now.
+    pub(super) fn forget(&self, top: usize) {
+        let own = self.own.load(Ordering::Relaxed);
+        // SAFETY: the thread has left its last frames for good, here.
+        unsafe { sanitizer::forget_frames(own, top - own) };
         self.own.store(0, Ordering::Relaxed);
     }
 }

@@ -309,9 +309,9 @@ impl Green {
     #[inline]
     pub(crate) fn move_out(&self) -> &'static Room {
         self.oddities.reset();
-        self.context.forget();
         match self.room.load(Ordering::Relaxed) {
             Some(room) => {
+                self.context.forget(room.stack.top);
                 self.room.store(None, Ordering::Relaxed);
                 room
             }

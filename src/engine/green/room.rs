@@ -20,7 +20,7 @@ use super::{Green, Identity, inspection};
 use crate::engine::green::context::Bounds;
 use crate::engine::stack::{self, Slot};
 use crate::engine::sys::atomic_static::AtomicStatic;
-use crate::engine::sys::perturb;
+use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::tls;
 
 #[repr(align(64))]
@@ -128,6 +128,7 @@ impl Room {
             return Err(Stays::ForNow);
         }
         perturb::point("room: dismantled");
+        sanitizer::holds_no_pointers(slot.bottom(), slot.top());
         // SAFETY: its thread has ended, nobody sees the room or can get it, and it has no cache.
         unsafe { tls::destroy(room.thread_pointer) };
         let _off = super::current::preemption_off();
@@ -160,6 +161,7 @@ impl Room {
             });
             // Release: pairs with the Acquire in `name_of`, which a fault handler calls.
             slot.extra.store(at, Ordering::Release);
+            sanitizer::holds_pointers(slot.bottom(), slot.top());
             Ok(&*room)
         }
     }

@@ -15,8 +15,7 @@ use super::{deadlock, employ, raw, socket, warn};
 use crate::engine::atomic::{AtomicU8, Ordering};
 use crate::engine::green::quiet;
 use crate::engine::sched::fork;
-use crate::engine::sys::signal;
-use crate::engine::sys::{clock, kernel_thread};
+use crate::engine::sys::{clock, kernel_thread, sanitizer, signal};
 
 /// What the process does about a deadlock of all threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +82,11 @@ pub(crate) fn start(wishes: &Wishes, knob: Option<OnDeadlock>, warnings: Option<
     }
     *started = employ("gt-reporter", live).is_ok();
     if *started && listens {
-        raw::start();
+        // It walks through the libraries under a lock of the loader's, which a sanitizer takes for its reports while it
+        // holds locks of its own.
+        if sanitizer::stranger().is_none() {
+            raw::start();
+        }
         // If it fails, the signal does what it did before.
         let _ = signal::handle(libc::SIGQUIT, on_quit);
     }

@@ -47,7 +47,7 @@ static KILL: Real = Real::new(c"pthread_kill");
 static SETPROTOCOL: Real = Real::new(c"pthread_mutexattr_setprotocol");
 static DLCLOSE: Real = Real::new(c"dlclose");
 
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(interposes)]
 mod functions {
     use core::ffi::{c_char, c_int, c_void};
     use core::mem::transmute;

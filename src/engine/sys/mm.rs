@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::call;
+use super::{call, sanitizer};
 use crate::engine::arch;
 
 /// Bytes of a page.
@@ -60,7 +60,10 @@ unsafe fn map_at(address: usize, length: usize, flags: i32) -> io::Result<usize>
 /// Nobody uses that memory any more.
 pub(crate) unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
     // SAFETY: the caller's promise.
-    done(unsafe { call(libc::SYS_munmap, &[address, length]) })
+    unsafe {
+        sanitizer::forget_frames(address, length);
+        done(call(libc::SYS_munmap, &[address, length]))
+    }
 }
 
 /// `madvise`: `advice` for whole pages.

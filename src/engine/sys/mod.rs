@@ -22,6 +22,7 @@ pub(crate) mod observer;
 mod patience;
 pub(crate) mod perturb;
 pub(crate) mod real;
+pub(crate) mod sanitizer;
 pub(crate) mod signal;
 pub(crate) mod table;
 mod task_file;
