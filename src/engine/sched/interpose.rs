@@ -23,6 +23,8 @@ use crate::engine::sys::word;
 
 /// The preemption signals of all clusters.
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
+/// The signals that the program itself ignores, and not whoever has started it.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Whether the program has installed a signal handler.
 static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 /// Handlers of the crate's for signals that are not reserved: they do not count as the program's.
@@ -64,6 +66,11 @@ pub(crate) fn reserve(signal: i32) {
 /// Whether `signal` preempts already.
 pub(crate) fn is_reserved(signal: i32) -> bool {
     SIGNALS.load(Ordering::Relaxed) & bit(signal) != 0
+}
+
+/// Whether the program itself has said that it ignores `signal`.
+pub(crate) fn program_ignores(signal: i32) -> bool {
+    IGNORED.load(Ordering::Relaxed) & bit(signal) != 0
 }
 
 /// Whether the program handles signals: then it knows of EINTR, and its handlers may run in the
@@ -150,6 +157,11 @@ mod functions {
     /// count.
     fn note(signal: c_int, handler: libc::sighandler_t) -> bool {
         let is_handler = !matches!(handler, libc::SIG_DFL | libc::SIG_IGN);
+        match signal {
+            1..=64 if handler == libc::SIG_IGN => IGNORED.fetch_or(bit(signal), Ordering::Relaxed),
+            1..=64 => IGNORED.fetch_and(!bit(signal), Ordering::Relaxed),
+            _ => 0,
+        };
         if matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
             word::faults_are_caught(false); // the crate says so once its handler is in place
         }
