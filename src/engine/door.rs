@@ -56,7 +56,7 @@ pub(crate) use super::sched::witness::measure;
 pub(crate) use super::sched::witness::news;
 #[cfg(green)]
 pub(crate) use super::sched::{interpose, interrupted::mended_call};
-pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};
+pub(crate) use super::sys::{backoff, clock, die, lock, perturb, variable, word};
 #[cfg(green)]
 pub(crate) use super::sys::{calls, handler, mm::page as page_size, real, signal};
 #[cfg(green)]

@@ -25,6 +25,7 @@ pub(crate) mod signal;
 pub(crate) mod table;
 mod task_file;
 pub(crate) mod topology;
+pub(crate) mod variable;
 pub(crate) mod word;
 
 pub(crate) use self::patience::Patience;
