@@ -3,11 +3,17 @@
 
 mod common;
 
+use common::directory::Directory;
 use common::*;
 use greenthread::runtime::{Mode, Runtime};
 use std::fs::File;
 use std::hint::black_box;
+use std::io::ErrorKind;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Output;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -389,4 +395,133 @@ fn one_signal_waits_at_most() {
     println!("afterwards: {preemptions} preemptions, {hand_offs} hand-offs");
     assert!(preemptions > hand_offs || !green());
     runtime.shutdown();
+}
+
+/// Every variable of README's, and one of perturbed builds, with a value that is an error, or that names a file.
+const BAD: [&str; 16] = [
+    "PROCS",
+    "STACK_SIZE",
+    "MODE",
+    "DRIVER",
+    "POLICY",
+    "UNMODIFIED",
+    "TRACE",
+    "SCHEDTRACE",
+    "METRICS",
+    "SIGNAL",
+    "OBSERVE",
+    "SIGQUIT",
+    "DEADLOCK",
+    "WARN",
+    "WARN_LEAK",
+    "PERTURB_SEED",
+];
+const FILES: [(&str, &str, &str); 3] = [
+    ("GREENTHREAD_TRACE", "", "trace.json"),
+    ("GREENTHREAD_DUMP", "", "dump"),
+    ("GREENTHREAD_OBSERVE", "unix:", "socket"),
+];
+
+/// Runs a copy of this test's executable as nobody, which has root's rights if it is `privileged`, or as root.
+fn run_copy(
+    directory: &Directory,
+    privileged: bool,
+    case: &str,
+    env: &[(String, String)],
+) -> Output {
+    const NOBODY: u32 = 65_534;
+    let copy = directory.path(if privileged { "privileged" } else { "plain" });
+    if !copy.exists() {
+        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        let mode = if privileged { 0o4755 } else { 0o755 };
+        std::fs::set_permissions(&copy, PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let mut command = child_command_of(&copy, PRIVILEGED, case);
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    if privileged {
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    }
+    loop {
+        // Another test may start a child while the copy is being written, and that has it open for a moment.
+        match command.output() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {}
+            out => return out.unwrap(),
+        }
+    }
+}
+
+const PRIVILEGED: &str = "a_privileged_program_hears_no_variable";
+
+/// A program with rights that its caller lacks would write, with those rights, files that the caller names.
+#[test]
+fn a_privileged_program_hears_no_variable() {
+    if let Some(case) = child_case(PRIVILEGED) {
+        // SAFETY: it reads the auxiliary vector.
+        eprintln!("secure: {}", unsafe { libc::getauxval(libc::AT_SECURE) });
+        return starts_and_dumps(&case);
+    }
+    let _w = watchdog(PRIVILEGED);
+    // SAFETY: a plain call.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped: it takes root");
+    }
+    let directory = Directory::new();
+    std::fs::set_permissions(&directory.0, PermissionsExt::from_mode(0o755)).unwrap();
+    let at = directory.0.to_str().unwrap();
+    let bad = BAD.map(|name| (format!("GREENTHREAD_{name}"), "nonsense".into()));
+    let files = FILES.map(|(name, before, file)| (name.into(), format!("{before}{at}/{file}")));
+    let made = || FILES.map(|(.., file)| directory.path(file).exists());
+
+    let out = run_copy(&directory, true, at, &[]);
+    if said(&out).contains("secure: 0") {
+        return eprintln!("skipped: no program is privileged here");
+    }
+    assert_code(&out, 0);
+    let usual = line_with(&out, &["mode:"]);
+    for env in [&bad[..], &files[..]] {
+        let out = run_copy(&directory, true, at, env);
+        assert_code(&out, 0);
+        assert_eq!(line_with(&out, &["mode:"]), usual);
+        assert_eq!(line_with(&out, &["made:"]), "made: [false, false, false]");
+        assert_eq!(made(), [false; 3]);
+    }
+    // The same program without privileges.
+    let out = run_copy(&directory, false, at, &bad);
+    assert!(
+        !out.status.success() && said(&out).contains("accepted is"),
+        "{}",
+        said(&out)
+    );
+    let out = run_copy(&directory, false, at, &files);
+    assert_code(&out, 0);
+    // The trace comes at the end.
+    assert_eq!(line_with(&out, &["made:"]), "made: [false, true, true]");
+    assert!(made()[0]);
+}
+
+/// Starts a runtime, asks for a dump as a user does, and says which of the files are there once it is written.
+fn starts_and_dumps(directory: &str) {
+    let runtime = Runtime::builder().build().expect("a runtime");
+    eprintln!("mode: {:?}", runtime.mode());
+    runtime.spawn(|| ()).join().unwrap();
+    let file = |name: &str| std::path::Path::new(directory).join(name);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let errors = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
+    let redirect = |to: i32| {
+        // SAFETY: an open descriptor takes the place of standard error.
+        assert_eq!(unsafe { libc::dup2(to, 2) }, 2);
+    };
+    redirect(writer.as_raw_fd());
+    // SAFETY: the runtime has a handler.
+    unsafe { libc::kill(libc::getpid(), libc::SIGQUIT) };
+    let mut descriptor = libc::pollfd {
+        fd: reader.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one descriptor.
+    let mut has_come = || unsafe { libc::poll(&mut descriptor, 1, 1) } == 1;
+    while !has_come() && !file("dump").exists() {}
+    redirect(errors.as_raw_fd());
+    eprintln!("made: {:?}", FILES.map(|(.., name)| file(name).exists()));
 }

@@ -62,7 +62,7 @@ pub(crate) use super::sched::witness::news;
 pub(crate) use super::sched::{handlers, interrupted::mended_call, name};
 #[cfg(all(green, feature = "unmodified"))]
 pub(crate) use super::sys::unwinding;
-pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};
+pub(crate) use super::sys::{backoff, clock, die, lock, perturb, variable, word};
 #[cfg(green)]
 pub(crate) use super::sys::{
     calls, handler, mm::page as page_size, names, real, sanitizer, signal,

@@ -57,7 +57,7 @@ use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::door;
-use crate::engine::door::{clock, names};
+use crate::engine::door::{clock, names, variable};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -68,13 +68,10 @@ fn is_on() -> bool {
     match STATE.load(Ordering::Relaxed) {
         0 => {
             // A value that is not accepted is an error when the first runtime starts.
-            // SAFETY: a valid name. The variable is read once, before the program has much to write there.
-            let value = unsafe { libc::getenv(c"GREENTHREAD_UNMODIFIED".as_ptr()) };
-            // SAFETY: libc's answer is a string, if there is one.
-            let is_off = !value.is_null()
-                && unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes() == b"off";
+            let is_off = variable::peek(c"GREENTHREAD_UNMODIFIED", |value| value == b"off");
             // A sanitizer that lets the threads be kernel threads is to see all that they do.
-            let is_on = !is_off && names::lead_here() && door::sanitizer::stranger().is_none();
+            let is_on =
+                is_off != Some(true) && names::lead_here() && door::sanitizer::stranger().is_none();
             STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
             is_on
         }

@@ -8,7 +8,9 @@
 //! 3. `child` runs one test again in a process of its own, for what concerns a whole process (exit,
 //!    signals, limits, environment). The test asks `child_case` first; in the child it does that
 //!    case and returns or exits.
-//! 4. Everything holds in both modes. What only green threads promise is under `if green()`.
+//! 4. A test process begins in a known state (`known_state`): no signal is ignored or blocked that the test does not
+//!    ignore or block. What else a child is to have, its test sets.
+//! 5. Everything holds in both modes. What only green threads promise is under `if green()`.
 
 #![allow(dead_code)] // every test file uses its own part of this
 
@@ -18,6 +20,8 @@ pub mod checking_allocator;
 pub mod directory;
 #[cfg(feature = "unmodified")]
 pub mod futex;
+#[cfg(target_os = "linux")]
+mod known_state;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(all(feature = "unmodified", target_os = "linux"))]
@@ -33,6 +37,7 @@ pub use rng::Rng;
 use greenthread::runtime::{Driver, Mode, Runtime};
 use std::io::Write;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -155,7 +160,13 @@ pub fn stoppable<T: Send + 'static>(value: T) -> (Sender<()>, greenthread::JoinH
 
 /// The test `test` of this executable again, alone, with `GT_CASE=case` in its environment.
 pub fn child_command(test: &str, case: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
+    let this = std::env::current_exe().expect("the path of this test");
+    child_command_of(&this, test, case)
+}
+
+/// The same, of a copy of the executable.
+pub fn child_command_of(executable: &Path, test: &str, case: &str) -> Command {
+    let mut command = Command::new(executable);
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env("GT_CHILD", test)

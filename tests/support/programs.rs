@@ -6,6 +6,9 @@
 
 #![allow(dead_code)] // every test file uses its own part of this
 
+#[path = "../common/known_state.rs"]
+mod known_state;
+
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;

@@ -29,6 +29,11 @@ pub const PROGRAMS: &[Named] = &[
         listen();
         serves();
     }),
+    ("ignores", || {
+        // SAFETY: a plain call.
+        unsafe { libc::signal(libc::SIGQUIT, libc::SIG_IGN) };
+        serves();
+    }),
     ("is stuck", || is_stuck(false)),
     ("is stuck and deaf", || is_stuck(true)),
 ];
@@ -155,9 +160,14 @@ fn has_dumps(text: &str, count: usize) -> bool {
 const MODES: [&str; 2] = ["green", "kernel"];
 
 /// A dump for each signal, and the program goes on.
+/// Whoever starts a program in the background of a script lets it ignore the signal: that makes no difference.
 fn quit_dumps() {
-    for mode in MODES {
-        let mut program = started("serves", &[("GREENTHREAD_MODE", mode)]);
+    for (mode, is_ignored) in MODES
+        .into_iter()
+        .flat_map(|mode| [(mode, false), (mode, true)])
+    {
+        let mut program = start("serves", &[("GREENTHREAD_MODE", mode)], is_ignored);
+        program.until_printed("ready");
         for count in 1..=3 {
             program.signal(libc::SIGQUIT);
             program.until_said("dump", |text| has_dumps(text, count));
@@ -242,7 +252,7 @@ fn quit_off() {
     }
 }
 
-/// The program's own handler is called, and no dump is written; nor if the signal is ignored. A dump would take some
+/// The program's own handler is called, and no dump is written; nor if the program ignores the signal. A dump would take some
 /// time, so all programs are asked first.
 fn own_handlers() {
     let names = [
@@ -260,8 +270,7 @@ fn own_handlers() {
             program.until_printed("handled");
             all.push(program);
         }
-        let mut ignores = start("serves", &env, true);
-        ignores.until_printed("ready");
+        let ignores = started("ignores", &env);
         ignores.signal(libc::SIGQUIT);
         all.push(ignores);
     }

@@ -16,23 +16,22 @@ use crate::engine::report::{
 };
 use crate::engine::sched::resize::MAX as MAX_PROCESSORS;
 use crate::engine::stack;
+use crate::engine::sys::variable;
 use crate::engine::trace::environment;
 
-/// Returns the value of `variable`, converted by `read`. An error names the variable, the value,
+/// Returns the value of variable `name`, converted by `read`. An error names the variable, the value,
 /// and the `accepted` values.
 pub(super) fn read<T>(
-    variable: &str,
+    name: &str,
     accepted: &str,
     read: impl FnOnce(&str) -> Option<T>,
 ) -> io::Result<Option<T>> {
-    let Some(value) = std::env::var_os(variable) else {
+    let Some(value) = variable::read(name) else {
         return Ok(None);
     };
     match value.to_str().and_then(read) {
         Some(result) => Ok(Some(result)),
-        None => Err(invalid(format!(
-            "{variable}={value:?}: accepted is {accepted}"
-        ))),
+        None => Err(invalid(format!("{name}={value:?}: accepted is {accepted}"))),
     }
 }
 
@@ -168,7 +167,7 @@ fn observe() -> io::Result<Option<PathBuf>> {
 #[cfg(not(green))]
 pub(super) fn say_unobserved() {
     static SAID: std::sync::Once = std::sync::Once::new();
-    if std::env::var_os("GREENTHREAD_OBSERVE").is_some() {
+    if variable::read("GREENTHREAD_OBSERVE").is_some() {
         SAID.call_once(|| {
             eprintln!("greenthread: GREENTHREAD_OBSERVE needs Linux on x86-64 or aarch64")
         });
@@ -211,7 +210,8 @@ pub(crate) fn check_stack_size(size: usize) -> io::Result<()> {
 pub(crate) fn default_stack_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {
-        let asked = std::env::var("RUST_MIN_STACK").ok();
-        asked.and_then(|size| size.parse().ok()).unwrap_or(2 << 20)
+        let asked = variable::read("RUST_MIN_STACK");
+        let size = asked.and_then(|size| size.to_str()?.parse().ok());
+        size.unwrap_or(2 << 20)
     })
 }

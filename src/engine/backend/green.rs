@@ -202,12 +202,17 @@ pub(super) fn check_signal(signal: i32) -> io::Result<()> {
             "preemption signal {signal}: accepted is a real-time signal, {first} to {last}"
         )));
     }
-    if !signal::is_free(signal) && !handlers::is_reserved(signal) {
+    if !is_free(signal) && !handlers::is_reserved(signal) {
         return Err(invalid(format!(
             "preemption signal {signal}: the program has a handler for it; accepted is one that is free"
         )));
     }
     Ok(())
+}
+
+/// Whether the program leaves the signal alone. Whoever has started it may let it ignore any.
+fn is_free(signal: i32) -> bool {
+    signal::is_free(signal, !handlers::are_ignored(signal))
 }
 
 /// Lets reports see the stacks of kernel threads that run. Without it they see less: an error is none of the
@@ -227,7 +232,7 @@ fn choose_signal() -> io::Result<i32> {
     let candidates = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
     candidates()
         .find(|&signal| handlers::is_reserved(signal))
-        .or_else(|| candidates().find(|&signal| signal::is_free(signal)))
+        .or_else(|| candidates().find(|&signal| is_free(signal)))
         .ok_or_else(|| {
             io::Error::other("every real-time signal has a handler: none is left to preempt with")
         })

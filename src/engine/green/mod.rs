@@ -85,6 +85,9 @@ pub(crate) struct Green {
     /// The thread is in a call that may block (`announce::may_block`); the monitor does not signal
     /// it.
     pub(crate) in_call: AtomicBool,
+    /// The thread was seen blocked in a system call of the program's own assembly: its processor is taken instead of a
+    /// signal (`preempt`, `monitor/strays`). A monitor writes and reads it, at any time.
+    pub(crate) calls_itself: AtomicBool,
     /// The thread's calls of libc are libc's (`hooked::unhooked`).
     pub(crate) unhooked: Cell<bool>,
     /// A digest of the event for which the thread waited when it was last evicted
@@ -269,6 +272,7 @@ impl Green {
             mask: Cell::new(0),
             announced: AtomicBool::new(false),
             in_call: AtomicBool::new(false),
+            calls_itself: AtomicBool::new(false),
             unhooked: Cell::new(false),
             locked_to: Hook::new(),
             evicted_from: AtomicU8::new(0),
@@ -309,6 +313,7 @@ impl Green {
     #[inline]
     pub(crate) fn move_out(&self) -> &'static Room {
         self.oddities.reset();
+        self.calls_itself.store(false, Ordering::Relaxed);
         match self.room.load(Ordering::Relaxed) {
             Some(room) => {
                 self.context.forget(room.stack.top);

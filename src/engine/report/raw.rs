@@ -17,7 +17,7 @@ use crate::engine::green::resident;
 use crate::engine::green::{Identity, records};
 use crate::engine::sched::sight::{Doing, Seen, Sight};
 use crate::engine::sys::observer::Observer;
-use crate::engine::sys::{self, clock, futex};
+use crate::engine::sys::{self, clock, futex, variable};
 
 /// How long the reporter may do nothing that is seen, in nanoseconds.
 const PATIENCE: u64 = 5_000_000_000;
@@ -53,7 +53,7 @@ pub(super) fn progress() {
 
 /// Starts the watchdog.
 pub(super) fn start() {
-    let path = std::env::var_os("GREENTHREAD_DUMP");
+    let path = variable::read("GREENTHREAD_DUMP");
     FILE.get_or_init(|| CString::new(path?.into_encoded_bytes()).ok());
     // Without it, dumps that need no memory are not made.
     let _ = employ("gt-watchdog", live);

@@ -14,8 +14,8 @@ use super::collect::{Depth, Snapshot};
 use super::{deadlock, employ, raw, socket, warn};
 use crate::engine::atomic::{AtomicU8, Ordering};
 use crate::engine::green::quiet;
-use crate::engine::sched::fork;
-use crate::engine::sys::{clock, kernel_thread, sanitizer, signal};
+use crate::engine::sched::{fork, handlers};
+use crate::engine::sys::{clock, kernel_thread, sanitizer, signal, variable};
 
 /// What the process does about a deadlock of all threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,9 +73,9 @@ pub(crate) fn start(wishes: &Wishes, knob: Option<OnDeadlock>, warnings: Option<
     if *started {
         return;
     }
-    // A handler of the program's own is respected, and so is a signal that it ignores.
-    let is_free =
-        signal::action(libc::SIGQUIT).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
+    // A handler of the program's own is respected, and so is a signal that it ignores; not one that whoever started it
+    // ignores: a shell does so for all that a script runs in the background.
+    let is_free = signal::is_unhandled(libc::SIGQUIT, !handlers::are_ignored(libc::SIGQUIT));
     let listens = wishes.on_signal && is_free;
     if !listens && action() == OnDeadlock::Ignore {
         return;
@@ -187,7 +187,7 @@ fn report() {
 /// in `.json` gets JSON.
 fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
     let mut errors = BufWriter::new(io::stderr());
-    let path = std::env::var_os("GREENTHREAD_DUMP").map(PathBuf::from);
+    let path = variable::read("GREENTHREAD_DUMP").map(PathBuf::from);
     let file = path.map(|path| {
         let file = OpenOptions::new().create(true).append(true).open(&path);
         (path, file)

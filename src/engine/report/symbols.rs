@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::modules::Modules;
+use crate::engine::sys::variable;
 
 /// How much of a stack is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub(crate) enum Style {
 impl Style {
     /// As `RUST_BACKTRACE` asks for it.
     pub(crate) fn from_environment() -> Style {
-        Style::of(std::env::var_os("RUST_BACKTRACE").as_deref())
+        Style::of(variable::read("RUST_BACKTRACE").as_deref())
     }
 
     fn of(variable: Option<&OsStr>) -> Style {

@@ -38,6 +38,8 @@ const LIBCS: core::ops::RangeInclusive<c_int> = 32..=33;
 static HANDLERS: [AtomicUsize; 65] = [const { AtomicUsize::new(0) }; 65];
 /// The preemption signals of all clusters.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
+/// The signals that the program itself ignores, and not whoever has started it.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Whether the program has installed a handler; those for faults do not count.
 static EXIST: AtomicBool = AtomicBool::new(false);
 
@@ -59,6 +61,11 @@ pub(crate) fn reserve(signal: c_int) {
 /// Whether `signal` preempts already.
 pub(crate) fn is_reserved(signal: c_int) -> bool {
     RESERVED.load(Relaxed) & bit(signal) != 0
+}
+
+/// Whether the program itself has said that it ignores `signal`.
+pub(crate) fn are_ignored(signal: c_int) -> bool {
+    IGNORED.load(Relaxed) & bit(signal) != 0
 }
 
 /// Whether threads are preempted in this process.
@@ -212,6 +219,12 @@ mod functions {
             let result = real(signal, given, old);
             if result != 0 && is_ours {
                 place.store(before, Relaxed);
+            }
+            if result == 0 && !new.is_null() {
+                match handler {
+                    libc::SIG_IGN => IGNORED.fetch_or(bit(signal), Relaxed),
+                    _ => IGNORED.fetch_and(!bit(signal), Relaxed),
+                };
             }
             if result == 0
                 && let Some(old) = old.as_mut().filter(|old| old.sa_sigaction == called())

@@ -25,7 +25,8 @@
 //!
 //! The position on the stack is [`learn`]ed at start, from a few calls of known numbers that are
 //! interrupted on purpose; these are then made again, to see that it is right. Left alone is
-//! - a call from elsewhere: a program's own assembly, and libc's `syscall`. (With the feature `unmodified` ours
+//! - a call from elsewhere: a program's own assembly (threads that were seen to make such calls are hardly signalled:
+//!   `monitor/strays`), and libc's `syscall`. (With the feature `unmodified` ours
 //!   has its place, and makes a call that fails with EINTR again: [`mended_call`].)
 //! - a call whose lost value is not found: on aarch64 with glibc 2.41 or newer a call of that one place that does
 //!   not come by one of our functions (from libc itself, or without the feature `unmodified`), or is not in the

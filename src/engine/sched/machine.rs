@@ -17,11 +17,12 @@ use core::cell::Cell;
 use std::io;
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::engine::green::Green;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::Turn;
 use crate::engine::sched::lifo::{Lifo, Linked};
+use crate::engine::sched::monitor::strays::Rest;
 use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::shortage::Doubt;
 use crate::engine::sched::wake::{Slept, WakeWord};
@@ -87,9 +88,8 @@ pub(crate) struct Machine {
     pub(crate) events_after: Cell<u64>,
     /// The switch in which its thread is not preempted: a handler that nobody knew of may be running.
     spared: AtomicU32,
-    /// Its CPU time at a monitor's last look at it as a stray. A record serves several clusters in
-    /// turn, and so several monitors.
-    pub(crate) seen_cpu: AtomicU64,
+    /// What the monitor remembers of it as a stray.
+    pub(super) rest: Rest,
     /// Whether its thread could give the machine up.
     pub(crate) doubt: Doubt,
     /// Measures times (`witness`).
@@ -216,7 +216,7 @@ impl Machine {
             dismissed: Cell::new(false),
             events_after: Cell::new(u64::MAX),
             spared: AtomicU32::new(0),
-            seen_cpu: AtomicU64::new(0),
+            rest: Rest::default(),
             doubt: Doubt::default(),
             stint: Stint::new(),
             cluster: AtomicStatic::none(),
@@ -236,6 +236,7 @@ impl Machine {
         signal::set_mask(mask);
         self.base_mask.set(mask);
         self.expect_no_signal();
+        self.rest.begin();
         self.kernel_thread
             .store(kernel_thread::id() as u32, Ordering::Relaxed);
         signal::give_alternate_stack()
@@ -321,6 +322,11 @@ impl Machine {
     pub(super) fn cpu_time(&self) -> u64 {
         let id = self.kernel_thread.load(Ordering::Relaxed) as i32;
         clock::cpu_time(kernel_thread::cpu_clock(id))
+    }
+
+    /// The part of it that was used in user mode. The system may count in ticks.
+    pub(super) fn user_time(&self) -> u64 {
+        clock::cpu_time(kernel_thread::user_clock(self.thread()))
     }
 
     pub(crate) fn own_thread_pointer(&self) -> *mut u8 {

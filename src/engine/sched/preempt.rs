@@ -109,8 +109,25 @@ pub(crate) fn send(
     observer: &mut Observer,
 ) -> bool {
     send_if(machine, green, signal, |thread| {
-        !green.in_call.load(Ordering::Relaxed) && !observer.is_blocked(thread).unwrap_or(!has_moved)
+        let is_blocked = observer.is_blocked(thread);
+        if is_blocked == Some(true) {
+            note_own_call(green, &observer.doing(thread));
+        }
+        !green.in_call.load(Ordering::Relaxed) && !is_blocked.unwrap_or(!has_moved)
     })
+}
+
+/// Notes whether `green`, which is blocked, makes calls by assembly of the program's own: what a signal does to such a
+/// call is not mended (`interrupted`).
+pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
+    let is_announced =
+        || green.announced.load(Ordering::Relaxed) || green.in_call.load(Ordering::Relaxed);
+    if let Doing::Call(call) = doing
+        && !in_libc(call.place().0)
+        && !is_announced()
+    {
+        green.calls_itself.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Sends the signal to a machine whose thread waits in a call that begins anew, or may do so: the

@@ -109,10 +109,17 @@ pub(crate) fn has_children() -> bool {
 /// The clock of CPU time used by kernel thread `id` (the kernel's encoding: per-thread, scheduler's
 /// count).
 pub(crate) fn cpu_clock(id: i32) -> libc::clockid_t {
-    const PER_THREAD: i32 = 4;
     const SCHEDULER: i32 = 2;
     (!id << 3) | PER_THREAD | SCHEDULER
 }
+
+/// The clock of the CPU time that it used in user mode.
+pub(crate) fn user_clock(id: i32) -> libc::clockid_t {
+    const USER: i32 = 1;
+    (!id << 3) | PER_THREAD | USER
+}
+
+const PER_THREAD: i32 = 4;
 
 /// A system call that a kernel thread is blocked in.
 pub(crate) struct SystemCall {

@@ -29,6 +29,7 @@ mod task_file;
 pub(crate) mod topology;
 #[cfg(feature = "unmodified")]
 pub(crate) mod unwinding;
+pub(crate) mod variable;
 pub(crate) mod word;
 
 pub(crate) use self::patience::Patience;

@@ -35,7 +35,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{clock, kernel_thread};
+use super::{clock, kernel_thread, variable};
 
 /// The seed before it is read.
 const UNKNOWN: u64 = u64::MAX;
@@ -111,19 +111,11 @@ fn stop(luck: u64, sleeps: u64) {
 #[cold]
 fn learn_seed() -> u64 {
     const NAME: &core::ffi::CStr = c"GREENTHREAD_PERTURB_SEED";
-    // SAFETY: the name is valid, and the result is null or a string. The call reads the environment
-    // without std's lock, which a preempted thread may hold; tests do not change this variable.
-    let value = unsafe {
-        let value = libc::getenv(NAME.as_ptr());
-        (!value.is_null()).then(|| core::ffi::CStr::from_ptr(value))
-    };
-    let seed = match value {
-        Some(value) => parse(value.to_bytes()),
-        None => mix(clock::now()) >> 32,
-    };
-    if value.is_none() {
+    let seed = variable::peek(NAME, parse).unwrap_or_else(|| {
+        let seed = mix(clock::now()) >> 32;
         print(seed);
-    }
+        seed
+    });
     SEED.store(seed, Relaxed);
     seed
 }

@@ -111,9 +111,18 @@ pub(crate) fn action(signal: i32) -> Option<libc::sigaction> {
     }
 }
 
-/// Whether `signal` has no handler, and can be sent.
-pub(crate) fn is_free(signal: i32) -> bool {
-    action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL) && is_known(signal)
+/// Whether `signal` has its default, or is ignored and `may_be_ignored`.
+pub(crate) fn is_unhandled(signal: i32, may_be_ignored: bool) -> bool {
+    action(signal).is_some_and(|action| match action.sa_sigaction {
+        libc::SIG_DFL => true,
+        libc::SIG_IGN => may_be_ignored,
+        _ => false,
+    })
+}
+
+/// The same, and it can be sent.
+pub(crate) fn is_free(signal: i32, may_be_ignored: bool) -> bool {
+    is_unhandled(signal, may_be_ignored) && is_known(signal)
 }
 
 /// Whether `signal` can be sent: it is, to this thread, which has it blocked, and takes it back. (qemu keeps

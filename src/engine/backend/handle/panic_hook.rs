@@ -23,6 +23,8 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::engine::sys::variable;
+
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
 
 /// Installs the hook if the program has not set one of its own.
@@ -71,7 +73,7 @@ fn message(info: &PanicHookInfo<'_>, default: &Hook) {
 fn trace() -> String {
     static HAS_HINTED: AtomicBool = AtomicBool::new(false);
     static ASKED: OnceLock<Option<OsString>> = OnceLock::new();
-    let asked = ASKED.get_or_init(|| std::env::var_os("RUST_BACKTRACE"));
+    let asked = ASKED.get_or_init(|| variable::read("RUST_BACKTRACE"));
     match asked.as_deref().and_then(OsStr::to_str) {
         None | Some("0") if HAS_HINTED.swap(true, Relaxed) => String::new(),
         None | Some("0") => {

@@ -13,6 +13,7 @@ pub(crate) mod lock;
 pub(crate) mod perturb;
 #[path = "../../sys/table.rs"]
 pub(crate) mod table;
+pub(crate) mod variable;
 
 /// Words of the program's memory are not read: no handler would end a fault.
 pub(crate) mod word {

@@ -1,17 +1,18 @@
 //! The socket's file: made with the owner's rights only, and removed when the process exits.
 //!
 //! - *Rights.* A socket's file gets the mode of the open socket, which is 0600 before it is bound: there is no moment
-//!   with wider rights, whatever the umask.
+//!   with wider rights, whatever the umask. If that has taken the owner's rights they are given back, to the file that was
+//!   opened at the path, not by the path: no symlink is followed.
 //! - *An old file.* A file on which nobody listens is of a process that has ended, and is replaced; if another process
 //!   listens there, it stays. A lock on the directory keeps two processes that start at once from replacing
 //!   each other's file.
 //! - *Removal.* At exit the file goes, if it is still the one that was made here. A process that is killed leaves it.
 
 use core::mem::MaybeUninit;
-use std::fs::File;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -44,13 +45,14 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
         address.free(path)?;
         address.bind(&socket)?;
     }
-    // Some umask may have taken the owner's rights, too.
-    set_mode(path)?;
+    let (file, about) = made_at(path)?;
+    if about.mode() & 0o777 != 0o600 {
+        give_rights(&file);
+    }
     // SAFETY: the socket is open and bound.
     if unsafe { libc::listen(socket.as_raw_fd(), 16) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let about = std::fs::symlink_metadata(path)?;
     let made = Made {
         path: whole,
         process: std::process::id(),
@@ -94,9 +96,29 @@ fn socket() -> io::Result<UnixListener> {
     }
 }
 
-fn set_mode(path: &Path) -> io::Result<()> {
+/// The file that has just been made at `path`. Not the one that a symlink there leads to: whoever may write in the
+/// directory can have put one in its place.
+fn made_at(path: &Path) -> io::Result<(File, Metadata)> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    options.custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
+    let file = options.open(path)?;
+    let about = file.metadata()?;
+    // SAFETY: a plain call.
+    let is_ours = about.file_type().is_socket() && about.uid() == unsafe { libc::geteuid() };
+    match is_ours {
+        true => Ok((file, about)),
+        false => Err(io::Error::other("another file has come in its place")),
+    }
+}
+
+/// Gives the owner the rights to the file that some umask has taken. Without them the owner cannot ask, which harms
+/// nobody: an error is none.
+fn give_rights(file: &File) {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+    // By the open file: there may be another one at the path by now.
+    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let _ = std::fs::set_permissions(itself, std::fs::Permissions::from_mode(0o600));
 }
 
 /// A path as the system's calls take it.
@@ -173,5 +195,40 @@ extern "C" fn remove() {
     let about = std::fs::symlink_metadata(&made.path);
     if about.is_ok_and(|about| (about.dev(), about.ino()) == made.file) {
         let _ = std::fs::remove_file(&made.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// Somebody who may write in the directory puts another file in the socket's place before its mode is set.
+    #[test]
+    fn no_other_file_gets_the_mode() {
+        let directory = std::env::temp_dir().join(format!("gt-place-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let (path, precious) = (directory.join("socket"), directory.join("precious"));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let bound = UnixListener::bind(&precious).unwrap();
+        std::fs::set_permissions(&precious, std::fs::Permissions::from_mode(0o666)).unwrap();
+        symlink(&precious, &path).unwrap();
+        assert!(made_at(&path).is_err(), "a symlink");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        assert!(made_at(&path).is_err(), "a plain file");
+        assert_eq!(mode(&precious), 0o666);
+        // It is the open file that gets the rights, not the one that comes to its path.
+        let (open, _) = made_at(&precious).unwrap();
+        std::fs::rename(&precious, directory.join("moved")).unwrap();
+        symlink(&path, &precious).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        give_rights(&open);
+        assert_eq!(
+            (mode(&directory.join("moved")), mode(&path)),
+            (0o600, 0o644)
+        );
+        drop(bound);
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
-use crate::engine::sched::{Cluster, Machine, Owned, Processor, machine, preempt, witness};
+use crate::engine::sched::{Cluster, Machine, Owned, Processor, preempt, witness};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::observer::Observer;
@@ -33,7 +33,6 @@ const SETTLING_PART: u64 = 8;
 const CROWDED_PART: u64 = 20;
 /// How soon to look whether any thread waits for one whose slice is over.
 const OVERTIME: u64 = 1_000_000;
-const STRAYS_AT_ONCE: usize = 256;
 
 /// The monitor's memory of a processor at the last look.
 #[derive(Default)]
@@ -76,7 +75,7 @@ impl Over {
 
 /// One look at everything.
 pub(super) struct Look<'a> {
-    cluster: &'static Cluster,
+    pub(super) cluster: &'static Cluster,
     pub(super) observer: &'a mut Observer,
     now: u64,
     /// A thread is ready and not running.
@@ -145,6 +144,8 @@ impl<'a> Look<'a> {
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
                 let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
                 let doing = self.observer.doing(thread);
+                preempt::note_own_call(green, &doing);
+                machine.rest.note(machine);
                 let blocked_calls = &self.cluster.blocked_calls;
                 let place = blocked_calls.find(&doing, machine, green);
                 machine.stint.blocks(place);
@@ -254,7 +255,7 @@ impl<'a> Look<'a> {
         let signal = self.cluster.config.signal;
         let has_moved = seen.moved_at == self.now;
         let send = || preempt::send(machine, green, signal, has_moved, self.observer);
-        if over.insist(self.now, cpu, send) {
+        if !green.calls_itself.load(Ordering::Relaxed) && over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {
             machine.stint.computes();
@@ -300,30 +301,6 @@ impl<'a> Look<'a> {
             machine.stint.goes_on();
         }
         taken
-    }
-
-    /// Sends to the queue threads that lost their processor and use the CPU without one. Looks at
-    /// some machines, from index `first` on; returns the index of the next one.
-    pub(super) fn at_strays(&mut self, first: usize) -> usize {
-        let next = first + STRAYS_AT_ONCE;
-        let some = (first..next).map_while(machine::get);
-        for machine in some.filter(|machine| machine.is_of(self.cluster)) {
-            let Some(green) = machine.running() else {
-                continue;
-            };
-            if machine.processor.get().is_some() {
-                continue;
-            }
-            let cpu = machine.cpu_time();
-            let used = cpu.wrapping_sub(machine.seen_cpu.swap(cpu, Ordering::Relaxed));
-            let signal = self.cluster.config.signal;
-            // The CPU time of the handler is no reason for another signal.
-            let has_moved = used >= preempt::HANDLING;
-            if used != 0 && preempt::send(machine, green, signal, has_moved, self.observer) {
-                self.event = true;
-            }
-        }
-        if next < machine::count() { next } else { 0 }
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `mod` | when it looks, and where it sleeps |
 //! | `look` | what the monitor sees and does at a processor |
 //! | `post` | how it sleeps, and is woken |
+//! | `strays` | machines that burn CPU time without a processor |
 //!
 //! It looks every tick: 20 µs after a hand-off, backing off to 10 ms while there is none, but never
 //! past the end of a time slice or a deadline. It counts a slice from the look that first saw it;
@@ -20,12 +21,12 @@
 //! | is blocked in the kernel (it uses no CPU time, and the kernel says so, or the kernel does not tell and this lasts 20 ms) | the same, without a signal |
 //! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
 //! | … and is in a call that may block (`announce::may_block`) | the same, except the signal: the thread looks at the end of the call |
-//! | … and 1 ms of CPU time later still runs | takes the processor; the thread goes on under the OS |
+//! | … and 1 ms of CPU time later still runs, or was seen blocked in a call of the program's own assembly | takes the processor; the thread goes on under the OS |
 //!
 //! It takes a surplus processor (`resize`), or ends its time slice, even if nothing waits.
 //!
-//! At a machine without a processor that burns CPU time, it sends the signal, so that the thread
-//! queues for a processor.
+//! At a machine without a processor that computes for long, it sends the signal, so that the thread
+//! queues for a processor (`strays`).
 //!
 //! When no machine is left for a processor: `shortage`.
 //!
@@ -37,6 +38,7 @@
 
 mod look;
 mod post;
+pub(super) mod strays;
 
 use std::io;
 
@@ -60,8 +62,7 @@ const EVENTS: u64 = 1_000_000;
 /// How often the quota of CPU time is read again, and the common list of rooms looked at, while
 /// anything runs.
 const QUOTA: u64 = 1_000_000_000;
-/// How often it looks at machines without a processor, and at how many at once: of ten thousand,
-/// one look at each takes as long as a time slice.
+/// How often it looks at machines without a processor.
 const STRAYS: u64 = 5_000_000;
 const STACK_SIZE: usize = 256 << 10;
 
