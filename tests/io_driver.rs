@@ -256,3 +256,83 @@ fn two_runtimes_collect_for_each_other() {
         assert_eq!(echo.join().unwrap().unwrap(), ROUNDS as u64);
     }
 }
+
+/// A processor looks for events while they come quickly, but not on a CPU that another kernel thread waits for: where
+/// server and client share one CPU, a request takes about as much CPU time as if no processor looked for a while.
+#[test]
+#[cfg(target_os = "linux")]
+fn who_looks_for_events_is_in_nobodys_way() {
+    const NAME: &str = "who_looks_for_events_is_in_nobodys_way";
+    const BATCHES: usize = 8;
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, ""), 0);
+    }
+    share_one_cpu();
+    let servers = [true, false].map(|spinning| {
+        let builder = Runtime::builder().processors(1).driver(Driver::Epoll);
+        let runtime = builder.spinning(spinning).build().unwrap();
+        let (client, server) = pair();
+        let echo = runtime.spawn(move || std::io::copy(&mut &server, &mut &server));
+        (client, echo)
+    });
+    wake_without_preempting();
+    let mut least = [Duration::MAX; 2];
+    for batch in 0..BATCHES * 2 {
+        let least = &mut least[batch % 2];
+        *least = cpu_time_of_requests(&servers[batch % 2].0).min(*least);
+    }
+    let [spinning, otherwise] = least;
+    println!("a request: {spinning:?} of CPU time, {otherwise:?} without looking for a while");
+    for (client, echo) in servers {
+        drop(client);
+        echo.join().unwrap().unwrap();
+    }
+    assert!(spinning < otherwise * 3 / 2);
+}
+
+/// Binds this kernel thread, and those that it starts, to the CPU that it is on.
+#[cfg(target_os = "linux")]
+fn share_one_cpu() {
+    // SAFETY: a zeroed set is empty; the kernel reads it.
+    unsafe {
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);
+        let result = libc::sched_setaffinity(0, size_of_val(&cpus), &cpus);
+        assert_eq!(result, 0);
+    }
+}
+
+/// From now on this kernel thread, when it is woken, waits until the one that runs gives the CPU up: as it happens to any
+/// thread, again and again, on a busy machine.
+#[cfg(target_os = "linux")]
+fn wake_without_preempting() {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the parameter.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &priority) };
+    assert_eq!(result, 0);
+}
+
+/// The CPU time that this process needs for a request, the client's included.
+#[cfg(target_os = "linux")]
+fn cpu_time_of_requests(mut client: &TcpStream) -> Duration {
+    const REQUESTS: u32 = 500;
+    let before = cpu_time();
+    for _ in 0..REQUESTS {
+        client.write_all(&[1]).unwrap();
+        client.read_exact(&mut [0]).unwrap();
+    }
+    (cpu_time() - before) / REQUESTS
+}
+
+/// CPU time that this process has used.
+#[cfg(target_os = "linux")]
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec, which is there.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    assert_eq!(result, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
