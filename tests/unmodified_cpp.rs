@@ -185,7 +185,7 @@ fn threads_are_cancelled_in_a_program_that_aborts() {
             "--extern=greenthread={target}/debug/libgreenthread.rlib"
         ))
         .arg(format!("{support}/aborting.rs")));
-    run(&mut std::process::Command::new("timeout").arg("60").arg(program));
+    run(std::process::Command::new("timeout").arg("60").arg(program));
 }
 
 /// The compiler beside this cargo.

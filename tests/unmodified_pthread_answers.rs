@@ -256,6 +256,38 @@ fn a_reader_queues_behind_a_writer_that_is_preferred() {
     runtime.shutdown();
 }
 
+#[test]
+fn readers_go_on_when_a_writer_of_libcs_gives_up() {
+    let _w = watchdog("readers_go_on_when_a_writer_of_libcs_gives_up");
+    let lock = Arc::new(rwlock(WRITERS));
+    // SAFETY: a valid lock.
+    unsafe {
+        pthread_rwlock_rdlock(lock.at());
+        let writer = std::thread::spawn({
+            let lock = lock.clone();
+            let time = after(CLOCK_REALTIME, Duration::from_millis(500));
+            move || pthread_rwlock_timedwrlock(lock.at(), &time)
+        });
+        // As soon as it waits, the lock is refused to readers.
+        wait_until(|| match pthread_rwlock_tryrdlock(lock.at()) {
+            0 => pthread_rwlock_unlock(lock.at()) != 0,
+            answer => answer == EBUSY,
+        });
+        let reader = greenthread::spawn({
+            let lock = lock.clone();
+            move || {
+                (
+                    pthread_rwlock_rdlock(lock.at()),
+                    pthread_rwlock_unlock(lock.at()),
+                )
+            }
+        });
+        assert_eq!(writer.join().unwrap(), ETIMEDOUT);
+        assert_eq!(reader.join().unwrap(), (0, 0));
+        assert_eq!(pthread_rwlock_unlock(lock.at()), 0);
+    }
+}
+
 static ONCE_CALLS: AtomicUsize = AtomicUsize::new(0);
 extern "C-unwind" fn once_body() {
     ONCE_CALLS.fetch_add(1, SeqCst);

@@ -12,6 +12,7 @@ mod common;
 
 use common::pthread::*;
 use common::*;
+use greenthread::observe::State;
 use std::mem::MaybeUninit;
 /// A thousand green threads wait in `wait`, and hold no kernel thread; then `let_go` ends all waits.
 fn crowd(test: &'static str, wait: impl Fn() + Send + Sync + 'static, let_go: impl Fn()) {
@@ -89,6 +90,72 @@ fn a_crowd_at_a_mutex_with_which_a_kernel_thread_waits() {
         pthread_mutex_unlock(objects.0.at());
     }
     waiter.join().unwrap();
+}
+
+/// A kernel thread that waits on a condition has unlocked the mutex long ago: nobody needs a kernel thread to wait for
+/// that.
+#[test]
+fn an_idle_wait_makes_no_lock_block() {
+    let _w = watchdog("an_idle_wait_makes_no_lock_block");
+    if !hooked() {
+        return;
+    }
+    let objects = Arc::new((mutex(), cond(), AtomicBool::new(false)));
+    // SAFETY: valid objects.
+    unsafe {
+        let (lock, signal, waits) = &*objects;
+        let idle = std::thread::spawn({
+            let objects = objects.clone();
+            move || {
+                let (lock, signal, waits) = &*objects;
+                pthread_mutex_lock(lock.at());
+                waits.store(true, SeqCst);
+                while waits.load(SeqCst) {
+                    pthread_cond_wait(signal.at(), lock.at());
+                }
+                pthread_mutex_unlock(lock.at());
+            }
+        });
+        wait_until(|| waits.load(SeqCst));
+        pthread_mutex_lock(lock.at()); // it has unlocked it
+        let runtime = runtime(2);
+        let threads: Vec<_> = (0..10)
+            .map(|_| {
+                let objects = objects.clone();
+                let take = move || {
+                    let lock = &objects.0;
+                    (
+                        pthread_mutex_lock(lock.at()),
+                        pthread_mutex_unlock(lock.at()),
+                    )
+                };
+                runtime.spawn(take)
+            })
+            .collect();
+        let in_state = |state: State| {
+            let dump = greenthread::observe::dump();
+            let is_one = |id| {
+                threads
+                    .iter()
+                    .any(|thread| Some(thread.thread().id()) == id)
+            };
+            dump.threads()
+                .filter(|t| is_one(t.id()) && t.state() == state)
+                .count()
+        };
+        wait_until(|| in_state(State::Parked) + in_state(State::Blocked) == threads.len());
+        assert_eq!(in_state(State::Blocked), 0);
+        assert_eq!(pthread_mutex_unlock(lock.at()), 0);
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), (0, 0));
+        }
+        runtime.shutdown();
+        pthread_mutex_lock(lock.at());
+        waits.store(false, SeqCst);
+        pthread_cond_signal(signal.at());
+        pthread_mutex_unlock(lock.at());
+        idle.join().unwrap();
+    }
 }
 
 #[test]

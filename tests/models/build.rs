@@ -16,6 +16,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("deadlines", &[WATCHED]),
     ("census", &[CENSUS]),
     ("shares", &[SHARES]),
+    ("places", &[PLACES]),
     ("sight", &[SINCE, SIGHT, SWITCH]),
     ("turns", &[TURNS, SIDE]),
     ("claim", &[CLAIM, LIST]),

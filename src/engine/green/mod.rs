@@ -34,6 +34,7 @@ mod hook;
 pub(crate) mod identity;
 pub(crate) mod inspection;
 mod links;
+mod places;
 pub(crate) mod quiet;
 pub(crate) mod records;
 pub(crate) mod resident;

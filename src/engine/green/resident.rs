@@ -2,20 +2,16 @@
 //! kernel threads, or one of the program's own that has waited once. (The kernel threads that run green
 //! threads have other records, `sched::machine`.)
 //!
-//! The records lie in a static table and are used again. A thread takes one without a lock and without the
+//! The records lie in a static table and are used again (`places`). A thread takes one without a lock and without the
 //! allocator, since it may wait inside of that. A thread of ours gives its record back; of a thread of the
 //! program's own nobody hears when it ends, so its record is taken back when records become scarce and the
 //! system no longer knows the thread. If the table is full, a thread goes without a record, and reports do
 //! not know what it waits for.
 //!
-//! | `mark` | the record |
-//! |---|---|
-//! | 0 | is free |
-//! | else | belongs to the thread with this mark (`current::mark`) |
+//! Invariant: only the record's thread writes it while it lives. A record whose `mark` (`current::mark`) is 0 belongs to
+//! nobody, or to a thread that has just taken it.
 //!
-//! Invariant: only the record's thread writes it while it lives.
-//!
-//! Orderings: a record is taken with Acquire and given back with Release, so its threads' writes do not mix.
+//! Orderings: `place` sees to it that the writes of a record's threads do not mix.
 //! `parking` is stored with Release and loaded with Acquire: it leads to the thread's stack. That may be
 //! gone when it is read (`sys::word`), and what was read counts only if `turns` is still the same (`sched::sight`).
 //! So `turns` changes before `parking` leads to a new wait, and after it leads away from an old one (Release): a reader
@@ -24,10 +20,11 @@
 use core::cell::Cell;
 
 use super::Identity;
+use super::places::{Place, Placed, Places};
 use super::quiet;
 use super::waiter::Parking;
 use crate::engine::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
+    AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
@@ -51,7 +48,7 @@ enum Role {
 #[repr(C, align(64))]
 pub(crate) struct Resident {
     mark: AtomicUsize,
-    thread: AtomicI32,
+    place: Place,
     role: AtomicU8,
     identity: AtomicPtr<Identity>,
     parking: AtomicPtr<Parking>,
@@ -62,10 +59,7 @@ pub(crate) struct Resident {
 }
 
 static TABLE: [Resident; MOST] = [const { Resident::free() }; MOST];
-/// The number of records that have ever been in use.
-static USED: AtomicUsize = AtomicUsize::new(0);
-/// No record before this one is free, or nearly so: a hint.
-static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
+static PLACES: Places = Places::new();
 
 thread_local! {
     static OWN: Cell<Option<&'static Resident>> = const { Cell::new(None) };
@@ -73,15 +67,35 @@ thread_local! {
 
 /// Every record in use.
 pub(crate) fn all() -> impl Iterator<Item = &'static Resident> {
-    let used = USED.load(Acquire).min(MOST);
-    TABLE[..used].iter().filter(|resident| resident.mark() != 0)
+    TABLE[..PLACES.used()]
+        .iter()
+        .filter(|resident| resident.mark() != 0)
+}
+
+impl Placed for Resident {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The system is asked, but for threads of ours, which give their records back.
+    fn is_gone(&self, thread: i32) -> bool {
+        !self.is_ours() && !self.is_staff() && !kernel_thread::exists(thread)
+    }
+
+    fn clear(&self) {
+        self.role.store(Role::Guest as u8, Relaxed);
+        self.identity.store(core::ptr::null_mut(), Relaxed);
+        self.parking.store(core::ptr::null_mut(), Relaxed);
+        self.next_turn();
+        self.mark.store(0, Relaxed);
+    }
 }
 
 impl Resident {
     const fn free() -> Resident {
         Resident {
             mark: AtomicUsize::new(0),
-            thread: AtomicI32::new(0),
+            place: Place::new(),
             role: AtomicU8::new(Role::Guest as u8),
             identity: AtomicPtr::new(core::ptr::null_mut()),
             parking: AtomicPtr::new(core::ptr::null_mut()),
@@ -103,39 +117,10 @@ impl Resident {
     }
 
     fn take() -> Option<&'static Resident> {
-        let own = current::mark();
-        let from = FREE_FROM.load(Relaxed).min(MOST);
-        let used = USED.load(Relaxed).min(MOST);
-        // Records run out at 64, 128 and so on: then those of threads that have ended are taken back.
-        if from >= used && used >= 64 && used.is_power_of_two() {
-            sweep(used);
-        }
-        let places = (from..MOST).chain(0..from);
-        let (place, resident) = places
-            .map(|place| (place, &TABLE[place]))
-            .find(|(_, resident)| resident.is_taken_as(own))?;
-        FREE_FROM.store(place + 1, Relaxed);
-        // Release: partner: Acquire in `all`.
-        USED.fetch_max(place + 1, Release);
-        resident.thread.store(kernel_thread::id(), Relaxed);
+        let resident = &TABLE[PLACES.take(&TABLE, kernel_thread::id())?];
         resident.note_time();
+        resident.mark.store(current::mark(), Relaxed);
         Some(resident)
-    }
-
-    fn is_taken_as(&self, own: usize) -> bool {
-        // Acquire: partner: Release in `give_back`.
-        let take = || self.mark.compare_exchange(0, own, Acquire, Relaxed);
-        self.mark() == 0 && take().is_ok()
-    }
-
-    fn give_back(&self, place: usize) {
-        self.role.store(Role::Guest as u8, Relaxed);
-        self.identity.store(core::ptr::null_mut(), Relaxed);
-        self.parking.store(core::ptr::null_mut(), Relaxed);
-        self.next_turn();
-        // Release: partner: Acquire in `is_taken_as`.
-        self.mark.store(0, Release);
-        FREE_FROM.fetch_min(place, Relaxed);
     }
 
     /// The calling kernel thread is one of a runtime, and has just begun.
@@ -158,7 +143,7 @@ impl Resident {
         if let Some(own) = OWN.take() {
             let place =
                 (core::ptr::from_ref(own).addr() - TABLE.as_ptr().addr()) / size_of::<Resident>();
-            own.give_back(place);
+            PLACES.give_back(&TABLE, place);
         }
     }
 
@@ -219,7 +204,7 @@ impl Resident {
     }
 
     pub(crate) fn thread(&self) -> i32 {
-        self.thread.load(Relaxed)
+        self.place.thread()
     }
 
     /// Whether it is a thread of a runtime of kernel threads.
@@ -229,7 +214,7 @@ impl Resident {
 
     /// Whether its thread has ended. Nobody hears of that, so the system is asked.
     pub(crate) fn is_left_over(&self) -> bool {
-        !self.is_ours() && !self.is_staff() && !kernel_thread::exists(self.thread())
+        self.is_gone(self.thread())
     }
 
     /// Whether it is one of the kernel threads that keep runtimes going.
@@ -257,32 +242,15 @@ impl Resident {
     }
 }
 
-/// Takes back the records of threads that the system does not know any more, unless another thread is about
-/// that.
-fn sweep(used: usize) {
-    static SWEEPING: AtomicBool = AtomicBool::new(false);
-    // Acquire, Release: one sweep sees what the one before gave back, and does not give it back again.
-    if SWEEPING.swap(true, Acquire) {
-        return;
-    }
-    for (place, resident) in TABLE[..used].iter().enumerate() {
-        if resident.mark() != 0 && resident.is_left_over() {
-            resident.give_back(place);
-        }
-    }
-    SWEEPING.store(false, Release);
-}
-
 /// In a forked child: the other threads are the parent's.
 pub(crate) fn forget_others() {
     let own = OWN.get();
     if let Some(own) = own {
-        own.thread.store(kernel_thread::id(), Relaxed);
+        own.place.renumber(kernel_thread::id());
     }
-    let used = USED.load(Relaxed).min(MOST);
-    for (place, resident) in TABLE[..used].iter().enumerate() {
-        if resident.mark() != 0 && !own.is_some_and(|own| core::ptr::eq(own, resident)) {
-            resident.give_back(place);
+    for (place, resident) in TABLE[..PLACES.used()].iter().enumerate() {
+        if resident.thread() != 0 && !own.is_some_and(|own| core::ptr::eq(own, resident)) {
+            PLACES.give_back(&TABLE, place);
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) mod context;
 pub(crate) mod current;
 #[path = "../../../src/engine/green/hook.rs"]
 mod hook;
+#[path = "../../../src/engine/green/places.rs"]
+pub(crate) mod places;
 #[path = "../../../src/engine/green/since.rs"]
 pub(crate) mod since;
 #[path = "../../../src/engine/green/subject.rs"]

@@ -305,4 +305,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(SIGHT, "Seen::Green(green) => green.identity.load(Ordering::Acquire)", "Seen::Green(green) => green.identity.load(Ordering::Relaxed)")] },
     Mutant { protocol: "sight", name: "sight_of_a_name_that_is_not_released", model: "named", fails: RACE,
         edits: &[(MODEL, "green.identity.store(identity, Release)", "green.identity.store(identity, Relaxed)")] },
+
+    // ---- places: who has which ----
+    Mutant { protocol: "places", name: "place_is_given_back_with_its_thread", model: "taken_beside_a_sweep", fails: "two owners",
+        edits: &[(PLACES, "        this.set(this.owner.load(Relaxed), 0);\n", "")] },
+    Mutant { protocol: "places", name: "place_is_taken_in_the_same_turn", model: "taken_again_beside_a_sweep", fails: RACE,
+        edits: &[(PLACES, "this.owner.load(Relaxed).wrapping_add(TURN)", "this.owner.load(Relaxed)")] },
+    Mutant { protocol: "places", name: "place_is_swept_without_comparing", model: "taken_again_beside_a_sweep", fails: RACE,
+        edits: &[(PLACES, "owner.compare_exchange(seen, seen & !LOW, Relaxed, Relaxed)", "Ok::<_, ()>(owner.store(seen & !LOW, Relaxed))")] },
+    Mutant { protocol: "places", name: "places_change_without_tag", model: "taken_beside_two_changes", fails: "two owners",
+        edits: &[(PLACES, "(head & !LOW).wrapping_add(TURN) | u64::from(next)", "u64::from(next)"),
+                 (PLACES, "(head & !LOW).wrapping_add(TURN) | (place as u64 + 1)", "place as u64 + 1")] },
+    Mutant { protocol: "places", name: "place_is_pushed_without_release", model: "handed_on", fails: RACE,
+        edits: &[(PLACES, "compare_exchange(head, new, Release, Relaxed)", "compare_exchange(head, new, Relaxed, Relaxed)")] },
+    Mutant { protocol: "places", name: "place_is_popped_without_acquire", model: "handed_on", fails: RACE,
+        edits: &[(PLACES, "self.free.load(Acquire)", "self.free.load(Relaxed)"),
+                 (PLACES, "compare_exchange(head, new, Acquire, Acquire)", "compare_exchange(head, new, Relaxed, Relaxed)")] },
 ];

@@ -9,6 +9,8 @@ pub(crate) mod identity;
 pub(crate) mod inspection;
 #[path = "../../green/links.rs"]
 mod links;
+#[path = "../../green/places.rs"]
+mod places;
 /// Nobody looks for deadlocks here.
 pub(crate) mod quiet {
     pub(crate) fn tell() {}

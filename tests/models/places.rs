@@ -1,0 +1,160 @@
+//! Models of a table's places: threads take places and give them back, or are gone without a word, while another one
+//! sweeps. What a place has is its owner's, and one thread's only.
+
+use std::sync::atomic::{AtomicI32 as Untracked, Ordering::Relaxed as Plain};
+
+use loom::thread;
+
+use crate::atomic::{
+    AtomicBool, Cell,
+    Ordering::{Acquire, Release},
+};
+use crate::green::places::{Place, Placed, Places};
+
+struct World {
+    places: Places,
+    table: Vec<Thing>,
+}
+
+struct Thing {
+    place: Place,
+    /// Who has it, as it believes.
+    owner: Untracked,
+    data: Cell<i32>,
+    /// The threads that are gone, by their numbers.
+    gone: &'static [AtomicBool],
+}
+
+impl Placed for Thing {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Acquire: what it has done.
+    fn is_gone(&self, thread: i32) -> bool {
+        self.gone[thread as usize].load(Acquire)
+    }
+
+    fn clear(&self) {
+        self.data.set(0);
+        self.owner.store(0, Plain);
+    }
+}
+
+impl World {
+    fn new(size: usize) -> &'static World {
+        let gone: Vec<_> = (0..8).map(|_| AtomicBool::new(false)).collect();
+        let gone: &'static [AtomicBool] = gone.leak();
+        let thing = |_| Thing {
+            place: Place::new(),
+            owner: Untracked::new(0),
+            data: Cell::new(0),
+            gone,
+        };
+        Box::leak(Box::new(World {
+            places: Places::new(),
+            table: (0..size).map(thing).collect(),
+        }))
+    }
+
+    fn take(&self, thread: i32) -> usize {
+        let place = self.places.take(&self.table, thread).expect("a place");
+        let before = self.table[place].owner.swap(thread, Plain);
+        assert_eq!(before, 0, "two owners");
+        self.table[place].data.set(thread);
+        place
+    }
+
+    /// It still has the place.
+    fn check(&self, place: usize, thread: i32) {
+        let owner = self.table[place].owner.load(Plain);
+        assert_eq!(owner, thread, "two owners");
+        assert_eq!(self.table[place].data.get(), thread, "two owners");
+    }
+
+    fn give_back(&self, place: usize, thread: i32) {
+        self.check(place, thread);
+        self.places.give_back(&self.table, place);
+    }
+
+    /// Release: what it has done.
+    fn is_gone(&self, thread: i32, gone: bool) {
+        self.table[0].gone[thread as usize].store(gone, Release);
+    }
+}
+
+/// A place whose thread has given it back and is gone is taken, while another thread finds none free and sweeps.
+pub(crate) fn taken_beside_a_sweep() {
+    crate::check(Some(3), || {
+        let world = World::new(3);
+        let place = world.take(1);
+        world.give_back(place, 1);
+        world.is_gone(1, true);
+        let other = thread::spawn(|| {
+            let place = world.take(2);
+            world.check(place, 2);
+        });
+        let place = world.take(3);
+        world.check(place, 3);
+        other.join().unwrap();
+        world.check(place, 3);
+    });
+}
+
+/// The thread that is gone gave its place back, and one with its number takes it again; another one sweeps.
+pub(crate) fn taken_again_beside_a_sweep() {
+    crate::check(Some(3), || {
+        let world = World::new(3);
+        let place = world.take(1);
+        let sweeper = thread::spawn(|| {
+            let place = world.take(2);
+            world.check(place, 2);
+        });
+        world.give_back(place, 1);
+        world.is_gone(1, true);
+        world.is_gone(1, false);
+        let place = world.take(1);
+        world.check(place, 1);
+        sweeper.join().unwrap();
+        world.check(place, 1);
+    });
+}
+
+/// One thread takes two places, while another one takes two and gives the first one back.
+pub(crate) fn taken_beside_two_changes() {
+    crate::check(Some(2), || {
+        let world = World::new(4);
+        let places = [world.take(1), world.take(2)];
+        world.give_back(places[1], 2);
+        world.give_back(places[0], 1);
+        let other = thread::spawn(|| {
+            let places = [world.take(3), world.take(4)];
+            world.give_back(places[0], 3);
+            world.check(places[1], 4);
+        });
+        let places = [world.take(5), world.take(6)];
+        world.check(places[0], 5);
+        world.check(places[1], 6);
+        other.join().unwrap();
+        world.check(places[1], 6);
+    });
+}
+
+/// The threads of a place write to it one after the other; one of them is gone without a word.
+pub(crate) fn handed_on() {
+    crate::check(Some(3), || {
+        let world = World::new(2);
+        let other = thread::spawn(|| {
+            let place = world.take(1);
+            world.give_back(place, 1);
+            let place = world.take(2);
+            world.check(place, 2);
+            world.is_gone(2, true);
+        });
+        let place = world.take(3);
+        world.give_back(place, 3);
+        let place = world.take(4);
+        world.check(place, 4);
+        other.join().unwrap();
+    });
+}
