@@ -74,10 +74,8 @@ impl Child {
 
     fn go(&self) {
         // SAFETY: a valid byte.
-        assert_eq!(
-            unsafe { libc::write(self.pipe, [1_u8].as_ptr().cast(), 1) },
-            1
-        );
+        let written = unsafe { libc::write(self.pipe, [1_u8].as_ptr().cast(), 1) };
+        assert_eq!(written, 1);
     }
 }
 
