@@ -69,6 +69,9 @@ pub extern "C" fn plugin_computes_beside() -> c_int {
 }
 
 /// Waits at a word of the caller's, in a thread, for as long as it is 0: returns 1 once it is not. The caller wakes it as the kernel does.
+///
+/// # Safety
+/// The word stays until this returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plugin_waits_at(word: *const std::sync::atomic::AtomicU32) -> c_int {
     // SAFETY: the caller's word, which it keeps until this returns.

@@ -55,7 +55,7 @@ fn look() -> bool {
         let found = unsafe { libc::dlsym(program, name.as_ptr()) };
         own.is_some() && library_of(found).map(|library| library.start) == own
     };
-    !program.is_null() && NEEDED.iter().all(|name| is_ours(&name))
+    !program.is_null() && NEEDED.iter().all(is_ours)
 }
 
 /// There is no loader. Other parts find out what a static program lacks.
