@@ -259,11 +259,12 @@ fn is_over() -> bool {
 
 /// Waits 3 ms, again and again, and computes for so long between two waits.
 fn waits_and_computes(between: Duration) {
-    let pause = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 3_000_000,
-    };
     while !is_over() {
+        // The call leaves the rest of the time there.
+        let pause = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 3_000_000,
+        };
         let start = std::time::Instant::now();
         while start.elapsed() < between {
             compute(100);
