@@ -23,7 +23,8 @@
 //! no bound for one search helps that thread. Therefore a processor gives way after each look
 //! that has found nothing. That is a short system call if nobody waits. If somebody does, it runs at
 //! once, and mostly for a few microseconds; to sleep for its sake would cost more, and the system's count
-//! of threads that can run does not say on which CPU.
+//! of threads that can run does not say on which CPU. One that computes keeps the CPU for a time slice; beside
+//! such threads a processor sleeps instead, for the system interrupts them for a thread that it wakes.
 //!
 //! Invariant: while descriptors are registered and nobody has the turn, a processor or the monitor
 //! is awake and will see to it. For a machine takes the turn before it sleeps, if it is free; a
@@ -46,6 +47,12 @@ pub(super) const INTERVAL: u64 = 256;
 /// times what falling asleep and being woken take. Without it `echo, 1 connection` (benches/servers)
 /// does half as many requests.
 const SPIN: u64 = 60_000;
+/// Who takes the CPU for so long, when a processor gives way, computes: a thread that only sends or
+/// receives is done sooner.
+const LENT: u64 = 500_000;
+/// So long a processor does not look for a while after that, for each search would cost it a time slice of theirs. Beside
+/// four processes that compute, `echo, 20 connections` does 0.57 of tokio's requests without it, and 0.73 with it.
+const APART: u64 = 100_000_000;
 /// A look finds at most so many events. A processor that finds fewer runs their threads sooner than
 /// another one could; if they take long, the monitor sees that they wait.
 const CROWD: usize = BATCH;
@@ -161,8 +168,13 @@ pub(super) fn spin(processor: &mut Owned<'_>) -> Spun {
             return Spun::OtherWork;
         }
         // `echo at half load` (benches/latency) has a worse p99 without it.
+        let before = clock::now();
         kernel_thread::give_way();
-        if clock::now() >= end {
+        let now = clock::now();
+        if now - before >= LENT {
+            processor.own().spins_from = now + APART;
+        }
+        if now >= end {
             processor.own().spin_pays = false;
             return Spun::InVain;
         }
@@ -175,7 +187,8 @@ pub(super) fn settle(run: &mut RunLoop, ready: Fifo) {
     match run.owned() {
         Some(mut processor) => {
             if take_in(&mut processor, ready) {
-                processor.own().spin_pays = slept < SPIN;
+                let own = processor.own();
+                own.spin_pays = slept < SPIN && events().asked() >= own.spins_from;
             }
         }
         None => pass_on(ready),

@@ -72,6 +72,8 @@ pub(crate) struct Own {
     pub(super) crowded_since: u64,
     /// Events come so quickly that it pays to look for them for a while (`io`).
     pub(super) spin_pays: bool,
+    /// Not before then: somebody computes on this CPU (`io`).
+    pub(super) spins_from: u64,
     /// When it looks at its timers while it is busy.
     pub(super) looks: timers::Looks,
     /// Sends that its threads wait for.
@@ -132,6 +134,7 @@ impl Processor {
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
                 spin_pays: false,
+                spins_from: 0,
                 looks: timers::Looks::new(),
                 outbox: Outbox::new(cluster.config.allows_rings),
                 stacks,
