@@ -7,7 +7,7 @@
 //! | give way; sleep until a point in time | [`yield_now`], [`sleep_until`] |
 //! | take turns with another thread; tell who waits for a value | [`turns`]; [`dependents`] |
 //! | block in the kernel | [`blocking`], [`may_block`] |
-//! | make a call of libc park the thread | [`is_hooked`], [`parks_here`], [`unhooked`]; [`addresses`], [`real`], [`unwinding`], [`word`] |
+//! | make a call of libc park the thread | [`is_hooked`], [`count_parked`], [`unhooked`]; [`addresses`], [`real`], [`unwinding`], [`word`] |
 //! | wait for a descriptor | [`Source`] |
 //! | know a thread as libc's locks do | [`thread_id`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`guard_change`] |

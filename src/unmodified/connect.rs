@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::descriptor::{is_nonblocking, is_ready, is_stream, is_there, option, run};
-use super::{can_park, hooked, set_errno};
+use super::{count_parked, hooked, set_errno};
 use crate::engine::door::watch::Purpose;
 use crate::engine::door::{self, may_block};
 
@@ -89,9 +89,7 @@ hooked! {
             if let Some(answer) = directly(real) {
                 return answer;
             }
-            if !can_park() {
-                return may_block(real);
-            }
+            count_parked();
             match door::connect(BorrowedFd::borrow_raw(fd), address, length) {
                 None => may_block(real),
                 Some(Ok(())) => 0,

@@ -15,7 +15,7 @@ use core::ffi::c_int;
 use core::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::{can_watch, errno, set_errno};
+use super::{errno, set_errno};
 use crate::engine::door::watch::{Call, Purpose};
 use crate::engine::door::{blocking, clock, word};
 
@@ -216,9 +216,6 @@ impl<'a> Waiter<'a> {
                     if is_nonblocking(fd) {
                         set_errno(refusal);
                         return -1;
-                    }
-                    if !can_watch() {
-                        return blocking(|| block(fd));
                     }
                     let limit = own_time_out(fd, self.purpose);
                     *self

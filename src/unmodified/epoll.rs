@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use core::pin::pin;
 
 use super::poll::{after_millis, changes_mask, deadline_of};
-use super::{can_watch, errno, hooked, set_errno};
+use super::{errno, hooked, set_errno};
 use crate::engine::door::watch::{Call, Purpose};
 use crate::engine::door::{blocking, clock};
 
@@ -27,9 +27,6 @@ unsafe fn wait(
     let first = look(epoll);
     if first != 0 || deadline.is_some_and(|deadline| deadline <= clock::now()) {
         return Some(first);
-    }
-    if !can_watch() {
-        return None;
     }
     let before = errno();
     let call = pin!(Call::new(epoll));

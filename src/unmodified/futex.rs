@@ -22,7 +22,7 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{can_park, deadline_on, fail, futex2, is_hooked, is_on, nanos, value_at};
+use super::{count_parked, deadline_on, fail, futex2, is_hooked, is_on, nanos, value_at};
 use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
@@ -266,10 +266,11 @@ pub(super) fn wait(
 
 /// How the calling thread, which is about to wait, does so.
 pub(super) fn how() -> How {
-    match is_hooked() && can_park() {
-        true => How::Park,
-        false => How::Block,
+    if !is_hooked() {
+        return How::Block;
     }
+    count_parked();
+    How::Park
 }
 
 /// The answer of a wait that has ended so: if it was woken, the number of the word.

@@ -6,14 +6,15 @@
 use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
 
-use super::{can_park, errno, fail, hooked, set_errno};
+use super::{count_parked, errno, fail, hooked, set_errno};
 use crate::engine::door::{self, blocking};
 
 /// `fsync` or `fdatasync`; `real` makes libc's call.
 fn synced(fd: c_int, data_only: bool, real: impl Fn() -> c_int) -> c_int {
-    if fd < 0 || !can_park() {
+    if fd < 0 {
         return blocking(real);
     }
+    count_parked();
     // SAFETY: it is open, or the operation fails.
     let answer = door::sync(unsafe { BorrowedFd::borrow_raw(fd) }, data_only);
     match answer {

@@ -25,8 +25,8 @@
 //! What they promise:
 //! 1. A result is one that libc's function could have given, `errno` included.
 //! 2. A descriptor's flags are never changed. A call is first tried in a form that does not block.
-//! 3. A thread that cannot leave its kernel thread at this place (in a signal handler) makes libc's
-//!    call.
+//! 3. Where a thread must not leave its kernel thread (in a signal handler, in a child that shares its memory) it makes
+//!    libc's call: the first question says so.
 //!
 //! libc's own calls of these functions stay inside libc; a thread that is blocked in one is handed
 //! off by the scheduler. So is a thread in a call that is not in the table.
@@ -57,7 +57,7 @@ use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::door;
-use crate::engine::door::{clock, names, variable};
+use crate::engine::door::{clock, count_parked, names, variable};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -83,17 +83,6 @@ fn is_on() -> bool {
 #[inline]
 fn is_hooked() -> bool {
     door::is_hooked() && is_on()
-}
-
-/// Whether the calling thread, which is hooked and about to wait, can be parked here; if so, counts the call.
-fn can_park() -> bool {
-    door::count_parked();
-    true
-}
-
-/// [`can_park`] for a thread that waits for descriptors; the watch counts its waits.
-fn can_watch() -> bool {
-    true
 }
 
 /// Sets `errno`, and returns what a function returns that fails.

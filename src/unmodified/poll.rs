@@ -4,7 +4,7 @@
 
 use core::ffi::{c_int, c_ulong};
 
-use super::{can_watch, errno, hooked, must_hold, nanos, value_at};
+use super::{errno, hooked, must_hold, nanos, value_at};
 use crate::engine::door::watch::{self, Interest, Purpose};
 use crate::engine::door::{self, blocking, clock, signal};
 
@@ -31,9 +31,6 @@ pub(super) fn until(
     let first = look();
     if first != 0 || deadline.is_some_and(|deadline| deadline <= clock::now()) {
         return Some(first);
-    }
-    if !can_watch() {
-        return None;
     }
     let (before, interests) = (errno(), interests());
     let mut in_vain = 0;

@@ -12,7 +12,7 @@
 use core::ffi::c_int;
 
 use super::descriptor::{can_be_written, is_nonblocking};
-use super::{can_park, errno, fail, hooked, set_errno};
+use super::{count_parked, errno, fail, hooked, set_errno};
 use crate::engine::door::{blocking, wait_for_child};
 
 /// Makes `look`, which does not wait, until it has an answer. In between it waits for those that `kind` and `id` name;
@@ -28,8 +28,10 @@ fn until(
         if let Some(answer) = look() {
             return answer;
         }
-        let can_be_told = options & libc::__WNOTHREAD == 0 && can_park();
-        let told = can_be_told && wait_for_child(kind, id, options | libc::WNOWAIT);
+        let told = options & libc::__WNOTHREAD == 0 && {
+            count_parked();
+            wait_for_child(kind, id, options | libc::WNOWAIT)
+        };
         set_errno(before);
         if !told {
             return blocking(real);

@@ -6,7 +6,7 @@
 
 use core::ffi::{c_int, c_uint};
 
-use super::{can_park, deadline_on, hooked, nanos, read, value_at};
+use super::{count_parked, deadline_on, hooked, nanos, read, value_at};
 use crate::engine::door::{clock, sleep_until, yield_now};
 
 /// How long a sleep relies on a clock that may jump: it ends as late as this at most.
@@ -14,6 +14,7 @@ const TRUST: u64 = 1_000_000_000;
 
 /// Sleeps until `clock` shows `time`.
 fn sleep_on(clock: libc::clockid_t, time: u64) {
+    count_parked();
     loop {
         let end = deadline_on(clock, time);
         match clock {
@@ -28,6 +29,7 @@ fn sleep_on(clock: libc::clockid_t, time: u64) {
 
 /// Sleeps for `nanos`.
 fn sleep_for(nanos: u64) {
+    count_parked();
     sleep_until(clock::now().saturating_add(nanos));
 }
 
@@ -35,7 +37,7 @@ hooked! {
     fn nanosleep(time: *const libc::timespec, left: *mut libc::timespec) -> c_int {
         // SAFETY: the caller's argument.
         match unsafe { value_at(time) }.and_then(nanos) {
-            Some(time) if can_park() => {
+            Some(time) => {
                 sleep_for(time);
                 0
             }
@@ -56,7 +58,7 @@ hooked! {
         );
         // SAFETY: the caller's argument.
         match unsafe { value_at(time) }.and_then(nanos) {
-            Some(time) if is_known && flags & !libc::TIMER_ABSTIME == 0 && can_park() => {
+            Some(time) if is_known && flags & !libc::TIMER_ABSTIME == 0 => {
                 match (flags & libc::TIMER_ABSTIME, clock) {
                     (0, libc::CLOCK_BOOTTIME) => sleep_on(clock, read(clock).saturating_add(time)),
                     (0, _) => sleep_for(time),
@@ -75,19 +77,11 @@ hooked! {
     }
 
     fn usleep(micros: c_uint) -> c_int {
-        if !can_park() {
-            // SAFETY: a number.
-            return unsafe { usleep::real(micros) };
-        }
         sleep_for(u64::from(micros) * 1_000);
         0
     }
 
     fn sleep(seconds: c_uint) -> c_uint {
-        if !can_park() {
-            // SAFETY: a number.
-            return unsafe { sleep::real(seconds) };
-        }
         sleep_for(u64::from(seconds) * 1_000_000_000);
         0
     }

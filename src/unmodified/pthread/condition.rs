@@ -21,7 +21,7 @@ use super::{SIGNAL, TABLE, Until, field, is_accepted, mutex, silent};
 use crate::engine::door::addresses::Waited;
 use crate::engine::door::queue::Position;
 use crate::engine::door::{blocking, is_forked_child};
-use crate::unmodified::{around, can_park, interposed, is_hooked, libc_functions};
+use crate::unmodified::{around, count_parked, interposed, is_hooked, libc_functions};
 
 const IS_SHARED: u32 = 1;
 const IS_MONOTONIC: u32 = 2;
@@ -82,9 +82,10 @@ unsafe fn wait_or(
 ) -> c_int {
     // SAFETY: the caller's objects.
     unsafe {
-        if flags(condition) & IS_SHARED != 0 || mutex::is_special(mutex) || !can_park() {
+        if flags(condition) & IS_SHARED != 0 || mutex::is_special(mutex) {
             return silent::unlocking(mutex, || blocking(real));
         }
+        count_parked();
         let Some(until) = until() else {
             return libc::EINVAL;
         };

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use libc::pthread_t;
 
 use crate::engine::door::{Direction, Limit, Source, blocking, calls, thread_id};
-use crate::unmodified::{can_park, hooked};
+use crate::unmodified::{count_parked, hooked};
 
 /// A descriptor that is readable when the thread has ended. `None`: the kernel has none to give.
 unsafe fn descriptor(thread: pthread_t) -> Option<OwnedFd> {
@@ -43,9 +43,10 @@ hooked! {
             return first;
         }
         // SAFETY: the caller's thread, which nobody has joined yet.
-        let Some(descriptor) = can_park().then(|| unsafe { descriptor(thread) }).flatten() else {
+        let Some(descriptor) = (unsafe { descriptor(thread) }) else {
             return blocking(real);
         };
+        count_parked();
         let ended = Source::new(descriptor).run(Direction::Read, Limit::Forever, || match attempt() {
             libc::EBUSY => Err(io::ErrorKind::WouldBlock.into()),
             answer => Ok(answer),

@@ -21,7 +21,7 @@ use libc::{pthread_mutex_t, timespec};
 use super::silent::must_stand;
 use super::{LOCK, Until, field, is_accepted, my_id, wait, wake};
 use crate::engine::door::blocking;
-use crate::unmodified::{can_park, hooked, interposed};
+use crate::unmodified::{count_parked, hooked, interposed};
 
 const COUNT: usize = 4;
 const OWNER: usize = 8;
@@ -75,9 +75,10 @@ unsafe fn lock_or(
         kind(mutex) & SPECIAL != 0
             || kind(mutex) & TYPE == ERRORCHECK && Some(owner(mutex)) == my_id()
     };
-    if is_libcs || !can_park() {
+    if is_libcs {
         return blocking(real);
     }
+    count_parked();
     let Some(until) = until() else {
         return libc::EINVAL;
     };

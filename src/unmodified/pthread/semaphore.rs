@@ -12,7 +12,7 @@ use libc::{sem_t, timespec};
 
 use super::{POST, Until, field, is_accepted, says_shared, wait as wait_for, wake};
 use crate::engine::door::blocking;
-use crate::unmodified::{can_park, errno, fail, hooked, interposed, set_errno};
+use crate::unmodified::{count_parked, errno, fail, hooked, interposed, set_errno};
 
 const SHARED: usize = 8;
 
@@ -26,9 +26,10 @@ unsafe fn take_or(semaphore: *mut sem_t, until: Until, real: impl FnOnce() -> c_
     }
     // SAFETY: the caller's semaphore, in glibc's layout.
     let is_shared = unsafe { says_shared(field(semaphore, SHARED).load(Relaxed)) };
-    if is_shared || !can_park() {
+    if is_shared {
         return blocking(real);
     }
+    count_parked();
     match wait_for(semaphore as usize, POST, until, |_| attempt().then_some(())) {
         Some(()) => {
             set_errno(errno_before);

@@ -50,6 +50,10 @@ pub(crate) mod kernel_thread {
 
     pub(crate) fn barrier() {}
 
+    pub(crate) fn has_children() -> bool {
+        false
+    }
+
     pub(crate) fn give_way() {
         crate::virtual_time::system_call();
     }

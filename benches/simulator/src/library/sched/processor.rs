@@ -52,6 +52,7 @@ impl core::ops::Deref for Processor {
 pub(crate) struct Own {
     pub(super) crowded_since: u64,
     pub(super) spin_pays: bool,
+    pub(super) spins_from: u64,
     pub(super) outbox: Outbox,
     pub(crate) stacks: Cache,
     pub(crate) records: Records,
@@ -92,6 +93,7 @@ impl Processor {
             own: UnsafeCell::new(Own {
                 crowded_since: NEVER,
                 spin_pays: false,
+                spins_from: 0,
                 outbox: Outbox,
                 stacks: Cache::new(),
                 records: Records::new(),
