@@ -14,7 +14,7 @@ use super::{
 };
 use crate::engine::atomic::Ordering;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sys::{kernel_thread, perturb};
+use crate::engine::sys::{kernel_thread, perturb, signal};
 
 /// A thread that has been locked so often stays locked: its count has no room for more, or it was locked for good.
 const FOR_GOOD: u16 = u16::MAX;
@@ -102,6 +102,22 @@ fn take_back(green: &Green) {
     if green.locks.get() == 0 {
         green.oddities.remove(Oddities::LOCKED);
     }
+}
+
+/// Whether `green`, which has left its stack on this machine with a mask of its own, leaves the mask here and stays, too: it is
+/// locked, or a signal that it blocks has come for it.
+pub(super) fn keeps_mask(machine: &'static Machine, green: &Green) -> bool {
+    if green.locks.get() != 0 {
+        return true;
+    }
+    let has_signal = signal::pending() & !machine.base_mask.get() != 0;
+    if has_signal {
+        green.set_locked_to(Some(machine));
+        green.oddities.add(Oddities::LOCKED);
+    } else {
+        green.oddities.remove(Oddities::LOCKED);
+    }
+    has_signal
 }
 
 /// A thread that is locked to this machine and was handed to it.

@@ -19,7 +19,7 @@ use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{Ordering, compiler_fence, fence};
 use crate::engine::green::context::Action;
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, RunLoop, caches, cpu_time, handlers};
+use crate::engine::sched::{Machine, RunLoop, caches, cpu_time, handlers, locked};
 use crate::engine::sys::signal;
 
 /// Runs `green` on this kernel thread until it leaves its stack.
@@ -120,16 +120,10 @@ fn take_floats(green: &Green, floats: FloatControl) {
 }
 
 fn take_mask(machine: &'static Machine, green: &Green) {
-    if green.locks.get() != 0 {
+    if locked::keeps_mask(machine, green) {
         return;
     }
     let base = machine.base_mask.get();
-    if signal::pending() & !base != 0 {
-        green.set_locked_to(Some(machine));
-        green.oddities.add(Oddities::LOCKED);
-        return;
-    }
-    green.oddities.remove(Oddities::LOCKED);
     let mask = signal::set_mask(base);
     // A preemption signal that was blocked has come now, unless the program has fetched it.
     machine.expect_no_signal();

@@ -22,3 +22,8 @@ pub(crate) fn begin(green: &'static Green) {
 pub(crate) fn green() -> Option<&'static Green> {
     CURRENT.with(Cell::get)
 }
+
+/// No signal comes.
+pub(crate) fn is_hidden() -> bool {
+    false
+}

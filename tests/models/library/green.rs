@@ -145,6 +145,7 @@ pub(crate) struct Oddities(());
 
 impl Oddities {
     pub(crate) const MASK: u32 = 1;
+    pub(crate) const LOCKED: u32 = 4;
     pub(crate) const CACHE: u32 = 2;
     pub(crate) const NEW: u32 = 8;
     pub(crate) const CLOCKED: u32 = 128;

@@ -98,10 +98,27 @@ pub(crate) mod cpu_time {
     pub(crate) fn ends(_: &Green) {}
 }
 
-pub(crate) mod interpose {
-    pub(crate) fn program_has_handlers() -> bool {
+/// No signal comes.
+pub(crate) mod handlers {
+    pub(crate) fn exist() -> bool {
         false
     }
+}
+
+/// Nobody is locked.
+pub(crate) mod locked {
+    use super::Machine;
+    use crate::engine::green::Green;
+
+    pub(crate) fn keeps_mask(_: &Machine, _: &Green) -> bool {
+        false
+    }
+}
+
+pub(crate) mod handed {
+    pub(crate) fn register_chore(_: fn()) {}
+
+    pub(crate) fn leave_chore() {}
 }
 
 pub(crate) fn ready(green: &'static Green) {
