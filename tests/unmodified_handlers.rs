@@ -370,7 +370,8 @@ fn threads_with_masks_park_beside_a_handler() {
         })
         .collect();
     wait_until(|| runtime.metrics().parked_calls > 1_000);
-    let kernel_threads = runtime.metrics().kernel_threads;
+    let metrics = runtime.metrics();
+    let kernel_threads = metrics.kernel_threads - metrics.parked_kernel_threads;
     OVER.store(true, SeqCst);
     sleepers
         .into_iter()

@@ -94,26 +94,34 @@ fn a_thousand_sleep_at_once() {
     assert!(count < 10 || !hooked(), "{count} kernel threads");
 }
 
-/// How far the boot clock is ahead, as if the machine had been suspended for so long.
-static SUSPENDED: AtomicU64 = AtomicU64::new(0);
+/// A library's clocks, which stands before libc: the boot clock is ahead by `suspended` seconds, as if the machine had been
+/// suspended for so long.
+const CLOCKS: &str = r#"
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+_Atomic long suspended = 0;
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    int answer = syscall(SYS_clock_gettime, clock, time);
+    if (answer == 0 && clock == CLOCK_BOOTTIME) time->tv_sec += suspended;
+    return answer;
+}
+"#;
 
-/// The program's clocks.
-///
-/// # Safety
-/// That of libc's function.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn clock_gettime(
-    clock: libc::clockid_t,
-    time: *mut libc::timespec,
-) -> libc::c_int {
-    // SAFETY: the caller's place, which the kernel has filled in before it is changed.
-    unsafe {
-        let answer = libc::syscall(libc::SYS_clock_gettime, clock, time);
-        if answer == 0 && clock == libc::CLOCK_BOOTTIME {
-            (*time).tv_sec += SUSPENDED.load(Relaxed) as i64;
-        }
-        answer as libc::c_int
-    }
+/// The path of that library.
+fn clocks() -> String {
+    let path = format!(
+        "{}/clocks-{}",
+        env!("CARGO_TARGET_TMPDIR"),
+        std::process::id()
+    );
+    let (source, object) = (format!("{path}.c"), format!("{path}.so"));
+    std::fs::write(&source, CLOCKS).unwrap();
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o", &object, &source]);
+    assert!(cc.status().expect("the C compiler").success());
+    object
 }
 
 /// The boot clock goes on while the machine is suspended, and the others, by which a thread is woken, do not.
@@ -123,11 +131,18 @@ fn a_sleep_by_the_boot_clock_counts_suspension() {
     const LONG: Duration = Duration::from_secs(3_600);
     let _w = watchdog(NAME);
     if child_case(NAME).is_none() {
-        return assert_code(&child(NAME, ""), 0);
+        let out = child_with(NAME, "", &[("LD_PRELOAD", &clocks())]);
+        return assert_code(&out, 0);
     }
     if !hooked() {
         return; // the kernel's clock goes on as it is
     }
+    // SAFETY: the library has that variable.
+    let suspended = unsafe {
+        let place = libc::dlsym(libc::RTLD_DEFAULT, c"suspended".as_ptr());
+        assert!(!place.is_null());
+        &*place.cast::<AtomicU64>()
+    };
     let runtime = Runtime::builder().processors(1).build().unwrap();
     let sleepers = [0, libc::TIMER_ABSTIME].map(|flags| {
         runtime.spawn(move || {
@@ -142,7 +157,7 @@ fn a_sleep_by_the_boot_clock_counts_suspension() {
         })
     });
     wait_until(|| runtime.metrics().parked_calls >= 2);
-    SUSPENDED.store(LONG.as_secs(), Relaxed);
+    suspended.store(LONG.as_secs(), Relaxed);
     for sleeper in sleepers {
         assert_eq!(sleeper.join().unwrap(), 0);
     }
