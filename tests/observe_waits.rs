@@ -347,7 +347,7 @@ fn unmodified(table: &mut Table, kept: &mut Kept) {
         .unwrap();
     kept.things.push(Box::new(to));
     kept.keep(spawn("w child", move || on_child(&mut child)));
-    table.add_unmodified("w child", "descriptor*", "on_child");
+    table.add_unmodified("w child", "operation of io_uring 0x*", "on_child");
 
     drop(spawn("w std sleep", on_std_sleep));
     table.add_unmodified(
