@@ -334,7 +334,8 @@ fn who_waits_hears_what_a_handler_has_shut() {
                 // SAFETY: it is open, and nobody else's.
                 unsafe { libc::close(fd) };
             }
-            _ => assert_eq!((read, error), (-1, Some(libc::EBADF))),
+            // It has looked again. By then another file may have the number: the runtime opens some.
+            _ => assert!(read <= 0, "{read}, {error:?}"),
         }
     }
     runtime.shutdown();
