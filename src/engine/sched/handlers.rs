@@ -273,54 +273,35 @@ mod functions {
         }
     }
 
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn signal(number: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+    /// Sets a handler as `signal` does.
+    fn set_as_bsd(number: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
         let is_valid = (1..=64).contains(&number);
         let interrupts = is_valid && INTERRUPT.load(Relaxed) & bit(number) != 0;
         let flags = if interrupts { 0 } else { libc::SA_RESTART };
         set(number, handler, flags, true)
     }
 
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn bsd_signal(
-        number: c_int,
-        handler: libc::sighandler_t,
-    ) -> libc::sighandler_t {
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { signal(number, handler) }
+    /// Sets a handler for one signal, as `sysv_signal` does.
+    fn set_as_sysv(number: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+        let flags = libc::SA_RESETHAND | libc::SA_NODEFER;
+        set(number, handler, flags, false)
     }
 
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn ssignal(number: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
-        // SAFETY: the caller's arguments, unchanged.
-        unsafe { signal(number, handler) }
+    /// Declares functions that do the same under several names.
+    macro_rules! same {
+        ($($name:ident),* = $set:expr) => {$(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(
+                number: c_int,
+                handler: libc::sighandler_t,
+            ) -> libc::sighandler_t {
+                $set(number, handler)
+            }
+        )*};
     }
 
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn sysv_signal(
-        number: c_int,
-        handler: libc::sighandler_t,
-    ) -> libc::sighandler_t {
-        set(
-            number,
-            handler,
-            libc::SA_RESETHAND | libc::SA_NODEFER,
-            false,
-        )
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn __sysv_signal(
-        number: c_int,
-        handler: libc::sighandler_t,
-    ) -> libc::sighandler_t {
-        set(
-            number,
-            handler,
-            libc::SA_RESETHAND | libc::SA_NODEFER,
-            false,
-        )
-    }
+    same!(signal, bsd_signal, ssignal = set_as_bsd);
+    same!(sysv_signal, __sysv_signal = set_as_sysv);
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn sigset(
