@@ -11,8 +11,7 @@
 //! thread's, for ids are used again.
 //!
 //! `clock_gettime` is on the way of every `Instant`: for another clock than a thread's, ours compares the number and goes
-//! on to libc's. That is found when the program is loaded; until then, and if nobody could find it, the system call
-//! does the same.
+//! on to libc's (`sys::clock`).
 
 use core::cell::Cell;
 
@@ -185,21 +184,8 @@ mod functions {
 
     use super::*;
     use crate::engine::sched::pthreads::{GETCLOCK, Who};
-    use crate::engine::sys::real::Real;
 
-    type GetTime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
     type GetClock = unsafe extern "C" fn(libc::pthread_t, *mut libc::clockid_t) -> c_int;
-    static GETTIME: Real = Real::new(c"clock_gettime");
-
-    /// Runs when the program is loaded, before anybody's `main`.
-    extern "C" fn find() {
-        GETTIME.address();
-    }
-
-    #[used]
-    // SAFETY: the section of functions that are called at the start; this one has their type.
-    #[unsafe(link_section = ".init_array")]
-    static FIND: extern "C" fn() = find;
 
     /// The system call, or our answer in its place, as libc's functions return it.
     ///
@@ -222,11 +208,10 @@ mod functions {
     #[unsafe(no_mangle)]
     unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
         let is_of_thread = clock == libc::CLOCK_THREAD_CPUTIME_ID || clock < 0;
-        let real = GETTIME.found();
-        // SAFETY: the caller's arguments; libc's function of that name.
+        // SAFETY: the caller's arguments.
         unsafe {
-            match is_of_thread || real == 0 {
-                false => transmute::<usize, GetTime>(real)(clock, time),
+            match is_of_thread {
+                false => clock::get(clock, time),
                 true => ask(libc::SYS_clock_gettime, clock, time as usize),
             }
         }

@@ -22,11 +22,56 @@ pub(super) fn sleep(nanos: u64) {
     let _ = unsafe { super::call(libc::SYS_nanosleep, &[&raw const time as usize, 0]) };
 }
 
+/// libc's `clock_gettime`, whose name is ours (`sched::cpu_time`). It is found when the program is loaded; until then the
+/// system call does the same.
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+mod of_libc {
+    use core::mem::transmute;
+
+    use crate::engine::sys::{call, real::Real};
+
+    type GetTime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> i32;
+    static GETTIME: Real = Real::new(c"clock_gettime");
+
+    /// Runs when the program is loaded, before anybody's `main`.
+    extern "C" fn find() {
+        GETTIME.address();
+    }
+
+    #[used]
+    // SAFETY: the section of functions that are called at the start; this one has their type.
+    #[unsafe(link_section = ".init_array")]
+    static FIND: extern "C" fn() = find;
+
+    /// # Safety
+    /// As the function demands.
+    pub(crate) unsafe fn get(clock: libc::clockid_t, time: *mut libc::timespec) -> i32 {
+        // SAFETY: the caller's promise; libc's function of that name.
+        unsafe {
+            match GETTIME.found() {
+                0 => match call(libc::SYS_clock_gettime, &[clock as usize, time as usize]) {
+                    Ok(_) => 0,
+                    Err(errno) => {
+                        *libc::__errno_location() = errno;
+                        -1
+                    }
+                },
+                real => transmute::<usize, GetTime>(real)(clock, time),
+            }
+        }
+    }
+}
+
+#[cfg(not(all(target_env = "gnu", not(target_feature = "crt-static"))))]
+use libc::clock_gettime as get;
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+pub(crate) use of_libc::get;
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = timespec(0);
     // SAFETY: writes to a valid timespec. It fails only for a clock that does not exist: then 0 is
     // returned.
-    unsafe { libc::clock_gettime(clock, &mut time) };
+    unsafe { get(clock, &mut time) };
     nanos(&time)
 }
 
