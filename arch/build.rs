@@ -6,11 +6,15 @@
 //! So it is in Miri, which cannot run assembly, and with MemorySanitizer, which does not see what the kernel writes in
 //! answer to system calls of our own.
 //!
-//! `cfg(asan)`: the crate is built with AddressSanitizer, and tells it of the stacks of green threads.
+//! `cfg(asan)`, `cfg(tsan)`: the crate is built with AddressSanitizer or ThreadSanitizer, and tells it of green threads.
 //!
-//! `cfg(interposes)`: the crate has functions with libc's names. A sanitizer has functions with these names too, by
+//! `cfg(interposes)`: the crate has functions with libc's names, those without which green threads are not sound
+//! (`sys::names`). A sanitizer has functions with these names too, by
 //! which it learns what a program does, and one program has room for one of each. So they are its own where every
-//! thread is a kernel thread for its sake: with any sanitizer but that one (`src/engine/sys/sanitizer.rs`).
+//! thread is a kernel thread for its sake: with any sanitizer but those two (`src/engine/sys/sanitizer.rs`).
+//!
+//! `cfg(answers)`: and those by which libc tells of threads, and changes them. ThreadSanitizer calls some of these itself, before it is ready
+//! for a call by code that it sees.
 //!
 //! `cfg(sanitized)`: with which sanitizer, for tests.
 //!
@@ -48,23 +52,30 @@ fn main() {
     if has_green_threads {
         println!("cargo::rustc-cfg=green");
     }
-    println!("cargo::rustc-check-cfg=cfg(asan)");
-    let is_asan = has_green_threads
-        && is("CARGO_CFG_SANITIZE", "address")
-        && is("CARGO_CFG_TARGET_ARCH", "x86_64");
-    if is_asan {
-        println!("cargo::rustc-cfg=asan");
+    println!("cargo::rustc-check-cfg=cfg(asan, tsan)");
+    let mut is_told = false;
+    for (sanitizer, cfg) in [("address", "asan"), ("thread", "tsan")] {
+        let has_alone = is("CARGO_CFG_SANITIZE", sanitizer);
+        if has_green_threads && has_alone && is("CARGO_CFG_TARGET_ARCH", "x86_64") {
+            println!("cargo::rustc-cfg={cfg}");
+            is_told = true;
+        }
     }
     // Functions with libc's names reach the program's calls where the linker has a choice.
     println!("cargo::rustc-check-cfg=cfg(interposes)");
     println!("cargo::rustc-check-cfg=cfg(hooks)");
     let is_static = var("CARGO_CFG_TARGET_FEATURE")
         .is_ok_and(|all| all.split(',').any(|one| one == "crt-static"));
-    let interposes = has_green_threads && !is_static && (is_asan || sanitizers.is_empty());
+    let interposes = has_green_threads && !is_static && (is_told || sanitizers.is_empty());
     if interposes {
         println!("cargo::rustc-cfg=interposes");
     }
-    if interposes && var_os("CARGO_FEATURE_UNMODIFIED").is_some() {
+    println!("cargo::rustc-check-cfg=cfg(answers)");
+    let answers = interposes && !sanitizes("thread");
+    if answers {
+        println!("cargo::rustc-cfg=answers");
+    }
+    if answers && var_os("CARGO_FEATURE_UNMODIFIED").is_some() {
         println!("cargo::rustc-cfg=hooks");
     }
     println!("cargo::rerun-if-env-changed=GREENTHREAD_PERTURB");

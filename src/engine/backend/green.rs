@@ -66,6 +66,7 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), St
                 "{name} is in the program, and knows kernel threads alone"
             ));
         }
+        sanitizer::learn()?;
         tls::init()?;
         current::learn()?;
         if !crate::engine::sys::kernel_thread::register_barrier() {

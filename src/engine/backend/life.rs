@@ -15,7 +15,7 @@ use crate::engine::green::{Green, Oddities, Room, inspection, records};
 use crate::engine::policy::Readied;
 use crate::engine::sched::start::stock_up;
 use crate::engine::sched::{self, Cluster, witness};
-use crate::engine::sys::signal;
+use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
 
 /// Starts a green thread.
@@ -27,8 +27,13 @@ pub(super) unsafe fn start<J: Job>(
     wishes: &Wishes,
     job: J,
 ) -> io::Result<()> {
-    let green = new_green(cluster, wishes.stack_size)?;
+    let green = {
+        let _unseen = sanitizer::unseen();
+        new_green(cluster, wishes.stack_size)?
+    };
     let share = job.into_thread().into_raw();
+    sanitizer::publish(green);
+    let _unseen = sanitizer::unseen();
     // SAFETY: the thread is new; `body` does not unwind, and gets the job that it expects;
     // lifetimes are the caller's promise.
     unsafe { green.prepare((body::<J>, share.cast())) };
@@ -111,6 +116,8 @@ fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'sta
 /// # Safety
 /// `job` is the [`Job::into_thread`] of this thread's job, turned raw.
 unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
+    sanitizer::see_again();
+    sanitizer::observe(green);
     current::begin(green);
     current::allow_preemption(green);
     // SAFETY: the block is the thread's own, at the start of its life.

@@ -121,6 +121,7 @@ impl Context {
     /// Called on the context's own stack.
     #[inline(always)]
     pub(crate) unsafe fn suspend(&self, action: Action) {
+        let _unseen = sanitizer::unseen();
         // SAFETY: the run loop has left its stack in `resume`, and waits there for this thread.
         unsafe { arch::switch(self.own.as_ptr(), self.run_loop.get(), action as usize) };
     }

@@ -29,7 +29,7 @@ use crate::engine::atomic::{
     fence,
 };
 use crate::engine::green::current;
-use crate::engine::sys::{clock, kernel_thread};
+use crate::engine::sys::{clock, kernel_thread, sanitizer};
 
 /// How many threads can have one.
 const MOST: usize = 1 << 16;
@@ -134,6 +134,7 @@ impl Resident {
     pub(crate) fn join_staff() {
         if let Some(own) = Resident::own() {
             own.role.store(Role::Staff as u8, Relaxed);
+            core::mem::forget(sanitizer::unseen());
         }
     }
 
@@ -141,6 +142,9 @@ impl Resident {
     /// [`join_staff`](Resident::join_staff), ends.
     pub(crate) fn end() {
         if let Some(own) = OWN.take() {
+            if own.role.load(Relaxed) == Role::Staff as u8 {
+                sanitizer::see_again();
+            }
             let place =
                 (core::ptr::from_ref(own).addr() - TABLE.as_ptr().addr()) / size_of::<Resident>();
             PLACES.give_back(&TABLE, place);

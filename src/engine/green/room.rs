@@ -35,6 +35,8 @@ pub(crate) struct Room {
     tenant: AtomicStatic<Green>,
     /// The tenant's.
     pub(crate) cpu_time: CpuTime,
+    /// The tenant's.
+    pub(crate) fiber: sanitizer::Fiber,
     /// The name that the thread has given itself by a call of C's, if it has ([`Room::own_name`]).
     name: [AtomicU64; 2],
 }
@@ -81,6 +83,7 @@ impl Room {
     /// Returns a free room with at least `size` bytes of stack. Allocates if the room is new: call
     /// it preemptible.
     pub(crate) fn find(size: usize) -> io::Result<&'static Room> {
+        let _unseen = sanitizer::unseen();
         let slot = {
             // The list's lock is taken with preemption off.
             let _off = super::current::preemption_off();
@@ -157,6 +160,7 @@ impl Room {
                 slot,
                 tenant: AtomicStatic::none(),
                 cpu_time: CpuTime::new(),
+                fiber: sanitizer::Fiber::new(),
                 name: [const { AtomicU64::new(0) }; 2],
             });
             // Release: pairs with the Acquire in `name_of`, which a fault handler calls.
@@ -172,6 +176,7 @@ impl Room {
         // Relaxed: the handler that asks runs on this stack.
         self.tenant.store(Some(green), Ordering::Relaxed);
         self.cpu_time.reset();
+        self.fiber.begin(self.thread_pointer);
         self.name[1].store(0, Ordering::Relaxed);
     }
 

@@ -105,7 +105,7 @@ const OPTIONS: [i32; 19] = [
     76, // PR_LOCK_SHADOW_STACK_STATUS
 ];
 
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(answers)]
 mod functions {
     use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 

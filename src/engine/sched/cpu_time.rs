@@ -177,7 +177,7 @@ fn split(time: u64, mut usage: libc::rusage) -> libc::rusage {
     usage
 }
 
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(answers)]
 mod functions {
     use core::ffi::c_int;
     use core::mem::transmute;

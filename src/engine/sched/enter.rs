@@ -19,14 +19,13 @@
 //! On its way out a thread whose time slice is over gives way (the first of the three steps of
 //! preemption).
 
-use core::marker::PhantomData;
-
 use super::{Machine, Owned, Processor};
 use crate::engine::atomic::{Ordering, compiler_fence};
 use crate::engine::green::Green;
 use crate::engine::green::context::Action;
 use crate::engine::green::current::{green, off, on};
 use crate::engine::sys::perturb;
+use crate::engine::sys::sanitizer::{self, Unseen};
 
 /// The current green thread inside the runtime: preemption off, and a processor that nobody takes
 /// away.
@@ -34,7 +33,7 @@ pub(crate) struct Entered {
     green: &'static Green,
     machine: &'static Machine,
     processor: Owned<'static>,
-    not_send: PhantomData<*mut ()>,
+    _unseen: Unseen,
 }
 
 /// Enters the runtime; `None` on a kernel thread that runs no green thread.
@@ -42,12 +41,12 @@ pub(crate) struct Entered {
 pub(crate) fn enter() -> Option<Entered> {
     let green = green()?;
     off(green);
-    Some(inside(green))
+    Some(inside(green, sanitizer::unseen()))
 }
 
 /// With preemption off: finds the processor, or waits for one.
 #[inline]
-fn inside(green: &'static Green) -> Entered {
+fn inside(green: &'static Green, unseen: Unseen) -> Entered {
     perturb::point("enter");
     loop {
         let machine = green.machine();
@@ -60,7 +59,7 @@ fn inside(green: &'static Green) -> Entered {
                 green,
                 machine,
                 processor,
-                not_send: PhantomData,
+                _unseen: unseen,
             };
         }
         // The processor is gone: queue for another. The run loop sees that there is none and does
@@ -113,6 +112,7 @@ impl Entered {
         // SAFETY: an `Entered` exists on its own green thread only.
         unsafe { green.context.suspend(action) };
         compiler_fence(Ordering::SeqCst);
+        sanitizer::see_again();
         on(green);
     }
 }

@@ -144,7 +144,7 @@ fn register_first() {
         // Release: the word; partner: Acquire in `is_child`.
         WORD.store(word, Ordering::Release);
     }
-    #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+    #[cfg(answers)]
     functions::find();
     // SAFETY: the handler is async-signal-safe: it writes an atomic and a thread-local, and makes a
     // system call.
@@ -214,7 +214,7 @@ pub(crate) extern "C" fn after_vfork(result: i32, was_seen: bool) -> libc::pid_t
     -1
 }
 
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(answers)]
 mod functions {
     use core::ffi::{c_int, c_void};
     use core::mem::transmute;

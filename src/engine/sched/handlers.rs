@@ -54,6 +54,7 @@ pub(crate) fn exist() -> bool {
 pub(crate) fn reserve(signal: c_int) {
     // This happens now, not in a forked child, where the loader's lock may be held for ever.
     SIGACTION.address();
+    SIGACTION_OF_LIBC.address();
     RESERVED.fetch_or(bit(signal), Relaxed);
     adopt();
 }
@@ -115,6 +116,9 @@ fn keep(signal: c_int, handler: usize) -> usize {
 /// blocked. Returns whether there was a handler that was not known. Async-signal-safe.
 pub(crate) fn adopt() -> bool {
     let mut is_new = false;
+    if cfg!(tsan) {
+        return false; // the kernel has the sanitizer's handlers, which call the program's: `call`
+    }
     for signal in (1..=64).filter(|signal| !LIBCS.contains(signal)) {
         let Some(seen) = signal::exchange_action(signal, None) else {
             continue;
@@ -163,8 +167,10 @@ pub(super) fn look(now: u64) {
 }
 
 static SIGACTION: Real = Real::new(c"sigaction");
+/// For the crate's own handlers, which a sanitizer is not to delay.
+static SIGACTION_OF_LIBC: Real = Real::of_libc(c"sigaction");
 
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(interposes)]
 mod functions {
     use core::mem::zeroed;
     use core::ptr::{null, null_mut};
@@ -192,14 +198,19 @@ mod functions {
     ) -> c_int {
         // SAFETY: the caller's arguments: valid or null; and libc's function.
         unsafe {
-            let real = transmute::<usize, SetAction>(SIGACTION.address());
+            let handler = new.as_ref().map_or(libc::SIG_DFL, |new| new.sa_sigaction);
+            // The one for dumps can wait.
+            let real = match signal::is_own(handler) && signal != libc::SIGQUIT {
+                true => &SIGACTION_OF_LIBC,
+                false => &SIGACTION,
+            };
+            let real = transmute::<usize, SetAction>(real.address());
             let Some(place) = usize::try_from(signal).ok().and_then(|i| HANDLERS.get(i)) else {
                 return real(signal, new, old);
             };
             let mut given = new;
             let mut before = place.load(Relaxed);
             let mut ours: libc::sigaction;
-            let handler = new.as_ref().map_or(libc::SIG_DFL, |new| new.sa_sigaction);
             if !new.is_null() && is_reserved(signal) && !signal::is_own(handler) {
                 return refuse();
             }

@@ -49,26 +49,17 @@ static DLCLOSE: Real = Real::new(c"dlclose");
 
 #[cfg(interposes)]
 mod functions {
-    use core::ffi::{c_char, c_int, c_void};
+    use core::ffi::{c_int, c_void};
     use core::mem::transmute;
 
     use super::*;
     use crate::engine::green::Oddities;
     use crate::engine::green::current;
-    use crate::engine::green::inspection::Inspection;
-    use crate::engine::sched::pthreads::Who;
-    use crate::engine::sched::{handlers, name, unload};
-    use crate::engine::sys::word;
-    use crate::engine::{stack, tls};
+    use crate::engine::sched::{handlers, unload};
+    use crate::engine::tls;
 
     type SetMask = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
-    type SetStack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
     type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
-    type GetName = unsafe extern "C" fn(libc::pthread_t, *mut c_char, usize) -> c_int;
-    type Detach = unsafe extern "C" fn(libc::pthread_t) -> c_int;
-    type Kill = unsafe extern "C" fn(libc::pthread_t, c_int) -> c_int;
-    type SetProtocol = unsafe extern "C" fn(*mut libc::pthread_mutexattr_t, c_int) -> c_int;
-    type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
 
     /// Calls the real function, and marks the thread if it asked for a change.
     unsafe fn set_mask(
@@ -108,17 +99,6 @@ mod functions {
     }
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-        // One that cannot be read is an error.
-        let is_ignored = current::owner().is_some()
-            && word::load(new.addr() & !3).is_ok()
-            && word::load(new.addr().wrapping_add(size_of::<libc::stack_t>() - 1) & !3).is_ok();
-        let new = if is_ignored { core::ptr::null() } else { new };
-        // SAFETY: the caller's arguments, or a null that asks for no change.
-        unsafe { transmute::<usize, SetStack>(SIGALTSTACK.address())(new, old) }
-    }
-
-    #[unsafe(no_mangle)]
     unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
         // SAFETY: libc's function, with the caller's argument.
         let close = || unsafe { transmute::<usize, Close>(DLCLOSE.address())(library) };
@@ -129,6 +109,38 @@ mod functions {
             return 0; // it stays loaded: a thread may be looking a symbol up in it
         }
         unload::waiting(close).unwrap_or(0)
+    }
+}
+
+#[cfg(answers)]
+mod answers {
+    use core::ffi::{c_char, c_int};
+    use core::mem::transmute;
+
+    use super::*;
+    use crate::engine::green::current;
+    use crate::engine::green::inspection::Inspection;
+    use crate::engine::sched::name;
+    use crate::engine::sched::pthreads::Who;
+    use crate::engine::stack;
+    use crate::engine::sys::word;
+
+    type SetStack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
+    type GetName = unsafe extern "C" fn(libc::pthread_t, *mut c_char, usize) -> c_int;
+    type Detach = unsafe extern "C" fn(libc::pthread_t) -> c_int;
+    type Kill = unsafe extern "C" fn(libc::pthread_t, c_int) -> c_int;
+    type SetProtocol = unsafe extern "C" fn(*mut libc::pthread_mutexattr_t, c_int) -> c_int;
+    type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
+        // One that cannot be read is an error.
+        let is_ignored = current::owner().is_some()
+            && word::load(new.addr() & !3).is_ok()
+            && word::load(new.addr().wrapping_add(size_of::<libc::stack_t>() - 1) & !3).is_ok();
+        let new = if is_ignored { core::ptr::null() } else { new };
+        // SAFETY: the caller's arguments, or a null that asks for no change.
+        unsafe { transmute::<usize, SetStack>(SIGALTSTACK.address())(new, old) }
     }
 
     #[unsafe(no_mangle)]

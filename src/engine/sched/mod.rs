@@ -116,8 +116,7 @@ use crate::engine::green::current;
 use crate::engine::green::waiter::Parking;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready};
-use crate::engine::sys::clock;
-use crate::engine::sys::perturb;
+use crate::engine::sys::{clock, perturb, sanitizer};
 
 /// The life of a machine: rest until there is a processor, then find work and run it.
 fn run(mut run: RunLoop) {
@@ -420,6 +419,7 @@ pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Read
 #[cold]
 #[inline(never)]
 pub(crate) fn ready_globally(green: &'static Green, how: Readied) {
+    let _unseen = sanitizer::unseen();
     let cluster = green.cluster();
     tell(cluster, cluster.policy.ready(Ready::new(green), how, None));
 }

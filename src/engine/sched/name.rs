@@ -56,7 +56,7 @@ pub(super) fn tell(green: &Green, place: usize, length: usize) -> Option<i32> {
     Some(if told.is_ok() { 0 } else { libc::EFAULT })
 }
 
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(answers)]
 mod functions {
     use core::ffi::{c_char, c_int};
     use core::mem::transmute;

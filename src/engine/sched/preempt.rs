@@ -51,6 +51,8 @@ use crate::engine::stack;
 use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread::SystemCall;
 use crate::engine::sys::observer::{Doing, Observer};
+#[cfg(tsan)]
+use crate::engine::sys::sanitizer;
 use crate::engine::sys::signal::{self, Mask, Payload};
 
 /// A signal that is declined takes less CPU time than this, in nanoseconds.
@@ -91,7 +93,10 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
         leaves: leaf_functions(),
     });
     PROCESS.store(std::process::id() as usize, Ordering::Relaxed);
+    #[cfg(not(tsan))]
     signal::handle(signal, on_signal)?;
+    #[cfg(tsan)]
+    signal::handle(signal, screened)?;
     sample::use_signal(signal);
     interrupted::learn(signal);
     Ok(())
@@ -207,6 +212,9 @@ pub(super) fn would_take_others(mask: Mask) -> bool {
     let begun = SINCE.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     begun.is_ok() || begun.is_err_and(|since| now.saturating_sub(since) < MOST)
 }
+
+#[cfg(tsan)]
+sanitizer::tsan::screened!(screened, on_signal);
 
 unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: both are this handler's arguments.

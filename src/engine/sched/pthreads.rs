@@ -84,7 +84,7 @@ pub(super) fn find() {
     }
 }
 
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(answers)]
 mod functions {
     use core::mem::transmute;
 

@@ -158,6 +158,7 @@ pub(super) fn bury(
     let room = green.move_out();
     // SAFETY: the thread has ended, nobody uses its block.
     unsafe { tls::recycle(room.thread_pointer) };
+    room.fiber.end(room.slot().bottom(), room.slot().top());
     match processor {
         Some(processor) => {
             let own = processor.own();

@@ -43,6 +43,11 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     } else {
         caches::lend(machine, green);
     }
+    if cfg!(tsan)
+        && let Some(room) = green.room()
+    {
+        room.fiber.enter();
+    }
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
     machine.current.store(Some(green), Ordering::Release);
     // Release: a report that sees what the thread writes sees that it runs; partner: the Acquire fence in
@@ -59,6 +64,12 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
         green.context.resume()
     };
     compiler_fence(Ordering::SeqCst);
+    if cfg!(tsan)
+        && let Some(room) = green.room()
+    {
+        machine.come_home();
+        room.fiber.leave();
+    }
     green.since.left();
     // Release: pairs with the Acquire in the monitor's second look (`ownership`), and in a report's
     // (`sight`).

@@ -24,7 +24,7 @@ pub(super) fn sleep(nanos: u64) {
 
 /// libc's `clock_gettime`, whose name is ours (`sched::cpu_time`). It is found when the program is loaded; until then the
 /// system call does the same.
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(answers)]
 mod of_libc {
     use core::mem::transmute;
 
@@ -62,9 +62,9 @@ mod of_libc {
     }
 }
 
-#[cfg(not(all(target_env = "gnu", not(target_feature = "crt-static"))))]
+#[cfg(not(answers))]
 use libc::clock_gettime as get;
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(answers)]
 pub(crate) use of_libc::get;
 
 fn read(clock: libc::clockid_t) -> u64 {

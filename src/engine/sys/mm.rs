@@ -61,7 +61,7 @@ unsafe fn map_at(address: usize, length: usize, flags: i32) -> io::Result<usize>
 pub(crate) unsafe fn unmap(address: usize, length: usize) -> io::Result<()> {
     // SAFETY: the caller's promise.
     unsafe {
-        sanitizer::forget_frames(address, length);
+        sanitizer::forget(address, length);
         done(call(libc::SYS_munmap, &[address, length]))
     }
 }

@@ -18,13 +18,11 @@ use crate::engine::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// What green threads are not sound without, and what wakes threads.
 #[cfg(not(target_feature = "crt-static"))]
-const NEEDED: [&CStr; 7] = [
+const NEEDED: [&CStr; 5] = [
     c"pthread_sigmask",
     c"sigprocmask",
     c"sigaction",
     c"signal",
-    c"sigaltstack",
-    c"pthread_getattr_np",
     c"dlclose",
 ];
 

@@ -1,16 +1,20 @@
 //! The functions of libc behind those that are interposed.
 //!
 //! `dlsym(RTLD_NEXT)` finds them. Where ours are not found before libc's ([`names`](super::names)), and in a static
-//! program, which has no `dlsym`, there are no green threads.
+//! program, which has no `dlsym`, there are no green threads. Beside a sanitizer that learns from calls of libc's functions, it is
+//! the sanitizer's that are called.
 
 use core::ffi::CStr;
 
+use super::sanitizer;
 use crate::engine::atomic::{AtomicUsize, Ordering};
 
 /// A function of libc, found at its first use.
 pub(crate) struct Real {
     name: &'static CStr,
     version: Option<&'static CStr>,
+    /// Not the sanitizer's.
+    is_libcs: bool,
     address: AtomicUsize,
 }
 
@@ -26,6 +30,7 @@ impl Real {
         Real {
             name,
             version: None,
+            is_libcs: false,
             address: AtomicUsize::new(0),
         }
     }
@@ -35,7 +40,16 @@ impl Real {
         Real {
             name,
             version: Some(version),
+            is_libcs: false,
             address: AtomicUsize::new(0),
+        }
+    }
+
+    /// libc's function, of which no sanitizer learns.
+    pub(crate) const fn of_libc(name: &'static CStr) -> Real {
+        Real {
+            is_libcs: true,
+            ..Real::new(name)
         }
     }
 
@@ -55,8 +69,9 @@ impl Real {
 
     #[cold]
     fn find(&self) -> usize {
+        let sanitizers = sanitizer::interceptor(self.name).filter(|_| !self.is_libcs);
         // SAFETY: dlsym and dlvsym with valid names.
-        let found = unsafe {
+        let found = sanitizers.unwrap_or_else(|| unsafe {
             let versioned = self.version.map(|version| {
                 libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr()) as usize
             });
@@ -64,7 +79,7 @@ impl Real {
                 None | Some(0) => libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) as usize,
                 Some(found) => found,
             }
-        };
+        });
         if found == 0 {
             super::die("libc has no function of the name that it is asked for");
         }

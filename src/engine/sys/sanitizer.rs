@@ -13,12 +13,21 @@
 //! 2. Frames of others are read by instructions that it does not see (`arch::stack_word`).
 //! 3. What only a green thread's stack or thread-locals lead to has not leaked ([`holds_pointers`]).
 //!
+//! *ThreadSanitizer* does, too, in a crate that is built with it on x86-64 (`tsan`).
+//!
 //! The runtime is in the program, in a shared library, or not there. The names of its functions are weak: their
 //! addresses, which the linker or the loader fills in, are null if there is no such function. (`dlsym` finds nothing in
 //! a program whose linker was not told to export the names.)
 
 use core::arch::global_asm;
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
+use core::marker::PhantomData;
+
+#[cfg(tsan)]
+#[path = "tsan.rs"]
+pub(crate) mod tsan;
+#[cfg(tsan)]
+pub(crate) use tsan::Fiber;
 
 /// The sanitizers, each with a function that it alone has.
 macro_rules! sanitizers {
@@ -58,7 +67,108 @@ pub(crate) fn stranger() -> Option<&'static str> {
     let functions = unsafe { FUNCTIONS.iter() };
     let mut found = functions.zip(NAMES).filter(|(at, _)| !at.is_null());
     let name = found.next().map(|(_, &name)| name);
-    name.filter(|&name| !cfg!(asan) || name != "AddressSanitizer")
+    name.filter(|&name| match name {
+        "AddressSanitizer" => !cfg!(asan),
+        "ThreadSanitizer" => !cfg!(tsan),
+        _ => true,
+    })
+}
+
+/// Looks for what the other functions need. An error says why there can be no green threads.
+pub(crate) fn learn() -> Result<(), String> {
+    #[cfg(tsan)]
+    tsan::learn()?;
+    Ok(())
+}
+
+/// The sanitizer's function by which it learns of calls of a function of libc's.
+pub(crate) fn interceptor(_name: &CStr) -> Option<usize> {
+    #[cfg(tsan)]
+    return tsan::interceptor(_name);
+    #[cfg(not(tsan))]
+    None
+}
+
+/// ThreadSanitizer's part of a green thread.
+#[cfg(not(tsan))]
+pub(crate) struct Fiber;
+
+#[cfg(not(tsan))]
+impl Fiber {
+    pub(crate) const fn new() -> Fiber {
+        Fiber
+    }
+
+    #[inline(always)]
+    pub(crate) fn begin(&self, _thread_pointer: *mut u8) {}
+
+    #[inline(always)]
+    pub(crate) fn end(&self, _start: usize, _end: usize) {}
+
+    #[inline(always)]
+    pub(crate) fn enter(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn leave(&self) {}
+}
+
+/// While it lives, ThreadSanitizer sees nothing of what the calling thread does.
+pub(crate) struct Unseen(PhantomData<*mut ()>);
+
+#[inline(always)]
+pub(crate) fn unseen() -> Unseen {
+    #[cfg(tsan)]
+    tsan::hide();
+    Unseen(PhantomData)
+}
+
+impl Drop for Unseen {
+    #[inline(always)]
+    fn drop(&mut self) {
+        see_again();
+    }
+}
+
+/// What the end of an [`Unseen`] does, for one that was forgotten.
+#[inline(always)]
+pub(crate) fn see_again() {
+    #[cfg(tsan)]
+    tsan::reveal();
+}
+
+/// What the caller has done comes before what is done by who [`observe`]s the same address later; the scheduler sees to that, unseen
+/// by ThreadSanitizer.
+#[inline(always)]
+pub(crate) fn publish<T>(_at: &T) {
+    #[cfg(tsan)]
+    tsan::publish(core::ptr::from_ref(_at).addr());
+}
+
+/// See [`publish`].
+#[inline(always)]
+pub(crate) fn observe<T>(_at: &T) {
+    #[cfg(tsan)]
+    tsan::observe(core::ptr::from_ref(_at).addr());
+}
+
+/// The block with this thread pointer may be used by code that runs in the caller's name.
+pub(crate) fn lend_own(_thread_pointer: *mut u8) {
+    #[cfg(tsan)]
+    tsan::lend_own(_thread_pointer);
+}
+
+/// Nobody uses this memory any more.
+///
+/// # Safety
+/// As for [`forget_frames`].
+pub(crate) unsafe fn forget(start: usize, length: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { forget_frames(start, length) };
+    #[cfg(tsan)]
+    // SAFETY: the caller's promise.
+    unsafe {
+        tsan::forget_accesses(start, length)
+    };
 }
 
 #[cfg(asan)]

@@ -94,7 +94,7 @@ pub(crate) fn install(
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
         note_own(action.sa_sigaction);
-        libc::sigaction(signal, &action, core::ptr::null_mut())
+        libc::sigaction(signal, &action, core::ptr::null_mut()) // ours, which knows that the handler is the crate's
     };
     match failed {
         0 => Ok(()),

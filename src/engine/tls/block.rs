@@ -20,6 +20,7 @@ use super::variant::VARIANT;
 use super::words::Words;
 use super::{glibc, keys, modules, robust};
 use crate::engine::arch::thread_pointer;
+use crate::engine::sys::sanitizer;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -124,6 +125,7 @@ impl Block {
         layout().refill(self);
         let seen = modules::reset(self);
         self.seen().store(seen, Relaxed);
+        sanitizer::lend_own(self.thread_pointer());
     }
 
     /// Frees what `create` allocated; the memory is the caller's again. A cache of malloc's in the block
@@ -157,6 +159,7 @@ pub(crate) unsafe fn create(
         Block::of(place.thread_pointer)
     };
     layout().fill(&block, tid, stack_bottom, stack_size);
+    sanitizer::lend_own(place.thread_pointer);
     block.seen().store(seen, Relaxed);
     Ok(block)
 }

@@ -16,7 +16,7 @@ use crate::engine::green::Green;
 use crate::engine::green::context::Action;
 use crate::engine::green::waiter::Parking;
 use crate::engine::sched;
-use crate::engine::sys::perturb;
+use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::wait::{About, Subject, Waiter, subject};
 
 /// For reports: a coroutine, or the thread that resumes it, waits for the other.
@@ -43,6 +43,7 @@ impl Side {
     /// cluster, the other thread goes on in the caller's place, at once and in its time slice.
     #[inline(always)]
     pub(crate) fn hand_over_to(&self, other: &Side) {
+        sanitizer::publish(other);
         let entered = sched::enter();
         match (entered, other.call()) {
             (Some(entered), Some(next)) => {
@@ -52,6 +53,7 @@ impl Side {
                 green.next.set(Some(next));
                 green.expect(&ASIDE);
                 entered.suspend(Action::HandOver);
+                sanitizer::observe(self);
                 green.goes_on();
             }
             (entered, next) => {
