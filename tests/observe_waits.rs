@@ -308,12 +308,12 @@ fn unmodified(table: &mut Table, kept: &mut Kept) {
         let _ = stopped.recv();
     });
     kept.keep(spawn("w std mutex", move || on_std_mutex(&lock)));
-    table.add_futex("w std mutex", "on_std_mutex");
+    table.add_unmodified("w std mutex", "futex 0x* (word *)", "on_std_mutex");
 
     let (to, from) = std::sync::mpsc::channel();
     kept.things.push(Box::new(to));
     kept.keep(spawn("w std mpsc", move || on_std_channel(&from)));
-    table.add_futex("w std mpsc", "on_std_channel");
+    table.add_unmodified("w std mpsc", "futex 0x* (word *)", "on_std_channel");
 
     let (mut from, to) = std::io::pipe().unwrap();
     kept.things.push(Box::new(to));

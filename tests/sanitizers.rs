@@ -10,7 +10,7 @@ use greenthread::runtime::{Mode, Runtime};
 use std::hint::black_box;
 
 /// What `Runtime::mode` is under the sanitizer.
-const EXPECTED: Mode = match cfg!(asan) {
+const EXPECTED: Mode = match cfg!(any(asan, tsan)) {
     true => Mode::Green,
     false => Mode::Kernel,
 };
@@ -74,7 +74,6 @@ fn beside_a_sanitizer_threads_are_what_it_knows() {
 /// Runs `fault` on a thread of a runtime with one processor, in a process of its own. The sanitizer ends it, and says
 /// `words`.
 #[cfg(any(sanitized = "address", sanitized = "thread"))]
-#[track_caller]
 fn is_found(test: &'static str, words: &str, fault: fn()) {
     let _w = watchdog(test);
     if child_case(test).is_none() {
@@ -165,38 +164,74 @@ mod address {
     }
 }
 
-/// Two threads of one processor: no two kernel threads touch the word at the same time.
+/// On a runtime with one processor no two kernel threads touch the word at the same time.
 #[cfg(sanitized = "thread")]
-#[test]
-fn a_race_between_two_threads() {
+mod thread {
+    use super::*;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
-    use std::sync::atomic::Ordering::Relaxed;
-    is_found("a_race_between_two_threads", "data race", || {
+
+    /// Two threads that add to one word without a word to each other; each calls `pause` after that.
+    fn two_that_add(pause: fn()) {
         let word = Arc::new(AtomicUsize::new(0));
-        let add = |word: Arc<AtomicUsize>| {
-            let place = word.as_ptr();
-            let place = place.expose_provenance();
+        let add = || {
+            let word = word.clone();
             move || {
-                let place = black_box(place) as *mut usize;
                 // SAFETY: none: this is the fault.
-                unsafe { *place += 1 };
-                greenthread::yield_now();
-                drop(word);
+                unsafe { *black_box(word.as_ptr()) += 1 };
+                pause();
+                // Giving a reference up would be a word to the other.
+                core::mem::forget(word);
             }
         };
-        let other = greenthread::spawn(add(word.clone()));
-        add(word.clone())();
+        let other = greenthread::spawn(add());
+        add()();
         other.join().unwrap();
-        assert!(word.load(Relaxed) <= 2);
-    });
+    }
+
+    #[test]
+    fn a_race_between_two_threads() {
+        is_found("thread::a_race_between_two_threads", "data race", || {
+            two_that_add(greenthread::yield_now);
+        });
+    }
+
+    /// Each begins when the one before has ended, in its room.
+    #[test]
+    fn a_race_between_threads_that_follow_each_other() {
+        const TEST: &str = "thread::a_race_between_threads_that_follow_each_other";
+        is_found(TEST, "data race", || two_that_add(|| ()));
+    }
+
+    /// The one is suspended in the middle of its loop.
+    #[test]
+    fn a_race_with_a_thread_that_is_preempted() {
+        const TEST: &str = "thread::a_race_with_a_thread_that_is_preempted";
+        is_found(TEST, "data race", || {
+            let word = Arc::new(AtomicUsize::new(0));
+            let hog = word.clone();
+            let hog = greenthread::spawn(move || {
+                // SAFETY: none: this is the fault.
+                while unsafe { hog.as_ptr().read_volatile() } == 0 {
+                    core::hint::spin_loop();
+                }
+                core::mem::forget(hog);
+            });
+            greenthread::yield_now();
+            // SAFETY: none, as above.
+            unsafe { word.as_ptr().write_volatile(1) };
+            hog.join().unwrap();
+        });
+    }
 }
 
 /// Threads that share nothing that they must not, in all ways.
 #[test]
 fn sound_threads_are_not_complained_of() {
     use greenthread::channel;
-    use std::sync::Mutex;
+    use greenthread::coroutine::{Coroutine, Yielder};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
     const TEST: &str = "sound_threads_are_not_complained_of";
     let _w = watchdog(TEST);
@@ -247,4 +282,35 @@ fn sound_threads_are_not_complained_of() {
     }
     assert_eq!(*sum.lock().unwrap(), 20 * 190);
     assert_eq!(*green_sum.lock().unwrap(), 20 * 190);
+
+    // Values pass from coroutines.
+    let sums = [1, 2, 3].map(|factor| {
+        greenthread::spawn(move || {
+            let boxes = Coroutine::new(move |yielder: &Yielder<(), Box<u64>>, ()| {
+                (0..100).for_each(|number| yielder.suspend(Box::new(factor * number)));
+            });
+            boxes.map(|number| *number).sum::<u64>()
+        })
+    });
+    assert_eq!(sums.map(|sum| sum.join().unwrap()), [4_950, 9_900, 14_850]);
+
+    // Threads that compute, preempted, on one processor.
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let hogs = [(); 3].map(|()| {
+        let stop = stop.clone();
+        runtime.spawn(move || {
+            let mut numbers = vec![1_u64; 100];
+            while !stop.load(Relaxed) {
+                numbers.rotate_left(1);
+            }
+            numbers.iter().sum::<u64>()
+        })
+    });
+    let stopper = runtime.spawn(move || {
+        greenthread::sleep(Duration::from_millis(1));
+        stop.store(true, Relaxed);
+    });
+    stopper.join().unwrap();
+    assert_eq!(hogs.map(|hog| hog.join().unwrap()), [100; 3]);
 }

@@ -55,18 +55,6 @@ impl Table {
         }
     }
 
-    /// As `add`, of a thread that waits for a futex: the crate knows it in both modes.
-    #[track_caller]
-    pub fn add_futex(&mut self, name: &str, frame: &'static str) {
-        let line = std::panic::Location::caller().line();
-        let row = self.add(name, "futex 0x* (word *)", frame);
-        row.line = Some(line);
-        let is_off = std::env::var_os("GREENTHREAD_UNMODIFIED").is_some_and(|value| value == "off");
-        if !cfg!(feature = "unmodified") || is_off {
-            (row.state, row.waits_for) = (State::Blocked, None);
-        }
-    }
-
     /// What is not as it must be.
     fn faults(&self, dump: &Dump) -> Vec<String> {
         self.rows.iter().flat_map(|row| row.faults(dump)).collect()

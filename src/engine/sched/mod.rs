@@ -388,6 +388,7 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
 
 /// Makes `green` ready, which was waiting and is now the caller's.
 pub(crate) fn ready(green: &'static Green) {
+    sanitizer::publish(green);
     // By reference: a move would read what was just written, in wider words, and wait for that.
     match &mut enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {

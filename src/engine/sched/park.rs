@@ -17,7 +17,7 @@ use crate::engine::green::waiter::{Notified, Parking, Waiter};
 use crate::engine::sched::enter::{Entered, enter};
 use crate::engine::sys::clock;
 use crate::engine::sys::futex::{self, Interrupted};
-use crate::engine::sys::perturb;
+use crate::engine::sys::{perturb, sanitizer};
 
 impl Waiter {
     /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic
@@ -79,6 +79,7 @@ impl Waiter {
         green.expect(&parking);
         perturb::point("wait: leaving");
         entered.suspend(Action::Park);
+        sanitizer::observe(green);
         if deadline.is_some() {
             timers::disarm(green);
         }

@@ -51,7 +51,6 @@ use crate::engine::stack;
 use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread::SystemCall;
 use crate::engine::sys::observer::{Doing, Observer};
-#[cfg(tsan)]
 use crate::engine::sys::sanitizer;
 use crate::engine::sys::signal::{self, Mask, Payload};
 
@@ -217,6 +216,7 @@ pub(super) fn would_take_others(mask: Mask) -> bool {
 sanitizer::tsan::screened!(screened, on_signal);
 
 unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let _unseen = sanitizer::unseen();
     // SAFETY: both are this handler's arguments.
     let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
     let Some(payload) = payload.or_else(interrupted::lesson) else {

@@ -188,12 +188,12 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
 
 /// The whole life of a machine's kernel thread.
 extern "C" fn live(machine: *mut c_void) -> *mut c_void {
+    Resident::join_staff();
     // SAFETY: the record that `recruit` gave, which is never freed.
     let machine: &'static Machine = unsafe { &*machine.cast::<Machine>() };
     perturb::point("machine: begins");
     let cluster = machine.cluster();
     kernel_thread::set_name("gt-machine", machine.index);
-    Resident::join_staff();
     if machine.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.
         super::run(unsafe { RunLoop::new(machine) });

@@ -159,8 +159,9 @@ impl Fiber {
         }
     }
 
-    /// The thread has ended, which lived in the memory from `start` to `end`.
+    /// The thread has ended, which lived in the memory from `start` to `end`; the pages are its alone.
     pub(crate) fn end(&self, start: usize, end: usize) {
+        let end = end.next_multiple_of(arch::page_size());
         self.in_its_name(reveal);
         // SAFETY: nobody runs with it; the memory is the caller's.
         unsafe {
@@ -230,7 +231,7 @@ pub(super) fn observe(at: usize) {
     unsafe { __tsan_acquire(at as *mut c_void) };
 }
 
-/// Whatever was done in this memory concerns nobody any more.
+/// Whatever was done in this memory, whole pages, concerns nobody any more.
 ///
 /// # Safety
 /// The memory is the caller's.

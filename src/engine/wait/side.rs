@@ -66,6 +66,7 @@ impl Side {
     /// Waits here, at the waiter, since the other thread may have the turn already.
     pub(crate) fn wait(&self) {
         self.waiter.wait(About::new(&TURN, self), None);
+        sanitizer::observe(self);
     }
 
     /// Waits at the waiter: `other` has gone on already, or goes on now.
@@ -75,11 +76,12 @@ impl Side {
         if let Some(green) = other {
             sched::ready(green);
         }
-        self.waiter.wait(About::new(&TURN, self), None);
+        self.wait();
     }
 
     /// Gives this side its turn, and does not wait.
     pub(crate) fn wake(&self) {
+        sanitizer::publish(self);
         if let Some(green) = self.call() {
             sched::ready(green);
         }
