@@ -62,6 +62,7 @@ use crate::engine::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence,
 };
 use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
 use crate::engine::tls;
 
@@ -447,6 +448,14 @@ impl Green {
     pub(crate) fn room(&self) -> Option<&'static Room> {
         // Acquire: partner: Release in `move_in`.
         self.room.load(Ordering::Acquire)
+    }
+
+    /// Where ThreadSanitizer is, what it knows of the thread, which has a room.
+    #[inline(always)]
+    pub(crate) fn fiber(&self) -> Option<&'static Fiber> {
+        sanitizer::IS_TSAN
+            .then(|| self.room().map(|room| &room.fiber))
+            .flatten()
     }
 
     /// The number by which a trace knows the thread (`sched::witness`).

@@ -84,7 +84,7 @@ pub(crate) fn start(wishes: &Wishes, knob: Option<OnDeadlock>, warnings: Option<
     if *started && listens {
         // It walks through the libraries under a lock of the loader's, which a sanitizer takes for its reports while it
         // holds locks of its own.
-        if sanitizer::stranger().is_none() && !cfg!(tsan) {
+        if sanitizer::stranger().is_none() && !sanitizer::IS_TSAN {
             raw::start();
         }
         // If it fails, the signal does what it did before.

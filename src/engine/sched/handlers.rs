@@ -26,7 +26,7 @@ use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxe
 use crate::engine::green::current;
 use crate::engine::sys::real::Real;
 use crate::engine::sys::signal::{self, KernelAction, Mask, bit};
-use crate::engine::sys::word;
+use crate::engine::sys::{sanitizer, word};
 
 /// The time in nanoseconds between two looks for handlers that came past our functions. A look makes 62 system calls; a
 /// monitor that preempts on many processors at once looks once.
@@ -116,7 +116,7 @@ fn keep(signal: c_int, handler: usize) -> usize {
 /// blocked. Returns whether there was a handler that was not known. Async-signal-safe.
 pub(crate) fn adopt() -> bool {
     let mut is_new = false;
-    if cfg!(tsan) {
+    if sanitizer::IS_TSAN {
         return false; // the kernel has the sanitizer's handlers, which call the program's: `call`
     }
     for signal in (1..=64).filter(|signal| !LIBCS.contains(signal)) {

@@ -33,6 +33,7 @@ use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::mm;
+use crate::engine::sys::sanitizer;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::tls;
 
@@ -283,7 +284,7 @@ impl Machine {
     pub(crate) fn expect_signal(&self, thread: i32, send: impl FnOnce() -> bool) -> bool {
         let thread = thread as u32;
         // One that came in a sanitizer's code was not noticed.
-        if !cfg!(tsan) && self.signalled.load(Ordering::Relaxed) == thread {
+        if !sanitizer::IS_TSAN && self.signalled.load(Ordering::Relaxed) == thread {
             return false;
         }
         // Relaxed, here and below: this store comes before the signal is sent, so before it has

@@ -22,7 +22,7 @@ use crate::engine::green::resident::Resident;
 use crate::engine::sched::rooms::Giving;
 use crate::engine::sched::shortage::{self, Report};
 use crate::engine::sched::{Cluster, Machine, RunLoop, caches};
-use crate::engine::sys::{clock, futex, kernel_thread, perturb, signal};
+use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
 
 const STACK_SIZE: usize = 256 << 10;
@@ -188,12 +188,13 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
 
 /// The whole life of a machine's kernel thread.
 extern "C" fn live(machine: *mut c_void) -> *mut c_void {
-    Resident::join_staff();
+    let _unseen = sanitizer::unseen();
     // SAFETY: the record that `recruit` gave, which is never freed.
     let machine: &'static Machine = unsafe { &*machine.cast::<Machine>() };
     perturb::point("machine: begins");
     let cluster = machine.cluster();
     kernel_thread::set_name("gt-machine", machine.index);
+    Resident::join_staff();
     if machine.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.
         super::run(unsafe { RunLoop::new(machine) });

@@ -43,10 +43,8 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     } else {
         caches::lend(machine, green);
     }
-    if cfg!(tsan)
-        && let Some(room) = green.room()
-    {
-        room.fiber.enter();
+    if let Some(fiber) = green.fiber() {
+        fiber.enter();
     }
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
     machine.current.store(Some(green), Ordering::Release);
@@ -64,11 +62,9 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
         green.context.resume()
     };
     compiler_fence(Ordering::SeqCst);
-    if cfg!(tsan)
-        && let Some(room) = green.room()
-    {
+    if let Some(fiber) = green.fiber() {
         machine.come_home();
-        room.fiber.leave();
+        fiber.leave();
     }
     green.since.left();
     // Release: pairs with the Acquire in the monitor's second look (`ownership`), and in a report's

@@ -17,13 +17,14 @@ use core::ptr::NonNull;
 
 use crate::engine::atomic::Ordering;
 use crate::engine::green::Green;
+use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::green::timer::{Entry, Heap};
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::clock::{self, NEVER};
-use crate::engine::sys::perturb;
+use crate::engine::sys::{perturb, sanitizer};
 
 /// A busy processor looks at its timers at least every so many switches (and when the monitor says
 /// so): if its threads run for moments only, the clock is asked for less than one in so many.
@@ -87,7 +88,7 @@ pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64
 
 /// `green`, which runs again, takes its timer back, whether it has fired or not.
 pub(crate) fn disarm(green: &'static Green) {
-    let _off = crate::engine::green::current::preemption_off();
+    let (_off, _unseen) = (current::preemption_off(), sanitizer::unseen());
     if let Some(home) = green.take_timer_home() {
         perturb::point("timers: disarming");
         let mut heap = home.timers.lock();

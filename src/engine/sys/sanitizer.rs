@@ -89,6 +89,9 @@ pub(crate) fn interceptor(_name: &CStr) -> Option<usize> {
     None
 }
 
+/// Whether ThreadSanitizer is here.
+pub(crate) const IS_TSAN: bool = cfg!(tsan);
+
 /// ThreadSanitizer's part of a green thread.
 #[cfg(not(tsan))]
 pub(crate) struct Fiber;

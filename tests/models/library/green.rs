@@ -12,6 +12,7 @@ use loom::{
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
 use crate::engine::sched::Machine;
+use crate::engine::sys::sanitizer::Fiber;
 use crate::engine::sys::signal::Mask;
 
 #[path = "context.rs"]
@@ -228,6 +229,10 @@ impl Green {
     }
 
     pub(crate) fn stack(&self) -> Option<Bounds> {
+        None
+    }
+
+    pub(crate) fn fiber(&self) -> Option<&'static Fiber> {
         None
     }
 

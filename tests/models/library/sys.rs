@@ -67,6 +67,24 @@ pub(crate) mod perturb {
     pub(crate) fn point(_: &str) {}
 }
 
+/// There is none.
+pub(crate) mod sanitizer {
+    pub(crate) const IS_TSAN: bool = false;
+
+    pub(crate) fn publish<T>(_: &T) {}
+
+    pub(crate) fn observe<T>(_: &T) {}
+
+    /// What a thread has for a sanitizer.
+    pub(crate) struct Fiber;
+
+    impl Fiber {
+        pub(crate) fn enter(&self) {}
+
+        pub(crate) fn leave(&self) {}
+    }
+}
+
 /// An invariant does not hold.
 pub(crate) fn die(message: &str) -> ! {
     panic!("{message}");

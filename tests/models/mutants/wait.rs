@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "turns", name: "nobody_knows_who_waits_aside", model: "green_to_green", fails: "deadlock",
         edits: &[(SIDE, "                self.aside.set(Some(green));\n", "")] },
     Mutant { protocol: "turns", name: "who_is_called_is_not_made_ready", model: "kernel_to_green", fails: "deadlock",
-        edits: &[(SIDE, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.waiter", "        self.waiter")] },
+        edits: &[(SIDE, "        if let Some(green) = other {\n            sched::ready(green);\n        }\n        self.wait();", "        self.wait();")] },
     Mutant { protocol: "turns", name: "who_is_parked_is_left_so", model: "green_to_green", fails: "deadlock",
         edits: &[(SIDE, "None => unsafe { Waiter::notify_at(&self.waiter) },", "None => unsafe { Waiter::notify_at(&self.waiter); None },")] },
     Mutant { protocol: "turns", name: "the_end_wakes_nobody", model: "kernel_to_green", fails: "deadlock",
