@@ -16,6 +16,7 @@
     allow(
         dead_code,
         unused_imports,
+        unused_macros,
         reason = "what only green threads, or a feature, use stays where it is"
     )
 )]

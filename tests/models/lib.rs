@@ -152,7 +152,8 @@ models! {
     registration: closed_beside_one closed_beside_two closed_before_the_record;
     watch: watched_by_two watched_with_two_items watched_beside_another_taker watched_both_ways
         watched_by_a_poller watched_for_a_time watched_and_closed watched_and_closed_when_woken
-        watched_and_closed_in_time watched_by_two_and_closed watched_by_a_newcomer watched_and_closed_twice
+        watched_and_closed_in_time watched_and_closed_by_a_handler
+        watched_and_closed_by_a_handler_beside_a_newcomer watched_and_closed_by_a_handler_in_time watched_by_two_and_closed watched_by_a_newcomer watched_and_closed_twice
         watched_and_closed_twice_without_duplicate watched_and_closed_unseen
         watched_without_duplicate watched_by_a_poller_and_closed;
     channels: bounded unbounded zero bounded_with_deadlines zero_with_deadlines last_receiver_goes;

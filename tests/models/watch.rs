@@ -20,7 +20,8 @@ use crate::{
         Purpose::{self, Poll, Read, Write},
         closing, collect, look_again, wait_for_any,
     },
-    green::fifo::Fifo,
+    green::{current::in_handler, fifo::Fifo},
+    sched::handed,
     sched::events::{self, events},
     sys::kernel::{self, File},
 };
@@ -287,6 +288,54 @@ pub(crate) fn watched_and_closed_in_time() {
             let world = World::new(2);
             let reader = read_again(Some(deadline));
             close(N);
+            kernel::put(F, 1, 0);
+            assert!([From(F), TimedOut].contains(&reader.join().unwrap()), "lost or doubled");
+            world.end(&[]);
+        });
+    }
+}
+
+/// A signal handler closes the descriptor of a reader that has waited, and another file gets its number. At most 3
+/// preemptions.
+pub(crate) fn watched_and_closed_by_a_handler() {
+    crate::check_newest(Some(3), || {
+        let world = World::new(2);
+        let reader = read_again(None);
+        in_handler(|| close(N));
+        assert_eq!(kernel::open(), N);
+        kernel::put(G, 1, 0);
+        handed::do_chore();
+        kernel::put(F, 1, 0);
+        assert_eq!(reader.join().unwrap(), From(F));
+        world.end(&[(N, G)]);
+    });
+}
+
+/// The same, and the program waits for the new file before the monitor has come. At most 2 preemptions.
+pub(crate) fn watched_and_closed_by_a_handler_beside_a_newcomer() {
+    crate::check_newest(Some(2), || {
+        let world = World::new(2);
+        let reader = read_again(None);
+        in_handler(|| close(N));
+        assert_eq!(kernel::open(), N);
+        let newcomer = read();
+        handed::do_chore();
+        kernel::put(F, 1, 0);
+        assert_eq!(reader.join().unwrap(), From(F));
+        kernel::put(G, 1, 0);
+        assert_eq!(newcomer.join().unwrap(), From(G));
+        world.end(&[(N, G)]);
+    });
+}
+
+/// A handler closes it, and nobody is left who would read what it has kept. At most 3 preemptions.
+pub(crate) fn watched_and_closed_by_a_handler_in_time() {
+    for deadline in [0, 1] {
+        crate::check_newest(Some(3), move || {
+            let world = World::new(2);
+            let reader = read_again(Some(deadline));
+            in_handler(|| close(N));
+            handed::do_chore();
             kernel::put(F, 1, 0);
             assert!([From(F), TimedOut].contains(&reader.join().unwrap()), "lost or doubled");
             world.end(&[]);

@@ -38,7 +38,7 @@ use std::sync::OnceLock;
 
 pub(crate) use self::call::Call;
 use self::call::Seat;
-use self::closing::do_chore;
+use self::closing::{NONE, do_chore};
 pub(crate) use self::closing::{closing, look_again, watched_from};
 use super::epoll::INSTANCE;
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
@@ -75,6 +75,8 @@ struct Watched {
     is_waited_for: AtomicBool,
     /// A signal handler has closed the descriptor, or has shut it down: its threads are to look again.
     is_to_look_again: AtomicBool,
+    /// The duplicate that the handler has made before, for the calls that have waited; or [`NONE`].
+    kept: AtomicI32,
     /// How many threads go on with this number, which is a duplicate of ours.
     users: AtomicU32,
 }
@@ -169,6 +171,7 @@ impl Watched {
             }),
             is_waited_for: AtomicBool::new(false),
             is_to_look_again: AtomicBool::new(false),
+            kept: AtomicI32::new(NONE),
             users: AtomicU32::new(0),
         }
     }

@@ -23,7 +23,17 @@ pub(crate) fn green() -> Option<&'static Green> {
     CURRENT.with(Cell::get)
 }
 
-/// No signal comes.
+loom::thread_local! {
+    static HIDDEN: Cell<bool> = Cell::new(false);
+}
+
+/// A signal handler does this.
+pub(crate) fn in_handler(work: impl FnOnce()) {
+    HIDDEN.with(|hidden| hidden.set(true));
+    work();
+    HIDDEN.with(|hidden| hidden.set(false));
+}
+
 pub(crate) fn is_hidden() -> bool {
-    false
+    HIDDEN.with(Cell::get)
 }

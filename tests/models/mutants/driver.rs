@@ -76,4 +76,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(WATCH_CLOSING, "            sys::close(duplicate);\n", "")] },
     Mutant { protocol: "watch", name: "watched_and_the_programs_is_closed", model: "watched_and_closed_twice_without_duplicate", fails: OTHERWISE,
         edits: &[(WATCH_CLOSING, "            self.give_away(&lists);\n            if let", "            if target.is_some() { self.give_away(&lists); }\n            if let")] },
+    // ---- watch: what a handler has closed ----
+    Mutant { protocol: "watch", name: "watched_and_not_settled", model: "watched_and_closed_by_a_handler", fails: OTHERWISE,
+        edits: &[(WATCH_CALL, "        if self.is_seated.get() {\n            settle(fd);\n        }\n", "")] },
+    Mutant { protocol: "watch", name: "watched_and_not_settled_by_a_newcomer", model: "watched_and_closed_by_a_handler_beside_a_newcomer", fails: "deadlock",
+        edits: &[(WATCH_CALL, "        watched.settle(self.fd());\n", "")] },
+    Mutant { protocol: "watch", name: "watched_and_settled_twice", model: "watched_and_closed_by_a_handler_beside_a_newcomer", fails: "it is open",
+        edits: &[(WATCH_CLOSING, "if is_kept && duplicate != Some(kept) {", "if false {")] },
+    Mutant { protocol: "watch", name: "watched_and_kept_for_nobody", model: "watched_and_closed_by_a_handler_in_time", fails: OTHERWISE,
+        edits: &[(WATCH_CLOSING, "        watched.forget_kept();\n", "")] },
+    Mutant { protocol: "watch", name: "watched_and_settled_too_early", model: "watched_and_closed_by_a_handler", fails: OTHERWISE,
+        edits: &[(WATCH_CLOSING, "            self.give(fd, Some(kept), true);", "            self.kept.store(NONE, Release);\n            self.give(fd, Some(kept), false);")] },
+    Mutant { protocol: "watch", name: "watched_and_kept_and_not_looked_for", model: "watched_and_closed_by_a_handler_in_time", fails: OTHERWISE,
+        edits: &[(WATCH_CLOSING, " || watched.kept.load(Relaxed) != NONE;", ";")] },
 ];

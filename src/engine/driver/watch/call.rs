@@ -63,6 +63,10 @@ impl Call {
 
     /// The descriptor's number: another one if it was closed since the call has waited.
     pub(crate) fn fd(&self) -> RawFd {
+        let fd = self.seat.fd.load(Relaxed);
+        if self.is_seated.get() {
+            settle(fd);
+        }
         self.seat.fd.load(Relaxed)
     }
 
@@ -78,7 +82,7 @@ impl Call {
         }
         let seat = &self.get_ref().seat;
         let wait = Wait::new(About::new(&DESCRIPTOR, &raw const seat.fd));
-        let fd = seat.fd.load(Relaxed);
+        let fd = self.fd();
         let place = [Some(Waiting::new(&wait, Interest { fd, purpose }))];
         match wait_in(&wait, &place, deadline, Some(seat), again) {
             // It has another number now.
@@ -89,6 +93,7 @@ impl Call {
 
     fn sit_down(self: Pin<&Self>) -> io::Result<()> {
         let watched = Watched::of(self.fd())?;
+        watched.settle(self.fd());
         let _off = current::preemption_off();
         let mut lists = watched.lists.lock();
         // SAFETY: the node is in no list. The call is pinned, and takes it out when it is dropped.
@@ -96,6 +101,13 @@ impl Call {
         watched.note(&lists);
         self.is_seated.set(true);
         Ok(())
+    }
+}
+
+/// The calls that have waited for `fd` get what a signal handler has kept for them.
+fn settle(fd: RawFd) {
+    if let Ok(watched) = Watched::of(fd) {
+        watched.settle(fd);
     }
 }
 
@@ -107,7 +119,7 @@ impl Drop for Call {
         }
         let seat = &self.seat;
         let unused = loop {
-            let fd = seat.fd.load(Relaxed);
+            let fd = self.fd();
             let Ok(watched) = Watched::of(fd) else { return };
             let mut ready = Fifo::new();
             let _off = current::preemption_off();

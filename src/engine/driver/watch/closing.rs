@@ -8,14 +8,15 @@
 //! The second step is for threads that poll the descriptor, for those that have come between the steps, and for all
 //! if there is no descriptor left for a duplicate.
 //!
-//! A signal handler may have interrupted the holder of a record's lock. There the first step is left out, and
-//! the second one to the monitor (`sched::handed`): the handler notes it in the record.
+//! A signal handler may have interrupted the holder of a record's lock. It makes the duplicate, and keeps it in the record. Each call
+//! that has waited *settles* that before it looks at its number, and so does one that is about to wait for the first time: that may be
+//! another file's. The second step is the monitor's (`sched::handed`).
 
 use std::os::fd::RawFd;
 
 use super::call::Seat;
 use super::{Lists, NESTED, OWNER, Purpose, WATCHED, Waiting, Watched, make_ready, wake};
-use crate::engine::atomic::Ordering::Relaxed;
+use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::handed;
@@ -23,6 +24,8 @@ use crate::engine::sys;
 
 /// The first number that a duplicate may get: a program may want the standard ones again.
 const ABOVE_STANDARD: RawFd = 3;
+/// No descriptor.
+pub(super) const NONE: RawFd = -1;
 
 impl Watched {
     /// Lets all threads look again.
@@ -51,9 +54,49 @@ impl Watched {
     }
 
     /// The calls that have waited go on with a duplicate of `fd`, if there can be one.
-    #[cold]
     fn close(&self, fd: RawFd) {
-        let duplicate = sys::duplicate(fd, ABOVE_STANDARD).ok();
+        self.settle(fd);
+        self.give(fd, sys::duplicate(fd, ABOVE_STANDARD).ok(), false);
+    }
+
+    /// The same in a signal handler: the duplicate is kept for them.
+    fn keep(&self, fd: RawFd) {
+        let kept = sys::duplicate(fd, ABOVE_STANDARD).unwrap_or(NONE);
+        // Relaxed: who opens another file under this number does so after this, by the kernel's lock of the table of descriptors.
+        let is_first = self.kept.compare_exchange(NONE, kept, Relaxed, Relaxed);
+        if is_first.is_err() && kept != NONE {
+            sys::close(kept);
+        }
+    }
+
+    /// Gives the calls that have waited what a handler has kept for them.
+    #[inline]
+    pub(super) fn settle(&self, fd: RawFd) {
+        // Acquire: the numbers of the calls; partner: Release in `give`.
+        let kept = self.kept.load(Acquire);
+        if kept != NONE {
+            self.give(fd, Some(kept), true);
+        }
+    }
+
+    /// What a handler has kept is closed, if there is no call that it was for.
+    fn forget_kept(&self) {
+        let kept = {
+            let _off = current::preemption_off();
+            let lists = self.lists.lock();
+            match lists.calls.is_empty() {
+                true => self.kept.swap(NONE, Relaxed),
+                false => NONE,
+            }
+        };
+        if kept != NONE {
+            sys::close(kept);
+        }
+    }
+
+    /// The calls that have waited go on with `duplicate`; `is_kept`: it is the one that a handler has kept.
+    #[cold]
+    fn give(&self, fd: RawFd, duplicate: Option<RawFd>, is_kept: bool) {
         let target = duplicate.and_then(|fd| Some((fd, Watched::of(fd).ok()?)));
         let mut ready = Fifo::new();
         let mut moved = false;
@@ -67,6 +110,10 @@ impl Watched {
             let mut late = target
                 .filter(|target| target.0 > fd)
                 .map(|t| t.1.lists.lock());
+            let kept = self.kept.load(Relaxed);
+            if is_kept && duplicate != Some(kept) {
+                return; // another thread has settled it
+            }
             self.give_away(&lists);
             if let (Some((new, watched)), Some(theirs)) = (target, early.as_mut().or(late.as_mut()))
             {
@@ -100,6 +147,10 @@ impl Watched {
                 }
             }
             self.note(&lists);
+            if is_kept {
+                // Release: the numbers above; partner: Acquire in `settle`.
+                self.kept.store(NONE, Release);
+            }
             if let Some(nested) = NESTED.get() {
                 nested.remove(fd);
             }
@@ -112,22 +163,25 @@ impl Watched {
     }
 }
 
-/// The record of `fd`, if threads may wait for it and it is this process's.
+/// The record of `fd`, if threads may wait for it, or have waited when a handler closed it, and it is this process's.
 #[inline]
 fn waited_for(fd: RawFd) -> Option<&'static Watched> {
     let watched = WATCHED.find(usize::try_from(fd).ok()?)?;
+    let is_waited_for = watched.is_waited_for.load(Relaxed) || watched.kept.load(Relaxed) != NONE;
     let is_ours = || OWNER.get() == Some(&std::process::id());
-    (watched.is_waited_for.load(Relaxed) && is_ours()).then_some(watched)
+    (is_waited_for && is_ours()).then_some(watched)
 }
 
 /// The program is about to close `fd`, or to put another file in its place: calls that have waited for it
 /// go on with a duplicate.
 #[inline]
 pub(crate) fn closing(fd: RawFd) {
-    if let Some(watched) = waited_for(fd)
-        && !current::is_hidden()
-    {
-        watched.close(fd);
+    let Some(watched) = waited_for(fd) else {
+        return;
+    };
+    match current::is_hidden() {
+        false => watched.close(fd),
+        true => watched.keep(fd),
     }
 }
 
@@ -151,8 +205,10 @@ pub(crate) fn look_again(fd: RawFd) {
 pub(super) fn do_chore() {
     let all = (0..WATCHED.len()).filter_map(|fd| WATCHED.find(fd));
     // Relaxed, above too: `handed` orders them.
-    all.filter(|watched| watched.is_to_look_again.swap(false, Relaxed))
-        .for_each(Watched::wake_all);
+    for watched in all.filter(|watched| watched.is_to_look_again.swap(false, Relaxed)) {
+        watched.wake_all();
+        watched.forget_kept();
+    }
 }
 
 /// The numbers from `first` to `last` that may be waited for.
