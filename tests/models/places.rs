@@ -30,9 +30,10 @@ impl Placed for Thing {
         &self.place
     }
 
-    /// Acquire: what it has done.
+    /// The kernel's answer is never out of date, as a load's might be. Acquire: what the thread has done.
     fn is_gone(&self, thread: i32) -> bool {
-        self.gone[thread as usize].load(Acquire)
+        let gone = &self.gone[thread as usize];
+        gone.compare_exchange(true, true, Acquire, Acquire).is_ok()
     }
 
     fn clear(&self) {

@@ -73,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "watch", name: "watched_and_ended_where_it_was", model: "watched_and_closed_when_woken", fails: OTHERWISE,
         edits: &[(WATCH_CALL, "            if seat.fd.load(Relaxed) != fd {\n                continue;", "            if false {\n                continue;")] },
     Mutant { protocol: "watch", name: "watched_by_nobody_and_duplicated", model: "watched_by_a_poller_and_closed", fails: OTHERWISE,
-        edits: &[(WATCH_CLOSING, "            sys::close(duplicate);\n", "")] },
+        edits: &[(WATCH_CLOSING, "            close_duplicate(duplicate);\n", "")] },
     Mutant { protocol: "watch", name: "watched_and_the_programs_is_closed", model: "watched_and_closed_twice_without_duplicate", fails: OTHERWISE,
         edits: &[(WATCH_CLOSING, "            self.give_away(&lists);\n            if let", "            if target.is_some() { self.give_away(&lists); }\n            if let")] },
     // ---- watch: what a handler has closed ----

@@ -13,11 +13,11 @@ use core::pin::Pin;
 use std::io;
 use std::os::fd::RawFd;
 
+use super::closing::close_duplicate;
 use super::{Awoken, Interest, Purpose, Waiting, Watched, make_ready, wait_in};
 use crate::engine::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
-use crate::engine::sys;
 use crate::engine::sys::word;
 use crate::engine::wait::claim::{Node, Wait};
 use crate::engine::wait::{About, Clue, Subject};
@@ -138,7 +138,7 @@ impl Drop for Call {
             break is_unused.then_some(fd);
         };
         if let Some(fd) = unused {
-            sys::close(fd);
+            close_duplicate(fd);
         }
     }
 }

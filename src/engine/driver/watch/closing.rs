@@ -67,6 +67,8 @@ impl Watched {
         if is_first.is_err() && kept != NONE {
             sys::close(kept);
         }
+        // Nobody could later. (All threads will look again.)
+        disarm(fd);
     }
 
     /// Gives the calls that have waited what a handler has kept for them.
@@ -90,7 +92,7 @@ impl Watched {
             }
         };
         if kept != NONE {
-            sys::close(kept);
+            close_duplicate(kept);
         }
     }
 
@@ -151,16 +153,28 @@ impl Watched {
                 // Release: the numbers above; partner: Acquire in `settle`.
                 self.kept.store(NONE, Release);
             }
-            if let Some(nested) = NESTED.get() {
-                nested.remove(fd);
-            }
+            disarm(fd);
             drop((early, lists, late));
             make_ready(ready);
         }
         if let Some(duplicate) = duplicate.filter(|_| !moved) {
-            sys::close(duplicate);
+            close_duplicate(duplicate);
         }
     }
+}
+
+/// No events of `fd` are asked for. A thread in `epoll_wait` has a reference to a file that it looks at: if that is the last one, the kernel
+/// closes the file only when that call returns.
+fn disarm(fd: RawFd) {
+    if let Some(nested) = NESTED.get() {
+        nested.remove(fd);
+    }
+}
+
+/// Closes a duplicate of ours that no call uses.
+pub(super) fn close_duplicate(fd: RawFd) {
+    disarm(fd);
+    sys::close(fd);
 }
 
 /// The record of `fd`, if threads may wait for it, or have waited when a handler closed it, and it is this process's.
