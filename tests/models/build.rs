@@ -16,6 +16,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("deadlines", &[WATCHED]),
     ("census", &[CENSUS]),
     ("shares", &[SHARES]),
+    ("hiding", &[HIDING]),
     ("places", &[PLACES]),
     ("sight", &[SINCE, SIGHT, SWITCH]),
     ("turns", &[TURNS, SIDE]),

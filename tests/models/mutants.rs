@@ -18,6 +18,7 @@ pub(super) const WATCHED: &str = "engine/sched/watched.rs";
 pub(super) const CENSUS: &str = "engine/sched/census.rs";
 pub(super) const SHARES: &str = "engine/backend/handle/shares.rs";
 pub(super) const SINCE: &str = "engine/green/since.rs";
+pub(super) const HIDING: &str = "engine/green/hiding.rs";
 pub(super) const PLACES: &str = "engine/green/places.rs";
 pub(super) const SIGHT: &str = "engine/sched/sight.rs";
 pub(super) const SWITCH: &str = "engine/sched/switch.rs";

@@ -92,23 +92,20 @@ fn select(top: &mut support::Terminal, name: &str) {
     for _ in 0..5 {
         top.keys("\x1b[H");
         top.until_screen("a selection", |screen| selected(screen).is_some());
-        let mut last = None;
         for _ in 0..60 {
             let now = selected(&top.screen());
             if now.as_deref() == Some(name) {
                 return;
             }
-            if now == last {
-                // The end, or the key is still on its way.
-                thread::sleep(Duration::from_millis(100));
-                if selected(&top.screen()) == last {
-                    break;
-                }
-                continue;
-            }
-            last = now;
             top.keys(DOWN);
-            thread::sleep(Duration::from_millis(150));
+            // At the end it stays where it is.
+            let mut looks = (0..30).map(|_| {
+                thread::sleep(Duration::from_millis(100));
+                selected(&top.screen())
+            });
+            if looks.all(|later| later == now) {
+                break;
+            }
         }
     }
     panic!("{name} cannot be selected:\n{}", top.text());

@@ -9,27 +9,7 @@
 //! a call of the loader's, which may allocate, or wait for who allocates. So its distance from the thread pointer, the
 //! same in every thread, is learnt before the first green thread ([`learn`]), and then it is an addition.
 //!
-//! It is `None`, too, where a thread must neither enter nor leave its kernel thread: in a signal handler,
-//! which may have interrupted the scheduler and has a frame that only its kernel thread can return to; and
-//! in a child of `vfork`, which runs on its parent's memory. There the thread is *hidden*:
-//!
-//! | | `green` | `frame` | `hidden` |
-//! |---|---|---|---|
-//! | green thread | it | 0 | – |
-//! | … in a handler | none | the address of the outermost handler's frame | it |
-//! | … while a child of `vfork` runs | none | `VFORK` | it |
-//! | kernel thread | none | 0 | none |
-//! | … in a handler | none | as above | none |
-//!
-//! A handler may be left by `siglongjmp`, or by unwinding. Then the stack pointer lies above its frame, or on
-//! another stack, at the next question, which finds that out and brings the thread back ([`Own::come_out`]).
-//!
-//! Invariants:
-//! 1. Only the thread and the handlers that interrupt it touch these words, and each handler is done
-//!    before the thread goes on. A handler that interrupts another one's first or last instructions here
-//!    leaves the words as they were.
-//! 2. A hidden thread is not preempted: the program's handlers run with the preemption signal blocked, and
-//!    [`Oddities::HIDDEN`] is for those that unblock it.
+//! It is `None`, too, where a thread must neither enter nor leave its kernel thread (`hiding`).
 //!
 //! A thread is preempted only while its count `off` is zero. It raises the count to enter the runtime
 //! (`sched::enter`), or where it must not be interrupted ([`preemption_off`]).
@@ -37,18 +17,16 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-use super::{Green, Oddities};
-use crate::engine::atomic::{AtomicIsize, Ordering, compiler_fence};
+use super::Green;
+pub(crate) use super::hiding::VFORK;
+use super::hiding::{Changed, Hiding};
+use crate::engine::atomic::{AtomicIsize, Ordering};
 use crate::engine::sys::fence::entry_fence;
 use crate::engine::{arch, tls};
 
 /// What the runtime keeps in a thread's block.
 struct Own {
-    /// The green thread that runs here; none where it is hidden.
-    green: Cell<Option<&'static Green>>,
-    /// See the table above.
-    frame: Cell<usize>,
-    hidden: Cell<Option<&'static Green>>,
+    hiding: Hiding,
     /// Whether this kernel thread of the runtime, under its own thread pointer, holds a processor.
     is_scheduling: Cell<bool>,
 }
@@ -56,9 +34,7 @@ struct Own {
 thread_local! {
     static OWN: Own = const {
         Own {
-            green: Cell::new(None),
-            frame: Cell::new(0),
-            hidden: Cell::new(None),
+            hiding: Hiding::new(),
             is_scheduling: Cell::new(false),
         }
     };
@@ -90,137 +66,53 @@ fn own<'a>() -> Option<&'a Own> {
     (distance != 0).then(|| unsafe { &*place })
 }
 
-/// The frame of no handler: a child of `vfork` runs on this thread's memory.
-pub(crate) const VFORK: usize = usize::MAX;
+/// Where the thread is seen, or hidden.
+#[inline(always)]
+fn hiding<'a>() -> Option<&'a Hiding> {
+    own().map(|own| &own.hiding)
+}
 
 /// The running green thread, at a place where it may enter the scheduler; `None` on a kernel thread that
 /// runs none, and where the thread is hidden.
 #[inline]
 pub(crate) fn green() -> Option<&'static Green> {
-    let own = own()?;
-    own.green.get().or_else(|| own.come_out())
+    hiding()?.green()
 }
 
 /// Whether this is in a child of `vfork`, which is another process.
 pub(crate) fn is_child_of_vfork() -> bool {
-    own().is_some_and(|own| own.frame.get() == VFORK)
+    hiding().is_some_and(Hiding::is_child_of_vfork)
 }
 
 /// The green thread whose thread pointer this is, hidden or not.
 pub(crate) fn owner() -> Option<&'static Green> {
-    let own = own()?;
-    own.green.get().or(own.hidden.get())
+    hiding()?.owner()
 }
 
 /// Whether this is in a signal handler of the program's, or in a child of `vfork`: it may have interrupted
 /// the scheduler, or a lock's holder.
 #[inline]
 pub(crate) fn is_hidden() -> bool {
-    own().is_some_and(|own| {
-        own.come_out();
-        own.frame.get() != 0
-    })
-}
-
-impl Own {
-    /// Brings a thread back whose handler has been left without returning; returns the thread.
-    #[inline]
-    fn come_out(&self) -> Option<&'static Green> {
-        match self.frame.get() {
-            0 => None,
-            frame => self.come_out_of(frame),
-        }
-    }
-
-    #[cold]
-    fn come_out_of(&self, frame: usize) -> Option<&'static Green> {
-        if frame == VFORK || self.is_alive(frame) {
-            return None;
-        }
-        self.frame.set(0);
-        self.bring_back(self.hidden.get());
-        self.hidden.get()
-    }
-
-    /// Whether the handler with this frame has not been left: what it calls lies below it. A handler on the
-    /// alternate stack has been left if this is the thread's own stack.
-    fn is_alive(&self, frame: usize) -> bool {
-        let here = core::ptr::from_ref(&frame).addr();
-        let on_stack = |address| {
-            let stack = self.hidden.get().and_then(Green::stack);
-            stack.is_some_and(|stack| (stack.bottom..stack.top).contains(&address))
-        };
-        match (on_stack(frame), on_stack(here)) {
-            (false, true) => false,
-            (true, false) => true,
-            _ => here < frame,
-        }
-    }
-
-    fn bring_back(&self, green: Option<&'static Green>) {
-        if let Some(green) = green {
-            green.oddities.remove(Oddities::HIDDEN);
-            compiler_fence(Ordering::SeqCst);
-            self.green.set(Some(green));
-        }
-    }
-}
-
-/// What [`hide`] has changed.
-#[derive(Clone, Copy)]
-pub(crate) struct Changed {
-    green: Option<&'static Green>,
-    frame: bool,
+    hiding().is_some_and(Hiding::is_hidden)
 }
 
 /// Hides the calling thread: a handler begins that has its frame at `frame`, or the thread is about to
 /// make a child by `vfork`. Async-signal-safe.
 pub(crate) fn hide(frame: usize) -> Changed {
-    let green = green();
-    let is_outermost = !is_hidden();
-    if let Some(own) = own() {
-        if green.is_some() {
-            own.hidden.set(green);
-            compiler_fence(Ordering::SeqCst);
-            own.green.set(None);
-        }
-        compiler_fence(Ordering::SeqCst);
-        if is_outermost {
-            own.frame.set(frame);
-        }
-    }
-    if let Some(green) = green {
-        green.oddities.add(Oddities::HIDDEN);
-    }
-    Changed {
-        green,
-        frame: is_outermost,
-    }
+    hiding().map_or(Changed::NOTHING, |hiding| hiding.hide(frame))
 }
 
 /// Takes a [`hide`] back.
 pub(crate) fn reveal(changed: Changed) {
-    if let Some(own) = own() {
-        if changed.frame {
-            own.frame.set(0);
-        }
-        compiler_fence(Ordering::SeqCst);
-        own.bring_back(changed.green);
-    }
-}
-
-impl Changed {
-    /// Whether the thread was not hidden before.
-    pub(crate) fn is_outermost(self) -> bool {
-        self.frame
+    if let Some(hiding) = hiding() {
+        hiding.reveal(changed);
     }
 }
 
 /// The thread is hidden no longer, whatever has hidden it.
 pub(crate) fn reveal_all() {
-    if let Some(own) = own() {
-        own.frame.set(0);
-        own.bring_back(own.hidden.get());
+    if let Some(hiding) = hiding() {
+        hiding.reveal_all();
     }
 }
 
@@ -229,9 +121,8 @@ pub(crate) fn reveal_all() {
 #[inline(never)]
 pub(crate) fn forget_green() -> Option<&'static Green> {
     let green = owner();
-    if let Some(own) = own() {
-        own.green.set(None);
-        own.hidden.set(None);
+    if let Some(hiding) = hiding() {
+        hiding.forget();
     }
     green
 }
@@ -318,8 +209,8 @@ impl Drop for PreemptionOff {
 /// Makes a new green thread the current one, with preemption off: its first code.
 #[inline(never)]
 pub(crate) fn begin(green: &'static Green) {
-    if let Some(own) = own() {
-        own.green.set(Some(green));
+    if let Some(hiding) = hiding() {
+        hiding.begin(green);
     }
 }
 

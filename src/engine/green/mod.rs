@@ -31,6 +31,7 @@ pub(crate) mod context;
 mod cpu_time;
 pub(crate) mod current;
 pub(crate) mod fifo;
+mod hiding;
 mod hook;
 pub(crate) mod identity;
 pub(crate) mod inspection;
@@ -151,7 +152,7 @@ impl Oddities {
     /// The place of the mask holds a time, until the thread's next run begins. (A signal handler of the program that
     /// interrupts the scheduler may add [`MASK`](Oddities::MASK) meanwhile.)
     const TIMED: u32 = 32;
-    /// A signal handler runs on the thread (`current`).
+    /// A signal handler runs on the thread (`hiding`).
     pub(crate) const HIDDEN: u32 = 64;
     /// The thread's CPU time is measured (`sched::cpu_time`). Any thread may add it; if the owner of a thread that does not
     /// run writes at the same moment, it may be lost.

@@ -191,6 +191,7 @@ impl<T> Cell<T> {
     }
 
     pub(crate) fn replace(&self, value: T) -> T {
+        interrupts::point();
         // SAFETY: what the model checks.
         self.0
             .with_mut(|cell| unsafe { std::mem::replace(&mut *cell, value) })
@@ -209,7 +210,44 @@ impl<T: Default> Cell<T> {
 
 impl<T: Copy> Cell<T> {
     pub(crate) fn get(&self) -> T {
+        interrupts::point();
         // SAFETY: what the model checks.
         self.0.with(|cell| unsafe { *cell })
+    }
+}
+
+/// Signals that come before an access to a [`Cell`], in a model of one thread and its handlers.
+pub(crate) mod interrupts {
+    use std::cell::{Cell, RefCell};
+
+    std::thread_local! {
+        /// How many accesses come before the next signal, from the last one on; the next ones' below it.
+        static PLAN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+        static HANDLER: Cell<fn()> = const { Cell::new(|| ()) };
+    }
+
+    /// So many accesses, each counted from the signal before, come before the signals for `handler`.
+    pub(crate) fn plan(accesses: &[usize], handler: fn()) {
+        HANDLER.set(handler);
+        PLAN.replace(accesses.iter().rev().copied().collect());
+    }
+
+    /// Whether there were fewer accesses than that.
+    pub(crate) fn are_left() -> bool {
+        PLAN.with_borrow(|plan| !plan.is_empty())
+    }
+
+    pub(crate) fn point() {
+        let is_now = PLAN.with_borrow_mut(|plan| match plan.last_mut() {
+            Some(0) => plan.pop().is_some(),
+            Some(more) => {
+                *more -= 1;
+                false
+            }
+            None => false,
+        });
+        if is_now {
+            HANDLER.get()();
+        }
     }
 }

@@ -19,6 +19,8 @@ use crate::engine::sys::signal::Mask;
 pub(crate) mod context;
 #[path = "current.rs"]
 pub(crate) mod current;
+#[path = "../../../src/engine/green/hiding.rs"]
+pub(crate) mod hiding;
 #[path = "../../../src/engine/green/hook.rs"]
 mod hook;
 #[path = "../../../src/engine/green/places.rs"]
@@ -142,9 +144,11 @@ pub(crate) struct Room {
 }
 
 /// There is nothing unusual about a thread.
-pub(crate) struct Oddities(());
+pub(crate) struct Oddities(cell::Cell<u32>);
 
 impl Oddities {
+    pub(crate) const HIDDEN: u32 = 64;
+
     pub(crate) const MASK: u32 = 1;
     pub(crate) const LOCKED: u32 = 4;
     pub(crate) const CACHE: u32 = 2;
@@ -155,13 +159,22 @@ impl Oddities {
         false
     }
 
-    pub(crate) fn has(&self, _: u32) -> bool {
-        false
+    pub(crate) fn has(&self, oddity: u32) -> bool {
+        self.0.get() & oddity != 0
     }
 
-    pub(crate) fn add(&self, _: u32) {}
+    /// Nobody asks for the others.
+    pub(crate) fn add(&self, oddity: u32) {
+        self.0.set(self.0.get() | oddity & Oddities::HIDDEN);
+    }
 
-    pub(crate) fn remove(&self, _: u32) {}
+    pub(crate) fn remove(&self, oddity: u32) {
+        self.0.set(self.0.get() & !oddity);
+    }
+
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.0.get() != 0
+    }
 
     pub(crate) fn keep_floats(&self, _: FloatControl) {}
 
@@ -206,7 +219,7 @@ impl Green {
             parked: AtomicPtr::new(ptr::null_mut()),
             since: Since(OnceLock::new()),
             context: Context::new(),
-            oddities: Oddities(()),
+            oddities: Oddities(cell::Cell::new(0)),
             thread_pointer: cell::Cell::new(ptr::null_mut()),
             mask: cell::Cell::new(0),
             next: Cell::new(None),

@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "watch", name: "watched_and_the_call_stays", model: "watched_and_closed", fails: OTHERWISE,
         edits: &[(WATCH_CLOSING, "                        seat.fd.store(new, Relaxed);\n", "")] },
     Mutant { protocol: "watch", name: "watched_and_moved_is_refused", model: "watched_and_closed", fails: OTHERWISE,
-        edits: &[(WATCH_CALL, "            Err(_) if seat.fd.load(Relaxed) != fd => Ok(true),\n", "")] },
+        edits: &[(WATCH_CALL, "            Err(_) if self.fd() != fd => Ok(true),\n", "")] },
     Mutant { protocol: "watch", name: "watched_elsewhere_and_not_armed", model: "watched_and_closed", fails: "deadlock",
         edits: &[(WATCH_CLOSING, "                    watched.arm_for_others(new, theirs, 0, &mut ready);\n", "")] },
     Mutant { protocol: "watch", name: "watched_by_uncounted_calls", model: "watched_and_closed", fails: OTHERWISE,

@@ -306,12 +306,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "sight", name: "sight_of_a_name_that_is_not_released", model: "named", fails: RACE,
         edits: &[(MODEL, "green.identity.store(identity, Release)", "green.identity.store(identity, Relaxed)")] },
 
+    // ---- hiding: in a handler, and behind it ----
+    Mutant { protocol: "hiding", name: "hidden_and_not_told_in_time", model: "handlers_return", fails: "it is preempted",
+        edits: &[(HIDING, "            thread.oddities.add(Oddities::HIDDEN);\n", ""),
+                 (HIDING, "        Changed {\n            green,\n            frame: is_outermost,", "        if let Some(thread) = green { thread.oddities.add(Oddities::HIDDEN); }\n        Changed {\n            green,\n            frame: is_outermost,")] },
+    Mutant { protocol: "hiding", name: "hidden_and_told_no_longer", model: "handlers_return", fails: "it is preempted",
+        edits: &[(HIDING, "            if may_be_preempted {", "            if true {")] },
+    Mutant { protocol: "hiding", name: "hidden_and_unknown_to_itself", model: "the_second_handler_is_left", fails: "it is hidden for good",
+        edits: &[(HIDING, "            self.hidden.set(green);\n", "")] },
+    Mutant { protocol: "hiding", name: "hidden_by_the_innermost", model: "handlers_return", fails: "it takes a lock",
+        edits: &[(HIDING, "        if is_outermost {\n", "        if true {\n"), (HIDING, "        if changed.frame {\n", "        if true {\n")] },
+    Mutant { protocol: "hiding", name: "hidden_although_the_handler_was_left", model: "the_first_handler_is_left", fails: "is_child_of_vfork",
+        edits: &[(HIDING, "_ => here < frame,", "_ => true,")] },
+    Mutant { protocol: "hiding", name: "hidden_for_the_outermost_only", model: "handlers_return", fails: "it takes a lock",
+        edits: &[(HIDING, "        if changed.frame {\n", "        if false {\n")] },
+
     // ---- places: who has which ----
     Mutant { protocol: "places", name: "place_is_given_back_with_its_thread", model: "taken_beside_a_sweep", fails: "two owners",
         edits: &[(PLACES, "        this.set(this.owner.load(Relaxed), 0);\n", "")] },
     Mutant { protocol: "places", name: "place_is_taken_in_the_same_turn", model: "taken_again_beside_a_sweep", fails: RACE,
         edits: &[(PLACES, "this.owner.load(Relaxed).wrapping_add(TURN)", "this.owner.load(Relaxed)")] },
-    Mutant { protocol: "places", name: "place_is_swept_without_comparing", model: "taken_again_beside_a_sweep", fails: RACE,
+    Mutant { protocol: "places", name: "place_is_swept_without_comparing", model: "taken_again_beside_a_sweep", fails: "two owners",
         edits: &[(PLACES, "owner.compare_exchange(seen, seen & !LOW, Relaxed, Relaxed)", "Ok::<_, ()>(owner.store(seen & !LOW, Relaxed))")] },
     Mutant { protocol: "places", name: "places_change_without_tag", model: "taken_beside_two_changes", fails: "two owners",
         edits: &[(PLACES, "(head & !LOW).wrapping_add(TURN) | u64::from(next)", "u64::from(next)"),

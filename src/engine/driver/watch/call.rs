@@ -86,7 +86,7 @@ impl Call {
         let place = [Some(Waiting::new(&wait, Interest { fd, purpose }))];
         match wait_in(&wait, &place, deadline, Some(seat), again) {
             // It has another number now.
-            Err(_) if seat.fd.load(Relaxed) != fd => Ok(true),
+            Err(_) if self.fd() != fd => Ok(true),
             ended => Ok(ended? == Awoken::Ready),
         }
     }
@@ -135,6 +135,7 @@ impl Drop for Call {
             let is_unused = moved && watched.users.fetch_sub(1, Relaxed) == 1;
             drop(lists);
             make_ready(ready);
+            watched.forget_kept();
             break is_unused.then_some(fd);
         };
         if let Some(fd) = unused {

@@ -81,8 +81,11 @@ impl Watched {
         }
     }
 
-    /// What a handler has kept is closed, if there is no call that it was for.
-    fn forget_kept(&self) {
+    /// What a handler has kept is closed, if there is no call any more that it was for.
+    pub(super) fn forget_kept(&self) {
+        if self.kept.load(Relaxed) == NONE {
+            return;
+        }
         let kept = {
             let _off = current::preemption_off();
             let lists = self.lists.lock();
