@@ -85,7 +85,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[(WATCH_CLOSING, "if is_kept && duplicate != Some(kept) {", "if false {")] },
     Mutant { protocol: "watch", name: "watched_and_kept_for_nobody", model: "watched_and_closed_by_a_handler_in_time", fails: OTHERWISE,
         edits: &[(WATCH_CLOSING, "        watched.forget_kept();\n", "")] },
-    Mutant { protocol: "watch", name: "watched_and_settled_too_early", model: "watched_and_closed_by_a_handler_beside_a_newcomer", fails: OTHERWISE,
+    Mutant { protocol: "watch", name: "watched_and_settled_too_early", model: "watched_and_closed_by_a_handler_beside_a_newcomer", fails: "deadlock",
         edits: &[(WATCH_CLOSING, "            self.give(fd, Some(kept), true);", "            self.kept.store(NONE, Release);\n            self.give(fd, Some(kept), false);")] },
     Mutant { protocol: "watch", name: "watched_and_kept_and_not_looked_for", model: "watched_and_closed_by_a_handler_in_time", fails: OTHERWISE,
         edits: &[(WATCH_CLOSING, " || watched.kept.load(Relaxed) != NONE;", ";")] },
