@@ -11,6 +11,7 @@ pub(crate) mod futex;
 #[path = "../../sys/lock.rs"]
 pub(crate) mod lock;
 pub(crate) mod perturb;
+pub(crate) mod sanitizer;
 #[path = "../../sys/table.rs"]
 pub(crate) mod table;
 pub(crate) mod variable;
