@@ -314,3 +314,33 @@ fn sound_threads_are_not_complained_of() {
     stopper.join().unwrap();
     assert_eq!(hogs.map(|hog| hog.join().unwrap()), [100; 3]);
 }
+
+/// A green thread's child, of which the sanitizer knows one thread. (For AddressSanitizer see README.)
+#[cfg(not(sanitized = "address"))]
+#[test]
+fn a_forked_child_runs_to_its_end() {
+    const TEST: &str = "a_forked_child_runs_to_its_end";
+    let _w = watchdog(TEST);
+    if child_case(TEST).is_none() {
+        // By default, ThreadSanitizer lets each child sleep for a second before it ends.
+        let out = child_with(TEST, "", &[("TSAN_OPTIONS", "atexit_sleep_ms=0")]);
+        assert_code(&out, 0);
+        assert!(!said(&out).contains("WARNING: "), "{}", said(&out));
+        return;
+    }
+    for round in 0..20 {
+        let status = greenthread::spawn(move || {
+            // SAFETY: the child uses what it has alone.
+            match unsafe { libc::fork() } {
+                0 => std::process::exit(vec![round; 1_000].len() as i32 % 7),
+                child => {
+                    let mut status = 0;
+                    // SAFETY: the place is valid.
+                    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                    libc::WEXITSTATUS(status)
+                }
+            }
+        });
+        assert_eq!(status.join().unwrap(), 1_000 % 7);
+    }
+}
