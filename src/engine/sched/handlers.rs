@@ -13,7 +13,7 @@
 //!
 //! A program can ask the kernel by itself. Such handlers are found by asking the kernel for all actions
 //! ([`adopt`]): when a cluster starts, after a system call by `syscall(2)`, and before a thread is preempted,
-//! though at most every [`LOOK`]. One that is found is called by [`call`] from then on; and since it may be
+//! once for all that the monitor preempts in one look. One that is found is called by [`call`] from then on; and since it may be
 //! running unseen, no thread is preempted before it has left its stack by itself.
 //!
 //! Not counted as the program's: the crate's own handlers, and the two signals that libc keeps.
@@ -28,9 +28,6 @@ use crate::engine::sys::real::Real;
 use crate::engine::sys::signal::{self, KernelAction, Mask, bit};
 use crate::engine::sys::{sanitizer, word};
 
-/// The time in nanoseconds between two looks for handlers that came past our functions. A look makes 62 system calls; a
-/// monitor that preempts on many processors at once looks once.
-const LOOK: u64 = 50_000;
 /// libc's own signals, whose handlers it installs by itself.
 const LIBCS: core::ops::RangeInclusive<c_int> = 32..=33;
 
@@ -155,14 +152,12 @@ pub(crate) fn adopt() -> bool {
     is_new
 }
 
-/// The monitor is about to preempt a thread: looks for handlers that came past our functions.
+/// The monitor, which looked at `now`, is about to preempt a thread: looks for handlers that came past our functions, with
+/// 62 system calls.
 pub(super) fn look(now: u64) {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    if now >= NEXT.load(Relaxed) {
-        NEXT.store(now + LOOK, Relaxed);
-        if adopt() {
-            machine::all().for_each(machine::Machine::spare_thread);
-        }
+    static LATEST: AtomicU64 = AtomicU64::new(0);
+    if LATEST.swap(now, Relaxed) != now && adopt() {
+        machine::all().for_each(machine::Machine::spare_thread);
     }
 }
 

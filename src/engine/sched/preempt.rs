@@ -104,15 +104,16 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
 /// Sends the preemption signal to `machine`, for the switch to `green` that it is in. False,
 /// without a signal: `green` is blocked in the kernel, or in a call that may block, or the last
 /// signal has not come yet. `has_moved`: whether its CPU clock has moved since the last look; it
-/// decides where the kernel does not tell.
+/// decides where the kernel does not tell. The look was at `now`.
 pub(crate) fn send(
     machine: &Machine,
     green: &Green,
     signal: i32,
+    now: u64,
     has_moved: bool,
     observer: &mut Observer,
 ) -> bool {
-    send_if(machine, green, signal, |thread| {
+    send_if(machine, green, signal, now, |thread| {
         let is_blocked = observer.is_blocked(thread);
         if is_blocked == Some(true) {
             note_own_call(green, &observer.doing(thread));
@@ -145,7 +146,7 @@ pub(crate) fn evict(
     observer: &mut Observer,
 ) -> Option<Doing> {
     let mut doing = Doing::Other;
-    let is_sent = send_if(machine, green, signal, |thread| {
+    let is_sent = send_if(machine, green, signal, now, |thread| {
         doing = observer.doing(thread);
         let is_doubtful = match &doing {
             Doing::Call(call) if call.begins_anew() => green.oddities.has(Oddities::HIDDEN),
@@ -162,9 +163,10 @@ fn send_if(
     machine: &Machine,
     green: &Green,
     signal: i32,
+    now: u64,
     is_ripe: impl FnOnce(i32) -> bool,
 ) -> bool {
-    handlers::look(clock::now());
+    handlers::look(now);
     // Acquire, here and below: pairs with the Release stores of both in `switch::to`.
     let tick = machine.tick.load(Ordering::Acquire);
     let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;

@@ -19,7 +19,7 @@
 //!
 //! There can be 8,128 threads at once, green and other ones; the sanitizer ends the process that has more.
 
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 use core::cell::Cell;
 use core::ffi::{CStr, c_void};
 
@@ -243,38 +243,25 @@ pub(super) unsafe fn forget_accesses(start: usize, length: usize) {
     debug_assert_eq!(refused, -1);
 }
 
-/// The sanitizer's functions in the place of libc's, as far as the crate has functions with libc's names itself.
-macro_rules! interceptors {
-    ($($name:literal)*) => {
-        global_asm!(
-            ".pushsection .data.rel.ro.greenthread_interceptors, \"aw\"",
-            ".p2align 3",
-            ".hidden greenthread_interceptors",
-            ".globl greenthread_interceptors",
-            "greenthread_interceptors:",
-            $(concat!(".weak __interceptor_", $name, "\n.quad __interceptor_", $name),)*
-            ".popsection",
-        );
-        const NAMES: &[&str] = &[$($name),*];
-    };
-}
-
-interceptors! {
-    "pthread_sigmask" "sigprocmask" "sigaction" "dlclose"
-}
-
 unsafe extern "C" {
-    #[link_name = "greenthread_interceptors"]
-    static INTERCEPTORS: [usize; NAMES.len()];
+    fn __interceptor_pthread_sigmask();
+    fn __interceptor_sigprocmask();
+    fn __interceptor_sigaction();
+    fn __interceptor_dlclose();
 }
+
+/// The sanitizer's functions in the place of libc's, as far as the crate has functions with libc's names itself.
+static INTERCEPTORS: [(&CStr, unsafe extern "C" fn()); 4] = [
+    (c"pthread_sigmask", __interceptor_pthread_sigmask),
+    (c"sigprocmask", __interceptor_sigprocmask),
+    (c"sigaction", __interceptor_sigaction),
+    (c"dlclose", __interceptor_dlclose),
+];
 
 /// The sanitizer's function in the place of libc's `name`.
 pub(super) fn interceptor(name: &CStr) -> Option<usize> {
-    // SAFETY: the words above, as many as names, which nobody writes once the loader has.
-    let functions = unsafe { INTERCEPTORS.iter() };
-    let mut found = functions.zip(NAMES).filter(|(at, _)| **at != 0);
-    let found = found.find(|(_, known)| known.as_bytes() == name.to_bytes());
-    found.map(|(&at, _)| at)
+    let found = INTERCEPTORS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, function)| *function as usize)
 }
 
 /// Defines the function `$name`, which as a signal's handler does nothing in the sanitizer's code, and is `$handler` elsewhere. The

@@ -77,7 +77,7 @@ impl Over {
 pub(super) struct Look<'a> {
     pub(super) cluster: &'static Cluster,
     pub(super) observer: &'a mut Observer,
-    now: u64,
+    pub(super) now: u64,
     /// A thread is ready and not running.
     waiting: bool,
     /// A thread has been ready since the last look, without running.
@@ -254,7 +254,7 @@ impl<'a> Look<'a> {
         let over = *seen.over.get_or_insert(Over { at: self.now, cpu });
         let signal = self.cluster.config.signal;
         let has_moved = seen.moved_at == self.now;
-        let send = || preempt::send(machine, green, signal, has_moved, self.observer);
+        let send = || preempt::send(machine, green, signal, self.now, has_moved, self.observer);
         if !green.calls_itself.load(Ordering::Relaxed) && over.insist(self.now, cpu, send) {
             self.next = self.next.min(self.now + RETRY);
         } else {

@@ -83,7 +83,7 @@ impl Look<'_> {
             // The CPU time of the handler is no reason for another signal.
             let has_moved = used >= preempt::HANDLING;
             if machine.rest.is_over(machine, cpu)
-                && preempt::send(machine, green, signal, has_moved, self.observer)
+                && preempt::send(machine, green, signal, self.now, has_moved, self.observer)
             {
                 green.calls_itself.store(false, Ordering::Relaxed);
                 self.event = true;
