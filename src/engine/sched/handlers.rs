@@ -103,7 +103,10 @@ fn is_programs(handler: usize) -> bool {
 
 /// Keeps the program's handler for `signal`; returns the one before.
 fn keep(signal: c_int, handler: usize) -> usize {
-    if !matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
+    if !matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL
+    ) {
         EXIST.store(true, Relaxed);
     }
     HANDLERS[signal as usize].swap(handler, Relaxed)
