@@ -158,9 +158,7 @@ fn hogs() {
                 // One that a dump of another test holds just then is blocked for that moment.
                 let is_at_work = matches!(seen.state(), State::Running | State::Ready);
                 let backtrace = seen.backtrace();
-                is_at_work
-                    && backtrace.contains("spins")
-                    && backtrace.contains("observe_dump::runs")
+                is_at_work && backtrace.contains("spins") && backtrace.contains("runs")
             })
         });
     }
