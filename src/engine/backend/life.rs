@@ -151,6 +151,7 @@ fn leave(green: &'static Green) {
         // SAFETY: the block is the thread's own, at the end of its life again.
         unsafe { tls::exit() };
     }
+    sanitizer::publish(green.cluster());
     let shared = shared_of(green);
     #[cfg(feature = "tracing")]
     witness::ends(green);

@@ -26,9 +26,9 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::perturb;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::table::Table;
+use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::tls;
 
 /// The configuration of a cluster; `runtime::Builder` checks it.
@@ -175,6 +175,7 @@ impl Cluster {
             guest.move_in(cluster);
         }
         cluster.resize(cluster.config.processors)?;
+        let _unseen = sanitizer::unseen();
         let staffed = recruiter::recruit(cluster)
             .map_err(io::Error::from)
             .and_then(|()| recruiter::open(cluster))
@@ -193,6 +194,7 @@ impl Cluster {
     ) -> io::Result<()> {
         self.staff.fetch_add(1, Ordering::Relaxed);
         let life = move || {
+            let _unseen = sanitizer::unseen();
             Resident::join_staff();
             work(self);
             Resident::end();
@@ -263,6 +265,7 @@ impl Cluster {
             self.drained.wait(About::new(&DRAINED, self), None);
         };
         self.census.close(|| self.counts(), wait);
+        sanitizer::observe(self);
         perturb::point("close: drained");
         self.end();
     }
@@ -271,6 +274,7 @@ impl Cluster {
     /// retired; the monitor may have one in hand, taken from a machine that has ended since. No
     /// green thread is left.
     fn end(&'static self) {
+        let _unseen = sanitizer::unseen();
         self.stopping.store(true, Ordering::SeqCst);
         perturb::point("close: stopping");
         self.monitor.stop();
