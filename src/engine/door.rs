@@ -36,6 +36,8 @@ pub(crate) use super::driver::{
     source::{says_would_block, uninterrupted},
     sync, wait_for_child, watch,
 };
+#[cfg(hooks)]
+pub(crate) use super::green::current::mask_changed;
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
 #[cfg(feature = "tracing")]
 pub(crate) use super::green::resident::Resident;

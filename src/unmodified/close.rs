@@ -4,7 +4,7 @@
 //! Threads that wait for the descriptor go on with a duplicate, as threads that are blocked in the kernel keep
 //! the file open; and what is remembered about the number is forgotten. These functions do so on any thread.
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::{c_int, c_long, c_uint};
 
 use super::descriptor::Nature;
 use super::{around, libc_functions};
@@ -43,6 +43,25 @@ libc_functions! {
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
     fn shutdown(fd: c_int, how: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+}
+
+/// These calls by `syscall(2)`; `None` for others.
+///
+/// # Safety
+/// As the system call demands.
+pub(super) unsafe fn by_number(number: c_long, a: usize, b: usize, c: usize) -> Option<c_int> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        Some(match number {
+            libc::SYS_close => close(a as c_int),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => dup2(a as c_int, b as c_int),
+            libc::SYS_dup3 => dup3(a as c_int, b as c_int, c as c_int),
+            libc::SYS_shutdown => shutdown(a as c_int, b as c_int),
+            libc::SYS_close_range => close_range(a as c_uint, b as c_uint, c as c_int),
+            _ => return None,
+        })
+    }
 }
 
 unsafe extern "C" fn has_closed(fd: usize, answer: c_int) -> c_int {

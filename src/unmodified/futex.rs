@@ -22,13 +22,13 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{count_parked, deadline_on, fail, futex2, is_hooked, is_on, nanos, value_at};
+use super::{close, count_parked, deadline_on, fail, futex2, is_hooked, is_on, nanos, value_at};
 use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
 use crate::engine::door::{
-    clock, guard_change, handlers, is_forked_child, mended_call, name, thread_clock,
+    clock, guard_change, handlers, is_forked_child, mask_changed, mended_call, name, thread_clock,
 };
 
 /// The threads that wait on words.
@@ -85,13 +85,25 @@ unsafe extern "C" fn syscall(
         let call = || unsafe { mended_call(number, &arguments) };
         own.unwrap_or_else(|| guard_change(number, &arguments, call))
     };
+    // SAFETY: the caller's promise.
+    if let Some(answer) = unsafe { close::by_number(number, a, b, c) } {
+        return answer.into();
+    }
     let answer = match number {
         libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
         libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels).map_err(Errno),
+        // The preemption signals' actions are the crate's.
+        libc::SYS_rt_sigaction if b != 0 && handlers::is_reserved(a as c_int) => {
+            Err(Errno(libc::EINVAL))
+        }
         libc::SYS_rt_sigaction => {
             let answer = kernels();
             handlers::adopt();
             answer.map_err(Errno)
+        }
+        libc::SYS_rt_sigprocmask => {
+            mask_changed();
+            kernels().map_err(Errno)
         }
         _ => futex2::call(number, [a, b, c, d, e, f]).unwrap_or_else(|| kernels().map_err(Errno)),
     };

@@ -93,6 +93,15 @@ hooked! {
         if options & libc::WNOHANG != 0 || kind == libc::P_PIDFD && is_nonblocking(id as c_int) {
             return real(info, options);
         }
+        // As the kernel's call keeps the file, whatever becomes of the number.
+        let kept = match kind {
+            // SAFETY: numbers.
+            libc::P_PIDFD => unsafe { libc::fcntl(id as c_int, libc::F_DUPFD_CLOEXEC, 0) },
+            _ => -1,
+        };
+        let id = if kept == -1 { id } else { kept as libc::id_t };
+        // SAFETY: the caller's arguments.
+        let real = |info: *mut libc::siginfo_t, options| unsafe { waitid::real(kind, id, info, options) };
         let look = || {
             // SAFETY: a zeroed record is valid; the caller's place may be null, or can be written.
             unsafe {
@@ -108,7 +117,14 @@ hooked! {
                 Some(0)
             }
         };
-        until((kind, id), options, look, || real(info, options))
+        let answer = until((kind, id), options, look, || real(info, options));
+        if kept != -1 {
+            let errno = errno();
+            // SAFETY: ours.
+            unsafe { libc::close(kept) };
+            set_errno(errno);
+        }
+        answer
     }
 }
 

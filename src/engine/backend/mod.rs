@@ -148,6 +148,9 @@ impl Backend {
     /// Returns the default runtime's backend, and starts it on its first use.
     pub(crate) fn global() -> io::Result<Backend> {
         static STARTING: Mutex<()> = Mutex::new(());
+        if sched::fork::is_child() {
+            return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
+        }
         if let Some(backend) = GLOBAL.get() {
             return Ok(*backend);
         }
@@ -165,10 +168,7 @@ impl Backend {
     /// runtime's.
     #[inline]
     pub(crate) fn here() -> io::Result<Backend> {
-        if sched::fork::is_child() {
-            return Ok(Backend::Kernel(KernelBackend::of_forked_child()));
-        }
-        match current::green() {
+        match current::green().filter(|_| !sched::fork::is_child()) {
             Some(green) => Ok(Backend::Green(green.cluster())),
             None => Backend::global(),
         }
@@ -183,7 +183,7 @@ impl Backend {
     }
 
     pub(crate) fn mode(self) -> Mode {
-        match self {
+        match self.or_child() {
             Backend::Green(_) => Mode::Green,
             Backend::Kernel(_) => Mode::Kernel,
         }
@@ -293,7 +293,7 @@ impl Backend {
     pub(crate) fn close(self) {
         #[cfg(green)]
         reported::leave(self.address());
-        match self {
+        match self.or_child() {
             Backend::Green(cluster) => cluster.close(),
             Backend::Kernel(backend) => backend.close(),
         }

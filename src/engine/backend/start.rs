@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::choice::{Asked, Choice};
 use super::config::{self, check_stack_size, invalid};
 use super::{Backend, Driver, KernelBackend, Mode, OnDeadlock, green, runtimes, schedtrace};
+use crate::engine::atomic::Ordering;
 use crate::engine::backend::handle;
 #[cfg(green)]
 use crate::engine::report::reporter;
 use crate::engine::sched::witness::measure;
-use crate::engine::sched::{Ideas, machine, resize};
+use crate::engine::sched::{Ideas, fork, machine, resize};
 use crate::engine::stack;
 #[cfg(green)]
 use crate::engine::sys::names;
@@ -55,6 +56,9 @@ pub(crate) struct Knobs {
 impl Knobs {
     /// Starts a backend with these knobs.
     pub(crate) fn start(self) -> io::Result<Backend> {
+        if fork::is_child() {
+            return self.start_in_child();
+        }
         let asked = match &self.policy_text {
             Some(text) => Asked::named(text)?,
             None => config::policy()?,
@@ -141,6 +145,26 @@ impl Knobs {
         Ok(backend)
     }
 
+    /// In a forked child, where threads are kernel threads: the queues, the descriptors and the helpers of the others are the
+    /// parent's. The environment was read there, too; who reads it here may wait for a lock of std's for ever.
+    fn start_in_child(self) -> io::Result<Backend> {
+        let default = KernelBackend::of_forked_child();
+        if self.mode == Some(Mode::Green) {
+            return Err(no_green("this process was forked from one with a runtime"));
+        }
+        let processors = match self.processors {
+            Some(count) => resize::check(count, None).map(|()| count)?,
+            None => default.processors.load(Ordering::Relaxed),
+        };
+        if let Some(size) = self.stack_size {
+            check_stack_size(size)?;
+        }
+        let stack_size = self.stack_size.or(default.stack_size);
+        Ok(Backend::Kernel(KernelBackend::start(
+            stack_size, processors,
+        )))
+    }
+
     fn time_slice(&self) -> io::Result<Duration> {
         let time_slice = self.time_slice.unwrap_or(DEFAULT_TIME_SLICE);
         match (SHORTEST_TIME_SLICE..=LONGEST_TIME_SLICE).contains(&time_slice) {
@@ -175,16 +199,18 @@ impl Knobs {
         }
         match (green::prepare(stack_size)?, asked) {
             (Ok(()), _) => Ok(Mode::Green),
-            (Err(reason), Some(_)) => {
-                let message = format!("green threads cannot be had here: {reason}");
-                Err(io::Error::new(io::ErrorKind::Unsupported, message))
-            }
+            (Err(reason), Some(_)) => Err(no_green(reason)),
             (Err(reason), None) => {
                 say_once(reason);
                 Ok(Mode::Kernel)
             }
         }
     }
+}
+
+fn no_green(reason: &str) -> io::Error {
+    let message = format!("green threads cannot be had here: {reason}");
+    io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 fn say_once(reason: &str) {

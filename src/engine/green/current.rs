@@ -17,9 +17,9 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-use super::Green;
 pub(crate) use super::hiding::VFORK;
 use super::hiding::{Changed, Hiding};
+use super::{Green, Oddities};
 use crate::engine::atomic::{AtomicIsize, Ordering};
 use crate::engine::sys::fence::entry_fence;
 use crate::engine::{arch, tls};
@@ -106,6 +106,13 @@ pub(crate) fn hide(frame: usize) -> Changed {
 pub(crate) fn reveal(changed: Changed) {
     if let Some(hiding) = hiding() {
         hiding.reveal(changed);
+    }
+}
+
+/// The signal mask may have been changed, here or by what this returns to: the thread takes it along from now on.
+pub(crate) fn mask_changed() {
+    if let Some(green) = owner() {
+        green.oddities.add(Oddities::MASK);
     }
 }
 

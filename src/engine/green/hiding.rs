@@ -157,7 +157,10 @@ impl Hiding {
             return None;
         }
         self.reveal_all();
-        self.hidden.get()
+        // It may be the handler's mask that is left.
+        self.hidden
+            .get()
+            .inspect(|thread| thread.oddities.add(Oddities::MASK))
     }
 
     /// Whether the handler with this frame has not been left: what it calls lies below it. A handler on the

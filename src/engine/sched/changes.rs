@@ -19,7 +19,7 @@ pub(crate) fn guard<T, E>(
     arguments: &[usize],
     call: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
-    match current::green().is_some() && changes(number, arguments) {
+    match current::owner().is_some() && changes(number, arguments) {
         true => for_good(call),
         false => call(),
     }
@@ -67,7 +67,12 @@ fn changes(number: libc::c_long, arguments: &[usize]) -> bool {
         libc::SYS_unshare
         | libc::SYS_setns
         | libc::SYS_landlock_restrict_self
-        | libc::SYS_set_mempolicy => true,
+        | libc::SYS_set_mempolicy
+        | SET_LABELS => true,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_arch_prctl => SETS.contains(&argument(0)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_ioperm | libc::SYS_iopl | libc::SYS_set_thread_area => true,
         _ => false,
     }
 }
@@ -81,6 +86,13 @@ fn sets(option: usize, first: usize) -> bool {
         option => OPTIONS.contains(&option),
     }
 }
+
+/// lsm_set_self_attr.
+const SET_LABELS: libc::c_long = 460;
+
+/// By asm/prctl.h: GS, FS, CPUID, and the shadow stack (ENABLE, DISABLE, LOCK, UNLOCK).
+#[cfg(target_arch = "x86_64")]
+const SETS: [usize; 7] = [0x1001, 0x1002, 0x1012, 0x5001, 0x5002, 0x5003, 0x5004];
 
 /// By linux/prctl.h, where libc's crate does not have them on all architectures.
 const OPTIONS: [i32; 19] = [
@@ -140,6 +152,13 @@ mod functions {
         fn setfsgid(id: libc::gid_t) -> c_int = SYS_setfsgid;
         fn capset(header: *mut c_void, data: *const c_void) -> c_int = SYS_capset;
         fn personality(persona: c_ulong) -> c_int = SYS_personality;
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    changing! {
+        fn arch_prctl(code: c_int, address: c_ulong) -> c_int = SYS_arch_prctl;
+        fn ioperm(from: c_ulong, count: c_ulong, is_on: c_int) -> c_int = SYS_ioperm;
+        fn iopl(level: c_int) -> c_int = SYS_iopl;
     }
 
     fn fail(errno: c_int) -> c_int {

@@ -82,12 +82,19 @@ unsafe extern "C-unwind" fn call(
     // All that the handler calls has its frames below this one's.
     let frame = 0_u8;
     let hidden = current::hide((&raw const frame).addr());
-    // SAFETY: the program's handler, which takes three arguments or fewer; they are the kernel's.
-    unsafe {
+    // SAFETY: the program's handler, which takes three arguments or fewer; they are the kernel's. A mask's first word has all
+    // signals.
+    let is_same_mask = unsafe {
         type Any = unsafe extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        let mask = (&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<Mask>();
+        let before = mask.read();
         transmute::<usize, Any>(handler)(signal, info, context);
-    }
+        mask.read() == before
+    };
     current::reveal(hidden);
+    if !is_same_mask {
+        current::mask_changed();
+    }
 }
 
 fn called() -> usize {
@@ -309,6 +316,14 @@ mod functions {
         )*};
     }
 
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sigignore(number: c_int) -> c_int {
+        match set(number, libc::SIG_IGN, 0, false) {
+            libc::SIG_ERR => -1,
+            _ => 0,
+        }
+    }
+
     same!(signal, bsd_signal, ssignal = set_as_bsd);
     same!(sysv_signal, __sysv_signal = set_as_sysv);
 
@@ -350,6 +365,9 @@ mod functions {
         // SAFETY: zeroes are a valid action; valid places.
         unsafe {
             let mut action: libc::sigaction = zeroed();
+            if is_reserved(number) {
+                return refuse();
+            }
             if sigaction(number, null(), &mut action) != 0 {
                 return -1;
             }

@@ -3,13 +3,13 @@
 //!
 //! | function | what ours does beside libc's work |
 //! |---|---|
-//! | `pthread_sigmask`, `sigprocmask` | the thread is marked: `switch` takes its mask along |
+//! | `pthread_sigmask`, `sigprocmask`, `sighold`, `sigrelse`, `sigblock`, `sigsetmask`, `setcontext`, `swapcontext` | the thread is marked: `switch` takes its mask along |
 //! | `sigaltstack` | a green thread keeps its kernel thread's alternate stack: its own would stay behind when it moves |
 //! | `pthread_getattr_np` | a green thread's stack is its own, and that of another one the other's; libc would ask the kernel about a thread id that is not one |
 //! | `dlclose` | it waits for green threads that resolve symbols, too (`unload`) |
 //! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's, and another one has the other's (`name`) |
 //! | `pthread_detach` | a green thread that detaches itself stays as it is: libc would note it in a control block that other threads have later |
-//! | `pthread_kill` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know. Another green thread is alive (signal 0), and can be sent nothing |
+//! | `pthread_kill`, `pthread_sigqueue` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know. Another green thread is alive (signal 0), and can be sent nothing |
 //! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance and ceilings: the kernel finds a mutex's owner by its id, which a green thread's is not |
 //!
 //! (`sigaction` and its kin: `handlers`. `fork` and its kin: `fork`.)
@@ -24,11 +24,18 @@ pub(crate) fn find() {
     for real in [
         &PTHREAD_SIGMASK,
         &SIGPROCMASK,
+        &SIGHOLD,
+        &SIGRELSE,
+        &SIGBLOCK,
+        &SIGSETMASK,
+        &SETCONTEXT,
+        &SWAPCONTEXT,
         &SIGALTSTACK,
         &GETATTR,
         &GETNAME,
         &DETACH,
         &KILL,
+        &SIGQUEUE,
         &SETPROTOCOL,
         &DLCLOSE,
     ] {
@@ -39,11 +46,18 @@ pub(crate) fn find() {
 
 static PTHREAD_SIGMASK: Real = Real::new(c"pthread_sigmask");
 static SIGPROCMASK: Real = Real::new(c"sigprocmask");
+static SIGHOLD: Real = Real::new(c"sighold");
+static SIGRELSE: Real = Real::new(c"sigrelse");
+static SIGBLOCK: Real = Real::new(c"sigblock");
+static SIGSETMASK: Real = Real::new(c"sigsetmask");
+static SETCONTEXT: Real = Real::new(c"setcontext");
+static SWAPCONTEXT: Real = Real::new(c"swapcontext");
 static SIGALTSTACK: Real = Real::new(c"sigaltstack");
 static GETATTR: Real = Real::new(c"pthread_getattr_np");
 static GETNAME: Real = Real::new(c"pthread_getname_np");
 static DETACH: Real = Real::new(c"pthread_detach");
 static KILL: Real = Real::new(c"pthread_kill");
+static SIGQUEUE: Real = Real::new(c"pthread_sigqueue");
 static SETPROTOCOL: Real = Real::new(c"pthread_mutexattr_setprotocol");
 static DLCLOSE: Real = Real::new(c"dlclose");
 
@@ -53,9 +67,9 @@ mod functions {
     use core::mem::transmute;
 
     use super::*;
-    use crate::engine::green::Oddities;
     use crate::engine::green::current;
     use crate::engine::sched::{handlers, unload};
+    use crate::engine::sys::unwinding;
     use crate::engine::tls;
 
     type SetMask = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
@@ -70,10 +84,8 @@ mod functions {
     ) -> c_int {
         // SAFETY: libc's function of that name; the arguments are the caller's.
         let result = unsafe { transmute::<usize, SetMask>(real.address())(how, set, old) };
-        if !set.is_null()
-            && let Some(green) = current::green()
-        {
-            green.oddities.add(Oddities::MASK);
+        if !set.is_null() {
+            current::mask_changed();
         }
         result
     }
@@ -96,6 +108,30 @@ mod functions {
     ) -> c_int {
         // SAFETY: the caller's arguments, unchanged.
         unsafe { set_mask(&SIGPROCMASK, how, set, old) }
+    }
+
+    /// Declares functions that mark the thread, and go on as libc's: some return elsewhere.
+    macro_rules! changing {
+        ($($name:ident = $real:ident;)*) => {$(
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            unsafe extern "C" fn $name() {
+                extern "C" fn way() -> *const () {
+                    current::mask_changed();
+                    $real.address() as *const ()
+                }
+                unwinding::jump_where!(way)
+            }
+        )*};
+    }
+
+    changing! {
+        sighold = SIGHOLD;
+        sigrelse = SIGRELSE;
+        sigblock = SIGBLOCK;
+        sigsetmask = SIGSETMASK;
+        setcontext = SETCONTEXT;
+        swapcontext = SWAPCONTEXT;
     }
 
     #[unsafe(no_mangle)]
@@ -123,12 +159,13 @@ mod answers {
     use crate::engine::sched::name;
     use crate::engine::sched::pthreads::Who;
     use crate::engine::stack;
-    use crate::engine::sys::word;
+    use crate::engine::sys::{signal, word};
 
     type SetStack = unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int;
     type GetName = unsafe extern "C" fn(libc::pthread_t, *mut c_char, usize) -> c_int;
     type Detach = unsafe extern "C" fn(libc::pthread_t) -> c_int;
     type Kill = unsafe extern "C" fn(libc::pthread_t, c_int) -> c_int;
+    type Queue = unsafe extern "C" fn(libc::pthread_t, c_int, libc::sigval) -> c_int;
     type SetProtocol = unsafe extern "C" fn(*mut libc::pthread_mutexattr_t, c_int) -> c_int;
     type GetAttributes = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
 
@@ -197,26 +234,53 @@ mod answers {
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn pthread_kill(thread: libc::pthread_t, signal: c_int) -> c_int {
+        let raise = || {
+            // SAFETY: the thread's own `errno`. In libc the thread stays on its kernel thread.
+            unsafe {
+                let errno = libc::__errno_location();
+                let before = *errno;
+                let failed = libc::raise(signal) != 0;
+                let after = core::mem::replace(&mut *errno, before);
+                if failed { after } else { 0 }
+            }
+        };
+        // SAFETY: the caller's arguments, unchanged.
+        let real = || unsafe { transmute::<usize, Kill>(KILL.address())(thread, signal) };
+        send(thread, signal, raise, real)
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pthread_sigqueue(
+        thread: libc::pthread_t,
+        signal: c_int,
+        value: libc::sigval,
+    ) -> c_int {
+        let queue = || {
+            let _off = current::preemption_off();
+            signal::queue_to_self(signal, value).err().unwrap_or(0)
+        };
+        // SAFETY: the caller's arguments, unchanged.
+        let real =
+            || unsafe { transmute::<usize, Queue>(SIGQUEUE.address())(thread, signal, value) };
+        send(thread, signal, queue, real)
+    }
+
+    /// Sends a signal: to the calling green thread by `to_self`, to a kernel thread by `real`.
+    fn send(
+        thread: libc::pthread_t,
+        signal: c_int,
+        to_self: impl FnOnce() -> c_int,
+        real: impl FnOnce() -> c_int,
+    ) -> c_int {
         const LIBCS_OWN: [c_int; 2] = [32, 33];
-        // SAFETY: the caller's arguments, unchanged. In libc the thread stays on its kernel thread.
-        unsafe {
-            let who = Who::is(thread);
-            if matches!(who, Who::Libcs) || LIBCS_OWN.contains(&signal) {
-                return transmute::<usize, Kill>(KILL.address())(thread, signal);
-            }
-            if let Who::Other(_) = who {
-                // It lives. What it may be sent would come to whatever thread its kernel thread runs then.
-                return match signal {
-                    0 => 0,
-                    signal if (1..=libc::SIGRTMAX()).contains(&signal) => libc::ENOTSUP,
-                    _ => libc::EINVAL,
-                };
-            }
-            let errno = libc::__errno_location();
-            let before = *errno;
-            let failed = libc::raise(signal) != 0;
-            let after = core::mem::replace(&mut *errno, before);
-            if failed { after } else { 0 }
+        match Who::is(thread) {
+            _ if LIBCS_OWN.contains(&signal) => real(),
+            Who::Libcs => real(),
+            Who::Own(_) => to_self(),
+            // It lives. What it may be sent would come to whatever thread its kernel thread runs then.
+            Who::Other(_) if signal == 0 => 0,
+            Who::Other(_) if (1..=libc::SIGRTMAX()).contains(&signal) => libc::ENOTSUP,
+            Who::Other(_) => libc::EINVAL,
         }
     }
 

@@ -36,7 +36,8 @@ pub(crate) fn unlock() {
 /// Makes a change of the calling kernel thread. A green thread that makes it is locked from before the call on, for the
 /// rest of its life if the change succeeds: no other thread must find itself changed.
 ///
-/// It needs no processor, so that a thread which has lost its own can call it. Where the thread cannot be locked, the
+/// It needs no processor, so that a thread which has lost its own can call it; and a handler that has interrupted the thread's
+/// own code is that thread's. Where the thread cannot be locked, the
 /// change is made as it is: in a handler that has interrupted the runtime's code, and in a child of `vfork`.
 pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let Some(green) = stay_here() else {
@@ -53,8 +54,8 @@ pub(crate) fn for_good<T, E>(change: impl FnOnce() -> Result<T, E>) -> Result<T,
 
 /// Locks the calling green thread, if it is in its own code.
 fn stay_here() -> Option<&'static Green> {
-    let green = current::green().filter(|green| is_here(green))?;
-    // Here it runs: nobody else writes the count.
+    let green = current::owner().filter(|green| is_here(green))?;
+    // Here it runs: nobody else writes the count. (In a handler nobody preempts it.)
     (green.off.load(Ordering::Relaxed) == 0).then(|| {
         let _off = current::preemption_off();
         add(green, green.machine());

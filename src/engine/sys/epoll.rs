@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::{Plain, call, clock, plain};
-use crate::engine::atomic::{AtomicBool, Ordering};
+use crate::engine::atomic::{AtomicU8, Ordering};
 
 pub(crate) use libc::epoll_event as Event;
 
@@ -19,8 +19,11 @@ pub(crate) struct Epoll {
 /// The token of a ring of the bell: no registration has it.
 pub(crate) const BELL: u64 = 0;
 
-/// `epoll_pwait2`, with its time-out in nanoseconds, is there since Linux 5.11.
-static COARSE: AtomicBool = AtomicBool::new(false);
+/// Which of the two calls that wait the kernel has refused: `epoll_pwait2`, with its time-out in nanoseconds, is there
+/// since Linux 5.11, and a filter may know one of them only.
+static REFUSED: AtomicU8 = AtomicU8::new(0);
+const PWAIT: u8 = 1;
+const PWAIT2: u8 = 2;
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Epoll> {
@@ -90,10 +93,16 @@ impl Epoll {
         let instance = self.instance.as_raw_fd() as usize;
         let (place, room) = (events.as_mut_ptr() as usize, events.len());
         let until = nanos.map(clock::timespec);
-        let coarse = COARSE.load(Ordering::Relaxed);
+        let refused = REFUSED.load(Ordering::Relaxed);
+        let wished = if nanos == Some(0) { PWAIT } else { PWAIT2 };
+        let made = if refused == wished {
+            !wished & 3
+        } else {
+            wished
+        };
         // SAFETY: `events` is valid for its length, the time-out and the (absent) mask too.
         let count = unsafe {
-            if nanos == Some(0) || coarse {
+            if made == PWAIT {
                 let millis =
                     nanos.map_or(-1, |n| n.div_ceil(1_000_000).min(i32::MAX as u64) as i32);
                 call(
@@ -112,8 +121,8 @@ impl Epoll {
         };
         match count {
             Ok(_) | Err(libc::EINTR) => {}
-            // `epoll_pwait2` is not there, or a filter refuses it; each filter has its own error.
-            Err(_) if !coarse => COARSE.store(true, Ordering::Relaxed),
+            // The call is not there, or a filter refuses it; each filter has its own error.
+            Err(_) if refused == 0 => REFUSED.store(made, Ordering::Relaxed),
             Err(_) => super::die("cannot wait for events: who closed the epoll descriptor?"),
         }
         &events[..count.unwrap_or(0)]

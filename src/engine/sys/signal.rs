@@ -205,36 +205,58 @@ struct QueuedInfo {
     rest: [u64; 12],
 }
 
+impl QueuedInfo {
+    fn new(process: i32, code: i32, value: Payload) -> QueuedInfo {
+        QueuedInfo {
+            signal: 0,
+            errno: 0,
+            code,
+            padding: 0,
+            process,
+            user: 0,
+            value,
+            rest: [0; 12],
+        }
+    }
+}
+
 /// Sends `signal` with `payload` to kernel thread `thread` of this process. EAGAIN: too many wait for
 /// this user's processes.
 pub(crate) fn queue(process: i32, thread: i32, signal: i32, payload: Payload) -> Result<(), i32> {
-    send(process, thread, signal, libc::SI_QUEUE, payload)
+    send(
+        thread,
+        signal,
+        QueuedInfo::new(process, libc::SI_QUEUE, payload),
+    )
+}
+
+/// Sends `signal` with `value` to the calling kernel thread, as `pthread_sigqueue` does. Async-signal-safe; the caller stays on its
+/// kernel thread.
+#[cfg(answers)]
+pub(crate) fn queue_to_self(signal: i32, value: libc::sigval) -> Result<(), i32> {
+    // SAFETY: two words are as large as a value; no arguments.
+    let (payload, process, user) = unsafe {
+        let payload = core::mem::transmute::<libc::sigval, Payload>(value);
+        (payload, libc::getpid(), libc::getuid())
+    };
+    let info = QueuedInfo {
+        user,
+        ..QueuedInfo::new(process, libc::SI_QUEUE, payload)
+    };
+    send(kernel_thread::id(), signal, info)
 }
 
 /// Sends `signal` to the calling kernel thread, however many wait: as if by `kill`: the kernel never
 /// holds that back, but may forget everything about it except the number.
 pub(crate) fn send_to_self(signal: i32) -> Result<(), i32> {
-    let (process, thread) = (std::process::id() as i32, kernel_thread::id());
-    send(
-        process,
-        thread,
-        signal,
-        libc::SI_USER,
-        Payload { who: 0, tick: 0 },
-    )
+    let nothing = Payload { who: 0, tick: 0 };
+    let info = QueuedInfo::new(std::process::id() as i32, libc::SI_USER, nothing);
+    send(kernel_thread::id(), signal, info)
 }
 
-fn send(process: i32, thread: i32, signal: i32, code: i32, payload: Payload) -> Result<(), i32> {
-    let info = QueuedInfo {
-        signal,
-        errno: 0,
-        code,
-        padding: 0,
-        process,
-        user: 0,
-        value: payload,
-        rest: [0; 12],
-    };
+fn send(thread: i32, signal: i32, info: QueuedInfo) -> Result<(), i32> {
+    let info = QueuedInfo { signal, ..info };
+    let process = info.process;
     let info = &raw const info as usize;
     let arguments = [process as usize, thread as usize, signal as usize, info];
     // SAFETY: `info` has the kernel's layout and is valid for the call.

@@ -64,6 +64,10 @@ unsafe fn lock_or(
     until: impl FnOnce() -> Option<Until>,
     real: impl Fn() -> c_int,
 ) -> c_int {
+    // SAFETY: the caller's mutex. (Libc's attempt leaves a robust one locked that nobody can recover.)
+    if unsafe { is_special(mutex) } {
+        return blocking(real);
+    }
     // SAFETY: the caller's mutex.
     let attempt = || unsafe { libc::pthread_mutex_trylock(mutex) };
     let first = attempt();
@@ -71,11 +75,7 @@ unsafe fn lock_or(
         return first;
     }
     // SAFETY: the caller's mutex, in glibc's layout. If it is the caller's own, libc's call fails at once.
-    let is_libcs = unsafe {
-        kind(mutex) & SPECIAL != 0
-            || kind(mutex) & TYPE == ERRORCHECK && Some(owner(mutex)) == my_id()
-    };
-    if is_libcs {
+    if unsafe { kind(mutex) & TYPE == ERRORCHECK && Some(owner(mutex)) == my_id() } {
         return blocking(real);
     }
     count_parked();
