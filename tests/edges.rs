@@ -13,6 +13,7 @@ use common::checking_allocator::{HELD_SIZE, HOLDS};
 use common::*;
 use greenthread as thread;
 use greenthread::Builder;
+use greenthread::runtime::{Mode, Runtime};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Write as _;
@@ -156,6 +157,19 @@ fn life_of_a_child(generation: usize) -> i32 {
     parked.thread().unpark();
     if parked.join().is_err() || thread::blocking(|| 5) != 5 {
         return 6;
+    }
+    // A runtime of its own has kernel threads: the queues and descriptors of green ones are the parent's.
+    let Ok(own) = Runtime::builder().processors(1).build() else {
+        return 9;
+    };
+    if own.mode() != Mode::Kernel || own.spawn(|| 7).join().ok() != Some(7) {
+        return 10;
+    }
+    own.shutdown();
+    if Runtime::builder().mode(Mode::Green).build().is_ok()
+        || Runtime::global().mode() != Mode::Kernel
+    {
+        return 11;
     }
     if generation < 2 && wait(fork(|| life_of_a_child(generation + 1))).code() != Some(7) {
         return 8;

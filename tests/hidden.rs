@@ -343,6 +343,10 @@ fn the_preemption_signal_keeps_its_handler() {
     let runtime = runtime.build().unwrap();
     let refused = (libc::SIGRTMIN()..=libc::SIGRTMAX()).filter(|&signal| {
         let (before, _) = told(signal);
+        unsafe extern "C" {
+            fn sigignore(signal: i32) -> i32;
+            fn siginterrupt(signal: i32, interrupts: i32) -> i32;
+        }
         // SAFETY: a handler of the right type, for a signal that nobody sends.
         let refused = unsafe { libc::signal(signal, plain as *const () as usize) } == libc::SIG_ERR;
         if refused {
@@ -352,6 +356,18 @@ fn the_preemption_signal_keeps_its_handler() {
             // SAFETY: it is asked only.
             let ignored = unsafe { libc::signal(signal, libc::SIG_IGN) };
             assert_eq!(ignored, libc::SIG_ERR);
+            // SAFETY: it is refused.
+            assert_eq!(unsafe { sigignore(signal) }, -1);
+            // SAFETY: the same.
+            assert_eq!(unsafe { siginterrupt(signal, 1) }, -1);
+            #[cfg(feature = "unmodified")]
+            // SAFETY: the kernel's record of an action.
+            unsafe {
+                let ignores = [libc::SIG_IGN; 4];
+                let number = libc::SYS_rt_sigaction;
+                let answer = libc::syscall(number, signal, ignores.as_ptr(), 0_usize, 8_usize);
+                assert_eq!(answer, -1);
+            }
         }
         refused
     });

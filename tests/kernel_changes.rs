@@ -173,7 +173,19 @@ const CHANGES: [Change; 14] = [
 
 /// The same by `syscall(2)`, and what has no function.
 #[cfg(feature = "unmodified")]
-const BY_NUMBER: [Change; 4] = [
+const BY_NUMBER: [Change; if cfg!(target_arch = "x86_64") { 5 } else { 4 }] = [
+    #[cfg(target_arch = "x86_64")]
+    Change {
+        name: "SYS_arch_prctl",
+        // SAFETY: nobody uses the segment.
+        make: || unsafe { libc::syscall(libc::SYS_arch_prctl, 0x1001, 0x7777_0000_usize) == 0 },
+        look: || {
+            let mut base = 0_usize;
+            // SAFETY: a valid place.
+            unsafe { libc::syscall(libc::SYS_arch_prctl, 0x1004, &raw mut base) };
+            base as i64
+        },
+    },
     Change {
         name: "SYS_sched_setaffinity",
         // SAFETY: a valid set.
@@ -271,6 +283,34 @@ fn a_change_of_the_kernel_thread_is_its_threads_own() {
         #[cfg(feature = "unmodified")]
         let all = all.chain(&BY_NUMBER);
         all.for_each(|change| nobody_else_is_changed_by(change, &runtime));
+        runtime.shutdown();
+    }
+}
+
+/// What a handler changes that interrupts a thread's own code is that thread's.
+#[test]
+fn what_a_handler_changes_is_the_interrupted_threads() {
+    const NAME: &str = "what_a_handler_changes_is_the_interrupted_threads";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, ""), 0);
+    }
+    extern "C" fn handler(_: c_int) {
+        // SAFETY: a number.
+        unsafe { libc::nice(2) };
+    }
+    static BY_A_HANDLER: Change = Change {
+        name: "nice in a handler",
+        // SAFETY: a handler of the right type.
+        make: || unsafe {
+            libc::signal(libc::SIGUSR1, handler as extern "C" fn(c_int) as usize);
+            libc::raise(libc::SIGUSR1) == 0
+        },
+        look: priority,
+    };
+    for processors in [1, 2] {
+        let runtime = Runtime::builder().processors(processors).build().unwrap();
+        nobody_else_is_changed_by(&BY_A_HANDLER, &runtime);
         runtime.shutdown();
     }
 }
@@ -381,8 +421,14 @@ fn another_threads_pthread() {
         unsafe {
             assert_eq!(libc::pthread_kill(pthread, 0), 0, "it lives");
             assert_eq!(libc::pthread_kill(pthread, 1_000), libc::EINVAL);
+            let nothing = libc::sigval {
+                sival_ptr: std::ptr::null_mut(),
+            };
+            assert_eq!(libc::pthread_sigqueue(pthread, 0, nothing), 0, "it lives");
             if is_green {
                 assert_eq!(libc::pthread_kill(pthread, libc::SIGURG), libc::ENOTSUP);
+                let answer = libc::pthread_sigqueue(pthread, libc::SIGURG, nothing);
+                assert_eq!(answer, libc::ENOTSUP);
             }
 
             let mut attributes = MaybeUninit::uninit();

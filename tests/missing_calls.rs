@@ -77,6 +77,7 @@ const TABLE: &[Row] = &[
     Row("timer_create", Calls(&[SYS_timer_create]), EPERM, Green),
     Row("tgkill", Calls(&[SYS_tgkill]), EPERM, Green),
     // Events.
+    Row("epoll_pwait", Calls(&[SYS_epoll_pwait]), EPERM, Green),
     Row("epoll_pwait2, which is not there", Calls(&[SYS_epoll_pwait2]), ENOSYS, Green),
     Row("epoll_pwait2", Calls(&[SYS_epoll_pwait2]), EPERM, Green),
     Row("io_uring, which is not there", Calls(&[SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register]), ENOSYS, Green),

@@ -99,6 +99,84 @@ fn a_mask_is_its_threads_own() {
     });
 }
 
+unsafe extern "C" {
+    fn sighold(signal: i32) -> i32;
+    fn sigblock(mask: i32) -> i32;
+    fn getcontext(context: *mut libc::ucontext_t) -> i32;
+    fn setcontext(context: *const libc::ucontext_t) -> i32;
+}
+
+/// Other ways to block SIGUSR1 than `pthread_sigmask`.
+fn block_by(way: usize) {
+    extern "C" fn blocks_at_its_end(
+        _: i32,
+        _: *mut libc::siginfo_t,
+        context: *mut libc::ucontext_t,
+    ) {
+        // SAFETY: the kernel's record, which it reads at the handler's end.
+        unsafe { libc::sigaddset(&mut (*context).uc_sigmask, libc::SIGUSR1) };
+    }
+    let signals = bit(libc::SIGUSR1);
+    // SAFETY: valid places, and a handler that is async-signal-safe.
+    unsafe {
+        match way {
+            0 => assert_eq!(sighold(libc::SIGUSR1), 0),
+            1 => drop(sigblock(signals as i32)),
+            #[cfg(feature = "unmodified")]
+            2 => {
+                let set: *const u64 = &signals;
+                libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, set, 0, 8);
+            }
+            3 => {
+                let mut context = MaybeUninit::<libc::ucontext_t>::zeroed();
+                let is_there = std::cell::Cell::new(false);
+                assert_eq!(getcontext(context.as_mut_ptr()), 0);
+                if !black_box(&is_there).replace(true) {
+                    libc::sigaddset(&mut (*context.as_mut_ptr()).uc_sigmask, libc::SIGUSR1);
+                    setcontext(context.as_ptr());
+                }
+            }
+            _ => {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = blocks_at_its_end as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO;
+                assert_eq!(libc::sigaction(libc::SIGUSR2, &action, null_mut()), 0);
+                assert_eq!(libc::raise(libc::SIGUSR2), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mask_is_its_threads_own_however_it_was_set() {
+    const NAME: &str = "a_mask_is_its_threads_own_however_it_was_set";
+    let _w = watchdog(NAME);
+    if child_case(NAME).is_none() {
+        return assert_code(&child(NAME, ""), 0);
+    }
+    let runtime = Runtime::builder().processors(1).build().unwrap();
+    let base = runtime.spawn(mask).join().unwrap();
+    for way in 0..5 {
+        let blocks = runtime.spawn(move || {
+            block_by(way);
+            for i in 0..20 {
+                assert_eq!(mask(), base | bit(libc::SIGUSR1), "way {way}, {i}");
+                give_way(i);
+            }
+        });
+        let others = [(); 10].map(|()| {
+            runtime.spawn(move || {
+                for i in 0..20 {
+                    assert_eq!(mask(), base, "beside way {way}, {i}");
+                    give_way(i);
+                }
+            })
+        });
+        blocks.join().unwrap();
+        others.into_iter().for_each(|other| other.join().unwrap());
+    }
+}
+
 #[test]
 fn blocking_all_signals_stops_no_preemption() {
     let _w = watchdog("blocking_all_signals_stops_no_preemption");

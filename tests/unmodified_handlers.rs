@@ -284,7 +284,7 @@ fn who_waits_hears_what_a_handler_has_shut() {
     const NAME: &str = "who_waits_hears_what_a_handler_has_shut";
     let _w = watchdog(NAME);
     let Some(case) = child_case(NAME) else {
-        for case in ["shutdown", "close", "close_range"] {
+        for case in ["shutdown", "close", "close_range", "close_range by number"] {
             assert_code(&child(NAME, case), 0);
         }
         return;
@@ -305,10 +305,16 @@ fn who_waits_hears_what_a_handler_has_shut() {
         // SAFETY: as above.
         unsafe { libc::close_range(fd, fd, 0) };
     }
+    extern "C" fn by_number(_: i32) {
+        let fd = TARGET.load(Relaxed);
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_close_range, fd, fd, 0) };
+    }
     install(
         match case.as_str() {
             "shutdown" => shut as extern "C" fn(i32),
             "close" => close,
+            "close_range by number" => by_number,
             _ => close_range,
         },
         0,

@@ -98,6 +98,20 @@ fn children() {
             );
             s.int("again", || waitpid(id, 0).0);
         }
+        // The descriptor is closed, and its number another file's, while it is waited for.
+        let mut it = child();
+        let id = it.id();
+        // SAFETY: a plain call.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) } as c_int;
+        let end = || {
+            close(fd);
+            let other = std::fs::File::open("/").unwrap();
+            drop(it.stdin.take());
+            other
+        };
+        s.waits(end, |s| {
+            waitid(s, "closed", libc::P_PIDFD, fd as u32, libc::WEXITED, id)
+        });
         // Killed while it is waited for.
         let mut it = child();
         let id = it.id() as pid_t;

@@ -430,6 +430,11 @@ fn the_owner_of_a_robust_mutex_ends() {
             assert_eq!(pthread_mutex_trylock(locks[2].at()), EOWNERDEAD);
             // Not made consistent: nobody gets it any more.
             assert_eq!(pthread_mutex_unlock(locks[2].at()), 0);
+            let answers = greenthread::spawn({
+                let lock = locks[2].clone();
+                move || [0; 2].map(|_| pthread_mutex_lock(lock.at()))
+            });
+            assert_eq!(answers.join().unwrap(), [ENOTRECOVERABLE; 2]);
             assert_eq!(pthread_mutex_trylock(locks[2].at()), ENOTRECOVERABLE);
         }
     }
