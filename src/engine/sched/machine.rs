@@ -39,8 +39,6 @@ use crate::engine::tls;
 
 /// How many machines a process can have at once.
 pub(crate) const MAX: usize = 1 << 16;
-/// Nanoseconds after which a machine asks again whether it would take another thread's signal.
-const A_MOMENT: u64 = 100_000;
 /// Records in a piece of memory.
 const PER_PIECE: usize = 32;
 
@@ -231,9 +229,7 @@ impl Machine {
         // It may have inherited another setting from the thread that started the runtime.
         FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
-        while preempt::would_take_others(mask) {
-            kernel_thread::rest(A_MOMENT);
-        }
+        preempt::leave_others(mask);
         signal::set_mask(mask);
         self.base_mask.set(mask);
         self.expect_no_signal();

@@ -49,7 +49,7 @@ use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::{Machine, handlers, interrupted, machine, sample};
 use crate::engine::stack;
 use crate::engine::sys::clock;
-use crate::engine::sys::kernel_thread::SystemCall;
+use crate::engine::sys::kernel_thread::{self, SystemCall};
 use crate::engine::sys::observer::{Doing, Observer};
 use crate::engine::sys::sanitizer;
 use crate::engine::sys::signal::{self, Mask, Payload};
@@ -195,7 +195,7 @@ fn send_if(
 }
 
 /// Whether a signal for the whole process is under way that a kernel thread with this mask would take. Who asks blocks
-/// all signals: the monitor before it sends one, and a machine before it takes any.
+/// all signals: the monitor before it sends one, the handler of ours, and a machine before it takes any.
 ///
 /// The kernel wakes one thread for such a signal, the first one if that takes it. But any thread that is about to run a handler takes
 /// all that wait: a machine that we signal now would take it from the program's first thread, in a sleep, say, that it is to
@@ -214,6 +214,15 @@ pub(super) fn would_take_others(mask: Mask) -> bool {
     begun.is_ok() || begun.is_err_and(|since| now.saturating_sub(since) < MOST)
 }
 
+/// Waits, while the calling kernel thread, which is about to have this mask, [would take](would_take_others) another one's signal.
+pub(super) fn leave_others(mask: Mask) {
+    /// Nanoseconds after which it asks again.
+    const A_MOMENT: u64 = 100_000;
+    while would_take_others(mask) {
+        kernel_thread::rest(A_MOMENT);
+    }
+}
+
 #[cfg(tsan)]
 sanitizer::tsan::screened!(screened, on_signal);
 
@@ -221,23 +230,29 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     let _unseen = sanitizer::unseen();
     // SAFETY: both are this handler's arguments.
     let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
+    answer(payload, &mut frame);
+    // One may have come since this one was sent.
+    leave_others(frame.mask());
+}
+
+fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     let Some(payload) = payload.or_else(interrupted::lesson) else {
         return;
     };
     if payload.who == sample::WHO {
-        sample::answer(payload, &frame);
+        sample::answer(payload, frame);
         let top = stack::find(frame.sp())
-            .filter(|(slot, _)| has_room(&frame, slot.bottom(), slot.top()))
+            .filter(|(slot, _)| has_room(frame, slot.bottom(), slot.top()))
             .map(|(slot, _)| slot.top());
         if !handlers::exist() && in_libc(frame.pc()) {
             // SAFETY: libc's code is readable, and does not begin with a system call.
-            unsafe { interrupted::mend(&mut frame, top) };
+            unsafe { interrupted::mend(frame, top) };
         }
         return;
     }
     if payload.who == interrupted::TO_LEARN && in_libc(frame.pc()) {
         // SAFETY: libc's code is readable, and does not begin with a system call.
-        return unsafe { interrupted::note(&frame) };
+        return unsafe { interrupted::note(frame) };
     }
     let machine = machine::get(payload.who as usize);
     if let Some(machine) = machine {
@@ -246,11 +261,11 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     let green = machine.and_then(|m| m.current.load(Ordering::Relaxed));
     let stack = green
         .and_then(Green::stack)
-        .filter(|stack| has_room(&frame, stack.bottom, stack.top));
+        .filter(|stack| has_room(frame, stack.bottom, stack.top));
     let may_mend = !handlers::exist() || payload.who == interrupted::TO_TRY;
     if may_mend && in_libc(frame.pc()) {
         // SAFETY: libc's code is readable, and does not begin with a system call.
-        let goes_on = unsafe { interrupted::mend(&mut frame, stack.map(|stack| stack.top)) };
+        let goes_on = unsafe { interrupted::mend(frame, stack.map(|stack| stack.top)) };
         if goes_on {
             return;
         }
@@ -273,7 +288,7 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     // SAFETY: the stack pointer lies in the green stack, which is mapped; the program counter
     // points to code that runs.
     let may = unsafe {
-        may_interrupt(frame.pc(), frame.return_address_of_leaf()) || is_about_to_wait(&frame)
+        may_interrupt(frame.pc(), frame.return_address_of_leaf()) || is_about_to_wait(frame)
     };
     if !may {
         return;
