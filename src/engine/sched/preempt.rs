@@ -214,12 +214,15 @@ pub(super) fn would_take_others(mask: Mask) -> bool {
     begun.is_ok() || begun.is_err_and(|since| now.saturating_sub(since) < MOST)
 }
 
-/// Waits, while the calling kernel thread, which is about to have this mask, [would take](would_take_others) another one's signal.
-pub(super) fn leave_others(mask: Mask) {
+/// Waits while the calling kernel thread, which is about to have this mask, [would take](would_take_others) another one's signal; about
+/// `most` nanoseconds at most.
+pub(super) fn leave_others(mask: Mask, most: u64) {
     /// Nanoseconds after which it asks again.
     const A_MOMENT: u64 = 100_000;
-    while would_take_others(mask) {
+    let mut waited = 0;
+    while waited < most && would_take_others(mask) {
         kernel_thread::rest(A_MOMENT);
+        waited += A_MOMENT;
     }
 }
 
@@ -231,8 +234,10 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     // SAFETY: both are this handler's arguments.
     let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
     answer(payload, &mut frame);
+    /// If no other thread takes it, this one may be the only one that can.
+    const MOST: u64 = 10_000_000;
     // One may have come since this one was sent.
-    leave_others(frame.mask());
+    leave_others(frame.mask(), MOST);
 }
 
 fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
