@@ -175,7 +175,6 @@ impl Cluster {
             guest.move_in(cluster);
         }
         cluster.resize(cluster.config.processors)?;
-        let _unseen = sanitizer::unseen();
         let staffed = recruiter::recruit(cluster)
             .map_err(io::Error::from)
             .and_then(|()| recruiter::open(cluster))

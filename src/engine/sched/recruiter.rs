@@ -161,6 +161,7 @@ fn work(cluster: &'static Cluster) {
 
 /// Makes one machine, without the program's allocator.
 pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
+    let _unseen = sanitizer::unseen();
     // Bound machines come on top: if they were all that there may be, no machine would run other
     // threads.
     let bound = cluster.bound.load(Ordering::Relaxed);
