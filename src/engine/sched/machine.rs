@@ -229,7 +229,7 @@ impl Machine {
         // It may have inherited another setting from the thread that started the runtime.
         FloatControl::DEFAULT.set();
         let mask = self.cluster().base_mask;
-        preempt::leave_others(mask);
+        preempt::leave_others(mask, u64::MAX);
         signal::set_mask(mask);
         self.base_mask.set(mask);
         self.expect_no_signal();

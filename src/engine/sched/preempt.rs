@@ -205,28 +205,24 @@ pub(super) fn would_take_others(mask: Mask) -> bool {
     const MOST: u64 = 500_000_000;
     /// Since when there has been one; 0: there is none.
     static SINCE: AtomicU64 = AtomicU64::new(0);
-    /// Signals that no other thread has taken in that time. They are ours to take.
-    static OURS: AtomicU64 = AtomicU64::new(0);
-    let others = signal::pending() & !mask & !OURS.load(Ordering::Relaxed);
-    if others == 0 {
+    if signal::pending() & !mask == 0 {
         SINCE.store(0, Ordering::Relaxed);
         return false;
     }
     let now = clock::now();
     let begun = SINCE.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-    let is_over = begun.is_err_and(|since| now.saturating_sub(since) >= MOST);
-    if is_over {
-        OURS.fetch_or(others, Ordering::Relaxed);
-    }
-    !is_over
+    begun.is_ok() || begun.is_err_and(|since| now.saturating_sub(since) < MOST)
 }
 
-/// Waits while the calling kernel thread, which is about to have this mask, [would take](would_take_others) another one's signal.
-pub(super) fn leave_others(mask: Mask) {
+/// Waits while the calling kernel thread, which is about to have this mask, [would take](would_take_others) another one's signal;
+/// about `most` nanoseconds at most.
+pub(super) fn leave_others(mask: Mask, most: u64) {
     /// Nanoseconds after which it asks again.
     const A_MOMENT: u64 = 100_000;
-    while would_take_others(mask) {
+    let mut waited = 0;
+    while waited < most && would_take_others(mask) {
         kernel_thread::rest(A_MOMENT);
+        waited += A_MOMENT;
     }
 }
 
@@ -238,8 +234,10 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
     // SAFETY: both are this handler's arguments.
     let (payload, mut frame) = unsafe { (signal::payload(info), Frame::new(context)) };
     answer(payload, &mut frame);
+    /// The signal may be for this thread alone, and wait for the end of this handler.
+    const MOST: u64 = 10_000_000;
     // One may have come since this one was sent.
-    leave_others(frame.mask());
+    leave_others(frame.mask(), MOST);
 }
 
 fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {

@@ -58,9 +58,15 @@ fn change_mask(how: i32, change: Option<&Mask>) -> Mask {
 /// A handler of signals, with the arguments that the kernel gives it.
 pub(crate) type Handler = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// Installs `handler` for `signal`, on the alternate stack, restarting system calls.
+/// Installs `handler` for `signal`, on the alternate stack, restarting system calls. Other signals wait until it has ended.
 pub(crate) fn handle(signal: i32, handler: Handler) -> io::Result<()> {
-    install(signal, handler, libc::SA_RESTART, None)
+    // SAFETY: a zeroed action is valid; a set's first word has all signals.
+    let blocks_all = unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        (&raw mut action.sa_mask).cast::<Mask>().write(ALL);
+        action
+    };
+    install(signal, handler, libc::SA_RESTART, Some(&blocks_all))
 }
 
 /// The crate's handlers: they do not count as the program's.
