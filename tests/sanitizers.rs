@@ -315,8 +315,9 @@ fn sound_threads_are_not_complained_of() {
     assert_eq!(hogs.map(|hog| hog.join().unwrap()), [100; 3]);
 }
 
-/// A green thread's child, of which the sanitizer knows one thread. (For AddressSanitizer see README.)
-#[cfg(not(sanitized = "address"))]
+/// A green thread's child, of which the sanitizer knows one thread. (For AddressSanitizer see README; LeakSanitizer looks for
+/// leaks in the child, too.)
+#[cfg(not(any(sanitized = "address", sanitized = "leak")))]
 #[test]
 fn a_forked_child_runs_to_its_end() {
     const TEST: &str = "a_forked_child_runs_to_its_end";

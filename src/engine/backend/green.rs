@@ -55,16 +55,17 @@ pub(super) fn prepare(default_stack: usize) -> io::Result<&'static Result<(), St
         drop(std::thread::Builder::new().spawn(|| ())?.join());
     }
     Ok(PREPARED.get_or_init(|| {
+        // Beside one the crate has none of libc's names.
+        if let Some(name) = sanitizer::stranger() {
+            return Err(format!(
+                "{name} is in the program, and knows kernel threads alone"
+            ));
+        }
         if !names::lead_here() {
             return Err(
                 "calls of libc go past the crate: the library that it is in was loaded after libc"
                     .into(),
             );
-        }
-        if let Some(name) = sanitizer::stranger() {
-            return Err(format!(
-                "{name} is in the program, and knows kernel threads alone"
-            ));
         }
         sanitizer::learn()?;
         tls::init()?;
