@@ -27,7 +27,6 @@ pub(crate) mod kept;
 mod prelude;
 mod switch;
 mod trampoline;
-#[cfg(feature = "unmodified")]
 mod unwinding;
 mod vfork;
 
@@ -35,7 +34,8 @@ pub(crate) use float::FloatControl;
 pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
 pub(crate) use switch::{fresh_stack, switch};
 #[cfg(feature = "unmodified")]
-pub(crate) use unwinding::{call_around, jump_where};
+pub(crate) use unwinding::call_around;
+pub(crate) use unwinding::jump_where;
 pub(crate) use vfork::vfork;
 
 use core::arch::asm;

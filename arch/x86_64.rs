@@ -9,7 +9,6 @@ mod frame;
 pub(crate) mod guarded;
 mod prelude;
 mod switch;
-#[cfg(feature = "unmodified")]
 mod unwinding;
 mod vfork;
 
@@ -17,7 +16,8 @@ pub(crate) use float::FloatControl;
 pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
 pub(crate) use switch::{fresh_stack, switch};
 #[cfg(feature = "unmodified")]
-pub(crate) use unwinding::{call_around, jump_where};
+pub(crate) use unwinding::call_around;
+pub(crate) use unwinding::jump_where;
 pub(crate) use vfork::vfork;
 
 use core::arch::asm;

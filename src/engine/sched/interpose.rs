@@ -67,9 +67,9 @@ mod functions {
     use core::mem::transmute;
 
     use super::*;
+    use crate::engine::arch;
     use crate::engine::green::current;
     use crate::engine::sched::{handlers, unload};
-    use crate::engine::sys::unwinding;
     use crate::engine::tls;
 
     type SetMask = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
@@ -120,7 +120,7 @@ mod functions {
                     current::mask_changed();
                     $real.address() as *const ()
                 }
-                unwinding::jump_where!(way)
+                arch::jump_where!(way)
             }
         )*};
     }
