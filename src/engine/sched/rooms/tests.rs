@@ -136,10 +136,14 @@ fn after_a_crowd_its_memory_is_given_back() {
 
 /// How often the recruiter has slept.
 fn sleeps_of_recruiter() -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let status = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")));
-    let of_recruiter = |status: &String| status.contains("gt-recruiter");
-    let status = status.flatten().find(of_recruiter).unwrap();
+    let status = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let status = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")));
+        status.flatten().find(|text| text.contains("gt-recruiter"))
+    };
+    // It gives itself its name when it first runs; and a directory that changes is not read as a whole.
+    until("the recruiter is there", || status().is_some());
+    let status = std::iter::repeat_with(status).flatten().next().unwrap();
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
