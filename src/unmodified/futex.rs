@@ -102,8 +102,9 @@ unsafe extern "C" fn syscall(
             answer.map_err(Errno)
         }
         libc::SYS_rt_sigprocmask => {
+            let answer = kernels();
             mask_changed();
-            kernels().map_err(Errno)
+            answer.map_err(Errno)
         }
         _ => futex2::call(number, [a, b, c, d, e, f]).unwrap_or_else(|| kernels().map_err(Errno)),
     };

@@ -110,7 +110,29 @@ mod functions {
         unsafe { set_mask(&SIGPROCMASK, how, set, old) }
     }
 
-    /// Declares functions that mark the thread, and go on as libc's: some return elsewhere.
+    /// Declares functions that change the mask by a signal's number, or by a set of signals. The thread is marked after that: a mark that
+    /// nothing has changed goes when it is preempted.
+    macro_rules! setting {
+        ($($name:ident = $real:ident;)*) => {$(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(signals: c_int) -> c_int {
+                type Set = unsafe extern "C" fn(c_int) -> c_int;
+                // SAFETY: libc's function of that name, with the caller's argument.
+                let answer = unsafe { transmute::<usize, Set>($real.address())(signals) };
+                current::mask_changed();
+                answer
+            }
+        )*};
+    }
+
+    setting! {
+        sighold = SIGHOLD;
+        sigrelse = SIGRELSE;
+        sigblock = SIGBLOCK;
+        sigsetmask = SIGSETMASK;
+    }
+
+    /// Declares functions that mark the thread, and go on as libc's, which return elsewhere.
     macro_rules! changing {
         ($($name:ident = $real:ident;)*) => {$(
             #[unsafe(no_mangle)]
@@ -126,10 +148,6 @@ mod functions {
     }
 
     changing! {
-        sighold = SIGHOLD;
-        sigrelse = SIGRELSE;
-        sigblock = SIGBLOCK;
-        sigsetmask = SIGSETMASK;
         setcontext = SETCONTEXT;
         swapcontext = SWAPCONTEXT;
     }
