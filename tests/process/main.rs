@@ -22,7 +22,6 @@ mod missing_calls;
 mod quotas;
 mod restricted;
 mod sandbox;
-mod sanitizers;
 mod shared_libraries;
 mod signals;
 mod unloading;

@@ -12,6 +12,8 @@
 #[path = "../support/safe_policies.rs"]
 mod safe_policies;
 
+use crate::checking_allocator::CHECKS;
+use crate::common::alone;
 use crate::safe::{Rng, aborts, case, is_green, watchdog};
 use greenthread::policy::*;
 use greenthread::runtime::{Mode, Runtime};
@@ -24,6 +26,8 @@ use std::time::Duration;
 
 #[test]
 fn anybody_tells_a_policy_of_processors_at_any_time() {
+    alone!();
+    CHECKS.store(false, Relaxed);
     let _w = watchdog("safe_policy::anybody_tells_a_policy_of_processors_at_any_time");
     fn new<P: Policy>(policy: P) {
         let begin = std::sync::Barrier::new(3);
@@ -85,6 +89,8 @@ fn anybody_tells_a_policy_of_processors_at_any_time() {
 
 #[test]
 fn what_a_policy_cannot_be_told_is_refused() {
+    alone!();
+    CHECKS.store(false, Relaxed);
     let _w = watchdog("safe_policy::what_a_policy_cannot_be_told_is_refused");
     fn refuses<P: Policy>(policy: P, processors: usize) {
         let told = std::panic::AssertUnwindSafe(|| policy.resize(processors));
@@ -122,6 +128,8 @@ fn what_a_policy_cannot_be_told_is_refused() {
 
 #[test]
 fn a_policy_of_ours_serves_one_runtime() {
+    alone!();
+    CHECKS.store(false, Relaxed);
     const TEST: &str = "safe_policy::a_policy_of_ours_serves_one_runtime";
     fn serves_two<P: Policy>(policy: P) {
         let policy = Arc::new(policy);
@@ -156,6 +164,8 @@ fn a_policy_of_ours_serves_one_runtime() {
 
 #[test]
 fn who_does_not_tell_a_policy_of_its_processors_hears_of_it() {
+    alone!();
+    CHECKS.store(false, Relaxed);
     const TEST: &str = "safe_policy::who_does_not_tell_a_policy_of_its_processors_hears_of_it";
     /// Says nothing, or less than is true.
     struct Understated<P>(P, usize);
@@ -314,6 +324,8 @@ impl<P: Policy> Policy for Restless<P> {
 
 #[test]
 fn a_policy_is_asked_again_in_the_middle_of_an_answer() {
+    alone!();
+    CHECKS.store(false, Relaxed);
     let _w = watchdog("safe_policy::a_policy_is_asked_again_in_the_middle_of_an_answer");
     if !is_green() {
         return;
@@ -333,6 +345,8 @@ fn a_policy_is_asked_again_in_the_middle_of_an_answer() {
 
 #[test]
 fn a_forgotten_thread_concerns_nobody_else() {
+    alone!();
+    CHECKS.store(false, Relaxed);
     /// Loses who is least urgent.
     #[derive(Default)]
     struct Forgetful(Lock<Queue>, AtomicUsize);
@@ -372,6 +386,8 @@ fn a_forgotten_thread_concerns_nobody_else() {
 
 #[test]
 fn a_panic_in_resize_is_an_error_to_who_asked_for_it() {
+    alone!();
+    CHECKS.store(false, Relaxed);
     const TEST: &str = "safe_policy::a_panic_in_resize_is_an_error_to_who_asked_for_it";
     struct Limited {
         queue: GlobalQueue,
@@ -450,6 +466,8 @@ fn a_panic_in_resize_is_an_error_to_who_asked_for_it() {
 
 #[test]
 fn a_forgotten_guard_concerns_no_other_thread() {
+    alone!();
+    CHECKS.store(false, Relaxed);
     let _w = watchdog("safe_policy::a_forgotten_guard_concerns_no_other_thread");
     const THREADS: usize = 40;
     let runtime = runtime(1, WorkStealing::new());

@@ -3,7 +3,11 @@
 //! Without a sanitizer, this program has a function of ThreadSanitizer's, and takes that for one. `.ci/sanitizers` builds it
 //! with real ones: then the faults below are planted, and must be found.
 
-use crate::common::*;
+#[path = "support/checking_allocator.rs"]
+mod checking_allocator;
+mod common;
+
+use common::*;
 use greenthread::runtime::{Mode, Runtime};
 use std::hint::black_box;
 
@@ -29,7 +33,7 @@ const NAME: &str = if cfg!(sanitized = "address") {
 /// The runtime says once why threads are kernel threads, if they are; whoever asks for green ones gets an error.
 #[test]
 fn beside_a_sanitizer_threads_are_what_it_knows() {
-    const TEST: &str = "sanitizers::beside_a_sanitizer_threads_are_what_it_knows";
+    const TEST: &str = "beside_a_sanitizer_threads_are_what_it_knows";
     let _w = watchdog(TEST);
     match child_case(TEST).as_deref() {
         None => {
@@ -231,7 +235,7 @@ fn sound_threads_are_not_complained_of() {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
-    const TEST: &str = "sanitizers::sound_threads_are_not_complained_of";
+    const TEST: &str = "sound_threads_are_not_complained_of";
     let _w = watchdog(TEST);
     if child_case(TEST).is_none() {
         let out = child(TEST, "");
@@ -318,7 +322,7 @@ fn sound_threads_are_not_complained_of() {
 #[cfg(not(any(sanitized = "address", sanitized = "leak")))]
 #[test]
 fn a_forked_child_runs_to_its_end() {
-    const TEST: &str = "sanitizers::a_forked_child_runs_to_its_end";
+    const TEST: &str = "a_forked_child_runs_to_its_end";
     let _w = watchdog(TEST);
     if child_case(TEST).is_none() {
         // By default, ThreadSanitizer lets each child sleep for a second before it ends.
