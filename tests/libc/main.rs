@@ -7,12 +7,8 @@ mod alike;
 mod checking_allocator;
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../support/interruptions.rs"]
-mod interruptions;
 #[path = "../support/sockets.rs"]
 mod sockets;
-#[path = "../support/unhooked.rs"]
-mod unhooked;
 
 mod children;
 mod cpp;
@@ -21,7 +17,6 @@ mod futex;
 mod futex2;
 mod handlers;
 mod interrupted;
-mod interrupted_transfers;
 mod net;
 mod pipes;
 mod poll;

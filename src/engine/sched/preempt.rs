@@ -17,9 +17,10 @@
 //!    the program's own allocator if that is a library. But a thread that is about to wait in a
 //!    call that begins anew can be suspended anywhere: it does nothing for others now.
 //!
-//! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a
-//! call while the signal is under way, and some calls then fail with EINTR for no reason that the
-//! program knows of: see `interrupted`.
+//! *System calls.* The monitor does not signal a thread that is blocked, or in a call that may block
+//! (`announce`). But a thread can enter a call while the signal is under way. The system makes most calls again by
+//! itself (SA_RESTART). Of the others the hooked ones are made again by us (`unmodified`); the rest fail with EINTR, or
+//! do a part, as POSIX allows.
 //!
 //! *One at a time.* Real-time signals queue, and the user's are limited in number. A thread that
 //! blocks all signals while it computes would have one more every 50 µs. So a machine remembers
@@ -43,11 +44,10 @@ use core::ffi::CStr;
 use std::io;
 use std::sync::OnceLock;
 
-use crate::engine::arch::{Frame, Trampoline};
+use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, handlers, interrupted, machine, sample};
-use crate::engine::stack;
+use crate::engine::sched::{Machine, handlers, machine, sample};
 use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread::{self, SystemCall};
 use crate::engine::sys::observer::{Doing, Observer};
@@ -97,7 +97,6 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
     #[cfg(tsan)]
     signal::handle(signal, screened)?;
     sample::use_signal(signal);
-    interrupted::learn(signal);
     Ok(())
 }
 
@@ -122,8 +121,8 @@ pub(crate) fn send(
     })
 }
 
-/// Notes whether `green`, which is blocked, makes calls by assembly of the program's own: what a signal does to such a
-/// call is not mended (`interrupted`).
+/// Notes whether `green`, which is blocked, makes calls by assembly of the program's own: nobody repeats such a call, if
+/// a signal cuts it short.
 pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
     let is_announced =
         || green.announced.load(Ordering::Relaxed) || green.in_call.load(Ordering::Relaxed);
@@ -241,43 +240,21 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
 }
 
 fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
-    let Some(payload) = payload.or_else(interrupted::lesson) else {
-        return;
-    };
+    let Some(payload) = payload else { return };
     if payload.who == sample::WHO {
-        sample::answer(payload, frame);
-        let top = stack::find(frame.sp())
-            .filter(|(slot, _)| has_room(frame, slot.bottom(), slot.top()))
-            .map(|(slot, _)| slot.top());
-        if !handlers::exist() && in_libc(frame.pc()) {
-            // SAFETY: libc's code is readable, and does not begin with a system call.
-            unsafe { interrupted::mend(frame, top) };
-        }
-        return;
+        return sample::answer(payload, frame);
     }
-    if payload.who == interrupted::TO_LEARN && in_libc(frame.pc()) {
-        // SAFETY: libc's code is readable, and does not begin with a system call.
-        return unsafe { interrupted::note(frame) };
-    }
-    let machine = machine::get(payload.who as usize);
-    if let Some(machine) = machine {
-        machine.expect_no_signal();
-    }
-    let green = machine.and_then(|m| m.current.load(Ordering::Relaxed));
-    let stack = green
-        .and_then(Green::stack)
-        .filter(|stack| has_room(frame, stack.bottom, stack.top));
-    let may_mend = !handlers::exist() || payload.who == interrupted::TO_TRY;
-    if may_mend && in_libc(frame.pc()) {
-        // SAFETY: libc's code is readable, and does not begin with a system call.
-        let goes_on = unsafe { interrupted::mend(frame, stack.map(|stack| stack.top)) };
-        if goes_on {
-            return;
-        }
-    }
-    let (Some(machine), Some(green), Some(_)) = (machine, green, stack) else {
+    let Some(machine) = machine::get(payload.who as usize) else {
         return;
     };
+    machine.expect_no_signal();
+    let Some(green) = machine.current.load(Ordering::Relaxed) else {
+        return;
+    };
+    let stack = green.stack();
+    if stack.is_none_or(|stack| !has_room(frame, stack.bottom, stack.top)) {
+        return;
+    }
     if machine.tick.load(Ordering::Relaxed) != payload.tick {
         return;
     }
@@ -301,10 +278,10 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     green.off.store(1, Ordering::Relaxed);
     // SAFETY: the space was checked; the thread is in user code with preemption on, so it may be
     // suspended.
-    unsafe { frame.inject(Trampoline::Preempted) };
+    unsafe { frame.inject() };
 }
 
-/// Whether the thread, on the stack from `bottom` to `top`, can be sent through a trampoline.
+/// Whether the thread, on the stack from `bottom` to `top`, can be sent through the trampoline.
 fn has_room(frame: &Frame<'_>, bottom: usize, top: usize) -> bool {
     let room = frame.room_needed();
     room.is_some_and(|room| (bottom + room..=top).contains(&frame.sp()))

@@ -21,8 +21,8 @@
 //!
 //! *Doubts.* Where the kernel does not say in which call a thread is blocked (`observer`), a thread
 //! that stands still is asked: the handler sees where it is, and suspends it only before such a
-//! call. Any other call has been interrupted then: it goes on, or is made again (`interrupted`), if
-//! its number could be learnt. A sleep can begin anew. So, as long as a thread gets no further, the
+//! call. Any other call has been interrupted then: the system makes it again, or it fails with EINTR. A
+//! sleep of std's begins anew. So, as long as a thread gets no further, the
 //! monitor waits four times as long before each new question: a sleep takes 7/3 of its time at
 //! most. A thread that has changed its signal mask, and may decline, is asked in the same way. The
 //! price: a thread that does have another mask is not evicted, and another such thread that got on
