@@ -8,7 +8,6 @@
 
 mod common;
 #[path = "../examples/debugging/threads.rs"]
-#[allow(unreachable_pub, reason = "an example's main")]
 mod debugging;
 
 use common::directory::Directory;
