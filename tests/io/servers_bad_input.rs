@@ -179,7 +179,7 @@ fn random_bytes() {
     let seed = std::process::id() as u64;
     eprintln!("seed {seed}");
     let mut random = <rand::rngs::SmallRng as rand::SeedableRng>::seed_from_u64(seed);
-    let mut random = || rand::Rng::random::<u32>(&mut random) as usize;
+    let mut random = || rand::RngExt::random::<u32>(&mut random) as usize;
     for _ in 0..300 {
         for (server, valid) in [(&http, GET), (&redis, "*2\r\n$4\r\nECHO\r\n$4\r\nwell\r\n")] {
             let mut bytes = valid.repeat(1 + random() % 3).into_bytes();

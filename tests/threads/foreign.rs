@@ -7,7 +7,7 @@
 use crate::common::*;
 use greenthread as thread;
 use greenthread::runtime::{Mode, Runtime};
-use rand::Rng as _;
+use rand::RngExt as _;
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::hint::black_box;
