@@ -24,17 +24,6 @@ const FEW: Duration = Duration::from_millis(5);
 const SAMPLES: usize = 200;
 const COMPUTING: &str = "computing";
 
-/// What this process has used.
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes to a valid timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// Is a round content whose threads never rest? One in which the system gave us less than `cpus` CPUs
 /// tells of the system: it makes a kernel thread that computes wait behind others', and those that
 /// sleep, with which we compare, hardly ever.

@@ -29,8 +29,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use support::Rng;
 use support::storm::{burn, green};
+use support::{Rng, cpu_time};
 
 /// So long may a scene take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -152,17 +152,6 @@ fn alone(rng: &mut Rng, time: Duration, name: &'static str, scene: Scene) {
     while Instant::now() < end {
         play(0, name, || scene(rng));
     }
-}
-
-/// CPU time that this process has used.
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a valid place.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Waits until `done` says that it is; it says so without much CPU time being used.
