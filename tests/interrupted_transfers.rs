@@ -18,17 +18,17 @@ use std::mem::zeroed;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const MIB: usize = 1 << 20;
 
-/// Lets four threads at once transfer for two seconds, and returns how many transfers there were and
-/// how many were a part.
+/// Lets four threads at once transfer for a while, and returns how many transfers there were and how many
+/// were a part.
 fn parts(transfer: fn() -> Box<dyn FnMut() -> usize + Send>) -> (usize, usize) {
     const THREADS: usize = 4;
     let runtime = runtime();
     let hogs = Hogs::new(&runtime);
-    let end = Instant::now() + Duration::from_secs(2);
+    let end = Instant::now() + stress_time();
     let body = move || {
         let mut transfer = transfer();
         let (mut all, mut parts) = (0, 0);
@@ -210,7 +210,7 @@ fn parts_that_are_right_stay_parts() {
     let runtime = runtime();
     let hogs = Hogs::new(&runtime);
     let body = || {
-        let end = Instant::now() + Duration::from_secs(1);
+        let end = Instant::now() + stress_time();
         let (a, b) = UnixStream::pair().unwrap();
         a.set_nonblocking(true).unwrap();
         let (x, y) = std::os::unix::net::UnixDatagram::pair().unwrap();

@@ -12,7 +12,7 @@ mod common;
 #[path = "support/dumps.rs"]
 mod dumps;
 
-use common::{Rng, assert_code, child_case, watchdog};
+use common::{Rng, assert_code, child_case, stress_time, watchdog};
 use dumps::is_like;
 use greenthread::observe::{self, Deadlock, State};
 use greenthread::runtime::Runtime;
@@ -226,7 +226,7 @@ fn storm() {
         })
         .collect();
     let (start, mut looks) = (Instant::now(), 0);
-    while start.elapsed() < Duration::from_secs(3) {
+    while start.elapsed() < stress_time() {
         let found = observe::deadlocks();
         assert!(found.is_empty(), "after {looks} looks: {found:#?}");
         looks += 1;

@@ -9,7 +9,7 @@
 //!    not use much CPU time without getting on, however busy the machine is.
 //! 4. Whoever fails ends the process, and says the seeds and what everybody was at.
 //!
-//! `GT_TORTURE_SECS` says for how long (3 seconds unless given), `GT_TORTURE_ROUND` with which rounds
+//! `GT_TORTURE_SECS` says for how long (1 second unless given), `GT_TORTURE_ROUND` with which rounds
 //! only (`mix`, `echo` or `shutdown`); `GT_SEED` repeats the choices. It is made for the perturbed build (`src/engine/sys/perturb.rs`), and for an hour of that.
 
 #![cfg(feature = "net")]
@@ -275,7 +275,7 @@ fn torture() {
     SEED.store(seed, Relaxed);
     say("begins");
     let seconds =
-        std::env::var("GT_TORTURE_SECS").map_or(3, |s| s.parse().expect("GT_TORTURE_SECS"));
+        std::env::var("GT_TORTURE_SECS").map_or(1, |s| s.parse().expect("GT_TORTURE_SECS"));
     let end = Instant::now() + Duration::from_secs(seconds);
     watch();
     let only = std::env::var("GT_TORTURE_ROUND").ok();
