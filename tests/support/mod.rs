@@ -33,6 +33,17 @@ pub fn runtime(processors: usize) -> (Runtime, bool) {
     (runtime, green)
 }
 
+/// CPU time that this process has used.
+pub fn cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to a valid timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Seeded, good enough to jitter and to choose.
 pub struct Rng(fastrand::Rng);
 
