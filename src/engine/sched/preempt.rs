@@ -349,7 +349,7 @@ fn libc_text() -> Vec<Range> {
         _: usize,
         search: *mut libc::c_void,
     ) -> i32 {
-        const PARTS: [&str; 4] = ["/libc.so", "/ld-linux", "/libpthread.so", "/libc-2"];
+        const PARTS: [&str; 2] = ["/libc.so", "/ld-linux"];
         // SAFETY: the loader's arguments; `search` is the one below.
         unsafe {
             let (info, search) = (&*info, &mut *search.cast::<Search>());

@@ -1,9 +1,6 @@
 //! The loaded libraries, the program among them, as the loader lists them.
 
 use crate::engine::arch::thread_pointer;
-use object::NativeEndian;
-use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
-use object::read::elf::NoteIterator;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
@@ -18,7 +15,7 @@ pub(super) struct Library<'a> {
     /// From the thread pointer to this thread's copy of its thread-locals, if it has one.
     pub(super) own: Option<isize>,
     /// What is added to the addresses in its file.
-    pub(super) base: usize,
+    base: usize,
     headers: &'a [libc::Elf64_Phdr],
 }
 
@@ -38,23 +35,6 @@ impl Library<'_> {
             start: self.address(header) as *const u8,
             length: header.p_filesz as usize,
             size: header.p_memsz as usize,
-        })
-    }
-
-    /// The number that its linker gave to its contents.
-    pub(super) fn build_id(&self) -> Option<&[u8]> {
-        let is_notes = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_NOTE;
-        self.headers.iter().filter(is_notes).find_map(|header| {
-            let (start, length) = (self.address(header) as *const u8, header.p_memsz as usize);
-            // SAFETY: a segment of a library that is loaded, which nothing writes.
-            let notes = unsafe { std::slice::from_raw_parts(start, length) };
-            let align = header.p_align;
-            let notes = NoteIterator::<FileHeader64<NativeEndian>>::new(NativeEndian, align, notes);
-            notes.ok()?.flatten().find_map(|note| {
-                let is_ours =
-                    note.name() == ELF_NOTE_GNU && note.n_type(NativeEndian) == NT_GNU_BUILD_ID;
-                is_ours.then(|| note.desc())
-            })
         })
     }
 
