@@ -11,6 +11,9 @@
 
 use core::ffi::CStr;
 use core::ops::Range;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian};
 
@@ -24,6 +27,8 @@ pub(crate) struct Modules {
     copies: Vec<u8>,
     /// The loader's count of changes.
     changes: u64,
+    /// The program's name.
+    program: String,
 }
 
 /// The program, or one library.
@@ -32,7 +37,8 @@ struct Module {
     code: Range<usize>,
     /// What is added to the addresses in its file.
     bias: usize,
-    name: Place,
+    /// Its file, as the loader names it; empty if it is the program.
+    path: Place,
     tables: Option<Tables>,
 }
 
@@ -61,16 +67,13 @@ impl Modules {
     pub(crate) fn load() -> Modules {
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default();
-        let program = program.as_encoded_bytes();
         let mut walk = Walk::default();
         loop {
             walk = Walk {
                 list: Vec::with_capacity(walk.modules),
-                copies: Vec::with_capacity(walk.bytes + program.len()),
+                copies: Vec::with_capacity(walk.bytes),
                 ..Walk::default()
             };
-            walk.copies.extend_from_slice(program);
-            walk.program_name = program.len();
             walk.run();
             if walk.modules == walk.list.len() && !walk.is_short {
                 break;
@@ -81,6 +84,7 @@ impl Modules {
             list: walk.list,
             copies: walk.copies,
             changes: walk.changes,
+            program: program.to_string_lossy().into_owned(),
         }
     }
 
@@ -118,8 +122,21 @@ impl Modules {
     /// allocates nothing.
     pub(crate) fn raw(&self, address: usize) -> Option<(&str, usize)> {
         let module = self.find(address)?;
-        let name = core::str::from_utf8(self.bytes(&module.name)).unwrap_or("?");
+        let name = match self.bytes(&module.path).rsplit(|&byte| byte == b'/').next() {
+            None | Some([]) => &self.program,
+            Some(name) => core::str::from_utf8(name).unwrap_or("?"),
+        };
         Some((name, address.wrapping_sub(module.bias)))
+    }
+
+    /// The module's file, and what is added to the addresses in it.
+    pub(super) fn file(&self, address: usize) -> Option<(&Path, usize)> {
+        let module = self.find(address)?;
+        let path = match self.bytes(&module.path) {
+            [] => b"/proc/self/exe",
+            path => path,
+        };
+        Some((Path::new(OsStr::from_bytes(path)), module.bias))
     }
 
     /// The unwind tables of the module that has the instruction at `address`.
@@ -150,7 +167,6 @@ impl Modules {
 struct Walk {
     list: Vec<Module>,
     copies: Vec<u8>,
-    program_name: usize,
     modules: usize,
     bytes: usize,
     is_short: bool,
@@ -188,13 +204,8 @@ impl Walk {
             .map(|segment| address(segment)..address(segment) + segment.p_memsz as usize)
             .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
         let Some(code) = code else { return };
-        let name = if is_program {
-            Place::Copied(0..self.program_name)
-        } else {
-            // SAFETY: a string of the loader's.
-            let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-            self.copy(name.rsplit(|&byte| byte == b'/').next().unwrap_or(name))
-        };
+        // SAFETY: a string of the loader's.
+        let path = self.copy(unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes());
         // SAFETY: the loader's segments are mapped while its callback runs, and the program's for ever.
         let tables = unsafe { tables_in(segments, bias) }.map(|(header, frames)| {
             let mut place = |bytes: &'static [u8]| {
@@ -215,7 +226,7 @@ impl Walk {
             self.list.push(Module {
                 code,
                 bias,
-                name,
+                path,
                 tables,
             });
         }

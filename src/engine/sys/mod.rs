@@ -10,6 +10,7 @@ pub(crate) mod backoff;
 pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod clock;
+pub(crate) mod elf;
 pub(crate) mod epoll;
 pub(crate) mod fence;
 pub(crate) mod futex;
