@@ -9,13 +9,14 @@
 //! something while it holds its own lock. The first walk counts, the second one copies into memory that
 //! was made between the two; if a library has come meanwhile, both are made again.
 
-use core::ffi::CStr;
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian};
+
+use crate::engine::sys::libraries::{self, Library};
 
 /// Bytes of an unwind table.
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -90,18 +91,11 @@ impl Modules {
 
     /// Whether nothing was loaded or unloaded since.
     pub(crate) fn is_current(&self) -> bool {
-        unsafe extern "C" fn first(
-            info: *mut libc::dl_phdr_info,
-            _: usize,
-            changes: *mut libc::c_void,
-        ) -> i32 {
-            // SAFETY: the loader's argument, and the integer below.
-            unsafe { *changes.cast() = changes_in(&*info) };
-            1
-        }
-        let mut changes = 0_u64;
-        // SAFETY: `first` has the right type, and its argument is an integer.
-        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+        let mut changes = 0;
+        libraries::visit(|library| {
+            changes = library.changes;
+            ControlFlow::Break(())
+        });
         changes == self.changes
     }
 
@@ -175,39 +169,22 @@ struct Walk {
 
 impl Walk {
     fn run(&mut self) {
-        unsafe extern "C" fn visit(
-            info: *mut libc::dl_phdr_info,
-            _: usize,
-            walk: *mut libc::c_void,
-        ) -> i32 {
-            // SAFETY: the loader's argument, and the walk below.
-            unsafe { (*walk.cast::<Walk>()).visit(&*info) };
-            0
-        }
-        // SAFETY: `visit` has the right type, its argument is a walk, and it does not unwind: it only fills
-        // vectors up to their capacities, and parses with checks.
-        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut *self).cast()) };
+        libraries::visit(|library| {
+            self.visit(library);
+            ControlFlow::Continue(())
+        });
     }
 
-    /// # Safety
-    /// `info` is what the loader gives out, and its callback has not returned.
-    unsafe fn visit(&mut self, info: &libc::dl_phdr_info) {
-        self.changes = changes_in(info);
+    fn visit(&mut self, library: &Library<'_>) {
+        self.changes = library.changes;
         let is_program = self.modules == 0;
-        // SAFETY: the loader's array of segments, of which this is the length.
-        let segments = unsafe { segments(info) };
-        let bias = info.dlpi_addr as usize;
-        let address = |segment: &libc::Elf64_Phdr| bias.wrapping_add(segment.p_vaddr as usize);
-        let code = segments
-            .iter()
-            .filter(|segment| segment.p_type == libc::PT_LOAD && segment.p_flags & libc::PF_X != 0)
-            .map(|segment| address(segment)..address(segment) + segment.p_memsz as usize)
+        let code = library
+            .code()
             .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
         let Some(code) = code else { return };
-        // SAFETY: a string of the loader's.
-        let path = self.copy(unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes());
-        // SAFETY: the loader's segments are mapped while its callback runs, and the program's for ever.
-        let tables = unsafe { tables_in(segments, bias) }.map(|(header, frames)| {
+        let path = self.copy(library.name.to_bytes());
+        // SAFETY: its segments are mapped while it is shown, and the program's for ever.
+        let tables = unsafe { tables_in(library) }.map(|(header, frames)| {
             let mut place = |bytes: &'static [u8]| {
                 let place = if is_program {
                     Place::Mapped(bytes)
@@ -225,7 +202,7 @@ impl Walk {
         if self.list.len() < self.list.capacity() {
             self.list.push(Module {
                 code,
-                bias,
+                bias: library.base,
                 path,
                 tables,
             });
@@ -244,46 +221,26 @@ impl Walk {
     }
 }
 
-fn changes_in(info: &libc::dl_phdr_info) -> u64 {
-    // Both only grow, so a change of either changes the sum.
-    info.dlpi_adds.wrapping_add(info.dlpi_subs)
-}
-
-/// # Safety
-/// `info` is what the loader gives out, and its callback has not returned.
-unsafe fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    if info.dlpi_phnum == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
-}
-
 /// The search table and the unwind table, if there are both.
 ///
 /// # Safety
 /// The segments are mapped for as long as the result is used.
-unsafe fn tables_in(
-    segments: &[libc::Elf64_Phdr],
-    bias: usize,
-) -> Option<(&'static [u8], &'static [u8])> {
-    let header = segments
-        .iter()
-        .find(|segment| segment.p_type == libc::PT_GNU_EH_FRAME)?;
-    let start = bias.wrapping_add(header.p_vaddr as usize);
+unsafe fn tables_in(library: &Library<'_>) -> Option<(&'static [u8], &'static [u8])> {
+    let mut headers = library.headers.iter();
+    let header = headers.find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
+    let Range { start, end } = library.range(header);
     // SAFETY: the caller's promise.
-    let header =
-        unsafe { core::slice::from_raw_parts(start as *const u8, header.p_memsz as usize) };
+    let header = unsafe { core::slice::from_raw_parts(start as *const u8, end - start) };
     let bases = BaseAddresses::default().set_eh_frame_hdr(start as u64);
     let parsed = EhFrameHdr::new(header, LittleEndian)
         .parse(&bases, size_of::<usize>() as u8)
         .ok()?;
     parsed.table()?;
     let frames = parsed.eh_frame_ptr().direct().ok()? as usize;
-    let end = segments.iter().find_map(|segment| {
-        let start = bias.wrapping_add(segment.p_vaddr as usize);
-        let end = start + segment.p_filesz as usize;
-        (segment.p_type == libc::PT_LOAD && (start..end).contains(&frames)).then_some(end)
+    let end = library.headers.iter().find_map(|header| {
+        let start = library.range(header).start;
+        let end = start + header.p_filesz as usize;
+        (header.p_type == libc::PT_LOAD && (start..end).contains(&frames)).then_some(end)
     })?;
     // SAFETY: the caller's promise: it lies in one segment.
     let rest = unsafe { core::slice::from_raw_parts(frames as *const u8, end - frames) };

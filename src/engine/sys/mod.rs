@@ -16,6 +16,7 @@ pub(crate) mod fence;
 pub(crate) mod futex;
 pub(crate) mod handler;
 pub(crate) mod kernel_thread;
+pub(crate) mod libraries;
 pub(crate) mod lock;
 pub(crate) mod mm;
 pub(crate) mod names;

@@ -44,11 +44,11 @@
 
 use super::block::Block;
 use super::layout::{Loader, WORD, layout};
-use super::libraries::{self, Library};
 use super::loads;
 use super::variant::VARIANT;
 use super::words::Words;
 use crate::engine::sys;
+use crate::engine::sys::libraries::{self, Library};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
