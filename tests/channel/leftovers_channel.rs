@@ -179,7 +179,7 @@ fn the_other_side_goes_while_many_wait() {
 /// Bytes that the allocator has given out.
 fn in_use() -> usize {
     // SAFETY: reads figures.
-    unsafe { libc::mallinfo() }.uordblks as u32 as usize // `mallinfo2` came with glibc 2.33
+    unsafe { libc::mallinfo2() }.uordblks
 }
 
 /// Selects that lose, and operations that give up, thousands of times: nobody seems to stand there

@@ -22,12 +22,11 @@
 use core::arch::asm;
 use core::cell::Cell;
 use core::ffi::{CStr, c_void};
+use std::path::Path;
 
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicIsize, AtomicUsize, Ordering};
-use object::elf::FileHeader64;
-use object::read::elf::ElfFile;
-use object::{NativeEndian, Object, ObjectSymbol, SymbolKind};
+use crate::engine::sys::elf::{Elf, Function};
 
 type State = *mut c_void;
 
@@ -105,27 +104,25 @@ fn find_current() -> Option<isize> {
 
 /// The linker has put the runtime's functions one after another. Others may have names like `__tsan_on_report`.
 fn find_text() -> Option<[usize; 2]> {
-    let file = std::fs::read("/proc/self/exe").ok()?;
-    let file = ElfFile::<FileHeader64<NativeEndian>>::parse(&*file).ok()?;
-    let functions = || {
-        let symbols = file.symbols().filter(|symbol| symbol.is_definition());
-        symbols.filter(|symbol| symbol.kind() == SymbolKind::Text)
-    };
-    let known = functions().find(|symbol| symbol.name() == Ok("__tsan_create_fiber"))?;
-    let moved = (__tsan_create_fiber as *const () as u64).wrapping_sub(known.address());
-    let is_runtimes = |name: &str| {
-        let spaces = [
-            "_ZN6__tsan",
-            "_ZNK6__tsan",
-            "_ZN11__sanitizer",
-            "_ZNK11__sanitizer",
+    let file = Elf::open(Path::new("/proc/self/exe"))?;
+    let known = |function: &Function<'_>| function.name() == b"__tsan_create_fiber";
+    let known = file.functions().find(known)?;
+    let moved = (__tsan_create_fiber as *const () as usize).wrapping_sub(known.addresses().start);
+    let is_runtimes = |function: &Function<'_>| {
+        let spaces: [&[u8]; 4] = [
+            b"_ZN6__tsan",
+            b"_ZNK6__tsan",
+            b"_ZN11__sanitizer",
+            b"_ZNK11__sanitizer",
         ];
-        spaces.iter().any(|space| name.starts_with(space))
+        spaces
+            .iter()
+            .any(|space| function.name().starts_with(space))
     };
-    let all = || functions().filter(|symbol| symbol.name().is_ok_and(is_runtimes));
-    let start = all().map(|symbol| symbol.address()).min()?;
-    let end = all().map(|symbol| symbol.address() + symbol.size()).max()?;
-    Some([start, end].map(|address| moved.wrapping_add(address) as usize))
+    let all = || file.functions().filter(is_runtimes);
+    let start = all().map(|function| function.addresses().start).min()?;
+    let end = all().map(|function| function.addresses().end).max()?;
+    Some([start, end].map(|address| moved.wrapping_add(address)))
 }
 
 /// The state of a green thread; none while no thread lives in its room.
