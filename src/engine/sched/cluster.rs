@@ -235,11 +235,6 @@ impl Cluster {
         self.active().div_ceil(2) as u32
     }
 
-    /// The machines of this cluster, in any state.
-    pub(crate) fn machines(&'static self) -> impl Iterator<Item = &'static Machine> {
-        crate::engine::sched::machine::all().filter(move |m| m.is_of(self))
-    }
-
     /// The spawns and the ends on every processor that the cluster has had.
     #[inline]
     fn counts(&self) -> impl Iterator<Item = &Counts> {

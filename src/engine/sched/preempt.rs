@@ -123,28 +123,23 @@ pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
     }
 }
 
-/// Sends the signal to a machine whose thread waits in a call that begins anew, or may do so: the
-/// handler suspends the thread before that call, and the thread makes the call again when it goes
-/// on. Returns what the thread does, if the signal was sent.
+/// Sends the signal to a machine whose thread waits in a call that begins anew, if the kernel says so:
+/// the handler suspends the thread before that call, and the thread makes the call again when it goes
+/// on.
 pub(crate) fn evict(
     machine: &Machine,
     green: &Green,
     signal: i32,
     now: u64,
     observer: &mut Observer,
-) -> Option<Doing> {
-    let mut doing = Doing::Other;
-    let is_sent = send_if(machine, green, signal, now, |thread| {
-        doing = observer.doing(thread);
-        let is_doubtful = match &doing {
-            Doing::Call(call) if call.begins_anew() => green.oddities.has(Oddities::HIDDEN),
-            Doing::Untold if !green.in_call.load(Ordering::Relaxed) => true,
-            _ => return false,
-        };
-        let tick = machine.tick.load(Ordering::Relaxed);
-        !is_doubtful || machine.doubt.is_due(now, tick, machine.cpu_time())
-    });
-    is_sent.then_some(doing)
+) {
+    send_if(
+        machine,
+        green,
+        signal,
+        now,
+        |thread| matches!(observer.doing(thread), Doing::Call(call) if call.begins_anew()),
+    );
 }
 
 fn send_if(

@@ -15,12 +15,13 @@
 //! once, bring twice as many each time.
 
 use core::ffi::c_void;
+use core::fmt;
 use std::io;
 
-use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
 use crate::engine::sched::rooms::Giving;
-use crate::engine::sched::shortage::{self, Report};
+use crate::engine::sched::shortage;
 use crate::engine::sched::{Cluster, Machine, RunLoop, caches};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
@@ -28,18 +29,15 @@ use crate::engine::tls;
 const STACK_SIZE: usize = 256 << 10;
 const CLOSELY: u64 = 5_000_000;
 const AT_ONCE: usize = 32;
-/// When the system refuses a kernel thread while work waits: how soon to ask again.
-const ASK_AGAIN: u64 = 10_000_000;
+/// How soon a kernel thread is asked for again that was refused while work waits; for as long nobody
+/// is evicted for want of one (`shortage`).
+pub(super) const RETRY_SPAWN: u64 = 10_000_000;
 
 /// Where calls arrive.
 pub(crate) struct Office {
     bell: AtomicU32,
     /// Calls for a machine.
     calls: AtomicU32,
-    /// There could be no machine when one was last needed, and none has been made since.
-    refused: AtomicBool,
-    /// How many of the calls have been answered.
-    answered: AtomicU32,
     /// The error with which no preemption signal could be sent; 0: none.
     no_signals: AtomicU32,
 }
@@ -56,10 +54,19 @@ pub(crate) enum Refusal {
 impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> io::Error {
         match refusal {
-            Refusal::Limit(limit) => {
-                io::Error::other(format!("the limit of {limit} kernel threads is reached"))
-            }
+            Refusal::Limit(_) => io::Error::other(refusal.to_string()),
             Refusal::System(number) => io::Error::from_raw_os_error(number),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Limit(limit) => write!(f, "the limit of {limit} kernel threads is reached"),
+            Refusal::System(number) => {
+                write!(f, "the system refuses more kernel threads (error {number})")
+            }
         }
     }
 }
@@ -69,20 +76,8 @@ impl Office {
         Office {
             bell: AtomicU32::new(0),
             calls: AtomicU32::new(0),
-            refused: AtomicBool::new(false),
-            answered: AtomicU32::new(0),
             no_signals: AtomicU32::new(0),
         }
-    }
-
-    /// Whether there can be no more machines, as far as is known.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// Whether it has calls to answer.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.answered.load(Ordering::Relaxed) != self.calls.load(Ordering::Relaxed)
     }
 
     /// A machine is needed.
@@ -116,12 +111,11 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
-    let mut report = Report::new();
     let mut giving = Giving::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
         let office = &cluster.recruiter;
         let rooms_at = giving.see_to(cluster, || office.bell.load(Ordering::Relaxed) == heard);
-        let again = refused.then(|| clock::now() + ASK_AGAIN);
+        let again = refused.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(rooms_at).min();
         futex::wait(&office.bell, heard, next);
         // Acquire: pairs with the Release in `ring`.
@@ -137,8 +131,6 @@ fn work(cluster: &'static Cluster) {
         if (calls == seen && !refused) || !needed {
             seen = calls;
             refused = false;
-            office.refused.store(false, Ordering::Relaxed);
-            office.answered.store(seen, Ordering::Relaxed);
             continue;
         }
         seen = calls;
@@ -151,11 +143,9 @@ fn work(cluster: &'static Cluster) {
         last = now;
         let refusal = (0..batch).try_for_each(|_| recruit(cluster)).err();
         if let (Some(refusal), true) = (refusal, refused) {
-            report.make(cluster, refusal);
+            shortage::report(cluster, refusal);
         }
         refused = refusal.is_some();
-        office.refused.store(refused, Ordering::Relaxed);
-        office.answered.store(seen, Ordering::Relaxed);
     }
 }
 
@@ -205,7 +195,7 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
         Resident::end();
     } else {
         // There is no memory for its alternate stack. A thread that needs a machine asks again.
-        std::thread::sleep(std::time::Duration::from_nanos(ASK_AGAIN));
+        std::thread::sleep(std::time::Duration::from_nanos(RETRY_SPAWN));
         cluster.recruiter.call();
     }
     machine.end();

@@ -169,9 +169,8 @@ impl Watch {
         if look.stuck && cluster.idle.sleeping() != 0 {
             cluster.notify();
         }
-        if let Some(next) = self.shortage.relieve(cluster, now, look.observer) {
-            look.next = look.next.min(next);
-        }
+        let relief = self.shortage.relieve(cluster, now, look.observer);
+        look.next = look.next.min(relief);
         if cluster.see_to_events(now) {
             look.next = look.next.min(now + EVENTS);
         }
