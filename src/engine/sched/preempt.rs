@@ -247,8 +247,8 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     if payload.who == sample::WHO {
         sample::answer(payload, frame);
         let top = stack::find(frame.sp())
-            .filter(|(slot, _)| has_room(frame, slot.bottom(), slot.top()))
-            .map(|(slot, _)| slot.top());
+            .filter(|slot| has_room(frame, slot.bottom(), slot.top()))
+            .map(|slot| slot.top());
         if !handlers::exist() && in_libc(frame.pc()) {
             // SAFETY: libc's code is readable, and does not begin with a system call.
             unsafe { interrupted::mend(frame, top) };
