@@ -8,7 +8,7 @@
     )
 ))]
 
-use crate::common::{Rng, alone, assert_code, child_case, stress_time, watchdog};
+use crate::common::{self, Rng, alone, assert_code, child_case, stress_time, watchdog};
 use crate::dumps::is_like;
 use greenthread::observe::{self, Deadlock, State};
 use greenthread::runtime::Runtime;

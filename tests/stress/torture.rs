@@ -17,9 +17,9 @@
 #[path = "../support/scenes.rs"]
 mod scenes;
 
+use crate::support::storm::{burn, green};
+use crate::support::storm::{burn, green};
 use crate::support::{Rng, cpu_time};
-use crate::support::storm::{burn, green};
-use crate::support::storm::{burn, green};
 use crate::support::{Rng, cpu_time};
 use greenthread::Thread;
 use greenthread::runtime::Runtime;

@@ -1,5 +1,5 @@
 //! The recruiter: a kernel thread that makes machines ahead of need, changes the number of
-//! processors (`resize`), and gives back rooms that nobody needs (`rooms`).
+//! processors (`resize`), and returns stacks that nobody uses (`stack::reclaim`).
 //!
 //! Making a processor allocates, and making a kernel thread takes libc's locks, which a green
 //! thread without a processor may hold; so neither the scheduler nor the monitor ever does it. They
@@ -20,9 +20,11 @@ use std::io;
 
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
-use crate::engine::sched::rooms::Giving;
+use crate::engine::green::{Room, current};
 use crate::engine::sched::shortage;
-use crate::engine::sched::{Cluster, Machine, RunLoop, caches};
+use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, machine};
+use crate::engine::stack::reclaim::{self, Looks, Stays};
+use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
 
@@ -111,12 +113,16 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
-    let mut giving = Giving::new();
+    let mut looks = Looks::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
         let office = &cluster.recruiter;
-        let rooms_at = giving.see_to(cluster, || office.bell.load(Ordering::Relaxed) == heard);
+        let look_at = looks.see_to(|now| {
+            let go_on = || office.bell.load(Ordering::Relaxed) == heard;
+            let idle = || idle_stacks(cluster);
+            reclaim::look(now, cluster.active(), idle, dismantle, go_on)
+        });
         let again = refused.then(|| clock::now() + RETRY_SPAWN);
-        let next = again.into_iter().chain(rooms_at).min();
+        let next = again.into_iter().chain(look_at).min();
         futex::wait(&office.bell, heard, next);
         // Acquire: pairs with the Release in `ring`.
         heard = office.bell.load(Ordering::Acquire);
@@ -146,6 +152,45 @@ fn work(cluster: &'static Cluster) {
             shortage::report(cluster, refusal);
         }
         refused = refusal.is_some();
+    }
+}
+
+/// Asks the recruiter to look at the stacks that nobody uses. Preemption is off.
+pub(super) fn ask_to_reclaim(cluster: &Cluster) {
+    let is_asked = core::mem::replace(&mut cluster.idlers.lock().look_is_due, true);
+    if !is_asked {
+        cluster.recruiter.ring();
+    }
+}
+
+/// Takes the stacks of an idle processor, if one has some.
+fn idle_stacks(cluster: &Cluster) -> Option<List> {
+    let mut idlers = cluster.idlers.lock();
+    idlers.look_is_due = false;
+    let mut stacks = None;
+    idlers.processors.take_out(|processor| {
+        // SAFETY: nobody owns a processor that lies in the list, and this has the list's lock.
+        let mut processor = unsafe { Owned::assume(processor) };
+        stacks = stacks.take().or_else(|| processor.own().stacks.take());
+        false
+    });
+    stacks
+}
+
+fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
+    Room::dismantle(slot, caches::spare)
+}
+
+/// The cluster has ended, and its stacks are in the common lists: another cluster's recruiter looks
+/// after them. If there is none, the caller is no green thread, and returns them now.
+pub(super) fn leave_stacks(cluster: &Cluster) {
+    let is_there = |cluster: &&Cluster| !cluster.stopping.load(Ordering::SeqCst);
+    match machine::clusters().find(is_there) {
+        Some(other) => {
+            let _off = current::preemption_off();
+            ask_to_reclaim(other);
+        }
+        None => reclaim::all(cluster.active(), dismantle),
     }
 }
 
