@@ -113,7 +113,7 @@ impl Pool {
 fn coroutines_in_a_storm() {
     let _alone = alone();
     let (mut rng, seed) = Rng::from_env_with_seed();
-    let seconds = support::storm::seconds();
+    let seconds = crate::support::storm::seconds();
     let end = Instant::now() + Duration::from_secs(seconds);
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(seconds + 60));

@@ -364,7 +364,7 @@ fn worker(mut rng: Rng, shared: Arc<Shared>) {
 
 fn stress(processors: usize) {
     let _alone = alone();
-    let seconds = support::storm::seconds();
+    let seconds = crate::support::storm::seconds();
     let dog = Watchdog::new("stress");
     let mut rng = Rng::from_env();
     let runtime = greenthread::runtime::Runtime::builder()

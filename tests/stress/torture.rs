@@ -18,8 +18,6 @@
 mod scenes;
 
 use crate::support::storm::{burn, green};
-use crate::support::storm::{burn, green};
-use crate::support::{Rng, cpu_time};
 use crate::support::{Rng, cpu_time};
 use greenthread::Thread;
 use greenthread::runtime::Runtime;
