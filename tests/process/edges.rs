@@ -44,7 +44,7 @@ fn getpid() -> i32 {
 
 /// How many seconds a child has before it counts as hanging. Each generation has less than the one
 /// that waits for it: so the first to stop is the one that hangs.
-static PATIENCE: AtomicU32 = AtomicU32::new(30);
+static PATIENCE: AtomicU32 = AtomicU32::new(50);
 
 /// Forks; the child runs `part` and exits with its code, without unwinding into the test. If it
 /// hangs, it stops, for `wait` to look at it.

@@ -205,11 +205,11 @@ pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// A million threads, or a hundred thousand in debug builds; fewer where memory is short or each guard
+/// A million threads, or twenty thousand in debug builds; fewer where memory is short or each guard
 /// is a mapping, and `kernel` in kernel-thread mode. Says so if it is fewer.
 pub fn as_many_threads(green: bool, kernel: usize, per_thread: usize) -> usize {
     let wanted = if cfg!(debug_assertions) {
-        100_000
+        20_000
     } else {
         1_000_000
     };

@@ -80,7 +80,7 @@ fn anybody_tells_a_policy_of_processors_at_any_time() {
     }
     let mut rng = Rng::new("safe_policy::anybody_tells_a_policy_of_processors_at_any_time");
     each_policy!(|policy| {
-        (0..10).for_each(|_| new(policy()));
+        (0..3).for_each(|_| new(policy()));
         if is_green() {
             in_use(policy(), &mut rng);
         }

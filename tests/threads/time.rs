@@ -2,7 +2,7 @@
 //! timer is early, and the 99th percentile of how late they are is compared with that of a few
 //! sleepers that wake up as often, at the same time.
 //!
-//! The million are a hundred thousand in debug builds, and fewer where memory is short or the
+//! The million are twenty thousand in debug builds, and fewer where memory is short or the
 //! kernel cannot install guards without a mapping each; the run says so.
 
 use crate::support::*;
