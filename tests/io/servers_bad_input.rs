@@ -3,7 +3,7 @@
 //! The idea: whatever a client does, the error is clear and stays on its connection. In each test a
 //! healthy client, connected all the time, goes on getting right replies.
 
-#![cfg(feature = "net")]
+#![cfg(all(green, feature = "net"))]
 #![allow(clippy::duplicate_mod)] // each example has its own copy of what they share
 
 #[path = "../support/servers.rs"]

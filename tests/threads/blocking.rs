@@ -243,7 +243,7 @@ fn an_unparked_thread_does_not_wait_for_its_waker() {
 }
 
 /// Processor time and context switches of this process so far, its dead threads included.
-fn usage() -> (Duration, i64) {
+fn usage() -> (Duration, libc::c_long) {
     // SAFETY: an all-zero `rusage` is a valid one, and the call fills it in.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -4,6 +4,8 @@
 //! all hang off the thread pointer. Code that was never written for green threads must not notice
 //! that they move or are preempted.
 
+#![cfg(green)] // elsewhere it is the kernel thread's
+
 use crate::common::*;
 use greenthread as thread;
 use greenthread::runtime::{Mode, Runtime};

@@ -6,6 +6,7 @@
 //! middle of an answer, and left by panics. What ends the process by contract happens in a child, and
 //! must say why.
 
+#![cfg(target_pointer_width = "64")] // its dice
 #![forbid(unsafe_code)]
 
 #[macro_use]
