@@ -1,12 +1,12 @@
 //! What the files of the program and of its libraries tell of an address: by their debug information, the function there and
-//! those that were inlined into it, with their places in the source; where they have none, the function alone, by the table of
-//! symbols.
+//! those that were inlined into it, with their places in the source; by the table of symbols, the function alone. That has the
+//! function's path, too, which debug information has not if it is only line tables.
 //!
 //! A file is mapped when it is first asked, and stays so as long as the value: for one dump. (Its pages are the
 //! kernel's. What is parsed stays, too: some hundred KiB for a program of the size of the tests.) Debug information counts if it
 //! is in that file itself, and not compressed.
 
-use addr2line::{Context, Location};
+use addr2line::{Context, Frame, Location};
 use gimli::{Dwarf, LittleEndian};
 
 use super::modules::{Bytes, Modules};
@@ -42,25 +42,29 @@ impl DebugInfo {
             return;
         };
         let address = address.wrapping_sub(bias);
-        let by_table = || {
-            let mut functions = elf.functions();
-            let found = functions.find(|function| function.addresses().contains(&address));
-            found.map(|function| function.name())
-        };
-        let mut is_known = false;
+        let mut outermost = None;
         if let Some(lines) = lines
             && let Ok(mut frames) = lines.find_frames(address as u64).skip_all_loads()
         {
             while let Ok(Some(frame)) = frames.next() {
-                is_known = true;
-                let name = frame.function.map(|function| function.name.slice());
-                if let Some(name) = name.or_else(by_table) {
-                    out(name, frame.location);
+                let inner = outermost.replace(frame);
+                if let Some(Frame {
+                    function: Some(function),
+                    location,
+                    ..
+                }) = inner
+                {
+                    out(function.name.slice(), location);
                 }
             }
         }
-        if !is_known && let Some(name) = by_table() {
-            out(name, None);
+        let (function, place) =
+            outermost.map_or((None, None), |frame| (frame.function, frame.location));
+        let name = function.map(|function| function.name.slice());
+        // One of Rust is mangled then.
+        let with_path = name.filter(|name| name.starts_with(b"_"));
+        if let Some(name) = with_path.or_else(|| elf.function_at(address)).or(name) {
+            out(name, place);
         }
     }
 }

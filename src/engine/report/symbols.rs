@@ -4,7 +4,7 @@
 //! top, and without what lies below the thread's closure. The first frame that is left is the public
 //! function in which the thread waits. Which frames are cut is decided by one table ([`KINDS`]): by the file in
 //! which a function stands, if that is known, or else by the function's path. (Debug information that is
-//! only line tables has names without paths.)
+//! only line tables has names without paths of inlined functions.)
 //!
 //! To find a name (`debug_info`) allocates, and maps the program's file; where that may not be done, `Modules::raw` still
 //! tells the module and the address in it.

@@ -1,11 +1,9 @@
-//! The file of a program or a library (ELF, of 64 bits, little-endian): its sections, and the functions in its table of
-//! symbols.
+//! The file of a program or a library (ELF, of 64 bits, little-endian): its sections, and its table of symbols.
 //!
 //! The file is mapped, and read as it lies there. What it says leads to other parts of it, never behind its end: what
 //! makes no sense is not found. Compressed sections count as absent. The loader has mapped the same file: who writes to it, or
 //! makes it shorter (SIGBUS), breaks the program with us or without.
 
-use core::ops::Range;
 use std::fs::File;
 use std::path::Path;
 
@@ -25,24 +23,6 @@ const STT_FUNC: u8 = 2;
 /// A file that is mapped, to be read only.
 pub(crate) struct Elf(Mapping);
 
-/// A function that lies in the file.
-pub(crate) struct Function<'a> {
-    symbol: &'a Elf64_Sym,
-    names: &'a [u8],
-}
-
-impl<'a> Function<'a> {
-    pub(crate) fn name(&self) -> &'a [u8] {
-        text(self.names, self.symbol.st_name)
-    }
-
-    /// As the file has them.
-    pub(crate) fn addresses(&self) -> Range<usize> {
-        let start = self.symbol.st_value as usize;
-        start..start.wrapping_add(self.symbol.st_size as usize)
-    }
-}
-
 impl Elf {
     /// Maps the file. One of another format has nothing in it.
     pub(crate) fn open(path: &Path) -> Option<Elf> {
@@ -57,16 +37,19 @@ impl Elf {
         self.contents(sections.iter().find(is_it)?)
     }
 
-    /// The functions: all that the table of symbols has or, if the file was stripped of it, those that other files use.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = Function<'_>> {
-        let (symbols, names) = self.symbols().unwrap_or_default();
-        let is_here =
-            |symbol: &&Elf64_Sym| symbol.st_info & 15 == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
-        let found = symbols.iter().filter(is_here);
-        found.map(|symbol| Function { symbol, names })
+    /// The name of the function at an address, as the file has that.
+    pub(crate) fn function_at(&self, address: usize) -> Option<&[u8]> {
+        let (symbols, names) = self.symbols()?;
+        let is_at = |symbol: &&Elf64_Sym| {
+            (address as u64).wrapping_sub(symbol.st_value) < symbol.st_size && is_function(symbol)
+        };
+        let found = symbols.iter().find(is_at)?;
+        Some(text(names, found.st_name))
     }
 
-    fn symbols(&self) -> Option<(&[Elf64_Sym], &[u8])> {
+    /// The table of symbols and the bytes that have their names: of all symbols or, if the file was stripped of those, of what
+    /// other files use.
+    pub(crate) fn symbols(&self) -> Option<(&[Elf64_Sym], &[u8])> {
         let (sections, _) = self.sections()?;
         let table = |kind| sections.iter().find(|section| section.sh_type == kind);
         let table = table(SHT_SYMTAB).or_else(|| table(SHT_DYNSYM))?;
@@ -119,8 +102,13 @@ unsafe fn values<T>(bytes: &[u8]) -> &[T] {
     }
 }
 
+/// Whether it is a function in this file, and not one that it uses of another.
+pub(crate) fn is_function(symbol: &Elf64_Sym) -> bool {
+    symbol.st_info & 15 == STT_FUNC && symbol.st_shndx != SHN_UNDEF
+}
+
 /// The text that begins there, and ends with a zero.
-fn text(names: &[u8], start: u32) -> &[u8] {
+pub(crate) fn text(names: &[u8], start: u32) -> &[u8] {
     let rest = names.get(start as usize..).unwrap_or_default();
     rest.split(|&byte| byte == 0).next().unwrap_or_default()
 }
@@ -142,11 +130,12 @@ mod tests {
         );
         assert_eq!(own.section(b".bss"), None);
         assert_eq!(own.section(b"no such section"), None);
-        let found = own.functions().find(|function| function.name() == b"main");
-        assert!(found.is_some_and(|main| !main.addresses().is_empty()));
-        let imported =
-            |function: &Function<'_>| function.name().starts_with(b"pthread_getattr_np@");
-        assert!(!own.functions().any(|function| imported(&function)));
+        let (symbols, names) = own.symbols().unwrap();
+        let mut functions = symbols.iter().filter(|symbol| is_function(symbol));
+        let main = functions.find(|symbol| text(names, symbol.st_name) == b"main");
+        let main = main.unwrap().st_value as usize;
+        assert_eq!(own.function_at(main), Some(&b"main"[..]));
+        assert_eq!(own.function_at(0), None);
     }
 
     /// Whatever the file says.
@@ -159,10 +148,7 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             let Some(elf) = Elf::open(&path) else { return };
             let _ = elf.section(b".debug_info");
-            let _ = elf
-                .functions()
-                .map(|function| function.name().len())
-                .sum::<usize>();
+            let _ = elf.function_at(0x1234);
         };
         for length in [0, 1, 6, 63, 64, 65, 4096, 100_000] {
             check(&whole[..length]);

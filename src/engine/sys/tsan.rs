@@ -24,9 +24,11 @@ use core::cell::Cell;
 use core::ffi::{CStr, c_void};
 use std::path::Path;
 
+use libc::Elf64_Sym;
+
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicIsize, AtomicUsize, Ordering};
-use crate::engine::sys::elf::{Elf, Function};
+use crate::engine::sys::elf::{self, Elf};
 
 type State = *mut c_void;
 
@@ -105,24 +107,25 @@ fn find_current() -> Option<isize> {
 /// The linker has put the runtime's functions one after another. Others may have names like `__tsan_on_report`.
 fn find_text() -> Option<[usize; 2]> {
     let file = Elf::open(Path::new("/proc/self/exe"))?;
-    let known = |function: &Function<'_>| function.name() == b"__tsan_create_fiber";
-    let known = file.functions().find(known)?;
-    let moved = (__tsan_create_fiber as *const () as usize).wrapping_sub(known.addresses().start);
-    let is_runtimes = |function: &Function<'_>| {
+    let (symbols, names) = file.symbols()?;
+    let functions = || symbols.iter().filter(|symbol| elf::is_function(symbol));
+    let name = |symbol: &Elf64_Sym| elf::text(names, symbol.st_name);
+    let known = functions().find(|symbol| name(symbol) == b"__tsan_create_fiber")?;
+    let moved = (__tsan_create_fiber as *const () as u64).wrapping_sub(known.st_value);
+    let is_runtimes = |symbol: &&Elf64_Sym| {
         let spaces: [&[u8]; 4] = [
             b"_ZN6__tsan",
             b"_ZNK6__tsan",
             b"_ZN11__sanitizer",
             b"_ZNK11__sanitizer",
         ];
-        spaces
-            .iter()
-            .any(|space| function.name().starts_with(space))
+        let name = name(symbol);
+        spaces.iter().any(|space| name.starts_with(space))
     };
-    let all = || file.functions().filter(is_runtimes);
-    let start = all().map(|function| function.addresses().start).min()?;
-    let end = all().map(|function| function.addresses().end).max()?;
-    Some([start, end].map(|address| moved.wrapping_add(address)))
+    let all = || functions().filter(is_runtimes);
+    let start = all().map(|symbol| symbol.st_value).min()?;
+    let end = all().map(|symbol| symbol.st_value + symbol.st_size).max()?;
+    Some([start, end].map(|address| moved.wrapping_add(address) as usize))
 }
 
 /// The state of a green thread; none while no thread lives in its room.
