@@ -144,6 +144,7 @@ impl Probe {
 #[test]
 fn a_million_parked_threads() {
     let _alone = alone();
+    crate::common::alone!();
     let dog = Watchdog::new("a million threads");
     let (runtime, green) = runtime(2);
     let is_libcs = cfg!(not(greenthread_allocator)) && std::env::var_os("LD_PRELOAD").is_none();

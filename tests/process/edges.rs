@@ -256,6 +256,9 @@ fn a_fork_while_a_kernel_thread_ends_can_spawn() {
     alone!();
     const SIZE: usize = 98_765;
     let _w = watchdog("edges::a_fork_while_a_kernel_thread_ends_can_spawn");
+    // A helper of the runtime's starts at the first wait for a child; it is a thread of std's, too.
+    let first = thread::spawn(|| wait(fork(|| life_of_a_child(1))));
+    assert_life(first.join().unwrap());
     let flag = || Arc::new(AtomicBool::new(false));
     let (runs, go, id) = (flag(), flag(), Arc::new(AtomicI32::new(0)));
     let forker = thread::spawn({
