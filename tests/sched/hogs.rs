@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// The bound for a fresh thread: two slices of each processor, and some.
-const FRESH: Duration = Duration::from_millis(2 * 25);
+const FRESH: Duration = Duration::from_millis(25);
+const PROCESSORS: u32 = 2;
 /// "A few ms", for whoever waits beside threads that yield all the time.
 const FEW: Duration = Duration::from_millis(5);
 const SAMPLES: usize = 200;
@@ -59,7 +60,7 @@ fn fresh_threads_beside<F: FnMut() + Send + 'static>(what: &str, make: impl Fn(u
             !green || preemptions > 0 || what != COMPUTING,
             "nothing was preempted"
         );
-        waits.quantile(0.99) <= FRESH || !green
+        waits.quantile(0.99) <= PROCESSORS * FRESH || !green
     });
 }
 
