@@ -1,10 +1,7 @@
 //! More threads block in the kernel than there can be kernel threads. All go on: those that wait on
 //! a futex make room for those that are ready; and the shortage is said, once.
 //!
-//! Each case runs in a process of its own: stderr and the limits are the whole process's.
-
-#[path = "../support/unhooked.rs"]
-mod unhooked;
+//! Each case runs in a process of its own, whose calls of libc are libc's: stderr and the limits are the whole process's.
 
 use crate::common::*;
 use greenthread::runtime::{Mode, Runtime};
@@ -33,7 +30,7 @@ fn run(name: &'static str, case: impl FnOnce()) -> Option<Output> {
         return None;
     }
     let _w = watchdog(name);
-    let out = child(name, "");
+    let out = child_with(name, "", &[("GREENTHREAD_UNMODIFIED", "off")]);
     println!("{}", said(&out));
     assert_code(&out, 0);
     Some(out)
