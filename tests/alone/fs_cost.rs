@@ -4,11 +4,8 @@
 //! one green thread makes both; beside computing threads, one a processor, a green thread makes ours
 //! beside green ones, and a kernel thread std's beside kernel threads.
 
-#[path = "../common/directory.rs"]
-mod directory;
-
+use crate::common::directory::Directory;
 use crate::support::{Samples, Watchdog, alone, best_of};
-use directory::Directory;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

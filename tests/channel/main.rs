@@ -6,6 +6,6 @@ mod checking_allocator;
 mod common;
 
 mod channel;
-mod leftovers_channel;
+mod leftovers;
 mod select;
 mod select_macro;

@@ -49,6 +49,14 @@ fn patience() -> Duration {
     Duration::from_secs(asked.unwrap_or(usual))
 }
 
+/// How long a test lasts that does the same thing again and again: `GT_STRESS_SECS`, or a second.
+pub fn stress_time() -> Duration {
+    let asked = std::env::var("GT_STRESS_SECS").ok();
+    let asked = asked.map(|seconds| seconds.parse().expect("GT_STRESS_SECS: seconds"));
+    // The watchdog counts the whole test.
+    Duration::from_secs(asked.unwrap_or(1)).min(patience() / 3)
+}
+
 /// Aborts when it has not been dropped in time. Lives on a kernel thread, so that no bug of
 /// the runtime stops it.
 pub struct Watchdog(#[allow(dead_code)] Sender<()>);

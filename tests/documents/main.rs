@@ -176,6 +176,35 @@ fn every_figure_in_the_comparison_is_measured() {
     );
 }
 
+/// Returns the targets of the links, those in the list at the end included.
+fn links(text: &str) -> Vec<String> {
+    let inline = text.split("](").skip(1);
+    let inline = inline.map(|rest| rest.split(')').next().unwrap());
+    let listed = text.lines().filter(|line| line.starts_with('['));
+    let listed = listed.filter_map(|line| Some(line.split_once("]: ")?.1));
+    inline.chain(listed).map(str::to_string).collect()
+}
+
+/// Returns the path in the repository to which the link leads, if it leads there.
+fn in_the_repository(link: &str) -> Option<&str> {
+    const OURS: [&str; 2] = [
+        "https://github.com/greenthread-rs/greenthread/blob/main/",
+        "https://raw.githubusercontent.com/greenthread-rs/greenthread/main/",
+    ];
+    let ours = OURS.iter().find_map(|place| link.strip_prefix(place));
+    ours.or_else(|| (!link.contains("://")).then_some(link))
+}
+
+/// The crate's page is README, too, and knows no files beside it.
+#[test]
+fn readme_has_no_relative_links() {
+    let links = links(&read("README.md"));
+    assert!(links.len() > 10, "only {} were found", links.len());
+    for link in links {
+        assert!(link.starts_with("https://"), "{link}");
+    }
+}
+
 /// The paths in the workspace's other packages do not count: cargo leaves those out.
 #[test]
 fn what_is_named_is_in_the_package() {
@@ -204,9 +233,8 @@ fn what_is_named_is_in_the_package() {
     let mut missing = BTreeSet::new();
     for document in ["README.md", "HACKING.md"] {
         let text = read(document);
-        let links = text.split("](").skip(1);
-        let links = links.map(|rest| rest.split(')').next().unwrap().to_string());
-        let links = links.filter(|link| !link.contains("://"));
+        let links = links(&text).into_iter();
+        let links = links.filter_map(|link| in_the_repository(&link).map(str::to_string));
         let scripts = text.split_whitespace().map(|word| word.trim_matches('`'));
         let scripts = scripts
             .filter(|word| word.starts_with(".ci/"))

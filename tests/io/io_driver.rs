@@ -3,7 +3,7 @@
 //! The idea: each test has a socket on which something has come, and makes the runtime look
 //! elsewhere meanwhile.
 
-#![cfg(feature = "net")]
+#![cfg(all(green, feature = "net"))]
 
 use crate::common::*;
 use greenthread as thread;

@@ -8,7 +8,7 @@ mod with_std {
     include!("../support/net/sharing.rs");
 }
 
-mod with_greenthread {
+mod with_ours {
     use greenthread::{self as thread, net, os::unix::net as unix};
     include!("../support/net/sharing.rs");
 }

@@ -9,7 +9,7 @@ mod with_std {
     include!("../support/net/tcp_connect.rs");
 }
 
-mod with_greenthread {
+mod with_ours {
     use greenthread::{self as thread, net};
     include!("../support/net/tcp.rs");
     include!("../support/net/tcp_connect.rs");

@@ -8,7 +8,7 @@ mod with_std {
     include!("../support/net/udp.rs");
 }
 
-mod with_greenthread {
+mod with_ours {
     use greenthread::{self as thread, net};
     include!("../support/net/udp.rs");
 }

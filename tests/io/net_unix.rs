@@ -8,7 +8,7 @@ mod with_std {
     include!("../support/net/unix.rs");
 }
 
-mod with_greenthread {
+mod with_ours {
     use greenthread::{self as thread, os::unix::net};
     include!("../support/net/unix.rs");
 }

@@ -8,9 +8,7 @@
     )
 ))]
 
-use crate::common;
-use crate::common::alone;
-use crate::common::{Rng, assert_code, child_case, watchdog};
+use crate::common::{self, Rng, alone, assert_code, child_case, stress_time, watchdog};
 use crate::dumps::is_like;
 use greenthread::observe::{self, Deadlock, State};
 use greenthread::runtime::Runtime;
@@ -226,7 +224,7 @@ fn storm() {
         })
         .collect();
     let (start, mut looks) = (Instant::now(), 0);
-    while start.elapsed() < Duration::from_secs(3) {
+    while start.elapsed() < stress_time() {
         let found = observe::deadlocks();
         assert!(found.is_empty(), "after {looks} looks: {found:#?}");
         looks += 1;

@@ -133,12 +133,18 @@ fn table(printed: &str) -> (HashMap<String, Row>, String) {
                 .map_or(line.len(), |&end| end.min(line.len()));
             line[starts[i].min(end)..end].trim().to_string()
         };
+        // A long place moves what follows it.
+        let rest = &line[starts[5].min(line.len())..];
+        let (spawned_at, function) = match rest.find(".rs:") {
+            Some(at) => rest.split_at(at + rest[at..].find(' ').unwrap_or(rest.len() - at)),
+            None => (&*cell(5), &*cell(6)),
+        };
         let row = Row {
             number: cell(0).parse().unwrap(),
             state: cell(2),
             waits_for: cell(4),
-            spawned_at: cell(5),
-            function: cell(6),
+            spawned_at: spawned_at.trim().to_string(),
+            function: function.trim().to_string(),
         };
         assert!(
             cell(3).ends_with(" ms") || cell(3).ends_with(" s"),

@@ -44,7 +44,7 @@ fn getpid() -> i32 {
 
 /// How many seconds a child has before it counts as hanging. Each generation has less than the one
 /// that waits for it: so the first to stop is the one that hangs.
-static PATIENCE: AtomicU32 = AtomicU32::new(30);
+static PATIENCE: AtomicU32 = AtomicU32::new(50);
 
 /// Forks; the child runs `part` and exits with its code, without unwinding into the test. If it
 /// hangs, it stops, for `wait` to look at it.
@@ -256,6 +256,9 @@ fn a_fork_while_a_kernel_thread_ends_can_spawn() {
     alone!();
     const SIZE: usize = 98_765;
     let _w = watchdog("edges::a_fork_while_a_kernel_thread_ends_can_spawn");
+    // A helper of the runtime's starts at the first wait for a child; it is a thread of std's, too.
+    let first = thread::spawn(|| wait(fork(|| life_of_a_child(1))));
+    assert_life(first.join().unwrap());
     let flag = || Arc::new(AtomicBool::new(false));
     let (runs, go, id) = (flag(), flag(), Arc::new(AtomicI32::new(0)));
     let forker = thread::spawn({

@@ -513,7 +513,7 @@ fn a_tracer_stays_where_it_is() {
             if libc::ptrace(libc::PTRACE_ATTACH, child, none, none) == 0 {
                 let mut status: c_int = 0;
                 let waited = libc::syscall(libc::SYS_wait4, child, &mut status, libc::__WALL, none);
-                assert_eq!(waited, child.into());
+                assert_eq!(waited, libc::c_long::from(child));
                 for i in 0..10 {
                     gives_way(i);
                     let word = libc::ptrace(libc::PTRACE_PEEKDATA, child, place, none);

@@ -47,7 +47,8 @@ fn threads_have_thread_locals_of_any_size() {
             let out = child_with(
                 NAME,
                 if green() { "green" } else { "kernel" },
-                &[("LD_PRELOAD", &library)],
+                // libc takes the thread-locals of std's threads off their stacks.
+                &[("LD_PRELOAD", &library), ("RUST_MIN_STACK", "8388608")],
             );
             std::fs::remove_file(&library).unwrap();
             assert_code(&out, 0);

@@ -7,6 +7,7 @@ mod checking_allocator;
 mod common;
 #[path = "../support/filter.rs"]
 mod filter;
+#[cfg(feature = "net")]
 #[path = "../support/mixture.rs"]
 mod mixture;
 

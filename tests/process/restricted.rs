@@ -96,7 +96,6 @@ fn cpu_time() -> Duration {
 /// as usual, whether one is blocked.
 fn hogs_share_processors(name: &'static str) {
     const HOGS: usize = 32;
-    const PREEMPTIONS: u64 = 20;
     let _w = watchdog(name);
     let Some(case) = child_case(name) else {
         let out = child(name, name);
@@ -119,17 +118,11 @@ fn hogs_share_processors(name: &'static str) {
         "restricted::hogs_share_processors_without_descriptors" => take_all_descriptors(),
         _ => Vec::new(),
     };
+    // All run, so that each but two of them has come to a processor that another one has lost.
+    let (begun, used) = (Instant::now(), cpu_time());
     let hogs = Hogs::start(&runtime, HOGS);
-    let (before, begun, used) = (runtime.metrics(), Instant::now(), cpu_time());
-    let counts = || {
-        let now = runtime.metrics();
-        let preemptions = now.preemptions - before.preemptions;
-        (preemptions, now.hand_offs - before.hand_offs)
-    };
-    while counts().0 < PREEMPTIONS && begun.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let (preemptions, hand_offs) = counts();
+    let metrics = runtime.metrics();
+    let (preemptions, hand_offs) = (metrics.preemptions, metrics.hand_offs);
     // What the system gave to others, while it left a kernel thread unrun for so long that its processor
     // was taken.
     let lost = (2 * begun.elapsed()).saturating_sub(cpu_time() - used);
@@ -138,7 +131,7 @@ fn hogs_share_processors(name: &'static str) {
     eprintln!(
         "{case}: {preemptions} preemptions, {hand_offs} hand-offs, of which {allowed} are excused"
     );
-    assert!(preemptions >= PREEMPTIONS, "nothing is preempted");
+    assert!(preemptions + hand_offs >= HOGS as u64 - 2);
     assert!(
         hand_offs <= allowed,
         "a thread that computes counts as blocked"
@@ -218,9 +211,8 @@ fn sleepers_wake_up_without_proc() {
     runtime.shutdown();
 }
 
-/// How long eight threads take, on one processor, that block unannounced ten times each.
-fn time_of_blocking(runtime: &Runtime) -> Duration {
-    let begun = Instant::now();
+/// Eight threads, on one processor, that block unannounced ten times each.
+fn block(runtime: &Runtime) {
     let sleeps = |_| {
         runtime.spawn(|| {
             // SAFETY: no preconditions.
@@ -229,7 +221,6 @@ fn time_of_blocking(runtime: &Runtime) -> Duration {
     };
     let threads: Vec<_> = (0..8).map(sleeps).collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
-    begun.elapsed()
 }
 
 /// The open descriptors by which the runtime asks in /proc.
@@ -256,20 +247,17 @@ fn closed_descriptors_are_opened_again() {
         return assert_code(&out, 0);
     }
     let runtime = Runtime::builder().processors(1).build().unwrap();
-    time_of_blocking(&runtime);
-    let before = time_of_blocking(&runtime);
+    block(&runtime);
     let closed = descriptors_of_tasks();
     assert!(!closed.is_empty() || runtime.mode() == Mode::Kernel);
     // SAFETY: this process has nothing else to lose.
     closed
         .iter()
         .for_each(|&fd| assert_eq!(unsafe { libc::close(fd) }, 0));
-    let after = time_of_blocking(&runtime);
-    println!(
-        "{before:?}, with {} descriptors closed {after:?}",
-        closed.len()
-    );
-    assert!(after < 4 * before);
+    wait_until(|| {
+        block(&runtime);
+        closed.is_empty() || !descriptors_of_tasks().is_empty()
+    });
     runtime.shutdown();
 }
 
@@ -284,7 +272,7 @@ fn standard_descriptors_stay_free() {
     let runtime = Runtime::builder().processors(1).build().unwrap();
     // SAFETY: standard input, which nobody reads.
     unsafe { libc::close(0) };
-    time_of_blocking(&runtime);
+    block(&runtime);
     let used = descriptors_of_tasks();
     assert!(used.iter().all(|&fd| fd > 2), "{used:?}");
     runtime.shutdown();
@@ -388,15 +376,17 @@ fn one_signal_waits_at_most() {
     assert!(waiting.contains(&1) || !green(), "none was sent");
     hogs.end();
 
-    let hogs = Hogs::start(&runtime, 16);
     let before = runtime.metrics();
-    std::thread::sleep(Duration::from_millis(500));
+    let (begun, used) = (Instant::now(), cpu_time());
+    let hogs = Hogs::start(&runtime, 32);
     let after = runtime.metrics();
+    let lost = (2 * begun.elapsed()).saturating_sub(cpu_time() - used);
     hogs.end();
     let preemptions = after.preemptions - before.preemptions;
     let hand_offs = after.hand_offs - before.hand_offs;
     println!("afterwards: {preemptions} preemptions, {hand_offs} hand-offs");
-    assert!(preemptions > hand_offs || !green());
+    let excused = lost.as_millis() as u64 / 20;
+    assert!(preemptions + excused > hand_offs || !green());
     runtime.shutdown();
 }
 

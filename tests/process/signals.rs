@@ -246,7 +246,7 @@ fn now() -> i64 {
 
 /// Runs for ten time slices and notes whether it ended elsewhere. Async-signal-safe throughout.
 extern "C" fn handler(signal: i32) {
-    let (tid, end) = (gettid(), now() + 10_000_000);
+    let (tid, end) = (gettid(), now() + 5_000_000);
     if AGAIN.swap(false, SeqCst) {
         // SAFETY: raise may be called in a handler. Nested with SA_NODEFER, pending until its end
         // without.
@@ -352,7 +352,7 @@ fn a_handler_ends_where_it_began() {
     }
     let runtime = Runtime::builder()
         .processors(2)
-        .time_slice(Duration::from_millis(1))
+        .time_slice(Duration::from_micros(500))
         .build()
         .expect("a runtime");
     let stop = Arc::new(AtomicBool::new(false));
@@ -390,7 +390,7 @@ fn a_handler_ends_where_it_began() {
     // A handler that is installed for one signal is not there for another thread's.
     let (raisers, outside) = match case.as_str() {
         "sysv_signal" => (1, 0),
-        _ => (4, 40),
+        _ => (4, 20),
     };
     let expected = raisers * 6 + 1;
     let raisers: Vec<_> = (0..raisers).map(|i| runtime.spawn(raiser(i))).collect();

@@ -2,6 +2,9 @@
 //!
 //! Hogs run on every processor while fresh threads, timers and wake-ups ask to be served. The
 //! hogs compute, live inside libc, or do nothing but yield.
+//!
+//! Hogs use all the CPU time that the system gives. So the CPU time of the process tells how long they have kept
+//! somebody waiting, however busy the machine is with others.
 
 use crate::support::hogs::{Hogs, compute};
 use crate::support::*;
@@ -15,23 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// The bound for a fresh thread: two slices, and some.
+/// The bound for a fresh thread: two slices of each processor, and some.
 const FRESH: Duration = Duration::from_millis(25);
+const PROCESSORS: u32 = 2;
 /// "A few ms", for whoever waits beside threads that yield all the time.
 const FEW: Duration = Duration::from_millis(5);
 const SAMPLES: usize = 200;
 const COMPUTING: &str = "computing";
-
-/// What this process has used.
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes to a valid timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
 
 /// Is a round content whose threads never rest? One in which the system gave us less than `cpus` CPUs
 /// tells of the system: it makes a kernel thread that computes wait behind others', and those that
@@ -52,7 +45,13 @@ fn fresh_threads_beside<F: FnMut() + Send + 'static>(what: &str, make: impl Fn(u
         dog.progress();
         let (runtime, green) = runtime(2);
         let hogs = Hogs::start(&runtime, 2, &make);
-        let late = start_lateness(&runtime, SAMPLES, &mut rng);
+        let start = |_| {
+            std::thread::sleep(rng.micros_below(3_000));
+            let spawned = cpu_time();
+            runtime.spawn(cpu_time).join().unwrap() - spawned
+        };
+        let waits: Samples = (0..SAMPLES).map(start).collect();
+        eprintln!("{what}: started after {waits} of CPU time");
         drop(hogs);
         let preemptions = runtime.metrics().preemptions;
         runtime.shutdown();
@@ -61,7 +60,7 @@ fn fresh_threads_beside<F: FnMut() + Send + 'static>(what: &str, make: impl Fn(u
             !green || preemptions > 0 || what != COMPUTING,
             "nothing was preempted"
         );
-        late.within(what, FRESH) || !green
+        waits.quantile(0.99) <= PROCESSORS * FRESH || !green
     });
 }
 
@@ -147,11 +146,11 @@ fn fresh_threads_beside_println_hogs() {
     assert!(bytes > 100_000, "the hogs printed only {bytes} bytes");
 }
 
-/// The largest share of sixteen hogs over 5 s, as a multiple of the smallest.
+/// The largest share of sixteen hogs over 2 s, as a multiple of the smallest.
 fn unevenness(runtime: Runtime) -> f64 {
     let hogs = Hogs::start(&runtime, 16, |_| compute);
     let before = hogs.rounds();
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_secs(2));
     let after = hogs.rounds();
     drop(hogs);
     runtime.shutdown();
@@ -166,7 +165,13 @@ fn sixteen_hogs_share_two_processors() {
     let dog = Watchdog::new("sixteen hogs");
     let round = || {
         dog.progress();
-        let (ours, green) = runtime(2);
+        // Each has 50 slices.
+        let builder = Runtime::builder().processors(2);
+        let ours = builder
+            .time_slice(Duration::from_millis(5))
+            .build()
+            .unwrap();
+        let green = ours.mode() == Mode::Green;
         let ours = unevenness(ours);
         if ours <= 1.25 || !green {
             return true;
@@ -181,8 +186,8 @@ fn sixteen_hogs_share_two_processors() {
     best_of(5, "shares within 25 %", || if_given(1.8, round));
 }
 
-/// A signal ends the slice of who computes: nobody declines it, so nobody loses a processor.
-/// (Unless the system does not run a thread for 20 ms.)
+/// A signal ends the slice of who computes: nobody declines it, so nobody loses a processor. That is excused once for
+/// each 20 ms that the system gave to others, for so long may it not have run a thread.
 #[test]
 fn computing_threads_keep_their_processors() {
     const PREEMPTIONS: u64 = 1_000;
@@ -199,7 +204,7 @@ fn computing_threads_keep_their_processors() {
             return true;
         }
         let hogs = Hogs::start(&runtime, 16, |_| compute);
-        let before = runtime.metrics();
+        let (before, begun, used) = (runtime.metrics(), Instant::now(), cpu_time());
         let counts = || {
             let now = runtime.metrics();
             let preemptions = now.preemptions - before.preemptions;
@@ -209,18 +214,22 @@ fn computing_threads_keep_their_processors() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let [preemptions, hand_offs] = counts();
+        let lost = (2 * begun.elapsed()).saturating_sub(cpu_time() - used);
+        let excused = lost.as_millis() as u64 / 20;
         drop(hogs);
         runtime.shutdown();
-        eprintln!("{preemptions} preemptions, {hand_offs} hand-offs");
-        hand_offs * 100 <= preemptions
+        eprintln!(
+            "{preemptions} preemptions, {hand_offs} hand-offs, of which {excused} are excused"
+        );
+        hand_offs <= preemptions / 100 + excused
     };
-    best_of(5, "preempted, not robbed", || if_given(1.0, round));
+    best_of(5, "preempted, not robbed", round);
 }
 
 /// A twentieth, and the whole of it beside others that compute: any processor could run those.
 #[test]
 fn who_computes_before_yielding_threads_has_a_shorter_slice() {
-    const SLICE: Duration = Duration::from_secs(1);
+    const SLICE: Duration = Duration::from_millis(400);
     const PREEMPTIONS: u32 = 3;
     let _alone = alone();
     let dog = Watchdog::new("a shorter slice before yielding threads");
@@ -260,7 +269,7 @@ fn who_computes_before_yielding_threads_has_a_shorter_slice() {
         none_yields >= SLICE * (PREEMPTIONS - 1) && among_yielding * 4 <= none_yields
     };
     let what = "a slice much shorter before yielding threads";
-    best_of(3, what, || if_given(0.5, round));
+    best_of(5, what, || if_given(0.9, round));
 }
 
 /// Two, then a hundred threads that only yield: everybody else is still served.
@@ -285,8 +294,8 @@ fn yielding_hogs_starve_nobody() {
             runtime.shutdown();
             fine.iter().all(|&fine| fine) || !green
         };
-        best_of(3, "served beside yielding hogs", || {
-            if_given(1.0, &mut round)
+        best_of(5, "served beside yielding hogs", || {
+            if_given(1.8, &mut round)
         });
     }
 }

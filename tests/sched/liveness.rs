@@ -97,15 +97,16 @@ fn who_has_searched_often_sees_what_comes() {
 }
 
 /// A processor retires with hundreds of stacks, which are to be given back, while its runtime is shut
-/// down, which gives back everybody's.
+/// down, which gives back everybody's. For `GT_STRESS_SECS` seconds (1 unless given).
 #[test]
 fn one_party_gives_back_what_a_retired_processor_has() {
-    const ROUNDS: usize = 2500;
     const THREADS: usize = 1200;
     let _w = watchdog("liveness::one_party_gives_back_what_a_retired_processor_has");
     let ran = Arc::new(AtomicUsize::new(0));
     let mut rounds = 0;
-    for processors in [2, 8].into_iter().cycle().take(ROUNDS) {
+    let begun = Instant::now();
+    while begun.elapsed() < stress_time() {
+        let processors = [2, 8][rounds % 2];
         let runtime = Runtime::builder().processors(processors).build().unwrap();
         if runtime.mode() == Mode::Kernel {
             return;
@@ -127,6 +128,7 @@ fn one_party_gives_back_what_a_retired_processor_has() {
         rounds += 1;
         assert_eq!(ran.load(Relaxed), rounds * THREADS);
     }
+    println!("{rounds} rounds");
 }
 
 /// More threads are locked to kernel threads than there may be kernel threads, and all of them wait.

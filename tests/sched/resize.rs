@@ -45,10 +45,15 @@ fn settle(runtime: &Runtime) {
     }
 }
 
-/// Ten thousand random numbers of processors, from a kernel thread and from the runtime's own
-/// threads, while all kinds of threads are at work.
+/// Ten thousand random numbers of processors, or a thousand in debug builds, from a kernel thread and from the runtime's
+/// own threads, while all kinds of threads are at work.
 #[test]
 fn ten_thousand_resizes() {
+    const TIMES: u64 = if cfg!(debug_assertions) {
+        1_000
+    } else {
+        10_000
+    };
     let _alone = alone();
     alone!();
     let mut rng = Rng::from_env();
@@ -76,9 +81,9 @@ fn ten_thousand_resizes() {
         }
     };
     let inside: Vec<_> = (0..2)
-        .map(|_| runtime.spawn(resize(runtime.clone(), Rng::new(rng.next()), 2_500)))
+        .map(|_| runtime.spawn(resize(runtime.clone(), Rng::new(rng.next()), TIMES / 4)))
         .collect();
-    resize(runtime.clone(), Rng::new(rng.next()), 5_000)();
+    resize(runtime.clone(), Rng::new(rng.next()), TIMES / 2)();
     for resizer in inside {
         resizer.join().unwrap();
     }

@@ -6,7 +6,7 @@
 //! once and in its sender's order, and that every other came back. Afterwards the channel is empty,
 //! is used once more, and is let go of: then no message is left.
 //!
-//! `GT_STRESS_SECS` seconds each (2 unless given). `GT_SEED` repeats a run's choices.
+//! `GT_STRESS_SECS` seconds each (1 unless given). `GT_SEED` repeats a run's choices.
 
 use crate::support::ledger::Ledger;
 use crate::support::line::{Line, Parcel};

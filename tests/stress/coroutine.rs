@@ -3,7 +3,7 @@
 //! resumes it some times, checks each value, and puts it back or drops it. A ledger says in the end
 //! that every body that began was left, once.
 //!
-//! `GT_STRESS_SECS` seconds (2 unless given). `GT_SEED` repeats a run's choices.
+//! `GT_STRESS_SECS` seconds (1 unless given). `GT_SEED` repeats a run's choices.
 
 use crate::support::*;
 use greenthread::coroutine::{Coroutine, CoroutineResult, Yielder};
@@ -113,7 +113,7 @@ impl Pool {
 fn coroutines_in_a_storm() {
     let _alone = alone();
     let (mut rng, seed) = Rng::from_env_with_seed();
-    let seconds = std::env::var("GT_STRESS_SECS").map_or(2, |s| s.parse().expect("GT_STRESS_SECS"));
+    let seconds = crate::support::storm::seconds();
     let end = Instant::now() + Duration::from_secs(seconds);
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(seconds + 60));

@@ -2,7 +2,7 @@
 //! wait group (see `support/storm.rs`). Each counts what must not change: who leads, how often
 //! something ran, how many permits are out, how much is done. Afterwards each must be as new.
 //!
-//! `GT_STRESS_SECS` seconds each (2 unless given). `GT_SEED` repeats a run's choices.
+//! `GT_STRESS_SECS` seconds each (1 unless given). `GT_SEED` repeats a run's choices.
 
 use crate::support::storm::{Actor, actors, burn, storm, storm_with};
 use greenthread::sync::{Barrier, LazyLock, Once, OnceLock, Semaphore, WaitGroup};

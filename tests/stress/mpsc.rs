@@ -1,7 +1,7 @@
 //! A storm for `sync::mpsc` (see `support/storm.rs`): every way to send against every way to
 //! receive, by the books of `support/ledger.rs`.
 //!
-//! `GT_STRESS_SECS` seconds (2 unless given). `GT_SEED` repeats a run's choices.
+//! `GT_STRESS_SECS` seconds (1 unless given). `GT_SEED` repeats a run's choices.
 
 use crate::support::ledger::{Ledger, Message};
 use crate::support::storm::{Actor, storm};

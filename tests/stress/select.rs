@@ -2,7 +2,7 @@
 //! channels, both sides of one among them, in every form of waiting. The books are as in
 //! `channel.rs`.
 //!
-//! `GT_STRESS_SECS` seconds each (2 unless given). `GT_SEED` repeats a run's choices.
+//! `GT_STRESS_SECS` seconds each (1 unless given). `GT_SEED` repeats a run's choices.
 
 use crate::support::ledger::Ledger;
 use crate::support::line::{Line, Parcel};

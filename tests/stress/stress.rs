@@ -4,7 +4,7 @@
 //! is found by the watchdog. Each worker is a chain of short-lived threads, so that birth, death
 //! and recycling happen under fire as well.
 //!
-//! `GT_STRESS_SECS` seconds (5 unless given) on one processor, and as many on two.
+//! `GT_STRESS_SECS` seconds (1 unless given) on one processor, and as many on two.
 
 use crate::support::*;
 use std::cell::{Cell, RefCell};
@@ -364,7 +364,7 @@ fn worker(mut rng: Rng, shared: Arc<Shared>) {
 
 fn stress(processors: usize) {
     let _alone = alone();
-    let seconds = std::env::var("GT_STRESS_SECS").map_or(5, |s| s.parse().expect("GT_STRESS_SECS"));
+    let seconds = crate::support::storm::seconds();
     let dog = Watchdog::new("stress");
     let mut rng = Rng::from_env();
     let runtime = greenthread::runtime::Runtime::builder()
@@ -396,24 +396,27 @@ fn stress(processors: usize) {
         })
         .collect();
 
+    let green = runtime.mode() == greenthread::runtime::Mode::Green;
+    let preempts = || !green || runtime.metrics().preemptions > 100 * seconds;
     let (start, mut last) = (Instant::now(), 0);
-    while start.elapsed() < Duration::from_secs(seconds) {
-        std::thread::sleep(Duration::from_millis(200));
+    while start.elapsed() < Duration::from_secs(seconds) || !preempts() {
+        std::thread::sleep(Duration::from_millis(20));
         let done = shared.done.iter().map(|done| done.load(Relaxed)).sum();
         if done > last {
             dog.progress();
         }
         last = done;
+        assert!(
+            start.elapsed() < Duration::from_secs(seconds + 60),
+            "too little preemption to call it stress"
+        );
     }
     shared.stop.store(true, Relaxed);
     workers
         .into_iter()
         .for_each(|worker| worker.join().unwrap());
 
-    let (metrics, green) = (
-        runtime.metrics(),
-        runtime.mode() == greenthread::runtime::Mode::Green,
-    );
+    let metrics = runtime.metrics();
     runtime.shutdown();
     for (kind, done) in KINDS.iter().zip(&shared.done) {
         eprint!("{} {}, ", kind.0, done.load(Relaxed));
@@ -425,10 +428,6 @@ fn stress(processors: usize) {
     let lines = shared.lines.load(Relaxed);
     drop(Arc::into_inner(shared).expect("a thread has outlived its join"));
     assert_eq!(reader.join().unwrap(), lines);
-    assert!(
-        !green || metrics.preemptions > 100 * seconds,
-        "too little preemption to call it stress"
-    );
 }
 
 #[test]

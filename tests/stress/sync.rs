@@ -3,7 +3,7 @@
 //! change: how many are inside, what has been given and taken. Afterwards each is used once more,
 //! and must be as new.
 //!
-//! `GT_STRESS_SECS` seconds each (2 unless given). `GT_SEED` repeats a run's choices.
+//! `GT_STRESS_SECS` seconds each (1 unless given). `GT_SEED` repeats a run's choices.
 //! `gates.rs` has what is not a lock, `channel.rs` the channels.
 
 use crate::support::storm::{Actor, storm_with};

@@ -9,7 +9,7 @@
 //!    not use much CPU time without getting on, however busy the machine is.
 //! 4. Whoever fails ends the process, and says the seeds and what everybody was at.
 //!
-//! `GT_TORTURE_SECS` says for how long (3 seconds unless given), `GT_TORTURE_ROUND` with which rounds
+//! `GT_TORTURE_SECS` says for how long (1 second unless given), `GT_TORTURE_ROUND` with which rounds
 //! only (`mix`, `echo` or `shutdown`); `GT_SEED` repeats the choices. It is made for the perturbed build (`src/engine/sys/perturb.rs`), and for an hour of that.
 
 #![cfg(feature = "net")]
@@ -17,8 +17,8 @@
 #[path = "../support/scenes.rs"]
 mod scenes;
 
-use crate::support::Rng;
 use crate::support::storm::{burn, green};
+use crate::support::{Rng, cpu_time};
 use greenthread::Thread;
 use greenthread::runtime::Runtime;
 use scenes::{SCENES, Scene};
@@ -152,17 +152,6 @@ fn alone(rng: &mut Rng, time: Duration, name: &'static str, scene: Scene) {
     }
 }
 
-/// CPU time that this process has used.
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a valid place.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// Waits until `done` says that it is; it says so without much CPU time being used.
 fn soon(what: &str, done: impl Fn() -> bool) {
     let before = cpu_time();
@@ -284,7 +273,7 @@ fn torture() {
     SEED.store(seed, Relaxed);
     say("begins");
     let seconds =
-        std::env::var("GT_TORTURE_SECS").map_or(3, |s| s.parse().expect("GT_TORTURE_SECS"));
+        std::env::var("GT_TORTURE_SECS").map_or(1, |s| s.parse().expect("GT_TORTURE_SECS"));
     let end = Instant::now() + Duration::from_secs(seconds);
     watch();
     let only = std::env::var("GT_TORTURE_ROUND").ok();

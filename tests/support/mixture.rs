@@ -25,6 +25,8 @@ pub struct Extent {
     pub files: Option<PathBuf>,
     pub sockets: bool,
     pub processes: bool,
+    /// Names of functions: in the end, since they take long beside threads that compute.
+    pub names: bool,
 }
 
 impl Extent {
@@ -33,6 +35,7 @@ impl Extent {
             files: Some(files.into()),
             sockets: true,
             processes: true,
+            names: true,
         }
     }
 }
@@ -126,7 +129,7 @@ impl Mixture {
         self.sleeps();
         self.thread_locals();
         self.blocks_in_the_kernel();
-        self.is_seen();
+        self.is_seen(|_| true);
         if self.extent.sockets {
             self.sockets();
             self.foreign_streams();
@@ -141,11 +144,14 @@ impl Mixture {
     }
 
     /// Ends all threads, after so many rounds.
-    pub fn end(self, rounds: u32) -> Shown {
+    pub fn end(mut self, rounds: u32) -> Shown {
         self.stop.store(true, Relaxed);
+        assert!(self.hogs.drain(..).all(|hog| hog.join().unwrap() > 0));
+        if self.extent.names {
+            self.is_seen(|seen| !seen.is_green() || !seen.backtrace().is_empty());
+        }
         drop(self.wakes);
         assert_eq!(self.waits.join().unwrap(), rounds);
-        assert!(self.hogs.into_iter().all(|hog| hog.join().unwrap() > 0));
         let metrics = self.runtime.metrics();
         let shown = Shown {
             mode: self.runtime.mode(),
@@ -226,11 +232,11 @@ impl Mixture {
         thread_local!(static OWN: Cell<usize> = const { Cell::new(0) });
         self.all((1..9).map(|i| {
             move || {
-                for _ in 0..20 {
+                for _ in 0..5 {
                     OWN.set(OWN.get() + i);
                     greenthread::yield_now();
                 }
-                assert_eq!(OWN.get(), 20 * i);
+                assert_eq!(OWN.get(), 5 * i);
             }
         }));
     }
@@ -269,12 +275,12 @@ impl Mixture {
         threads.into_iter().for_each(|t| t.join().unwrap());
     }
 
-    /// A dump has the threads that are there.
-    fn is_seen(&self) {
+    /// A dump has the threads that are there, and of one what is wished.
+    fn is_seen(&self, has: impl Fn(&observe::ThreadReport) -> bool) {
         let dump = observe::dump();
         let id = self.waits.thread().id();
-        let seen = dump.threads().find(|thread| thread.id() == Some(id));
-        assert!(seen.is_some_and(|seen| !seen.is_green() || !seen.backtrace().is_empty()));
+        let mut threads = dump.threads();
+        assert!(threads.any(|thread| thread.id() == Some(id) && has(&thread)));
     }
 
     /// Questions to an echo, and time-outs.

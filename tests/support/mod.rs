@@ -33,6 +33,17 @@ pub fn runtime(processors: usize) -> (Runtime, bool) {
     (runtime, green)
 }
 
+/// CPU time that this process has used.
+pub fn cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to a valid timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Seeded, good enough to jitter and to choose.
 pub struct Rng(fastrand::Rng);
 
@@ -194,11 +205,11 @@ pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// A million threads, or a hundred thousand in debug builds; fewer where memory is short or each guard
+/// A million threads, or twenty thousand in debug builds; fewer where memory is short or each guard
 /// is a mapping, and `kernel` in kernel-thread mode. Says so if it is fewer.
 pub fn as_many_threads(green: bool, kernel: usize, per_thread: usize) -> usize {
     let wanted = if cfg!(debug_assertions) {
-        100_000
+        20_000
     } else {
         1_000_000
     };

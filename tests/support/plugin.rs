@@ -6,6 +6,7 @@ use std::process::Command;
 /// Builds it as this test was built (`cargo test` has done so before) and returns its path.
 pub fn build() -> PathBuf {
     let has = [
+        ("default", cfg!(feature = "default")),
         ("io-uring", cfg!(feature = "io-uring")),
         ("net", cfg!(feature = "net")),
         ("unmodified", cfg!(feature = "unmodified")),

@@ -22,6 +22,8 @@ pub struct Server {
     child: Child,
     pub address: SocketAddr,
     said: Arc<Mutex<String>>,
+    /// Writes down what it says until it ends.
+    listener: Option<JoinHandle<()>>,
 }
 
 /// In the test called `server`: is one, if this process is a child. `run` knows the examples.
@@ -61,15 +63,14 @@ impl Server {
             .expect("the test's own executable");
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let said = Arc::new(Mutex::new(String::new()));
-        if let Some(stderr) = child.stderr.take() {
+        let listener = child.stderr.take().map(|stderr| {
             let said = said.clone();
-            let listen = move || {
+            std::thread::spawn(move || {
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                     *said.lock().unwrap() += &(line + "\n");
                 }
-            };
-            std::thread::spawn(listen);
-        }
+            })
+        });
         let address = loop {
             let mut line = String::new();
             if out.read_line(&mut line).unwrap() == 0 {
@@ -84,6 +85,7 @@ impl Server {
             child,
             address,
             said,
+            listener,
         }
     }
 
@@ -133,6 +135,9 @@ impl Server {
     /// It has been interrupted, and ends with status 0.
     pub fn ends(mut self) -> String {
         let status = self.child.wait().unwrap();
+        if let Some(listener) = self.listener.take() {
+            listener.join().unwrap();
+        }
         assert!(status.success(), "{status}: {}", self.said());
         self.said()
     }

@@ -83,7 +83,7 @@ fn an_older_glibc_is_refused() {
     if !green() {
         return; // nothing is said of a mode that was asked for
     }
-    for version in ["glibc 2.30", "musl 1.2"] {
+    for version in ["glibc 2.33", "musl 1.2"] {
         let out = with_version(NAME, version);
         assert_code(&out, 0);
         line_with(&out, &["every thread is a kernel thread", version]);

@@ -135,7 +135,8 @@ fn threads_have_a_pthread_t() {
         unparker.unpark();
         if !green() {
             // SAFETY: a kernel thread's is the caller's to join.
-            let joined = unsafe { libc::pthread_join(known, std::ptr::null_mut()) };
+            let joined =
+                unsafe { libc::pthread_join(known as libc::pthread_t, std::ptr::null_mut()) };
             assert_eq!(joined, 0);
         }
     });

@@ -4,10 +4,12 @@
 //! all hang off the thread pointer. Code that was never written for green threads must not notice
 //! that they move or are preempted.
 
+#![cfg(green)] // elsewhere it is the kernel thread's
+
 use crate::common::*;
 use greenthread as thread;
 use greenthread::runtime::{Mode, Runtime};
-use rand::Rng as _;
+use rand::RngExt as _;
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::hint::black_box;

@@ -69,8 +69,9 @@ fn who_has_not_run_yet_takes_little_memory() {
 #[test]
 fn a_handle_keeps_no_large_closure() {
     const NAME: &str = "start::a_handle_keeps_no_large_closure";
-    const THREADS: usize = 64;
-    const SIZE: usize = 1 << 20;
+    const THREADS: usize = 256;
+    /// Without optimization the closure is on the spawner's stack several times.
+    const SIZE: usize = 1 << 17;
     let _w = watchdog(NAME);
     if child_case(NAME).is_none() {
         return assert_code(&child(NAME, ""), 0);

@@ -140,7 +140,7 @@ macro_rules! program {
                 for handle in handles {
                     // SAFETY: it only asks.
                     let me = unsafe { libc::pthread_self() };
-                    assert_ne!(handle.as_pthread_t(), me);
+                    assert_ne!(handle.as_pthread_t() as libc::pthread_t, me);
                     handle.thread().unpark();
                     assert_eq!(handle.join().unwrap(), 1);
                 }
@@ -204,4 +204,4 @@ macro_rules! program {
 }
 
 program!(with_std, std);
-program!(with_greenthread, greenthread);
+program!(with_ours, greenthread);

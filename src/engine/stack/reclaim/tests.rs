@@ -1,7 +1,7 @@
 //! Crowds of threads come and go, each test in a process of its own, whose memory is counted.
 
-use super::*;
-use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::stack;
 use crate::engine::sys::mm::page;
 use crate::runtime::{Mode, Runtime};
 use std::cell::{Cell, RefCell};
@@ -26,7 +26,7 @@ fn in_child(test: &str, interval: u64, body: impl FnOnce()) {
     }
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", "--test-threads=1"])
-        .arg(format!("engine::sched::rooms::tests::{test}"))
+        .arg(format!("engine::stack::reclaim::tests::{test}"))
         .env(CHILD, test)
         .output()
         .unwrap();
@@ -50,6 +50,13 @@ fn memory() -> (usize, usize) {
         number.unwrap().parse::<usize>().unwrap() << 10
     };
     (kib("VmRSS:"), kib("VmPTE:"))
+}
+
+/// How many rooms there are, in use or not.
+fn rooms() -> usize {
+    let mut count = 0;
+    stack::visit(|_| count += 1);
+    count
 }
 
 /// Waits until it is so; a minute at most.
@@ -164,7 +171,7 @@ fn then_the_recruiter_sleeps() {
         let before = sleeps_of_recruiter();
         Crowd::park(&runtime, 1000).end();
         until("the rooms are given back", || {
-            sleeps_of_recruiter() >= before + 2 && !stack::is_overstocked()
+            sleeps_of_recruiter() >= before + 2 && rooms() < 100
         });
         until("it sleeps for twenty intervals", || {
             let asleep = sleeps_of_recruiter();
@@ -180,16 +187,14 @@ fn a_crowd_that_comes_again_keeps_its_rooms() {
     // An interval that does not end.
     in_child(TEST, 3_600_000 * MILLISECOND, || {
         let Some(runtime) = runtime() else { return };
-        let mut rooms = Vec::new();
+        let mut counts = Vec::new();
         for _ in 0..5 {
             Crowd::park(&runtime, 5000).end();
-            let mut count = 0;
-            stack::visit(|_| count += 1);
-            rooms.push(count);
+            counts.push(rooms());
         }
-        assert!(rooms[0] >= 5000, "{rooms:?}");
+        assert!(counts[0] >= 5000, "{counts:?}");
         // A processor's cache may have some that the other one would need.
-        assert!(rooms[4] <= rooms[0] + 2048, "{rooms:?}");
+        assert!(counts[4] <= counts[0] + 2048, "{counts:?}");
     });
 }
 
@@ -211,16 +216,10 @@ fn rooms_in_use_stay() {
             if random.bool() {
                 std::thread::sleep(Duration::from_micros(random.u64(..2000)));
             }
-            let mut count = 0;
-            stack::visit(|_| count += 1);
-            furnished = furnished.max(count);
+            furnished = furnished.max(rooms());
         }
         crowds.into_iter().for_each(Crowd::end);
-        until("the rooms are given back", || {
-            let mut count = 0;
-            stack::visit(|_| count += 1);
-            count < 200
-        });
+        until("the rooms are given back", || rooms() < 200);
         assert!(furnished > 1000);
     });
 }
@@ -234,10 +233,9 @@ fn the_last_runtime_leaves_no_crowd_behind() {
         };
         Crowd::park(&first, 3000).end();
         first.shutdown();
-        let mut rooms = [0, 0];
-        stack::visit(|_| rooms[0] += 1);
+        let before = rooms();
         last.shutdown();
-        stack::visit(|_| rooms[1] += 1);
-        assert!(rooms[0] >= 3000 && rooms[1] < 100, "{rooms:?}");
+        let after = rooms();
+        assert!(before >= 3000 && after < 100, "{before}, {after}");
     });
 }

@@ -1,77 +1,69 @@
 //! The loaded libraries, the program among them, as the loader lists them.
 
 use crate::engine::arch::thread_pointer;
-use object::NativeEndian;
-use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
-use object::read::elf::NoteIterator;
 use std::ffi::{CStr, c_int, c_void};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::OnceLock;
 
 /// One of them, during [`visit`].
-pub(super) struct Library<'a> {
-    pub(super) name: &'a CStr,
+pub(crate) struct Library<'a> {
+    pub(crate) name: &'a CStr,
     /// How many libraries were ever loaded.
-    pub(super) loads: u64,
+    pub(crate) loads: u64,
+    /// How often one was loaded or unloaded.
+    pub(crate) changes: u64,
     /// The module of its thread-locals; 0 if it has none.
-    pub(super) module: usize,
+    pub(crate) module: usize,
     /// From the thread pointer to this thread's copy of its thread-locals, if it has one.
-    pub(super) own: Option<isize>,
+    pub(crate) own: Option<isize>,
     /// What is added to the addresses in its file.
-    pub(super) base: usize,
-    headers: &'a [libc::Elf64_Phdr],
+    pub(crate) base: usize,
+    pub(crate) headers: &'a [libc::Elf64_Phdr],
 }
 
 /// The image of a library's thread-locals: where its initial contents lie, and the size of all, in
 /// bytes.
-pub(super) struct Image {
-    pub(super) start: *const u8,
-    pub(super) length: usize,
-    pub(super) size: usize,
+pub(crate) struct Image {
+    pub(crate) start: *const u8,
+    pub(crate) length: usize,
+    pub(crate) size: usize,
 }
 
 impl Library<'_> {
-    pub(super) fn image(&self) -> Option<Image> {
+    pub(crate) fn image(&self) -> Option<Image> {
         let is_image = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_TLS;
         let header = self.headers.iter().find(is_image)?;
         Some(Image {
-            start: self.address(header) as *const u8,
+            start: self.range(header).start as *const u8,
             length: header.p_filesz as usize,
             size: header.p_memsz as usize,
         })
     }
 
-    /// The number that its linker gave to its contents.
-    pub(super) fn build_id(&self) -> Option<&[u8]> {
-        let is_notes = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_NOTE;
-        self.headers.iter().filter(is_notes).find_map(|header| {
-            let (start, length) = (self.address(header) as *const u8, header.p_memsz as usize);
-            // SAFETY: a segment of a library that is loaded, which nothing writes.
-            let notes = unsafe { std::slice::from_raw_parts(start, length) };
-            let align = header.p_align;
-            let notes = NoteIterator::<FileHeader64<NativeEndian>>::new(NativeEndian, align, notes);
-            notes.ok()?.flatten().find_map(|note| {
-                let is_ours =
-                    note.name() == ELF_NOTE_GNU && note.n_type(NativeEndian) == NT_GNU_BUILD_ID;
-                is_ours.then(|| note.desc())
-            })
-        })
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        let is_loaded = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_LOAD;
+        let mut loaded = self.headers.iter().filter(is_loaded);
+        loaded.any(|header| self.range(header).contains(&address))
     }
 
-    pub(super) fn contains(&self, address: usize) -> bool {
-        self.headers.iter().any(|header| {
-            let offset = address.wrapping_sub(self.address(header));
-            header.p_type == libc::PT_LOAD && offset < header.p_memsz as usize
-        })
+    /// Where it has instructions.
+    pub(crate) fn code(&self) -> impl Iterator<Item = Range<usize>> {
+        let is_code = |header: &&libc::Elf64_Phdr| {
+            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+        };
+        let code = self.headers.iter().filter(is_code);
+        code.map(|header| self.range(header))
     }
 
     /// Whether it is libc itself (malloc and the like may be another library's).
-    pub(super) fn is_libc(&self) -> bool {
+    pub(crate) fn is_libc(&self) -> bool {
         self.contains(libc_function())
     }
 
-    fn address(&self, header: &libc::Elf64_Phdr) -> usize {
-        self.base.wrapping_add(header.p_vaddr as usize)
+    /// Where the segment is in memory.
+    pub(crate) fn range(&self, header: &libc::Elf64_Phdr) -> Range<usize> {
+        let start = self.base.wrapping_add(header.p_vaddr as usize);
+        start..start.wrapping_add(header.p_memsz as usize)
     }
 }
 
@@ -86,7 +78,7 @@ fn libc_function() -> usize {
 
 /// Shows `each` the libraries, one after another, until it breaks off. Meanwhile the loader holds the
 /// lock that keeps them from going.
-pub(super) fn visit<F: FnMut(&Library<'_>) -> ControlFlow<()>>(mut each: F) {
+pub(crate) fn visit<F: FnMut(&Library<'_>) -> ControlFlow<()>>(mut each: F) {
     unsafe extern "C" fn show<F: FnMut(&Library<'_>) -> ControlFlow<()>>(
         info: *mut libc::dl_phdr_info,
         _: usize,
@@ -108,6 +100,8 @@ pub(super) fn visit<F: FnMut(&Library<'_>) -> ControlFlow<()>>(mut each: F) {
         let library = Library {
             name,
             loads: info.dlpi_adds,
+            // Both only grow, so a change of either changes the sum.
+            changes: info.dlpi_adds.wrapping_add(info.dlpi_subs),
             module: info.dlpi_tls_modid,
             own: (own != 0).then(|| own - thread_pointer() as isize),
             base: info.dlpi_addr as usize,
@@ -122,7 +116,7 @@ pub(super) fn visit<F: FnMut(&Library<'_>) -> ControlFlow<()>>(mut each: F) {
 
 /// libc's own thread-locals in the block of the calling thread: offset from the thread pointer, and
 /// words.
-pub(super) fn libc_block() -> Option<(isize, usize)> {
+pub(crate) fn libc_block() -> Option<(isize, usize)> {
     let mut answer = None;
     visit(|library| {
         let (Some(offset), true) = (library.own, library.is_libc()) else {
