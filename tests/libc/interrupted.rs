@@ -377,7 +377,7 @@ fn writes_to(pipe: std::io::PipeWriter) {
     }
 }
 
-/// Threads that make calls of their own assembly, beside hogs. Nobody can mend such a call, so the threads are not
+/// Threads that make calls of their own assembly, beside hogs. Nobody can repeat such a call, so the threads are not
 /// signalled in one, as far as can be told; before that was so, an eighth of the calls was cut short.
 #[test]
 fn hardly_any_call_of_own_assembly_is_interrupted() {

@@ -178,7 +178,7 @@ enum Kind {
 
 /// What a function's path begins with, what the path of its file contains, and what the function is then. The
 /// first line that fits holds. The file's path begins with this library's folder where there is a `~`.
-const KINDS: [(&str, &str, Kind); 11] = [
+const KINDS: [(&str, &str, Kind); 10] = [
     // The tests of this folder play the program.
     (
         "greenthread::engine::report::unwind::tests::",
@@ -195,7 +195,6 @@ const KINDS: [(&str, &str, Kind); 11] = [
     ("greenthread::engine::arch::", "~arch/", Kind::Runtime),
     ("preempt_trampoline", "", Kind::Runtime),
     ("greenthread_way_back", "", Kind::Runtime),
-    ("go_on_trampoline", "", Kind::Runtime),
     ("greenthread::", "~src/", Kind::Public),
     ("core::", "/library/core/src/", Kind::Common),
     ("alloc::", "/library/alloc/src/", Kind::Common),
