@@ -50,7 +50,11 @@ fn settle(runtime: &Runtime) {
 /// own threads, while all kinds of threads are at work.
 #[test]
 fn ten_thousand_resizes() {
-    const TIMES: u64 = if cfg!(debug_assertions) { 1_000 } else { 10_000 };
+    const TIMES: u64 = if cfg!(debug_assertions) {
+        1_000
+    } else {
+        10_000
+    };
     let _alone = alone();
     let mut rng = Rng::from_env();
     let runtime = Runtime::builder()

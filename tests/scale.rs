@@ -218,9 +218,15 @@ fn dump(n: usize, green: bool, dog: &Watchdog) {
         let before_dump = cpu_time();
         let dump = observe::dump();
         let text = dump.to_string();
-        let (took, more) = (cpu_time() - before_dump, peak_bytes().saturating_sub(before));
+        let (took, more) = (
+            cpu_time() - before_dump,
+            peak_bytes().saturating_sub(before),
+        );
         dog.progress();
-        eprintln!("a dump of {n}: {took:?} of CPU time, {} MiB more", more >> 20);
+        eprintln!(
+            "a dump of {n}: {took:?} of CPU time, {} MiB more",
+            more >> 20
+        );
         assert!(more < MOST, "{more} bytes more");
         // The last thread may be on its way to its wait.
         let parked = dump.threads().filter(|t| t.state() == State::Parked);
