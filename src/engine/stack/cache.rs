@@ -179,6 +179,6 @@ impl Cache {
 
     /// Gives all slots to the class's list.
     pub(crate) fn drain(&mut self) {
-        self.take().map(List::release);
+        self.take().into_iter().for_each(List::release);
     }
 }
