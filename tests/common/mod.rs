@@ -185,12 +185,13 @@ pub fn child_command_of(executable: &Path, test: &str, case: &str) -> Command {
     command
 }
 
-/// The first line of a test: what follows runs in a process of its own.
+/// The first line of a test: what follows runs in a process of its own, with these variables (`NAME = "value"`).
 #[allow(unused_macros)] // not every program of tests uses it
 macro_rules! alone {
-    () => {
+    ($($name:ident = $value:literal),*) => {
         fn here() {}
-        if crate::common::goes_on_elsewhere(std::any::type_name_of_val(&here)) {
+        let variables: &[(&str, &str)] = &[$((stringify!($name), $value)),*];
+        if crate::common::goes_on_elsewhere(std::any::type_name_of_val(&here), variables) {
             return;
         }
     };
@@ -203,7 +204,7 @@ const ALONE: &str = "GT_ALONE";
 /// Runs the test of which `here` is a function in a child, unless this is that child. `here` is a path with the
 /// program's name.
 #[track_caller]
-pub fn goes_on_elsewhere(here: &str) -> bool {
+pub fn goes_on_elsewhere(here: &str, variables: &[(&str, &str)]) -> bool {
     let test = here
         .split_once("::")
         .and_then(|(_, path)| path.rsplit_once("::"));
@@ -212,7 +213,8 @@ pub fn goes_on_elsewhere(here: &str) -> bool {
         return false;
     }
     let mut command = child_command(test, "");
-    let out = command.env_remove("GT_CHILD").env(ALONE, test).output();
+    let command = command.env_remove("GT_CHILD").env(ALONE, test);
+    let out = command.envs(variables.iter().copied()).output();
     let out = out.expect("the test's own executable");
     assert!(out.status.success(), "{}", said(&out));
     ran_it(test, &out);

@@ -115,10 +115,11 @@ fn must_fail(test: &str, model: fn(), how: &str) {
 }
 
 macro_rules! models {
-    ($($protocol:ident: $($model:ident)*;)*) => {$(
-        mod $protocol;
-        $(#[test] fn $model() { $protocol::$model() })*
-    )*};
+    ($($protocol:ident: $($model:ident)*;)*) => {
+        $(mod $protocol;)*
+        // The tests, by protocol.
+        mod models { $(mod $protocol { $(#[test] fn $model() { crate::$protocol::$model() })* })* }
+    };
 }
 
 models! {

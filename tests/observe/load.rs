@@ -347,7 +347,7 @@ fn forked_child() {
     });
     let in_child = || {
         // SAFETY: plain call: it dies rather than hang.
-        unsafe { libc::alarm(10) };
+        unsafe { libc::alarm(50) };
         assert!(observe::deadlocks().is_empty());
         let dump = observe::dump();
         let count = dump.threads().count();

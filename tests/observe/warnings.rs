@@ -75,9 +75,7 @@ fn first_warning(mut child: Child) -> Vec<String> {
             continue;
         }
         warning.push(line);
-        let is_own = |line: &String| {
-            line.contains("warnings::") || line.contains("thread::functions::sleep")
-        };
+        let is_own = |line: &String| line.contains("warnings::");
         if warning.iter().any(is_own) && warning.len() > 2 {
             break;
         }
@@ -185,12 +183,7 @@ fn who_blocks_is_told_to_say_so() {
             "\"blocker\" blocks its kernel thread",
             "greenthread::blocking says so",
         ];
-        // Without optimization, callers' frames need a register that the system does not tell of a blocked thread.
-        let function = match cfg!(debug_assertions) {
-            true => "clock_nanosleep",
-            false => "warnings::blocks",
-        };
-        check(&warning, &head, &[function]);
+        check(&warning, &head, &["warnings::blocks"]);
     }
 }
 

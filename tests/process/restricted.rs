@@ -215,8 +215,10 @@ fn sleepers_wake_up_without_proc() {
 fn block(runtime: &Runtime) {
     let sleeps = |_| {
         runtime.spawn(|| {
+            // A signal may end such a sleep early.
             // SAFETY: no preconditions.
-            (0..10).for_each(|_| assert_eq!(unsafe { libc::usleep(10_000) }, 0));
+            let sleep = |_| _ = greenthread::thread::unhooked(|| unsafe { libc::usleep(10_000) });
+            (0..10).for_each(sleep);
         })
     };
     let threads: Vec<_> = (0..8).map(sleeps).collect();
@@ -248,15 +250,18 @@ fn closed_descriptors_are_opened_again() {
     }
     let runtime = Runtime::builder().processors(1).build().unwrap();
     block(&runtime);
+    if runtime.mode() == Mode::Kernel {
+        return; // it asks for reports alone
+    }
     let closed = descriptors_of_tasks();
-    assert!(!closed.is_empty() || runtime.mode() == Mode::Kernel);
+    assert!(!closed.is_empty());
     // SAFETY: this process has nothing else to lose.
     closed
         .iter()
         .for_each(|&fd| assert_eq!(unsafe { libc::close(fd) }, 0));
     wait_until(|| {
         block(&runtime);
-        closed.is_empty() || !descriptors_of_tasks().is_empty()
+        !descriptors_of_tasks().is_empty()
     });
     runtime.shutdown();
 }

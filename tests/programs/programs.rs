@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 
 const PROGRAM: &str = "GT_PROGRAM";
 /// How long a program may take for what it is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(25);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub type Named<'a> = (&'a str, fn());
 
 pub fn main(programs: &[Named], tests: &[Named]) {
     if let Ok(name) = std::env::var(PROGRAM) {
-        // It dies rather than hang.
+        // It dies rather than hang, if the test does not kill it before.
         // SAFETY: plain call.
-        unsafe { libc::alarm(50) };
+        unsafe { libc::alarm(300) };
         let found = programs.iter().find(|program| program.0 == name);
         return found.expect("a program of that name").1();
     }

@@ -9,8 +9,8 @@
 use greenthread::observe::{self, Dump, State, ThreadReport};
 use std::time::{Duration, Instant};
 
-/// How long a thread may take until it is as it should be.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a thread may take until it is as it should be: nearly as long as the watchdog waits.
+pub const PATIENCE: Duration = Duration::from_secs(50);
 
 /// Whether `text` is `pattern`, in which `*` stands for anything.
 pub fn is_like(text: &str, pattern: &str) -> bool {

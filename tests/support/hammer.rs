@@ -5,7 +5,9 @@ use std::cell::UnsafeCell;
 use std::hint::black_box;
 
 const THREADS: usize = 1_000;
-const ALLOCATIONS: usize = 100;
+/// For how many steps the lock is held; one takes longer if it is not optimized.
+const HELD: usize = if cfg!(debug_assertions) { 30 } else { 500 };
+const ALLOCATIONS: usize = if cfg!(debug_assertions) { 20 } else { 100 };
 
 /// One mutex for all, held for a while each time.
 pub struct OneLock(UnsafeCell<libc::pthread_mutex_t>);
@@ -23,7 +25,7 @@ impl OneLock {
         unsafe {
             libc::pthread_mutex_lock(self.0.get());
             let result = call();
-            (0..500).for_each(|i| {
+            (0..HELD).for_each(|i| {
                 black_box(i);
             });
             libc::pthread_mutex_unlock(self.0.get());
@@ -59,7 +61,7 @@ fn work(thread: usize) -> usize {
         if kept.len() > 10 {
             kept.pop_front();
         }
-        if i % 50 == 0 {
+        if i % 10 == 0 {
             greenthread::yield_now();
         }
     }

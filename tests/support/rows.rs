@@ -1,6 +1,6 @@
 //! A table of threads that wait, and of how a dump must show each.
 
-use super::dumps::{is_like, named};
+use super::dumps::{PATIENCE, is_like, named};
 use crate::common::{green, hooked};
 use greenthread::observe::{self, Dump, State};
 use greenthread::{Builder, JoinHandle, thread};
@@ -55,9 +55,16 @@ impl Table {
         }
     }
 
-    /// What is not as it must be.
+    /// What is not as it must be. Backtraces, which take long, are only looked at if all else is.
     fn faults(&self, dump: &Dump) -> Vec<String> {
-        self.rows.iter().flat_map(|row| row.faults(dump)).collect()
+        let all = |faults: fn(&Row, &Dump) -> Vec<String>| {
+            let faults = self.rows.iter().flat_map(|row| faults(row, dump));
+            faults.collect::<Vec<_>>()
+        };
+        match all(Row::faults) {
+            none if none.is_empty() => all(Row::faults_of_backtrace),
+            some => some,
+        }
     }
 
     #[track_caller]
@@ -69,7 +76,7 @@ impl Table {
             if faults.is_empty() {
                 return dump;
             }
-            let patience = start.elapsed() < Duration::from_secs(15);
+            let patience = start.elapsed() < PATIENCE;
             assert!(patience, "{}\n{dump}", faults.join("\n"));
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -107,14 +114,24 @@ impl Row {
             });
             check("spawned at", is_right, &(place, line));
         }
-        let backtrace = thread.backtrace();
-        for frame in &self.frames {
-            check("backtrace", backtrace.contains(frame), &(frame, &backtrace));
-        }
         let is_blocked = self.state == State::Blocked;
         let call = thread.system_call();
         check("system call", call.is_some() == is_blocked, &call);
         faults
+    }
+
+    fn faults_of_backtrace(&self, dump: &Dump) -> Vec<String> {
+        let name = &self.name;
+        let backtrace = named(dump, name)
+            .map(|thread| thread.backtrace())
+            .unwrap_or_default();
+        let lacks = self
+            .frames
+            .iter()
+            .filter(|&&frame| !backtrace.contains(frame));
+        lacks
+            .map(|frame| format!("{name}: {frame} is not in its backtrace:\n{backtrace}"))
+            .collect()
     }
 }
 

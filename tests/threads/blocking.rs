@@ -1,9 +1,7 @@
 //! Threads that block in the kernel give their processor away; threads that are ready get one;
 //! and when there is nothing to do, nothing is done.
 
-#[path = "../support/unhooked.rs"]
-mod unhooked;
-
+use crate::common::alone;
 use crate::support::*;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -60,6 +58,7 @@ fn blocked_threads_keep_no_processor<F: FnOnce() + Send + 'static>(
 #[test]
 fn reads_of_a_pipe() {
     let _alone = alone();
+    alone!(GREENTHREAD_UNMODIFIED = "off");
     let (ends, mut pens): (Vec<_>, Vec<_>) = (0..BLOCKED).map(|_| std::io::pipe().unwrap()).unzip();
     let mut ends = ends.into_iter();
     blocked_threads_keep_no_processor(
@@ -82,6 +81,7 @@ fn reads_of_a_pipe() {
 #[test]
 fn announced_reads_of_a_pipe() {
     let _alone = alone();
+    alone!(GREENTHREAD_UNMODIFIED = "off");
     let (ends, pens): (Vec<_>, Vec<_>) = (0..BLOCKED).map(|_| std::io::pipe().unwrap()).unzip();
     let mut ends = ends.into_iter();
     blocked_threads_keep_no_processor(
@@ -97,6 +97,7 @@ fn announced_reads_of_a_pipe() {
 #[test]
 fn a_contended_std_mutex() {
     let _alone = alone();
+    alone!(GREENTHREAD_UNMODIFIED = "off");
     let mutex = Arc::new(Mutex::new(0));
     let held = mutex.lock().unwrap();
     blocked_threads_keep_no_processor(
@@ -116,6 +117,7 @@ fn a_contended_std_mutex() {
 #[test]
 fn sleeps_in_the_kernel() {
     let _alone = alone();
+    alone!(GREENTHREAD_UNMODIFIED = "off");
     let dog = Watchdog::new("kernel sleeps");
     let mut sleep = Duration::from_millis(50);
     best_of(6, "64 sleeps at once, and 1,000 threads meanwhile", || {
@@ -225,6 +227,7 @@ fn no_later_than_kernel_threads(what: &str, green: fn() -> usize, kernel: fn() -
 #[test]
 fn two_unparked_threads_run_at_once() {
     let _alone = alone();
+    alone!(GREENTHREAD_UNMODIFIED = "off");
     no_later_than_kernel_threads(
         "two unparked",
         || wake_and_work!(greenthread, 2),
@@ -235,6 +238,7 @@ fn two_unparked_threads_run_at_once() {
 #[test]
 fn an_unparked_thread_does_not_wait_for_its_waker() {
     let _alone = alone();
+    alone!(GREENTHREAD_UNMODIFIED = "off");
     no_later_than_kernel_threads(
         "one unparked, its waker busy",
         || wake_and_work!(greenthread, 1),
@@ -281,6 +285,7 @@ fn an_idle_runtime_rests() {
     const NAME: &str = "blocking::an_idle_runtime_rests";
     const TIME: Duration = Duration::from_secs(2);
     let _alone = alone();
+    alone!(GREENTHREAD_UNMODIFIED = "off");
     if !is_child() {
         return assert!(child(NAME).status().unwrap().success());
     }

@@ -92,7 +92,9 @@ fn live(limits: Limits) {
     let mut next_look = Instant::now() + LOOK;
     loop {
         for _ in 0..SAMPLES {
-            kernel_thread::rest(SAMPLE.as_nanos() as u64);
+            // At random moments: time slices end in the same rhythm, and a preemption makes calls, too.
+            let nanos = SAMPLE.as_nanos() as u64;
+            kernel_thread::rest(fastrand::u64(nanos / 2..nanos * 3 / 2));
             warner.sample();
         }
         warner.judge();

@@ -14,7 +14,8 @@
 //! memory, or, where that cannot be known, for good.
 //!
 //! Invariant: the child takes no lock that a thread of the parent may have held at the fork, unless
-//! libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads). That
+//! libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads), or the fork waits until it
+//! is free (the loader's for its list: `sys::libraries`). That
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
 //! (`backend::bare`).
 
@@ -25,7 +26,7 @@ use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU
 use crate::engine::green::Identity;
 use crate::engine::green::{current, inspection, resident};
 use crate::engine::sched::{enter, sample, witness};
-use crate::engine::sys::{self, mm};
+use crate::engine::sys::{self, libraries, mm};
 
 /// See [`let_go_on_as`].
 static GO_ON_AS: OnceLock<fn(*const Identity)> = OnceLock::new();
@@ -146,12 +147,20 @@ fn register_first() {
     }
     #[cfg(answers)]
     functions::find();
-    // SAFETY: the handler is async-signal-safe: it writes an atomic and a thread-local, and makes a
-    // system call.
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
+    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
+}
+
+unsafe extern "C" fn before() {
+    libraries::before_fork();
+}
+
+unsafe extern "C" fn after() {
+    libraries::after_fork();
 }
 
 unsafe extern "C" fn in_child() {
+    libraries::forget_lists();
     FORKED.store(true, Ordering::Relaxed);
     resident::forget_others();
     inspection::forget_others();

@@ -48,6 +48,11 @@ pub(crate) fn exist() -> bool {
     EXIST.load(Relaxed)
 }
 
+/// The runtime's own signals.
+pub(crate) fn reserved() -> u64 {
+    RESERVED.load(Relaxed)
+}
+
 /// How often a handler of the program's has begun, on whatever thread. A call that fails with EINTR while this stands
 /// still was interrupted for the crate's sake.
 #[cfg(hooks)]

@@ -188,7 +188,8 @@ pub(super) fn would_take_others(mask: Mask) -> bool {
     const MOST: u64 = 500_000_000;
     /// Since when there has been one; 0: there is none.
     static SINCE: AtomicU64 = AtomicU64::new(0);
-    if signal::pending() & !mask == 0 {
+    // Ours is for this thread alone; the monitor may have sent it again.
+    if signal::pending() & !(mask | handlers::reserved()) == 0 {
         SINCE.store(0, Ordering::Relaxed);
         return false;
     }

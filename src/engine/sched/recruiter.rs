@@ -112,7 +112,9 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
 /// retired are no longer its own.
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
-    let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
+    let (mut heard, mut seen, mut last, mut batch) = (0, 0, 0, 1);
+    // Whether the last attempt was refused, and another is due.
+    let (mut refused, mut asks_again) = (false, false);
     let mut looks = Looks::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
         let office = &cluster.recruiter;
@@ -121,7 +123,7 @@ fn work(cluster: &'static Cluster) {
             let idle = || idle_stacks(cluster);
             reclaim::look(now, cluster.active(), idle, dismantle, go_on)
         });
-        let again = refused.then(|| clock::now() + RETRY_SPAWN);
+        let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
         futex::wait(&office.bell, heard, next);
         // Acquire: pairs with the Release in `ring`.
@@ -134,9 +136,9 @@ fn work(cluster: &'static Cluster) {
         }
         let calls = office.calls.load(Ordering::Relaxed);
         let needed = cluster.spare_count() == 0;
-        if (calls == seen && !refused) || !needed {
+        if (calls == seen && !asks_again) || !needed {
             seen = calls;
-            refused = false;
+            asks_again = false;
             continue;
         }
         seen = calls;
@@ -152,6 +154,7 @@ fn work(cluster: &'static Cluster) {
             shortage::report(cluster, refusal);
         }
         refused = refusal.is_some();
+        asks_again = refused;
     }
 }
 

@@ -145,7 +145,7 @@ fn say_once(is_said: &AtomicBool, text: fmt::Arguments<'_>) {
     let is_read = sys::poll_now(libc::STDERR_FILENO, libc::POLLOUT)
         .is_ok_and(|ready| ready & libc::POLLOUT != 0);
     if is_read && !is_said.swap(true, Ordering::Relaxed) {
-        let mut space = [0; 512];
+        let mut space = [0; 640];
         let mut rest = &mut space[..];
         let _ = rest.write_fmt(text); // what does not fit is left out
         let unused = rest.len();

@@ -1,9 +1,82 @@
 //! The loaded libraries, the program among them, as the loader lists them.
+//!
+//! *Fork.* The loader holds a lock while it lists, and libc does not release that lock in a forked child: there the next
+//! list would wait for ever. So a fork waits until no list is being read ([`before_fork`]), and a list until the fork
+//! is over. Each waits for [`PATIENCE`] at most: another atfork handler may list libraries itself.
+//!
+//! | the fork | a list |
+//! |---|---|
+//! | raises [`FORKS`], then waits until it sees [`LISTS`] at 0 | raises [`LISTS`], then sees [`FORKS`] at 0; or lowers it, waits, and raises it again |
+//!
+//! Orderings: these two are SeqCst, so at least one sees the other.
 
+use super::kernel_thread;
 use crate::engine::arch::thread_pointer;
+use crate::engine::atomic::{
+    AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::{ControlFlow, Range};
 use std::sync::OnceLock;
+
+/// How many threads fork.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// How many lists are being read.
+static LISTS: AtomicU32 = AtomicU32::new(0);
+/// Looks at the other, [`PAUSE`] apart. Without them `observe::load::forked_child` hangs.
+const PATIENCE: u32 = 1000;
+/// In nanoseconds.
+const PAUSE: u64 = 100_000;
+
+fn wait_while(condition: impl Fn() -> bool) {
+    for _ in 0..PATIENCE {
+        if !condition() {
+            return;
+        }
+        kernel_thread::rest(PAUSE);
+    }
+}
+
+/// The calling thread is about to fork.
+pub(crate) fn before_fork() {
+    // SeqCst: the file's header.
+    FORKS.fetch_add(1, SeqCst);
+    wait_while(|| LISTS.load(SeqCst) != 0);
+}
+
+/// It has forked: this is the parent.
+pub(crate) fn after_fork() {
+    FORKS.fetch_sub(1, Relaxed);
+}
+
+/// This is the child, where nobody lists.
+pub(crate) fn forget_lists() {
+    LISTS.store(0, Relaxed);
+    FORKS.store(0, Relaxed);
+}
+
+/// A list that is being read.
+struct Listing;
+
+impl Listing {
+    fn begin() -> Listing {
+        // SeqCst, both: the file's header.
+        LISTS.fetch_add(1, SeqCst);
+        if FORKS.load(SeqCst) != 0 {
+            LISTS.fetch_sub(1, Relaxed);
+            wait_while(|| FORKS.load(Relaxed) != 0);
+            LISTS.fetch_add(1, SeqCst);
+        }
+        Listing
+    }
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        LISTS.fetch_sub(1, Relaxed);
+    }
+}
 
 /// One of them, during [`visit`].
 pub(crate) struct Library<'a> {
@@ -110,6 +183,7 @@ pub(crate) fn visit<F: FnMut(&Library<'_>) -> ControlFlow<()>>(mut each: F) {
         c_int::from(each(&library).is_break())
     }
     libc_function(); // the loader must not be asked in its callback, under its lock
+    let _listing = Listing::begin();
     // SAFETY: the callback's argument lives through the call.
     unsafe { libc::dl_iterate_phdr(Some(show::<F>), (&raw mut each).cast()) };
 }
