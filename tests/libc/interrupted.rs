@@ -160,32 +160,30 @@ fn wait(n: usize, quiet: &Quiet) -> i32 {
     }
 }
 
-/// Makes many calls that wait, on many threads, each by `how`. Returns how many have failed with EINTR; none fails with
-/// another error.
+/// For some seconds many threads make calls that wait, each by `how`. Returns how many have failed with EINTR; none
+/// fails with another error.
 fn failed(how: fn(&dyn Fn() -> i32) -> i32) -> usize {
-    const CALLS: usize = 24_000;
     let runtime = runtime();
     let hogs = Hogs::new(&runtime);
-    let left = Arc::new(AtomicUsize::new(CALLS));
+    let end = Instant::now() + Duration::from_secs(3);
     let waiter = |first: usize| {
-        let left = left.clone();
         move || {
             let quiet = Quiet::new();
-            let take = |left: usize| left.checked_sub(1);
-            let is_due = || left.fetch_update(Relaxed, Relaxed, take).is_ok();
-            let errors = (first..).take_while(|_| is_due()).map(|n| {
+            let errors = (first..).take_while(|_| Instant::now() < end).map(|n| {
                 compute_a_while(n);
                 let error = how(&|| wait(n, &quiet));
                 assert!([0, libc::EINTR].contains(&error), "{}: {error}", n % KINDS);
                 error
             });
-            errors.filter(|&error| error != 0).count()
+            errors.collect::<Vec<_>>()
         }
     };
     let waiters: Vec<_> = (0..64).map(|i| runtime.spawn(waiter(i))).collect();
-    let failed = waiters.into_iter().map(|w| w.join().unwrap()).sum();
+    let errors = waiters.into_iter().flat_map(|w| w.join().unwrap());
+    let errors: Vec<i32> = errors.collect();
     drop(hogs);
-    println!("{failed} of {CALLS} calls failed with EINTR");
+    let failed = errors.iter().filter(|&&error| error != 0).count();
+    println!("{failed} of {} calls failed with EINTR", errors.len());
     runtime.shutdown();
     failed
 }
