@@ -2,9 +2,8 @@
 //! the registers.
 //!
 //! `frame` is an interrupted thread's stack and registers, `trampoline` the code that it is sent through,
-//! `prelude` reads the code before a system call, `kept` keeps what is not to be read there, `float` is the control of floating-point numbers,
-//! `guarded` are accesses that may fault, `switch` goes from one stack to another, `vfork` is libc's function of that
-//! name.
+//! `float` is the control of floating-point numbers, `guarded` are accesses that may fault, `switch` goes from
+//! one stack to another, `vfork` is libc's function of that name.
 //!
 //! *Branch protection.* Each function here that is written in assembly begins with a landing pad (`bti`,
 //! which older processors take for a hint), so a program may have all its code guarded. A return address
@@ -23,15 +22,13 @@
 mod float;
 mod frame;
 pub(crate) mod guarded;
-pub(crate) mod kept;
-mod prelude;
 mod switch;
 mod trampoline;
 mod unwinding;
 mod vfork;
 
 pub(crate) use float::FloatControl;
-pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
+pub(crate) use frame::Frame;
 pub(crate) use switch::{fresh_stack, switch};
 #[cfg(feature = "unmodified")]
 pub(crate) use unwinding::call_around;
@@ -171,10 +168,6 @@ pub(crate) fn tells_cpu() -> bool {
 pub(crate) fn cpu() -> usize {
     0
 }
-
-/// The register that the result of a system call overwrites held the call's first argument; the number is
-/// kept.
-pub(crate) const CALLS_LOSE_THEIR_NUMBER: bool = false;
 
 /// A code address without the signature that it may have.
 #[inline]

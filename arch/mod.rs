@@ -9,9 +9,6 @@
 //! | [`syscall`] | a system call that writes no `errno`: safe whatever thread pointer is set |
 //! | [`auxiliary`] | an entry of the kernel's auxiliary vector |
 //! | [`Frame`] | program counter and stack pointer of an interrupted thread, and the injection of a preemption |
-//! | [`Trampoline`], [`SavedRegisters`] | where an injected thread goes on; what it saves there of its registers |
-//! | [`FinishedCall`] | a system call that a thread was interrupted right behind: its result has overwritten a register |
-//! | [`CALLS_LOSE_THEIR_NUMBER`] | was it the number of the call that this register held, or the first argument? |
 //! | `jump_where`, `call_around` | the bodies of functions that leave no frame of Rust's |
 //! | [`guarded`] | accesses to memory that may not be there |
 //! | [`stack_word`] | reads a word of a stack, whosever it is |

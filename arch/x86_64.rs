@@ -1,19 +1,18 @@
 //! x86-64: the thread pointer is the FS base, and XSAVE saves the extended state.
 //!
-//! `frame` is an interrupted thread's stack and registers, `prelude` reads the code before a system
-//! call, `float` is the control of floating-point numbers, `guarded` are accesses that may fault, `switch` goes
-//! from one stack to another, `vfork` is libc's function of that name.
+//! `frame` is an interrupted thread's stack and registers, `float` is the control of floating-point numbers,
+//! `guarded` are accesses that may fault, `switch` goes from one stack to another, `vfork` is libc's function of
+//! that name.
 
 mod float;
 mod frame;
 pub(crate) mod guarded;
-mod prelude;
 mod switch;
 mod unwinding;
 mod vfork;
 
 pub(crate) use float::FloatControl;
-pub(crate) use frame::{FinishedCall, Frame, SavedRegisters, Trampoline};
+pub(crate) use frame::Frame;
 pub(crate) use switch::{fresh_stack, switch};
 #[cfg(feature = "unmodified")]
 pub(crate) use unwinding::call_around;
@@ -78,9 +77,6 @@ pub(crate) const LARGEST_PAGE: usize = 4096;
 pub(crate) fn page_size() -> usize {
     4096
 }
-
-/// The register that the result of a system call overwrites held the call's number.
-pub(crate) const CALLS_LOSE_THEIR_NUMBER: bool = true;
 
 /// A code address without the signature that it may have: there are none.
 #[inline(always)]

@@ -2,8 +2,6 @@
 //! threads to as many others. The yardsticks are std's and crossbeam's channels between kernel
 //! threads. An operation is a round trip or, of a stream, one message.
 
-mod support;
-
 use std::sync::mpsc;
 
 use support::blocking::{self, Green, Kernel};

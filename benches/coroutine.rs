@@ -1,8 +1,6 @@
 //! What a coroutine costs: to resume it and have it yield (two switches), beside two yields between
 //! two threads (two switches as well), and to create, run and end one that yields nothing.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -3,7 +3,8 @@
 //! a kernel thread beside kernel threads.
 //!
 //! It prints a table, not criterion's figures: what counts is the ratio of batches that were taken in
-//! turn. `cargo bench --bench files -- --rounds 9 --copy-mib 1024 --only copy`, with `TMPDIR` on the file system.
+//! turn. `cargo bench -p greenthread-benches --bench files -- --rounds 9 --copy-mib 1024 --only copy`, with
+//! `TMPDIR` on the file system.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,8 +2,6 @@
 //! but lock it, increment what it guards, and unlock it. The yardstick is std's between kernel
 //! threads. An operation is one lock, increment and unlock, whichever thread makes it.
 
-mod support;
-
 use std::hint::black_box;
 use std::ops::DerefMut;
 use std::time::{Duration, Instant};

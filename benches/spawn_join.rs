@@ -1,8 +1,6 @@
 //! What a thread costs from spawn to join, spawned inside the runtime, and as a yardstick what a
 //! kernel thread costs. An operation is one thread, whichever way they are spawned.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 fn main() {

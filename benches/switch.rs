@@ -2,8 +2,6 @@
 //! pointer, the choice of the next thread), also while a trace is recorded. An operation is a pair of switches, there
 //! and back.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use corosensei::{Coroutine, CoroutineResult};

@@ -2,8 +2,6 @@
 //! processor is busy, and from a kernel thread when all processors sleep in the kernel. An
 //! operation is one wake-up, from before `unpark` until the woken thread is seen to have run.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};

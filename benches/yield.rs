@@ -1,8 +1,6 @@
 //! What `yield_now` costs with 2, 10 and 1,000 threads ready: the last no longer fit the caches.
 //! An operation is one yield, whichever thread makes it.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@
 //! ```
 
 use greenthread::sync::{Condvar, Mutex};
-use rand::{Rng, SeedableRng, rngs::SmallRng};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 const ACCOUNTS: usize = 100;
 const CUSTOMERS: u64 = 10_000;

@@ -1,6 +1,6 @@
-//! A synchronous client from elsewhere, `ureq`, in fifty green threads at once.
+//! A synchronous client from elsewhere, `minreq`, in fifty green threads at once.
 //!
-//! `ureq` knows nothing of green threads: it uses std's sockets, and blocks. Its blocking calls park the
+//! `minreq` knows nothing of green threads: it uses std's sockets, and blocks. Its blocking calls park the
 //! green thread (or, without the feature `unmodified`, block a kernel thread, whose processor goes to
 //! another thread). The server here proves it: it answers no request before all fifty have come. So the
 //! program ends only if all fifty threads are in the middle of a request at once, however few
@@ -13,7 +13,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use greenthread::sync::Barrier;
 
@@ -52,18 +52,14 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     greenthread::spawn(move || serve(listener));
-    let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(30)));
-    let agent: ureq::Agent = config.build().into();
-
     let start = Instant::now();
     let fetch = |number| {
-        let agent = agent.clone();
         greenthread::spawn(move || {
             let path = format!("/page/{number}");
-            let mut reply = agent.get(format!("http://{address}{path}")).call()?;
-            match reply.body_mut().read_to_string()? {
+            let request = minreq::get(format!("http://{address}{path}")).with_timeout(30);
+            match request.send()?.as_str()? {
                 text if text == path => Ok(()),
-                text => Err(ureq::Error::Io(io::Error::other(format!(
+                text => Err(minreq::Error::IoError(io::Error::other(format!(
                     "{path}: got '{text}'"
                 )))),
             }

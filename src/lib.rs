@@ -1,14 +1,10 @@
-#![cfg_attr(feature = "net", doc = include_str!("../README.md"))]
-//!
-//! # For readers of the source
-//!
-//! `HACKING.md` has the map: two storeys, the modules on this page in front and `src/engine` behind
-//! one door, with a picture that is drawn from the imports. The two meet in `src/engine/door.rs`;
-//! behind it, start with the run loop, `src/engine/sched/mod.rs`.
-//!
-//! Unsafe code is denied, except in the modules that allow it and say why. Each unsafe block says
-//! why it is sound.
+// `HACKING.md` leads readers into the source.
 
+#![cfg_attr(feature = "net", doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(feature = "net"),
+    doc = "Threads with the API of `std::thread`, so light that a million of them can block at once."
+)]
 #![warn(unreachable_pub)]
 #![deny(unsafe_code)]
 #![cfg_attr(

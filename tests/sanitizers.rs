@@ -3,6 +3,8 @@
 //! Without a sanitizer, this program has a function of ThreadSanitizer's, and takes that for one. `.ci/sanitizers` builds it
 //! with real ones: then the faults below are planted, and must be found.
 
+#[path = "support/checking_allocator.rs"]
+mod checking_allocator;
 mod common;
 
 use common::*;

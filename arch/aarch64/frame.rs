@@ -1,4 +1,4 @@
-//! An interrupted thread: its registers, and how it is sent through a trampoline.
+//! An interrupted thread: its registers, and how it is sent through the trampoline.
 //!
 //! # A preemption, seen on the interrupted stack
 //!
@@ -7,32 +7,34 @@
 //! the stack pointer at the copy:
 //!
 //! ```text
-//!   sp at the signal ->  |  live data                   |  Linux has no red zone on aarch64
-//!                        |  (alignment to 16)           |
-//!                        |  more records, if they did   |  the state of SVE and SME
-//!                        |  not fit below               |
-//!                        |  records                     |  each with its kind and its size: q0 to q31,
-//!                        |                              |  FPCR and FPSR, SVE ..., up to an empty one
-//!                        |  x0 to x30, sp, pc, flags    |
-//!                        |  mask, alternate stack       |
-//!   sp in a trampoline ->|  128 bytes, the signal's     |  our own use: `SavedRegisters::first`
+//!   sp at the signal     ->  |  live data                   |  Linux has no red zone on aarch64
+//!                            |  (alignment to 16)           |
+//!                            |  more records, if they did   |  the state of SVE and SME
+//!                            |  not fit below               |
+//!                            |  records                     |  each with its kind and its size: q0 to q31,
+//!                            |                              |  FPCR and FPSR, SVE ..., up to an empty one
+//!                            |  x0 to x30, sp, pc, flags    |
+//!                            |  mask, alternate stack       |
+//!   sp in the trampoline ->  |  128 bytes, the signal's     |
 //! ```
 //!
-//! The trampoline then calls `sched::preempt::preempted`, which switches away (or another one
-//! `sched::interrupted::go_on`, which does not). When the thread is resumed, on any kernel thread, it
-//! returns from the copy (`trampoline`), and the kernel restores everything, records that we know nothing of
-//! included. All records can be moved but one: that which leads to those that did not fit. It says where
-//! they lie, and they must lie right behind.
+//! The trampoline then calls `sched::preempt::preempted`, which switches away. When the thread is resumed,
+//! on any kernel thread, it returns from the copy (`trampoline`), and the kernel restores everything, records
+//! that we know nothing of included. All records can be moved but one: that which leads to those that did not
+//! fit. It says where they lie, and they must lie right behind.
 //!
 //! A thread in SME's streaming mode, or with the ZA array in use, is not sent: both belong to the
 //! processor, and the functions of the scheduler must not run so.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-use super::prelude::{self, Instruction};
-use super::trampoline::{self, is_way_back};
+use super::trampoline::{is_way_back, preempt_trampoline};
 
-/// The stack that the code under a trampoline needs to switch away.
+/// All instructions have this size.
+type Instruction = u32;
+/// The instruction that makes a system call: `svc #0`.
+const SYSCALL: Instruction = 0xd400_0001;
+/// The stack that the code under the trampoline needs to switch away.
 const TRAMPOLINE_FRAMES: usize = 2048;
 /// As all stack pointers.
 const ALIGNMENT: usize = 16;
@@ -108,24 +110,6 @@ struct Extent {
 /// An interrupted thread's registers, as a signal handler was given them.
 pub(crate) struct Frame<'a>(&'a mut Context);
 
-/// A system call that a thread was interrupted right behind.
-pub(crate) struct FinishedCall {
-    /// Its result.
-    pub(crate) result: isize,
-    /// The value that the kernel has overwritten with the result, if that is plain to see before the
-    /// instruction: its first argument.
-    pub(crate) lost: Option<u64>,
-}
-
-/// Where an interrupted thread goes on, to return to the place of the interruption.
-pub(crate) enum Trampoline {
-    /// To where it calls `sched::preempt::preempted`.
-    Preempted,
-    /// To where it calls `sched::interrupted::go_on`, with the registers of the system call behind which
-    /// it was interrupted, and the value that the call's result has overwritten.
-    GoOn(u64),
-}
-
 impl<'a> Frame<'a> {
     /// The frame behind a signal handler's third argument.
     ///
@@ -166,54 +150,12 @@ impl<'a> Frame<'a> {
         super::plain_address(self.0.machine.registers[30])
     }
 
-    /// The system call that the thread was interrupted right behind, if it was.
-    ///
-    /// # Safety
-    /// The instruction before the program counter can be read; and if it is a system call,
-    /// [`prelude::LENGTH`] instructions can.
-    pub(crate) unsafe fn finished_call(&self) -> Option<FinishedCall> {
-        // SAFETY: the caller's promise.
-        let code = unsafe {
-            let behind = self.pc() as *const Instruction;
-            if *behind.sub(1) != prelude::SYSCALL {
-                return None;
-            }
-            &*behind
-                .sub(prelude::LENGTH)
-                .cast::<[Instruction; prelude::LENGTH]>()
-        };
-        let register = |number: usize| self.0.machine.registers[number] as u64;
-        Some(FinishedCall {
-            result: register(0) as isize,
-            lost: prelude::first_argument_in(&code[..prelude::LENGTH - 1], register),
-        })
-    }
-
-    /// The number of that call, which has kept it in its register.
-    pub(crate) fn call_number(&self, _lost: u64) -> i64 {
-        self.0.machine.registers[8] as i64
-    }
-
-    /// The number of a call, and its arguments (the first one until the call is over).
-    pub(super) fn call(&self) -> (i64, [u64; 6]) {
-        let registers = &self.0.machine.registers;
-        let arguments = core::array::from_fn(|i| registers[i] as u64);
-        (registers[8] as i64, arguments)
-    }
-
     /// Makes the function that was interrupted return `result` at once. The function has saved no
     /// registers.
     pub(super) fn return_with(&mut self, result: u64) {
         let machine = &mut self.0.machine;
         machine.registers[0] = result as usize;
         machine.pc = machine.registers[30] as u64;
-    }
-
-    /// Makes the thread make that call, whose first argument was `lost`, again.
-    pub(crate) fn repeat_call(&mut self, lost: u64) {
-        let machine = &mut self.0.machine;
-        machine.registers[0] = lost as usize;
-        machine.pc -= size_of::<Instruction>() as u64;
     }
 
     /// The system call that the thread is about to make: its number and arguments. So is one that a
@@ -223,12 +165,14 @@ impl<'a> Frame<'a> {
     /// The frame is of code that ran, so the instruction at its program counter can be read.
     pub(crate) unsafe fn call_ahead(&self) -> Option<(i64, [u64; 6])> {
         // SAFETY: the caller's promise.
-        let is_call = unsafe { *(self.pc() as *const Instruction) == prelude::SYSCALL };
-        is_call.then(|| self.call())
+        let is_call = unsafe { *(self.pc() as *const Instruction) == SYSCALL };
+        let registers = &self.0.machine.registers;
+        let arguments = core::array::from_fn(|i| registers[i] as u64);
+        is_call.then_some((registers[8] as i64, arguments))
     }
 
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
-    /// cannot be sent through a trampoline here.
+    /// cannot be sent through the trampoline here.
     pub(crate) fn room_needed(&self) -> Option<usize> {
         if is_way_back(self.pc()) {
             return None;
@@ -237,21 +181,16 @@ impl<'a> Frame<'a> {
         Some(SavedRegisters::OWN + extent.length + ALIGNMENT + TRAMPOLINE_FRAMES)
     }
 
-    /// Makes the thread go on in a trampoline, as if it had called it here.
+    /// Makes the thread go on in the trampoline, as if it had called it here.
     ///
     /// # Safety
     /// The stack has [`Frame::room_needed`] bytes below the stack pointer, and the thread may be
-    /// suspended here, or made to go on with that call.
-    pub(crate) unsafe fn inject(&mut self, trampoline: Trampoline) {
+    /// suspended here.
+    pub(crate) unsafe fn inject(&mut self) {
         let Some(extent) = self.extent() else { return };
-        let (destination, first): (unsafe extern "C" fn(), u64) = match trampoline {
-            Trampoline::Preempted => (trampoline::preempt_trampoline, 0),
-            Trampoline::GoOn(first) => (trampoline::go_on_trampoline, first),
-        };
         let base = (self.sp() - SavedRegisters::OWN - extent.length) & !(ALIGNMENT - 1);
         // SAFETY: the room was promised; the context is as long as it says, and nothing else writes it.
         unsafe {
-            (base as *mut u64).write(first);
             let copy = (base + SavedRegisters::OWN) as *mut u8;
             copy.copy_from_nonoverlapping(self.start(), extent.length);
             if let Some((lie_at, written_at)) = extent.more {
@@ -266,7 +205,7 @@ impl<'a> Frame<'a> {
         const BRANCH_TYPE: u64 = 0b11 << 10;
         let machine = &mut self.0.machine;
         machine.sp = base as u64;
-        machine.pc = destination as *const () as u64;
+        machine.pc = preempt_trampoline as *const () as u64;
         machine.state &= !BRANCH_TYPE;
     }
 
@@ -335,31 +274,17 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The copy of the kernel's record that a trampoline returns from, with the registers.
+/// The copy of the kernel's record that the trampoline returns from, with the registers.
 #[repr(C)]
-pub(crate) struct SavedRegisters {
-    /// The first argument of a system call. (The kernel writes the signal here, and does not look again.)
-    first: u64,
-    unused: [u64; 15],
+pub(super) struct SavedRegisters {
+    /// The kernel writes the signal here, and does not look again.
+    signal: [u64; 16],
     pub(super) context: Context,
 }
 
 impl SavedRegisters {
     /// Bytes before the context.
     const OWN: usize = core::mem::offset_of!(SavedRegisters, context);
-
-    /// The system call that was interrupted: its number and its arguments. In `go_on_trampoline` only.
-    pub(crate) fn call(&self) -> (i64, [usize; 6]) {
-        let registers = &self.context.machine.registers;
-        let mut arguments = core::array::from_fn(|i| registers[i]);
-        arguments[0] = self.first as usize;
-        (registers[8] as i64, arguments)
-    }
-
-    /// Its result so far, and the one that the thread will see.
-    pub(crate) fn call_result(&mut self) -> &mut usize {
-        &mut self.context.machine.registers[0]
-    }
 }
 
 #[cfg(test)]

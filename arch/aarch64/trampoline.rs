@@ -1,8 +1,8 @@
-//! The trampolines: code that an interrupted thread is sent through.
+//! The trampoline: code that an interrupted thread is sent through.
 //!
 //! The stack pointer is at a copy of the kernel's record of the thread (the picture is in `frame`), and
-//! stays there. A trampoline calls its function with the address of that copy, and then goes the *way
-//! back*: `rt_sigreturn`, which restores every register from it.
+//! stays there. The trampoline calls `sched::preempt::preempted`, and then goes the *way back*:
+//! `rt_sigreturn`, which restores every register from the copy.
 //!
 //! Why the kernel: nothing else can. A branch to any address takes that address from a register, and the
 //! interrupted code may have something in each of them.
@@ -21,7 +21,6 @@ use super::frame::SavedRegisters;
 
 unsafe extern "C" {
     pub(super) fn preempt_trampoline();
-    pub(super) fn go_on_trampoline();
 }
 
 /// Where the record has what is written and read here.
@@ -55,7 +54,7 @@ unsafe extern "C" {
     fn greenthread_way_back_end();
 }
 
-/// The rules by which an unwinder gets from a trampoline to the interrupted thread.
+/// The rules by which an unwinder gets from the trampoline, and from the way back, to the interrupted thread.
 macro_rules! rules {
     () => {
         concat!(
@@ -77,33 +76,27 @@ macro_rules! rules {
     };
 }
 
-/// A trampoline that calls `$function`.
-macro_rules! trampoline {
-    ($name:literal, $function:path) => {
-        global_asm!(
-            ".text",
-            ".p2align 4",
-            concat!(".hidden ", $name),
-            concat!(".globl ", $name),
-            concat!(".type ", $name, ", %function"),
-            // An unwinder that takes the address for one to return to looks at the byte before it.
-            "nop",
-            concat!($name, ":"),
-            rules!(),
-            "hint #38", // bti jc
-            "mov x0, sp",
-            "bl {function}",
-            "b {way_back}",
-            ".cfi_endproc",
-            concat!(".size ", $name, ", . - ", $name),
-            sp = const SP,
-            pc = const PC,
-            registers = const REGISTERS,
-            way_back = sym greenthread_way_back,
-            function = sym $function,
-        );
-    };
-}
+global_asm!(
+    ".text",
+    ".p2align 4",
+    ".hidden preempt_trampoline",
+    ".globl preempt_trampoline",
+    ".type preempt_trampoline, %function",
+    // An unwinder that takes the address for one to return to looks at the byte before it.
+    "nop",
+    "preempt_trampoline:",
+    rules!(),
+    "hint #38", // bti jc
+    "bl {preempted}",
+    "b {way_back}",
+    ".cfi_endproc",
+    ".size preempt_trampoline, . - preempt_trampoline",
+    sp = const SP,
+    pc = const PC,
+    registers = const REGISTERS,
+    way_back = sym greenthread_way_back,
+    preempted = sym crate::engine::sched::preempt::preempted,
+);
 
 global_asm!(
     ".text",
@@ -142,9 +135,3 @@ global_asm!(
     rt_sigprocmask = const libc::SYS_rt_sigprocmask,
     rt_sigreturn = const libc::SYS_rt_sigreturn,
 );
-
-trampoline!(
-    "preempt_trampoline",
-    crate::engine::sched::preempt::preempted
-);
-trampoline!("go_on_trampoline", crate::engine::sched::interrupted::go_on);

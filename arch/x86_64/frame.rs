@@ -1,4 +1,4 @@
-//! An interrupted thread: its registers, and the trampolines that it is sent through.
+//! An interrupted thread: its registers, and the trampoline that it is sent through.
 //!
 //! # A preemption, seen on the interrupted stack
 //!
@@ -17,16 +17,15 @@
 //!                        |  XSAVE area            |  size from CPUID, header zeroed
 //! ```
 //!
-//! The trampoline then calls `sched::preempt::preempted`, which switches away (or another one
-//! `sched::interrupted::go_on`, which does not). When the thread is resumed, on any kernel thread,
-//! everything is restored and `ret 128` drops pc and red zone at once. Callee-saved registers are kept
-//! by the switch itself.
+//! The trampoline then calls `sched::preempt::preempted`, which switches away. When the thread is resumed,
+//! on any kernel thread, everything is restored and `ret 128` drops pc and red zone at once. Callee-saved
+//! registers are kept by the switch itself.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::prelude::{self, SYSCALL};
-
+/// The instruction that makes a system call.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Bytes below the stack pointer that a leaf function may use without moving it (System V ABI).
 const RED_ZONE: usize = 128;
 /// Pushed registers, alignment, and the stack that the code under the trampoline needs to switch
@@ -45,25 +44,6 @@ struct Context {
 
 /// An interrupted thread's registers, as a signal handler was given them.
 pub(crate) struct Frame<'a>(&'a mut Context);
-
-/// A system call that a thread was interrupted right behind.
-pub(crate) struct FinishedCall {
-    /// Its result.
-    pub(crate) result: isize,
-    /// The value that the kernel has overwritten with the result, if that is plain to see before the
-    /// instruction: the call's number, in `mov eax, number` or `xor eax, eax`, and nothing after it
-    /// that writes eax.
-    pub(crate) lost: Option<u64>,
-}
-
-/// Where an interrupted thread goes on, to return to the place of the interruption.
-pub(crate) enum Trampoline {
-    /// To where it calls `sched::preempt::preempted`.
-    Preempted,
-    /// To where it calls `sched::interrupted::go_on`, with the registers of the system call behind which
-    /// it was interrupted, and the value that the call's result has overwritten.
-    GoOn(u64),
-}
 
 impl<'a> Frame<'a> {
     /// The frame behind a signal handler's third argument.
@@ -97,39 +77,6 @@ impl<'a> Frame<'a> {
         self.0.mask
     }
 
-    /// The system call that the thread was interrupted right behind, if it was.
-    ///
-    /// # Safety
-    /// The two bytes before the program counter can be read; and if they are a system call,
-    /// [`prelude::LENGTH`] bytes can.
-    pub(crate) unsafe fn finished_call(&self) -> Option<FinishedCall> {
-        // SAFETY: the caller's promise.
-        let code = unsafe {
-            let behind = self.pc() as *const u8;
-            if *behind.sub(SYSCALL.len()).cast::<[u8; 2]>() != SYSCALL {
-                return None;
-            }
-            &*behind.sub(prelude::LENGTH).cast::<[u8; prelude::LENGTH]>()
-        };
-        Some(FinishedCall {
-            result: self.0.machine.gregs[libc::REG_RAX as usize] as isize,
-            lost: prelude::number_in(&code[..prelude::LENGTH - SYSCALL.len()]),
-        })
-    }
-
-    /// The lost value, if it was kept on the stack, for that purpose: it never is here.
-    ///
-    /// # Safety
-    /// None.
-    pub(crate) unsafe fn kept_argument(&self, _top: usize) -> Option<u64> {
-        None
-    }
-
-    /// The number of that call: the value that was lost.
-    pub(crate) fn call_number(&self, lost: u64) -> i64 {
-        lost as i64
-    }
-
     /// Where the interrupted function returns to, if it is a leaf: one that has not moved the stack
     /// pointer.
     ///
@@ -153,13 +100,6 @@ impl<'a> Frame<'a> {
         registers[libc::REG_RSP as usize] += size_of::<usize>() as i64;
     }
 
-    /// Makes the thread make that call, whose number was `lost`, again.
-    pub(crate) fn repeat_call(&mut self, lost: u64) {
-        let registers = &mut self.0.machine.gregs;
-        registers[libc::REG_RAX as usize] = lost as i64;
-        registers[libc::REG_RIP as usize] -= SYSCALL.len() as i64;
-    }
-
     /// The system call that the thread is about to make: its number and arguments. So is one that a
     /// signal has interrupted, if the kernel makes it begin anew.
     ///
@@ -181,38 +121,30 @@ impl<'a> Frame<'a> {
     }
 
     /// Bytes that [`Frame::inject`] and all that follows need below the stack pointer. `None`: the thread
-    /// cannot be sent through a trampoline here; any thread can.
+    /// cannot be sent through the trampoline here; any thread can.
     pub(crate) fn room_needed(&self) -> Option<usize> {
         let state = XSAVE_BYTES.load(Ordering::Relaxed);
         Some(RED_ZONE + TRAMPOLINE_FRAMES + state)
     }
 
-    /// Makes the thread go on in a trampoline, as if it had called it here.
+    /// Makes the thread go on in the trampoline, as if it had called it here.
     ///
     /// # Safety
     /// The stack has [`Frame::room_needed`] bytes below the stack pointer, and the thread may be
-    /// suspended here, or made to go on with that call.
-    pub(crate) unsafe fn inject(&mut self, trampoline: Trampoline) {
+    /// suspended here.
+    pub(crate) unsafe fn inject(&mut self) {
         let registers = &mut self.0.machine.gregs;
-        let destination = match trampoline {
-            Trampoline::Preempted => preempt_trampoline,
-            Trampoline::GoOn(number) => {
-                // The instruction overwrites rcx: no code expects anything there.
-                registers[libc::REG_RCX as usize] = number as i64;
-                go_on_trampoline
-            }
-        };
         let slot = registers[libc::REG_RSP as usize] as usize - RED_ZONE - 8;
         // SAFETY: room below the red zone was promised.
         unsafe { *(slot as *mut i64) = registers[libc::REG_RIP as usize] };
         registers[libc::REG_RSP as usize] = slot as i64;
-        registers[libc::REG_RIP as usize] = destination as *const () as i64;
+        registers[libc::REG_RIP as usize] = preempt_trampoline as *const () as i64;
         // A thread interrupted in the middle of a string operation may have the direction flag set;
         // the trampoline saves the flags and clears it, so nothing is to be done here.
     }
 }
 
-/// Measures the area that a trampoline saves the extended state in.
+/// Measures the area that the trampoline saves the extended state in.
 pub(super) fn measure_state() {
     // Leaf 0xd: sub-leaf 0 gives the bytes that the enabled state needs, sub-leaf 1 says whether
     // XSAVEC exists.
@@ -227,39 +159,9 @@ static XSAVE_COMPACTS: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" {
     fn preempt_trampoline();
-    fn go_on_trampoline();
 }
 
-/// The registers of an interrupted thread that a call may clobber, as a trampoline saves them.
-#[repr(C)]
-pub(crate) struct SavedRegisters {
-    r11: usize,
-    r10: usize,
-    r9: usize,
-    r8: usize,
-    rdi: usize,
-    rsi: usize,
-    rdx: usize,
-    rcx: usize,
-    rax: usize,
-}
-
-impl SavedRegisters {
-    /// The system call that was interrupted: its number and its arguments. In
-    /// `go_on_trampoline` only.
-    pub(crate) fn call(&self) -> (i64, [usize; 6]) {
-        let arguments = [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9];
-        (self.rcx as i64, arguments)
-    }
-
-    /// Its result so far, and the one that the thread will see.
-    pub(crate) fn call_result(&mut self) -> &mut usize {
-        &mut self.rax
-    }
-}
-
-/// Saves everything, calls `$function` with the part that lies in [`SavedRegisters`], restores
-/// everything.
+/// Saves everything, calls `$function`, restores everything.
 macro_rules! trampoline {
     ($name:literal, $function:path) => {
         global_asm!(
@@ -303,7 +205,6 @@ macro_rules! trampoline {
             "push r11",
             ".cfi_offset r11, -224",
             "cld",
-            "mov rdi, rsp",
             "sub rsp, [rip + {bytes}]",
             "and rsp, -64",
             // XSAVE leaves the header's reserved words alone and XRSTOR faults unless they are zero.
@@ -369,7 +270,6 @@ trampoline!(
     "preempt_trampoline",
     crate::engine::sched::preempt::preempted
 );
-trampoline!("go_on_trampoline", crate::engine::sched::interrupted::go_on);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,5 @@
 //! What the benches share: the two runtimes each of them measures, and how.
 
-#![allow(dead_code, reason = "no bench uses all of it")]
-
 pub mod blocking;
 
 use std::sync::LazyLock;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use greenthread::sync::Mutex;
 use greenthread::thread;
 
-fn main() {
+pub(crate) fn main() {
     let cache = Arc::new(Mutex::new(Vec::new()));
     let named = |name: String| thread::Builder::new().name(name);
     let refresher = named("refresher".into()).spawn({

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 #[inline(never)]
 fn parse(n: u64) -> u64 {
-    (0..n).fold(1, |a, b| std::hint::black_box(a * 3 + b))
+    (0..n).fold(1, |a, b| std::hint::black_box(a.wrapping_mul(3) ^ b))
 }
 #[inline(never)]
 fn render(n: u64) -> u64 {
     (0..n).fold(1, |a, b| std::hint::black_box(a ^ (b << 3)))
 }
-fn main() {
+pub(crate) fn main() {
     let end = Instant::now() + Duration::from_secs(5);
     let threads: Vec<_> = ["parser", "renderer", "both"]
         .into_iter()

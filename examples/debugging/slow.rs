@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use greenthread::{channel, thread};
 
-fn main() {
+pub(crate) fn main() {
     let seconds = std::env::args()
-        .nth(1)
+        .nth(2)
         .map_or(2, |n| n.parse().expect("a number of seconds"));
     let end = Instant::now() + Duration::from_secs(seconds);
     let (jobs, to_do) = channel::bounded(10);

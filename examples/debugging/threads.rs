@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo build --release --example debugging
-//! gdb -iex "add-auto-load-safe-path target" -ex "break gdb_stops_here" -ex run \
+//! gdb -iex "add-auto-load-safe-path target" -ex "break gdb_stops_here" -ex "run threads" \
 //!     target/release/examples/debugging
 //! (gdb) info greenthreads
 //! ```
@@ -124,7 +124,7 @@ fn runtime(builder: RuntimeBuilder) -> Runtime {
 }
 
 /// Brings the threads into their states, and calls `gdb_stops_here`.
-pub fn main() {
+pub(crate) fn main() {
     static TURNS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
     static STUBBORN: AtomicUsize = AtomicUsize::new(0);
     let slice = Duration::from_millis(1);

@@ -61,7 +61,9 @@ pub(crate) use super::sched::witness::measure;
 #[cfg(feature = "tracing")]
 pub(crate) use super::sched::witness::news;
 #[cfg(green)]
-pub(crate) use super::sched::{handlers, interrupted::mended_call, name};
+pub(crate) use super::sched::{handlers, name};
+#[cfg(hooks)]
+pub(crate) use super::sys::call as kernel_call;
 #[cfg(all(green, feature = "unmodified"))]
 pub(crate) use super::sys::unwinding;
 pub(crate) use super::sys::{backoff, clock, die, lock, perturb, variable, word};

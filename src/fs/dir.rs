@@ -10,8 +10,7 @@ use crate::engine::door::may_block;
 
 /// An iterator over the entries of a directory, like [`std::fs::ReadDir`].
 ///
-/// It is created by [`read_dir`](super::read_dir). Each item is a [`DirEntry`], or an error of
-/// `readdir(3)`.
+/// It is created by [`read_dir`](super::read_dir). Each step blocks only the green thread.
 ///
 /// # Examples
 ///
@@ -50,19 +49,9 @@ impl Iterator for ReadDir {
 pub struct DirEntry(fs::DirEntry);
 
 impl DirEntry {
-    /// Returns the entry's path: the path of the directory, as it was given, joined with the
-    /// entry's name.
+    /// Returns the path of the directory, as it was given, joined with the entry's name.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::fs;
-    ///
-    /// for entry in fs::read_dir("src")? {
-    ///     assert!(entry?.path().starts_with("src"));
-    /// }
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
+    /// As [`std::fs::DirEntry::path`].
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.0.path()
@@ -70,65 +59,21 @@ impl DirEntry {
 
     /// Returns the metadata of the entry, without following a symbolic link.
     ///
-    /// # Errors
-    ///
-    /// Returns the errors of `statx(2)`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::fs;
-    ///
-    /// let mut bytes = 0;
-    /// for entry in fs::read_dir("src")? {
-    ///     bytes += entry?.metadata()?.len();
-    /// }
-    /// assert!(bytes > 0);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
+    /// As [`std::fs::DirEntry::metadata`]; blocks only the green thread.
     pub fn metadata(&self) -> io::Result<Metadata> {
         may_block(|| self.0.metadata())
     }
 
     /// Returns the type of the entry, without following a symbolic link.
     ///
-    /// On most file systems this needs no further system call.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of `statx(2)`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::fs;
-    ///
-    /// for entry in fs::read_dir("src")? {
-    ///     let entry = entry?;
-    ///     if entry.file_type()?.is_dir() {
-    ///         println!("{:?} is a directory", entry.path());
-    ///     }
-    /// }
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
+    /// As [`std::fs::DirEntry::file_type`]; blocks only the green thread.
     pub fn file_type(&self) -> io::Result<FileType> {
         may_block(|| self.0.file_type())
     }
 
     /// Returns the entry's name, without the path of the directory.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::fs;
-    ///
-    /// let mut found = false;
-    /// for entry in fs::read_dir("src")? {
-    ///     found |= entry?.file_name() == "lib.rs";
-    /// }
-    /// assert!(found);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
+    /// As [`std::fs::DirEntry::file_name`].
     #[must_use]
     pub fn file_name(&self) -> OsString {
         self.0.file_name()
@@ -167,42 +112,18 @@ impl fmt::Debug for DirEntry {
 pub struct DirBuilder(fs::DirBuilder);
 
 impl DirBuilder {
-    /// Creates a builder that is not recursive and gives directories the permissions that the
-    /// `umask` allows.
+    /// Creates a builder that is not recursive.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::fs::DirBuilder;
-    ///
-    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-dirbuilder-{}", std::process::id()));
-    /// # std::fs::create_dir_all(&directory)?;
-    /// DirBuilder::new().create(directory.join("new"))?;
-    /// assert!(directory.join("new").is_dir());
-    /// # std::fs::remove_dir_all(&directory)?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
+    /// As [`std::fs::DirBuilder::new`].
     #[expect(clippy::new_without_default, reason = "as std")]
     #[must_use]
     pub fn new() -> DirBuilder {
         DirBuilder(fs::DirBuilder::new())
     }
 
-    /// Sets whether missing parents are created too. It is then no error if the directory exists.
+    /// Sets whether missing parents are created too.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::fs::DirBuilder;
-    ///
-    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-recursive-{}", std::process::id()));
-    /// # std::fs::create_dir_all(&directory)?;
-    /// let path = directory.join("a/b");
-    /// assert!(DirBuilder::new().create(&path).is_err());
-    /// DirBuilder::new().recursive(true).create(&path)?;
-    /// # std::fs::remove_dir_all(&directory)?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
+    /// As [`std::fs::DirBuilder::recursive`].
     pub fn recursive(&mut self, recursive: bool) -> &mut DirBuilder {
         self.0.recursive(recursive);
         self
@@ -210,23 +131,7 @@ impl DirBuilder {
 
     /// Creates the directory at `path`.
     ///
-    /// # Errors
-    ///
-    /// Returns the errors of `mkdir(2)`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use greenthread::fs::DirBuilder;
-    ///
-    /// # let directory = std::env::temp_dir().join(format!("greenthread-doc-dir_create-{}", std::process::id()));
-    /// # std::fs::create_dir_all(&directory)?;
-    /// let builder = DirBuilder::new();
-    /// builder.create(directory.join("one"))?;
-    /// builder.create(directory.join("other"))?;
-    /// # std::fs::remove_dir_all(&directory)?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
+    /// As [`std::fs::DirBuilder::create`]; blocks only the green thread.
     pub fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
         let path = path.as_ref();
         may_block(|| self.0.create(path))

@@ -21,7 +21,7 @@ use crate::engine::door::{BlockedPlace, Histogram, Metrics, Mode, runtimes};
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// Returns the first error that writing to `out` returns.
 ///
 /// # Examples
 ///

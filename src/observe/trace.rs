@@ -27,9 +27,9 @@ use crate::engine::door::{Session, Timeline};
 ///
 /// # Errors
 ///
-/// One trace at a time can be recorded: while there is one, another call fails with
-/// [`ResourceBusy`](io::ErrorKind::ResourceBusy), and does not run its `work`. An error of the system is
-/// returned if no kernel thread can be made that records.
+/// Returns [`ResourceBusy`](io::ErrorKind::ResourceBusy) if another trace is being recorded, and the system's
+/// error if it refuses the kernel thread that records. In both cases `work` does not run. If `work` forks,
+/// the child gets an error, because the trace is the parent's.
 ///
 /// # Panics
 ///
@@ -75,7 +75,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Returns the first error that writing to `out` returns.
     ///
     /// # Examples
     ///
@@ -96,7 +96,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Returns the first error that writing to `out` returns.
     ///
     /// # Examples
     ///
@@ -119,8 +119,8 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the name ends otherwise; or the file cannot be
-    /// made or written.
+    /// Returns [`InvalidInput`](io::ErrorKind::InvalidInput) if the name ends otherwise, and the system's
+    /// error if the file cannot be created or written.
     ///
     /// # Examples
     ///

@@ -222,15 +222,14 @@ impl Builder {
         self
     }
 
-    /// Sets the policy by its name and options, in the form of the variable `GREENTHREAD_POLICY`.
+    /// Sets the policy by name: its name and options, in the form of the variable `GREENTHREAD_POLICY`.
     ///
     /// The names are `work-stealing`, `relaxed-fifo`, `least-loaded`, `priority` and
     /// `global-queue`. Options follow the name, each after a comma: `no-spinning`, `no-hand-off`
     /// and `no-preemption`; with `work-stealing` also `no-stealing`, `no-next-slot`, `lifo` and
     /// `global-interval=NUMBER`; with `least-loaded` also `batch=NUMBER`.
     ///
-    /// The methods [`policy`](Builder::policy), [`spinning`](Builder::spinning),
-    /// [`hand_off`](Builder::hand_off) and [`preemption`](Builder::preemption) take precedence over
+    /// The methods [`policy`](Builder::policy) and [`preemption`](Builder::preemption) take precedence over
     /// the text.
     ///
     /// # Examples
@@ -254,7 +253,7 @@ impl Builder {
     /// Sets whether a processor that finds nothing to do looks around a little longer before it
     /// sleeps.
     ///
-    /// Default: yes. This knob and the next two exist to measure what each mechanism is worth.
+    /// Default: yes. This knob exists to measure what the mechanism is worth.
     ///
     /// # Examples
     ///
@@ -265,6 +264,7 @@ impl Builder {
     /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn spinning(mut self, on: bool) -> Builder {
         self.knobs.spinning = Some(on);
         self
@@ -273,8 +273,9 @@ impl Builder {
     /// Sets whether a processor whose kernel thread blocks in the kernel is handed to another
     /// kernel thread.
     ///
-    /// Default: yes. Without hand-off a thread that is blocked in the kernel keeps its processor;
-    /// if it waits for a thread that waits for that processor, both wait for ever.
+    /// Default: yes. This knob exists to measure what the mechanism is worth: without hand-off a thread that
+    /// is blocked in the kernel keeps its processor, and if it waits for a thread that waits for that
+    /// processor, both wait for ever.
     ///
     /// # Examples
     ///
@@ -285,6 +286,7 @@ impl Builder {
     /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn hand_off(mut self, on: bool) -> Builder {
         self.knobs.hand_off = Some(on);
         self

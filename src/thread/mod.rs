@@ -236,11 +236,11 @@ pub fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
     door::blocking(f)
 }
 
-/// Runs `f`, whose calls of libc are libc's.
+/// Runs `f` with libc hooks disabled on this thread.
 ///
 /// With the feature `unmodified` a blocking call of libc parks the green thread that makes it. In `f` such a
-/// call blocks the kernel thread, as everywhere without the feature. It is rarely needed: for code that must see
-/// what the kernel does, such as the EINTR that a signal causes.
+/// call blocks the kernel thread, as all such calls do without the feature. Few programs need this function: it
+/// is for code that must see what the kernel does, such as the EINTR that a signal causes.
 ///
 /// # Examples
 ///
@@ -279,10 +279,10 @@ pub fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {
 #[must_use = "the thread is unlocked when this is dropped"]
 pub struct KernelThreadLock(PhantomData<*mut ()>);
 
-/// Locks the current thread to its kernel thread, and the kernel thread to it, until all its locks
-/// are dropped.
+/// Locks the current green thread to its kernel thread (OS thread), and the kernel thread to it,
+/// until all its locks are dropped; Go calls this `LockOSThread`.
 ///
-/// This is for state that belongs to a kernel thread and cannot be moved: CPU affinity, namespaces,
+/// It is for state that belongs to a kernel thread and cannot be moved: CPU affinity, namespaces,
 /// GUI toolkits. A switch to or from a locked thread costs a switch of kernel threads. On a kernel
 /// thread this does nothing.
 ///

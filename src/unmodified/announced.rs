@@ -3,7 +3,8 @@
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
-use super::hooked;
+use super::poll::{block, deadline_of, with_time};
+use super::{hooked, in_kernel};
 use crate::engine::door::blocking;
 
 /// Declares such calls.
@@ -13,6 +14,14 @@ macro_rules! announced {
             $(fn $name($($argument: $Type),*) -> $Result {
                 // SAFETY: the caller's arguments.
                 blocking(|| unsafe { $name::real($($argument),*) })
+            })*
+        }
+    };
+    (again $(fn $name:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty;)*) => {
+        hooked! {
+            $(fn $name($($argument: $Type),*) -> $Result {
+                // SAFETY: the caller's arguments.
+                in_kernel(|| unsafe { $name::real($($argument),*) })
             })*
         }
     };
@@ -39,6 +48,11 @@ announced! {
     // Other programs.
     fn system(command: *const c_char) -> c_int;
     fn pclose(stream: *mut c_void) -> c_int;
+    fn sigwait(set: *const libc::sigset_t, signal: *mut c_int) -> c_int;
+}
+
+// These do all or nothing, so they can be made again.
+announced! { again
     // Queues of System V and of POSIX.
     fn msgsnd(queue: c_int, message: *const c_void, length: usize, flags: c_int) -> c_int;
     fn msgrcv(
@@ -57,12 +71,44 @@ announced! {
         priority: *mut u32,
     ) -> isize;
     // Signals.
-    fn sigwait(set: *const libc::sigset_t, signal: *mut c_int) -> c_int;
+    fn pause() -> c_int;
+    fn sigsuspend(mask: *const libc::sigset_t) -> c_int;
     fn sigwaitinfo(set: *const libc::sigset_t, info: *mut libc::siginfo_t) -> c_int;
+    fn tcdrain(terminal: c_int) -> c_int;
+}
+
+/// The same for a call with a time-out.
+///
+/// # Safety
+/// The time is null or valid, or cannot be read.
+unsafe fn timed(
+    time: *const libc::timespec,
+    real: impl Fn(*const libc::timespec) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { deadline_of(time) } {
+        Ok(deadline) => block(deadline, |left| with_time(left, &real)),
+        Err(()) => real(time), // which refuses it
+    }
+}
+
+hooked! {
     fn sigtimedwait(
         set: *const libc::sigset_t,
         info: *mut libc::siginfo_t,
         time: *const libc::timespec,
-    ) -> c_int;
-    fn tcdrain(terminal: c_int) -> c_int;
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe { timed(time, |time| sigtimedwait::real(set, info, time)) }
+    }
+
+    fn semtimedop(
+        set: c_int,
+        operations: *mut c_void,
+        count: usize,
+        time: *const libc::timespec,
+    ) -> c_int {
+        // SAFETY: the caller's arguments.
+        unsafe { timed(time, |time| semtimedop::real(set, operations, count, time)) }
+    }
 }

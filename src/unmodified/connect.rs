@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::descriptor::{is_nonblocking, is_ready, is_stream, is_there, option, run};
-use super::{count_parked, hooked, set_errno};
+use super::{count_parked, hooked, set_errno, uninterrupted};
 use crate::engine::door::watch::Purpose;
 use crate::engine::door::{self, may_block};
 
@@ -74,7 +74,7 @@ hooked! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = || connect::real(fd, address, length);
+            let real = || uninterrupted(|| connect::real(fd, address, length));
             if fd < 0 || is_nonblocking(fd) {
                 return real();
             }

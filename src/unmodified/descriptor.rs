@@ -15,9 +15,9 @@ use core::ffi::c_int;
 use core::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::{errno, set_errno};
+use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::door::watch::{Call, Purpose};
-use crate::engine::door::{blocking, clock, word};
+use crate::engine::door::{clock, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,8 +194,10 @@ impl<'a> Waiter<'a> {
     pub(super) fn run(
         &mut self,
         mut attempt: impl FnMut(c_int) -> isize,
-        block: impl FnOnce(c_int) -> isize,
+        block: impl Fn(c_int) -> isize,
     ) -> isize {
+        let block = |fd| in_kernel(|| block(fd));
+        let mut attempt = |fd| uninterrupted(|| attempt(fd));
         let before = errno();
         let mut in_vain = 0;
         loop {
@@ -224,7 +226,7 @@ impl<'a> Waiter<'a> {
                 }
             };
             if in_vain >= IN_VAIN && is_ready(self.call.fd(), events_of(self.purpose)) {
-                return blocking(|| block(self.call.fd()));
+                return block(self.call.fd());
             }
             match self.call.wait(self.purpose, deadline) {
                 Ok(true) => in_vain += 1,
@@ -236,7 +238,7 @@ impl<'a> Waiter<'a> {
                     }
                     return result;
                 }
-                Err(_) => return blocking(|| block(self.call.fd())),
+                Err(_) => return block(self.call.fd()),
             }
         }
     }
@@ -254,7 +256,7 @@ pub(super) fn run(
     fd: c_int,
     purpose: Purpose,
     attempt: impl FnMut(c_int) -> isize,
-    block: impl FnOnce(c_int) -> isize,
+    block: impl Fn(c_int) -> isize,
 ) -> isize {
     let call = pin!(Call::new(fd));
     Waiter::new(call.as_ref(), purpose).run(attempt, block)

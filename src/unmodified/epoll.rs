@@ -6,10 +6,10 @@
 use core::ffi::c_int;
 use core::pin::pin;
 
-use super::poll::{after_millis, changes_mask, deadline_of};
-use super::{errno, hooked, set_errno};
+use super::poll::{after_millis, block, changes_mask, deadline_of, millis_of, with_time};
+use super::{errno, hooked, set_errno, uninterrupted};
+use crate::engine::door::clock;
 use crate::engine::door::watch::{Call, Purpose};
-use crate::engine::door::{blocking, clock};
 
 /// Collects events until there are some, or until `deadline`. `None`: the caller is to make the call that
 /// blocks.
@@ -23,7 +23,7 @@ unsafe fn wait(
     deadline: Option<u64>,
 ) -> Option<c_int> {
     // SAFETY: the caller's promise.
-    let look = |fd| unsafe { epoll_wait::real(fd, events, room, 0) };
+    let look = |fd| uninterrupted(|| unsafe { epoll_wait::real(fd, events, room, 0) });
     let first = look(epoll);
     if first != 0 || deadline.is_some_and(|deadline| deadline <= clock::now()) {
         return Some(first);
@@ -51,8 +51,9 @@ hooked! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            wait(epoll, events, room, after_millis(millis))
-                .unwrap_or_else(|| blocking(|| epoll_wait::real(epoll, events, room, millis)))
+            let deadline = after_millis(millis);
+            let real = |left| epoll_wait::real(epoll, events, room, millis_of(left));
+            wait(epoll, events, room, deadline).unwrap_or_else(|| block(deadline, real))
         }
     }
 
@@ -65,12 +66,13 @@ hooked! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = || epoll_pwait::real(epoll, events, room, millis, mask);
+            let deadline = after_millis(millis);
+            let real = |left| epoll_pwait::real(epoll, events, room, millis_of(left), mask);
             match changes_mask(mask) {
-                true => blocking(real),
-                false => wait(epoll, events, room, after_millis(millis))
-                    .unwrap_or_else(|| blocking(real)),
+                true => None,
+                false => wait(epoll, events, room, deadline),
             }
+            .unwrap_or_else(|| block(deadline, real))
         }
     }
 
@@ -83,13 +85,15 @@ hooked! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = || epoll_pwait2::real(epoll, events, room, time, mask);
-            match deadline_of(time) {
-                Ok(deadline) if !changes_mask(mask) => {
-                    wait(epoll, events, room, deadline).unwrap_or_else(|| blocking(real))
-                }
-                _ => blocking(real),
+            let real = |time| epoll_pwait2::real(epoll, events, room, time, mask);
+            let Ok(deadline) = deadline_of(time) else {
+                return real(time); // which refuses it
+            };
+            match changes_mask(mask) {
+                true => None,
+                false => wait(epoll, events, room, deadline),
             }
+            .unwrap_or_else(|| block(deadline, |left| with_time(left, real)))
         }
     }
 }

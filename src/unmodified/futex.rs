@@ -22,13 +22,15 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{close, count_parked, deadline_on, fail, futex2, is_hooked, is_on, nanos, value_at};
+use super::{
+    close, count_parked, deadline_on, fail, futex2, is_hooked, is_on, nanos, repeated, value_at,
+};
 use crate::engine::door::Subject;
 use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
 use crate::engine::door::{
-    clock, guard_change, handlers, is_forked_child, mask_changed, mended_call, name, thread_clock,
+    clock, guard_change, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
 };
 
 /// The threads that wait on words.
@@ -82,8 +84,10 @@ unsafe extern "C" fn syscall(
         // SAFETY: the caller's promise.
         let own = unsafe { thread_clock(number, &arguments) };
         // SAFETY: the same.
-        let call = || unsafe { mended_call(number, &arguments) };
-        own.unwrap_or_else(|| guard_change(number, &arguments, call))
+        let once = || unsafe { kernel_call(number, &arguments) };
+        // An interrupted `close` has closed: the descriptor may be another's by now.
+        let is_cut = |answer: &_| *answer == Err(libc::EINTR) && number != libc::SYS_close;
+        own.unwrap_or_else(|| guard_change(number, &arguments, || repeated(once, is_cut)))
     };
     // SAFETY: the caller's promise.
     if let Some(answer) = unsafe { close::by_number(number, a, b, c) } {
@@ -179,7 +183,7 @@ fn futex([address, operation, value, fourth, second, third]: [usize; 6]) -> Resu
 /// Makes a call that the table has done in part, for the threads that wait in the kernel.
 fn ask_the_kernel(arguments: [usize; 6]) -> usize {
     // SAFETY: the calls that come here look for threads at addresses; one of them compares a word, or fails.
-    unsafe { mended_call(libc::SYS_futex, &arguments) }.unwrap_or(0)
+    unsafe { kernel_call(libc::SYS_futex, &arguments) }.unwrap_or(0)
 }
 
 /// Wakes `most` threads that wait at `address` for one of `events`: those of the table first.

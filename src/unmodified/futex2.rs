@@ -14,7 +14,7 @@ use super::futex::{
 };
 use super::is_on;
 use crate::engine::door::addresses::{ANY, Waiting};
-use crate::engine::door::{is_forked_child, mended_call, word};
+use crate::engine::door::{is_forked_child, kernel_call, word};
 
 /// From here on the four have one number each on all architectures.
 const WAITV: i64 = 449;
@@ -153,7 +153,7 @@ fn is_known(number: i64) -> bool {
         // Each of them refuses such flags, which are its second to fourth argument.
         let wrong = u32::MAX as usize;
         // SAFETY: the kernel refuses the arguments before it looks at memory.
-        let answer = unsafe { mended_call(number, &[0, wrong, wrong, wrong, 0, 0]) };
+        let answer = unsafe { kernel_call(number, &[0, wrong, wrong, wrong, 0, 0]) };
         let is_known = answer == Err(libc::EINVAL);
         known.store(if is_known { YES } else { NO }, Relaxed);
     }

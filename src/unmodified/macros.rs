@@ -17,7 +17,6 @@ macro_rules! libc_functions {
                 $crate::unmodified::macros::real_of!($name $($version)?);
 
             /// The address of libc's function.
-            #[cfg(not(target_arch = "aarch64"))]
             #[allow(dead_code, reason = "one of the two ways is enough")]
             #[inline]
             pub(super) fn target() -> *const () {
@@ -28,7 +27,6 @@ macro_rules! libc_functions {
             ///
             /// # Safety
             /// That of libc's function.
-            #[cfg(not(target_arch = "aarch64"))]
             #[allow(dead_code, reason = "one of the two ways is enough")]
             #[inline]
             pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
@@ -38,41 +36,6 @@ macro_rules! libc_functions {
                         REAL.address(),
                     )($($argument),*)
                 }
-            }
-
-            /// Calls libc's function; its first argument is kept for the handler of a signal.
-            ///
-            /// # Safety
-            /// That of libc's function, whose address was found.
-            #[cfg(target_arch = "aarch64")]
-            #[unsafe(naked)]
-            unsafe extern "C-unwind" fn keeper($($argument: $Type),*) -> $Result {
-                $crate::engine::door::real::keeper!(
-                    REAL,
-                    $crate::engine::door::real::Real::ADDRESS
-                )
-            }
-
-            /// The address of a function that does as libc's.
-            #[cfg(target_arch = "aarch64")]
-            #[allow(dead_code, reason = "one of the two ways is enough")]
-            #[inline]
-            pub(super) fn target() -> *const () {
-                REAL.address();
-                keeper as *const ()
-            }
-
-            /// libc's function.
-            ///
-            /// # Safety
-            /// That of libc's function.
-            #[cfg(target_arch = "aarch64")]
-            #[allow(dead_code, reason = "one of the two ways is enough")]
-            #[inline]
-            pub(super) unsafe fn real($($argument: $Type),*) -> $Result {
-                REAL.address();
-                // SAFETY: libc's function of this name has this type; the arguments are the caller's.
-                unsafe { keeper($($argument),*) }
             }
         }
     )*};

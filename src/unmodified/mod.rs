@@ -27,6 +27,7 @@
 //! 2. A descriptor's flags are never changed. A call is first tried in a form that does not block.
 //! 3. Where a thread must not leave its kernel thread (in a signal handler, in a child that shares its memory) it makes
 //!    libc's call: the first question says so.
+//! 4. A preemption's signal interrupts no call: what it makes fail with EINTR is made again ([`uninterrupted`]).
 //!
 //! libc's own calls of these functions stay inside libc; a thread that is blocked in one is handed
 //! off by the scheduler. So is a thread in a call that is not in the table.
@@ -57,7 +58,7 @@ use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::door;
-use crate::engine::door::{clock, count_parked, names, variable};
+use crate::engine::door::{clock, count_parked, handlers, names, variable};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -99,6 +100,29 @@ fn errno() -> c_int {
 fn set_errno(errno: c_int) {
     // SAFETY: as in `errno`.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// Makes `call`: again, as long as `is_cut` says that a signal has cut it short, and that was none of the program's.
+fn repeated<T>(mut call: impl FnMut() -> T, is_cut: impl Fn(&T) -> bool) -> T {
+    loop {
+        let begun = handlers::begun();
+        let answer = call();
+        if !is_cut(&answer) || handlers::begun() != begun {
+            return answer;
+        }
+    }
+}
+
+/// The same for a call that fails with -1 and `errno`.
+fn uninterrupted<T: PartialEq + From<i8>>(call: impl FnMut() -> T) -> T {
+    repeated(call, |answer| {
+        *answer == T::from(-1) && errno() == libc::EINTR
+    })
+}
+
+/// Makes `call`, which blocks the kernel thread: the processor goes to others at once.
+fn in_kernel<T: PartialEq + From<i8>>(call: impl FnMut() -> T) -> T {
+    door::blocking(|| uninterrupted(call))
 }
 
 /// What fortified C asks of its buffers: otherwise the program ends.

@@ -4,9 +4,9 @@
 
 use core::ffi::{c_int, c_ulong};
 
-use super::{errno, hooked, must_hold, nanos, value_at};
+use super::{errno, hooked, in_kernel, must_hold, nanos, uninterrupted, value_at};
 use crate::engine::door::watch::{self, Interest, Purpose};
-use crate::engine::door::{self, blocking, clock, signal};
+use crate::engine::door::{self, clock, signal};
 
 /// After so many events in a row that are none for the caller it pauses after each, for so many nanoseconds.
 const IN_VAIN: u32 = 10;
@@ -18,7 +18,7 @@ const PAUSE: u64 = 2_000_000;
 /// The records are valid.
 pub(super) unsafe fn now(records: *mut libc::pollfd, count: c_ulong) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { poll::real(records, count, 0) }
+    uninterrupted(|| unsafe { poll::real(records, count, 0) })
 }
 
 /// Asks with `look`, which does not wait, until its answer is not 0, or until `deadline`. In between it waits for one of
@@ -52,6 +52,28 @@ pub(super) fn until(
             return Some(answer);
         }
     }
+}
+
+/// Makes the call that blocks until `deadline`; it gets the time that is left.
+pub(super) fn block(deadline: Option<u64>, call: impl Fn(Option<u64>) -> c_int) -> c_int {
+    let left = || deadline.map(|deadline| deadline.saturating_sub(clock::now()));
+    in_kernel(|| call(left()))
+}
+
+/// A time-out in milliseconds.
+pub(super) fn millis_of(time: Option<u64>) -> c_int {
+    time.map_or(-1, |time| {
+        time.div_ceil(1_000_000).try_into().unwrap_or(c_int::MAX)
+    })
+}
+
+/// Calls `call` with a time-out.
+pub(super) fn with_time<T>(time: Option<u64>, call: impl FnOnce(*const libc::timespec) -> T) -> T {
+    let time = time.map(|time| libc::timespec {
+        tv_sec: (time / 1_000_000_000) as libc::time_t,
+        tv_nsec: (time % 1_000_000_000) as libc::c_long,
+    });
+    call(time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref))
 }
 
 /// The deadline of a time-out in milliseconds. `None`: there is none.
@@ -106,14 +128,11 @@ unsafe fn interests_of(records: *const libc::pollfd, count: c_ulong) -> Vec<Inte
 
 hooked! {
     fn poll(records: *mut libc::pollfd, count: c_ulong, millis: c_int) -> c_int {
-        if millis == 0 {
-            // SAFETY: the caller's arguments.
-            return unsafe { poll::real(records, count, 0) };
-        }
+        let deadline = after_millis(millis);
         // SAFETY: the caller's records: the first look has found them valid.
         unsafe {
-            until(after_millis(millis), || interests_of(records, count), || now(records, count))
-                .unwrap_or_else(|| blocking(|| poll::real(records, count, millis)))
+            until(deadline, || interests_of(records, count), || now(records, count))
+                .unwrap_or_else(|| block(deadline, |left| poll::real(records, count, millis_of(left))))
         }
     }
 
@@ -125,14 +144,15 @@ hooked! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = || ppoll::real(records, count, time, mask);
-            match deadline_of(time) {
-                Ok(deadline) if !changes_mask(mask) => {
-                    until(deadline, || interests_of(records, count), || now(records, count))
-                        .unwrap_or_else(|| blocking(real))
-                }
-                _ => blocking(real),
+            let Ok(deadline) = deadline_of(time) else {
+                return ppoll::real(records, count, time, mask); // which refuses it
+            };
+            let real = |left| with_time(left, |time| ppoll::real(records, count, time, mask));
+            match changes_mask(mask) {
+                true => None,
+                false => until(deadline, || interests_of(records, count), || now(records, count)),
             }
+            .unwrap_or_else(|| block(deadline, real))
         }
     }
 }

@@ -7,9 +7,9 @@
 use core::ffi::{c_int, c_void};
 
 use super::descriptor::{can_be_written, is_stream, length_of, rest_of, run, run_all};
-use super::{hooked, must_hold, value_at};
+use super::{hooked, in_kernel, must_hold, value_at};
+use crate::engine::door::may_block;
 use crate::engine::door::watch::Purpose;
-use crate::engine::door::{blocking, may_block};
 
 const NOW: c_int = libc::MSG_DONTWAIT;
 /// Calls with one of these flags do not wait, as a rule.
@@ -42,7 +42,7 @@ pub(super) unsafe fn message(
     };
     let is_whole = flags & libc::MSG_PEEK != 0 || !asked.msg_control.is_null();
     if is_whole || !can_be_written(message, 1) {
-        return blocking(|| real(fd));
+        return in_kernel(|| real(fd));
     }
     let Some(wanted) = length_of(asked.msg_iov, asked.msg_iovlen) else {
         return real(fd);
@@ -122,7 +122,7 @@ unsafe fn from(
         return run(fd, Purpose::Read, attempt, |fd| block(fd, 0));
     }
     if flags & libc::MSG_PEEK != 0 {
-        return blocking(|| block(fd, 0));
+        return in_kernel(|| block(fd, 0));
     }
     let attempt = |fd, done| part(fd, done, flags | NOW);
     run_all(fd, Purpose::Read, length, attempt, block)

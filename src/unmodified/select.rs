@@ -1,12 +1,13 @@
 //! `select`, `pselect`: as `poll`. `select` leaves in its time-out what is left of it, as Linux does.
 
 use core::ffi::c_int;
+use core::ptr::null_mut;
 
 use super::descriptor::is_there;
-use super::poll::{changes_mask, deadline_of, until};
-use super::{hooked, value_at};
+use super::poll::{block, changes_mask, deadline_of, until, with_time};
+use super::{hooked, uninterrupted, value_at};
+use crate::engine::door::clock;
 use crate::engine::door::watch::{Interest, Purpose};
-use crate::engine::door::{blocking, clock};
 
 const BITS: usize = u64::BITS as usize;
 /// The kernel accepts more descriptors than libc's type has room for. A longer set is libc's matter.
@@ -101,17 +102,20 @@ unsafe fn wait(sets: Sets, deadline: Option<u64>) -> Option<c_int> {
                 sets.store(&asked);
             }
             let [read, write, except] = sets.at;
-            let mut at_once = libc::timeval {
-                tv_sec: 0,
-                tv_usec: 0,
-            };
-            select::real(sets.count, read, write, except, &mut at_once)
+            uninterrupted(|| select::real(sets.count, read, write, except, &mut timeval(0)))
         };
         let answer = until(deadline, || interests_of(&asked, sets.count), look);
         if answer.is_none() {
             sets.store(&asked);
         }
         answer
+    }
+}
+
+fn timeval(nanos: u64) -> libc::timeval {
+    libc::timeval {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_usec: (nanos % 1_000_000_000 / 1_000) as libc::suseconds_t,
     }
 }
 
@@ -146,17 +150,17 @@ hooked! {
             let Ok(deadline) = deadline.transpose() else {
                 return real();
             };
-            match wait(sets, deadline) {
-                None => blocking(real),
-                Some(answer) => {
-                    if let (Some(time), Some(deadline)) = (time.as_mut(), deadline) {
-                        let left = deadline.saturating_sub(clock::now());
-                        time.tv_sec = (left / 1_000_000_000) as libc::time_t;
-                        time.tv_usec = (left % 1_000_000_000 / 1_000) as libc::suseconds_t;
-                    }
-                    answer
-                }
+            let answer = wait(sets, deadline).unwrap_or_else(|| {
+                block(deadline, |left| {
+                    let mut left = left.map(timeval);
+                    let time = left.as_mut().map_or(null_mut(), core::ptr::from_mut);
+                    select::real(count, read, write, except, time)
+                })
+            });
+            if let (Some(time), Some(deadline)) = (time.as_mut(), deadline) {
+                *time = timeval(deadline.saturating_sub(clock::now()));
             }
+            answer
         }
     }
 
@@ -171,13 +175,15 @@ hooked! {
         let sets = Sets { count, at: [read, write, except] };
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = || pselect::real(count, read, write, except, time, mask);
-            match deadline_of(time) {
-                Ok(deadline) if !changes_mask(mask) => {
-                    wait(sets, deadline).unwrap_or_else(|| blocking(real))
-                }
-                _ => blocking(real),
+            let real = |time| pselect::real(count, read, write, except, time, mask);
+            let Ok(deadline) = deadline_of(time) else {
+                return real(time); // which refuses it
+            };
+            match changes_mask(mask) {
+                true => None,
+                false => wait(sets, deadline),
             }
+            .unwrap_or_else(|| block(deadline, |left| with_time(left, real)))
         }
     }
 }

@@ -6,8 +6,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::descriptor::{is_there, length_of, rest_of, run_all};
-use super::hooked;
-use crate::engine::door::blocking;
+use super::{hooked, in_kernel};
 use crate::engine::door::watch::Purpose;
 
 const NOW: c_int = libc::MSG_DONTWAIT;
@@ -80,7 +79,7 @@ hooked! {
                 return real(fd);
             }
             if flags & WHOLE != 0 {
-                return blocking(|| real(fd));
+                return in_kernel(|| real(fd));
             }
             match length_of((*from).msg_iov, (*from).msg_iovlen) {
                 None => real(fd),
@@ -110,7 +109,7 @@ unsafe fn to(
         return block(fd, 0);
     }
     if flags & WHOLE != 0 {
-        return blocking(|| block(fd, 0));
+        return in_kernel(|| block(fd, 0));
     }
     let attempt = |fd, done| part(fd, done, flags | NOW);
     run_all(fd, Purpose::Write, length, attempt, block)

@@ -3,10 +3,11 @@
 //!
 //! A parked thread is not interrupted, so nothing is ever left of its sleep. A sleep until a time of a clock that
 //! may jump looks at that clock again now and then: it can be set, or it goes on while the machine is suspended.
+//! A sleep by a clock of CPU time is the kernel's.
 
 use core::ffi::{c_int, c_uint};
 
-use super::{count_parked, deadline_on, hooked, nanos, read, value_at};
+use super::{count_parked, deadline_on, hooked, nanos, read, repeated, value_at};
 use crate::engine::door::{clock, sleep_until, yield_now};
 
 /// How long a sleep relies on a clock that may jump: it ends as late as this at most.
@@ -31,6 +32,33 @@ fn sleep_on(clock: libc::clockid_t, time: u64) {
 fn sleep_for(nanos: u64) {
     count_parked();
     sleep_until(clock::now().saturating_add(nanos));
+}
+
+/// `clock_nanosleep` in the kernel.
+///
+/// # Safety
+/// That of the call.
+unsafe fn sleep_in_kernel(
+    clock: libc::clockid_t,
+    flags: c_int,
+    mut time: *const libc::timespec,
+    left: *mut libc::timespec,
+) -> c_int {
+    let mut rest = core::mem::MaybeUninit::uninit();
+    let left = if left.is_null() {
+        rest.as_mut_ptr()
+    } else {
+        left
+    };
+    let sleep = || {
+        // SAFETY: the caller's promise; the call reads the time before it writes what is left.
+        let answer = unsafe { clock_nanosleep::real(clock, flags, time, left) };
+        if answer == libc::EINTR && flags & libc::TIMER_ABSTIME == 0 {
+            time = left;
+        }
+        answer
+    };
+    repeated(sleep, |answer| *answer == libc::EINTR)
 }
 
 hooked! {
@@ -67,7 +95,7 @@ hooked! {
                 0
             }
             // SAFETY: the caller's arguments.
-            _ => unsafe { clock_nanosleep::real(clock, flags, time, left) },
+            _ => unsafe { sleep_in_kernel(clock, flags, time, left) },
         }
     }
 

@@ -10,7 +10,7 @@ type Resource = libc::__rlimit_resource_t;
 type Resource = libc::c_int;
 
 /// Sets a limit of this process, as far as it may be raised.
-pub fn set_limit(which: Resource, soft: libc::rlim_t) {
+pub fn set_limit(which: Resource, soft: u64) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -18,7 +18,7 @@ pub fn set_limit(which: Resource, soft: libc::rlim_t) {
     // SAFETY: plain system calls on a place that outlives them.
     unsafe {
         assert_eq!(libc::getrlimit(which, &mut limit), 0);
-        limit.rlim_cur = soft.min(limit.rlim_max);
+        limit.rlim_cur = limit.rlim_max.min(soft as libc::rlim_t);
         assert_eq!(libc::setrlimit(which, &limit), 0);
     }
 }

@@ -8,20 +8,19 @@
 //! 3. `child` runs one test again in a process of its own, for what concerns a whole process (exit,
 //!    signals, limits, environment). The test asks `child_case` first; in the child it does that
 //!    case and returns or exits.
-//! 4. A test process begins in a known state (`known_state`): no signal is ignored or blocked that the test does not
-//!    ignore or block. What else a child is to have, its test sets.
-//! 5. Everything holds in both modes. What only green threads promise is under `if green()`.
+//! 4. `alone!` moves a test into a process of its own, where it may change what belongs to the process and read what
+//!    other tests would change: handlers, limits, descriptors, memory.
+//! 5. Test processes and their children begin in one known state (`known_state`), whatever their parents did. What else
+//!    a child is to have, its test sets.
+//! 6. Everything holds in both modes. What only green threads promise is under `if green()`.
 
 #![allow(dead_code)] // every test file uses its own part of this
 
-#[cfg(unix)]
-#[path = "../support/checking_allocator.rs"]
-pub mod checking_allocator;
 pub mod directory;
 #[cfg(feature = "unmodified")]
 pub mod futex;
 #[cfg(target_os = "linux")]
-mod known_state;
+pub mod known_state;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(all(feature = "unmodified", target_os = "linux"))]
@@ -181,15 +180,61 @@ pub fn child_command_of(executable: &Path, test: &str, case: &str) -> Command {
         .env("GT_CASE", case)
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null());
+    #[cfg(target_os = "linux")]
+    known_state::of_child(&mut command);
     command
+}
+
+/// The first line of a test: what follows runs in a process of its own, with these variables (`NAME = "value"`).
+#[allow(unused_macros)] // not every program of tests uses it
+macro_rules! alone {
+    ($($name:ident = $value:literal),*) => {
+        fn here() {}
+        let variables: &[(&str, &str)] = &[$((stringify!($name), $value)),*];
+        if crate::common::goes_on_elsewhere(std::any::type_name_of_val(&here), variables) {
+            return;
+        }
+    };
+}
+#[allow(unused_imports)] // the same
+pub(crate) use alone;
+
+const ALONE: &str = "GT_ALONE";
+
+/// Runs the test of which `here` is a function in a child, unless this is that child. `here` is a path with the
+/// program's name.
+#[track_caller]
+pub fn goes_on_elsewhere(here: &str, variables: &[(&str, &str)]) -> bool {
+    let test = here
+        .split_once("::")
+        .and_then(|(_, path)| path.rsplit_once("::"));
+    let (test, _) = test.expect("the path of a function in a test");
+    if std::env::var(ALONE).as_deref() == Ok(test) {
+        return false;
+    }
+    let mut command = child_command(test, "");
+    let command = command.env_remove("GT_CHILD").env(ALONE, test);
+    let out = command.envs(variables.iter().copied()).output();
+    let out = out.expect("the test's own executable");
+    assert!(out.status.success(), "{}", said(&out));
+    ran_it(test, &out);
+    print!("{}", String::from_utf8_lossy(&out.stdout));
+    true
+}
+
+/// The harness is content if there is no such test.
+#[track_caller]
+fn ran_it(test: &str, out: &Output) {
+    let is_unknown = String::from_utf8_lossy(&out.stdout).contains("running 0 tests");
+    assert!(!is_unknown, "there is no test {test:?}");
 }
 
 /// Runs it, with `env` in its environment, too.
 pub fn child_with(test: &str, case: &str, env: &[(&str, &str)]) -> Output {
-    child_command(test, case)
-        .envs(env.iter().copied())
-        .output()
-        .expect("the test's own executable")
+    let out = child_command(test, case).envs(env.iter().copied()).output();
+    let out = out.expect("the test's own executable");
+    ran_it(test, &out);
+    out
 }
 
 pub fn child(test: &str, case: &str) -> Output {

@@ -1,4 +1,4 @@
-/* A program that knows nothing of Rust, for tests/shared_libraries.rs.
+/* A program that knows nothing of Rust, for tests/process/shared_libraries.rs.
 
      host local|global|deep LIBRARY...   loads each, uses each, unloads each, stays a while, and ends
      host linked                         uses the library that it is linked with, or that was preloaded

@@ -1,4 +1,4 @@
-//! A library for programs that know nothing of Rust (`tests/shared_libraries.rs`): a C library whose functions start threads.
+//! A library for programs that know nothing of Rust (`tests/process/shared_libraries.rs`): a C library whose functions start threads.
 
 use greenthread::channel::bounded;
 use greenthread::runtime::{Mode, Runtime};

@@ -1,5 +1,5 @@
 // A program of C and C++ whose threads are cancelled in libc's calls, and whose exceptions leave `call_once`. `start` is
-// called by a Rust program with panic = "abort", which is what there is of Rust. (tests/unmodified_cpp.rs)
+// called by a Rust program with panic = "abort", which is what there is of Rust. (tests/libc/cpp.rs)
 #include <cstdio>
 #include <cerrno>
 #include <ctime>

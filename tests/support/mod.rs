@@ -6,7 +6,6 @@
 
 #![allow(dead_code)] // each test file uses its own part
 
-mod checking_allocator;
 pub mod hogs;
 pub mod ledger;
 pub mod line;

@@ -1,7 +1,7 @@
 //! A table of threads that wait, and of how a dump must show each.
 
-use super::common::{green, hooked};
 use super::dumps::{PATIENCE, is_like, named};
+use crate::common::{green, hooked};
 use greenthread::observe::{self, Dump, State};
 use greenthread::{Builder, JoinHandle, thread};
 use std::hint::black_box;
@@ -110,7 +110,7 @@ impl Row {
         let place = thread.spawned_at();
         if let Some(line) = self.line {
             let is_right = place.is_some_and(|place| {
-                place.file().ends_with("observe_waits.rs") && place.line().abs_diff(line) <= 8
+                place.file().ends_with("observe/waits.rs") && place.line().abs_diff(line) <= 8
             });
             check("spawned at", is_right, &(place, line));
         }

@@ -3,9 +3,7 @@
 
 #![allow(dead_code, unused_imports)] // every test file uses its own part of this
 
-#[path = "../common/rng.rs"]
-mod rng;
-pub use rng::Rng;
+pub use crate::common::Rng;
 
 use greenthread::runtime::{Mode, Runtime};
 use std::process::{Command, Output, Stdio};

@@ -4,12 +4,12 @@
 //! `greenthread::spawn`, waits for all of it, and panics if the books do not balance. It takes some
 //! milliseconds, and chooses by its random numbers only, so that a seed repeats what was done.
 
-use super::support::Rng;
+use crate::support::Rng;
 #[path = "scenes_io.rs"]
 mod io;
 
-use super::support::ledger::Ledger;
-use super::support::storm::burn;
+use crate::support::ledger::Ledger;
+use crate::support::storm::burn;
 use greenthread::channel::{self, Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use greenthread::coroutine::Coroutine;
 use greenthread::dataflow::{Value, call, value};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::common::{child_case, child_command, wait_until};
 
 /// The test that is a server when it runs as a child. See [`run_as_child`].
-const ENTRY: &str = "server";
+const ENTRY: &str = "servers_bad_input::server";
 
 pub const GET: &str = "GET /json HTTP/1.1\r\nHost: test\r\n\r\n";
 

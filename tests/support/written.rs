@@ -98,7 +98,7 @@ pub fn check_text(table: &Table, dump: &Dump) {
             .find(|line| line.contains("spawned at"))
             .unwrap();
         assert!(
-            is_like(place, "  spawned at *observe_waits.rs:*:*"),
+            is_like(place, "  spawned at *observe/waits.rs:*:*"),
             "{place}"
         );
     }

@@ -12,7 +12,7 @@ VERSION = 1
 NEVER = (1 << 64) - 1
 WORD = 8
 # Functions of these paths are not the user's own; nor are those in these files, and in the crate's (`Folders`).
-NOT_THEIRS = ("greenthread::", "core::", "alloc::", "std::", "preempt_trampoline", "go_on_trampoline")
+NOT_THEIRS = ("greenthread::", "core::", "alloc::", "std::", "preempt_trampoline")
 NOT_THEIR_FILES = ("/library/core/src/", "/library/alloc/src/", "/library/std/src/")
 # The function that calls the user's closure.
 BOTTOM = "__rust_begin_short_backtrace"

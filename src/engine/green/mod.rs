@@ -59,9 +59,7 @@ use self::room::SystemName;
 pub(crate) use self::since::Since;
 use self::waiter::Parking;
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence,
-};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
@@ -92,10 +90,6 @@ pub(crate) struct Green {
     pub(crate) calls_itself: AtomicBool,
     /// The thread's calls of libc are libc's (`hooked::unhooked`).
     pub(crate) unhooked: Cell<bool>,
-    /// A digest of the event for which the thread waited when it was last evicted
-    /// (`sched::shortage`). Monitors write it: the record may be another cluster's as soon as the
-    /// signal is sent.
-    pub(crate) evicted_from: AtomicU8,
     /// The number of times that the thread is locked to a kernel thread.
     pub(crate) locks: Cell<u16>,
     /// For reports: how often the thread has left its stack, and when it last did ([`Since`]).
@@ -277,7 +271,6 @@ impl Green {
             calls_itself: AtomicBool::new(false),
             unhooked: Cell::new(false),
             locked_to: Hook::new(),
-            evicted_from: AtomicU8::new(0),
             locks: Cell::new(0),
             since: Since::new(),
             room: AtomicStatic::none(),

@@ -7,7 +7,7 @@
 //!
 //! Slots are never unmapped, so a room is `&'static`; it is let to one thread after another. A
 //! thread moves in when it runs for the first time (`sched::start`), and its room is free again
-//! when it has ended. A room that nobody needs is dismantled (`sched::rooms`): then its memory is
+//! when it has ended. A room that nobody needs is dismantled (`stack::reclaim`): then its memory is
 //! zero, until another room is furnished in the slot. Who reads a room whose thread may have ended
 //! meanwhile finds that, and throws away what it has read (`sched::sight`); or it keeps rooms from
 //! being dismantled (`inspection`).
@@ -18,7 +18,7 @@ use std::io;
 use super::cpu_time::CpuTime;
 use super::{Green, Identity, inspection};
 use crate::engine::green::context::Bounds;
-use crate::engine::stack::{self, Slot};
+use crate::engine::stack::{self, Slot, reclaim::Stays};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::tls;
@@ -46,12 +46,6 @@ pub(crate) type SystemName = [u8; 16];
 
 /// In the place of the last NUL: there is a name.
 const NAMED: u8 = 1;
-
-/// For how long a room cannot be dismantled.
-pub(crate) enum Stays {
-    ForNow,
-    ForEver,
-}
 
 // SAFETY: all fields but the tenant and the name, which are atomic, are written once. The holder of the room may touch the memory
 // behind the pointers.
@@ -117,11 +111,11 @@ impl Room {
     /// caller has taken out of its list, is the caller's as before. `spare` takes malloc's cache; false:
     /// it has no place for it.
     ///
-    /// Takes malloc's locks: call it on a kernel thread, or preemptible.
+    /// Takes malloc's locks: call it on a kernel thread that runs no green thread.
     pub(crate) fn dismantle(slot: &'static Slot, spare: fn(usize) -> bool) -> Result<(), Stays> {
         let room = Room::on(slot);
         // Memory that is locked cannot be given back. And without malloc's word, its cache cannot be found.
-        if room.tcache.is_null() || stack::try_trim(slot).is_err() {
+        if room.tcache.is_null() || stack::trim(slot).is_err() {
             return Err(Stays::ForEver);
         }
         let extra = slot.extra.swap(0, Ordering::Relaxed);
@@ -134,7 +128,6 @@ impl Room {
         sanitizer::holds_no_pointers(slot.bottom(), slot.top());
         // SAFETY: its thread has ended, nobody sees the room or can get it, and it has no cache.
         unsafe { tls::destroy(room.thread_pointer) };
-        let _off = super::current::preemption_off();
         // SAFETY: as above, and the block was all that was of use.
         unsafe { stack::vacate(slot) };
         Ok(())

@@ -83,7 +83,7 @@ use super::{ForOthers, Next, Others, Readied, Ready, Seat, Victims};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Policy: Send + Sync + 'static {
-    /// Takes over a thread that has become ready, and returns whether another processor could run
+    /// Enqueues a thread that has become ready, and returns whether another processor could run
     /// something now.
     ///
     /// `how` says how the thread became ready. `seat` is the seat of the processor that made it
@@ -307,7 +307,8 @@ pub trait Policy: Send + Sync + 'static {
     /// ```
     fn len(&self, processor: Option<usize>) -> usize;
 
-    /// Returns the number of threads at `processor` that other processors cannot take.
+    /// Returns the number of threads that only `processor` can run: that wait there, and that other
+    /// processors cannot take.
     ///
     /// While there are any, the thread that runs there has a shorter time slice. By default there
     /// are none.

@@ -4,7 +4,7 @@
 
 use super::Ready;
 
-/// How a thread became ready.
+/// How a ready thread came to be enqueued: how it became ready.
 ///
 /// # Examples
 ///
@@ -26,7 +26,7 @@ use super::Ready;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Readied {
-    /// The thread is new. The scheduler gives a policy each thread so once.
+    /// The thread is new. The scheduler hands each thread to a policy once in this way.
     Spawned,
     /// Another thread has woken the thread.
     Woken,
@@ -39,7 +39,7 @@ pub enum Readied {
     Preempted,
 }
 
-/// What the other processors of a runtime are doing.
+/// Whether the other processors of a runtime are all busy.
 ///
 /// # Examples
 ///
@@ -56,7 +56,7 @@ pub enum Others {
     Idle,
 }
 
-/// Whether there is work for other processors than the one that asks.
+/// A hint to the scheduler whether to wake a sleeping processor: whether there is work for others.
 ///
 /// # Examples
 ///
@@ -73,7 +73,7 @@ pub enum ForOthers {
 }
 
 impl ForOthers {
-    /// Returns [`Work`](ForOthers::Work) if there is some, and otherwise
+    /// Makes the wake hint of a condition: [`Work`](ForOthers::Work) when there is some, and otherwise
     /// [`Nothing`](ForOthers::Nothing).
     ///
     /// # Examples

@@ -5,7 +5,7 @@
 //! | `collect` | reads all threads, one after the other, while the program runs on |
 //! | `running` | the stacks of threads that run: a signal's handler copies them |
 //! | `unwind`, `modules` | reads a stack; the libraries that this relies on |
-//! | `stacks`, `symbols` | keeps each different stack once; the names of functions |
+//! | `stacks`, `symbols`, `debug_info` | keeps each different stack once; the names of functions; what the files tell of an address |
 //! | `describe`, `descriptor` | a thread's wait in words; what the system says of a descriptor |
 //! | `deadlock` | threads that wait for each other; programs in which all do |
 //! | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
@@ -20,6 +20,7 @@
 mod busy;
 mod collect;
 pub(crate) mod deadlock;
+mod debug_info;
 mod describe;
 mod descriptor;
 mod json;

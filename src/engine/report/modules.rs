@@ -9,10 +9,14 @@
 //! something while it holds its own lock. The first walk counts, the second one copies into memory that
 //! was made between the two; if a library has come meanwhile, both are made again.
 
-use core::ffi::CStr;
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian};
+
+use crate::engine::sys::libraries::{self, Library};
 
 /// Bytes of an unwind table.
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -24,6 +28,8 @@ pub(crate) struct Modules {
     copies: Vec<u8>,
     /// The loader's count of changes.
     changes: u64,
+    /// The program's name.
+    program: String,
 }
 
 /// The program, or one library.
@@ -32,7 +38,8 @@ struct Module {
     code: Range<usize>,
     /// What is added to the addresses in its file.
     bias: usize,
-    name: Place,
+    /// Its file, as the loader names it; empty if it is the program.
+    path: Place,
     tables: Option<Tables>,
 }
 
@@ -61,16 +68,13 @@ impl Modules {
     pub(crate) fn load() -> Modules {
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default();
-        let program = program.as_encoded_bytes();
         let mut walk = Walk::default();
         loop {
             walk = Walk {
                 list: Vec::with_capacity(walk.modules),
-                copies: Vec::with_capacity(walk.bytes + program.len()),
+                copies: Vec::with_capacity(walk.bytes),
                 ..Walk::default()
             };
-            walk.copies.extend_from_slice(program);
-            walk.program_name = program.len();
             walk.run();
             if walk.modules == walk.list.len() && !walk.is_short {
                 break;
@@ -81,23 +85,17 @@ impl Modules {
             list: walk.list,
             copies: walk.copies,
             changes: walk.changes,
+            program: program.to_string_lossy().into_owned(),
         }
     }
 
     /// Whether nothing was loaded or unloaded since.
     pub(crate) fn is_current(&self) -> bool {
-        unsafe extern "C" fn first(
-            info: *mut libc::dl_phdr_info,
-            _: usize,
-            changes: *mut libc::c_void,
-        ) -> i32 {
-            // SAFETY: the loader's argument, and the integer below.
-            unsafe { *changes.cast() = changes_in(&*info) };
-            1
-        }
-        let mut changes = 0_u64;
-        // SAFETY: `first` has the right type, and its argument is an integer.
-        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+        let mut changes = 0;
+        libraries::visit(|library| {
+            changes = library.changes;
+            ControlFlow::Break(())
+        });
         changes == self.changes
     }
 
@@ -118,8 +116,21 @@ impl Modules {
     /// allocates nothing.
     pub(crate) fn raw(&self, address: usize) -> Option<(&str, usize)> {
         let module = self.find(address)?;
-        let name = core::str::from_utf8(self.bytes(&module.name)).unwrap_or("?");
+        let name = match self.bytes(&module.path).rsplit(|&byte| byte == b'/').next() {
+            None | Some([]) => &self.program,
+            Some(name) => core::str::from_utf8(name).unwrap_or("?"),
+        };
         Some((name, address.wrapping_sub(module.bias)))
+    }
+
+    /// The module's file, and what is added to the addresses in it.
+    pub(super) fn file(&self, address: usize) -> Option<(&Path, usize)> {
+        let module = self.find(address)?;
+        let path = match self.bytes(&module.path) {
+            [] => b"/proc/self/exe",
+            path => path,
+        };
+        Some((Path::new(OsStr::from_bytes(path)), module.bias))
     }
 
     /// The unwind tables of the module that has the instruction at `address`.
@@ -150,7 +161,6 @@ impl Modules {
 struct Walk {
     list: Vec<Module>,
     copies: Vec<u8>,
-    program_name: usize,
     modules: usize,
     bytes: usize,
     is_short: bool,
@@ -159,44 +169,22 @@ struct Walk {
 
 impl Walk {
     fn run(&mut self) {
-        unsafe extern "C" fn visit(
-            info: *mut libc::dl_phdr_info,
-            _: usize,
-            walk: *mut libc::c_void,
-        ) -> i32 {
-            // SAFETY: the loader's argument, and the walk below.
-            unsafe { (*walk.cast::<Walk>()).visit(&*info) };
-            0
-        }
-        // SAFETY: `visit` has the right type, its argument is a walk, and it does not unwind: it only fills
-        // vectors up to their capacities, and parses with checks.
-        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut *self).cast()) };
+        libraries::visit(|library| {
+            self.visit(library);
+            ControlFlow::Continue(())
+        });
     }
 
-    /// # Safety
-    /// `info` is what the loader gives out, and its callback has not returned.
-    unsafe fn visit(&mut self, info: &libc::dl_phdr_info) {
-        self.changes = changes_in(info);
+    fn visit(&mut self, library: &Library<'_>) {
+        self.changes = library.changes;
         let is_program = self.modules == 0;
-        // SAFETY: the loader's array of segments, of which this is the length.
-        let segments = unsafe { segments(info) };
-        let bias = info.dlpi_addr as usize;
-        let address = |segment: &libc::Elf64_Phdr| bias.wrapping_add(segment.p_vaddr as usize);
-        let code = segments
-            .iter()
-            .filter(|segment| segment.p_type == libc::PT_LOAD && segment.p_flags & libc::PF_X != 0)
-            .map(|segment| address(segment)..address(segment) + segment.p_memsz as usize)
+        let code = library
+            .code()
             .reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
         let Some(code) = code else { return };
-        let name = if is_program {
-            Place::Copied(0..self.program_name)
-        } else {
-            // SAFETY: a string of the loader's.
-            let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-            self.copy(name.rsplit(|&byte| byte == b'/').next().unwrap_or(name))
-        };
-        // SAFETY: the loader's segments are mapped while its callback runs, and the program's for ever.
-        let tables = unsafe { tables_in(segments, bias) }.map(|(header, frames)| {
+        let path = self.copy(library.name.to_bytes());
+        // SAFETY: its segments are mapped while it is shown, and the program's for ever.
+        let tables = unsafe { tables_in(library) }.map(|(header, frames)| {
             let mut place = |bytes: &'static [u8]| {
                 let place = if is_program {
                     Place::Mapped(bytes)
@@ -214,8 +202,8 @@ impl Walk {
         if self.list.len() < self.list.capacity() {
             self.list.push(Module {
                 code,
-                bias,
-                name,
+                bias: library.base,
+                path,
                 tables,
             });
         }
@@ -233,46 +221,26 @@ impl Walk {
     }
 }
 
-fn changes_in(info: &libc::dl_phdr_info) -> u64 {
-    // Both only grow, so a change of either changes the sum.
-    info.dlpi_adds.wrapping_add(info.dlpi_subs)
-}
-
-/// # Safety
-/// `info` is what the loader gives out, and its callback has not returned.
-unsafe fn segments(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    if info.dlpi_phnum == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
-}
-
 /// The search table and the unwind table, if there are both.
 ///
 /// # Safety
 /// The segments are mapped for as long as the result is used.
-unsafe fn tables_in(
-    segments: &[libc::Elf64_Phdr],
-    bias: usize,
-) -> Option<(&'static [u8], &'static [u8])> {
-    let header = segments
-        .iter()
-        .find(|segment| segment.p_type == libc::PT_GNU_EH_FRAME)?;
-    let start = bias.wrapping_add(header.p_vaddr as usize);
+unsafe fn tables_in(library: &Library<'_>) -> Option<(&'static [u8], &'static [u8])> {
+    let mut headers = library.headers.iter();
+    let header = headers.find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
+    let Range { start, end } = library.range(header);
     // SAFETY: the caller's promise.
-    let header =
-        unsafe { core::slice::from_raw_parts(start as *const u8, header.p_memsz as usize) };
+    let header = unsafe { core::slice::from_raw_parts(start as *const u8, end - start) };
     let bases = BaseAddresses::default().set_eh_frame_hdr(start as u64);
     let parsed = EhFrameHdr::new(header, LittleEndian)
         .parse(&bases, size_of::<usize>() as u8)
         .ok()?;
     parsed.table()?;
     let frames = parsed.eh_frame_ptr().direct().ok()? as usize;
-    let end = segments.iter().find_map(|segment| {
-        let start = bias.wrapping_add(segment.p_vaddr as usize);
-        let end = start + segment.p_filesz as usize;
-        (segment.p_type == libc::PT_LOAD && (start..end).contains(&frames)).then_some(end)
+    let end = library.headers.iter().find_map(|header| {
+        let start = library.range(header).start;
+        let end = start + header.p_filesz as usize;
+        (header.p_type == libc::PT_LOAD && (start..end).contains(&frames)).then_some(end)
     })?;
     // SAFETY: the caller's promise: it lies in one segment.
     let rest = unsafe { core::slice::from_raw_parts(frames as *const u8, end - frames) };

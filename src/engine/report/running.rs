@@ -1,13 +1,10 @@
 //! The stacks of threads that run on a kernel thread of their own, or are blocked on it.
 //!
 //! A thread that runs is held by a signal while its stack is read (`sched::sample`). So is one that is blocked in a
-//! call which begins anew after a signal, and a green thread, whose calls the signal's handler mends
-//! (`sched::interrupted`). Otherwise the signal could make the call fail: the system tells the program
+//! call which begins anew after a signal. Any other call could fail by the signal: there the system tells the program
 //! counter and the stack pointer, and callers' frames may be missing.
 
 use super::unwind::{End, Registers, Unwinder};
-use crate::engine::sched::handlers;
-use crate::engine::sched::interrupted;
 use crate::engine::sched::sample::Held;
 use crate::engine::sys::kernel_thread::SystemCall;
 use crate::engine::sys::observer::{Doing, Observer};
@@ -31,9 +28,7 @@ pub(super) fn frames(
         Doing::Untold if !is_green => return None,
         _ => None,
     };
-    let is_mended = is_green && interrupted::MENDS_NEARLY_ALL && !handlers::exist();
-    let may_hold = |call: &SystemCall| call.begins_anew() || is_mended;
-    if call.as_ref().is_none_or(may_hold) {
+    if call.as_ref().is_none_or(SystemCall::begins_anew) {
         for _ in 0..TRIES {
             // `None`: it blocks the signal, or the system does not run it for long.
             let Some(held) = Held::hold(thread, call.is_none()) else {

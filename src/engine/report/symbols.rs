@@ -4,19 +4,18 @@
 //! top, and without what lies below the thread's closure. The first frame that is left is the public
 //! function in which the thread waits. Which frames are cut is decided by one table ([`KINDS`]): by the file in
 //! which a function stands, if that is known, or else by the function's path. (Debug information that is
-//! only line tables has names without paths.)
+//! only line tables has names without paths of inlined functions.)
 //!
-//! The crate `backtrace` finds the names. It takes a lock, allocates, and maps the program's file; where
-//! that may not be done, `Modules::raw` still tells the module and the address in it. It finds out
-//! once what is loaded: [`Symbols`] makes it forget that when it is dropped.
+//! To find a name (`debug_info`) allocates, and maps the program's file; where that may not be done, `Modules::raw` still
+//! tells the module and the address in it.
 
-use core::ffi::c_void;
 use core::ops::Range;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::debug_info::DebugInfo;
 use super::modules::Modules;
 use crate::engine::sys::variable;
 
@@ -56,10 +55,11 @@ pub(crate) struct Symbol {
 pub(crate) struct Symbols {
     all: Vec<Symbol>,
     by_address: HashMap<usize, Range<usize>>,
+    debug_info: DebugInfo,
     /// The current folder.
     folder: Option<PathBuf>,
-    /// This library's.
-    own: String,
+    /// This library's, once it was needed.
+    own: Option<String>,
 }
 
 impl Symbols {
@@ -67,8 +67,9 @@ impl Symbols {
         Symbols {
             all: Vec::new(),
             by_address: HashMap::new(),
+            debug_info: DebugInfo::default(),
             folder: std::env::current_dir().ok(),
-            own: own_folder(),
+            own: None,
         }
     }
 
@@ -100,44 +101,46 @@ impl Symbols {
     }
 
     fn find(&mut self, address: usize, modules: &Modules) -> Range<usize> {
-        let start = self.all.len();
-        let (all, folder, own) = (&mut self.all, self.folder.as_deref(), &self.own);
-        // It looks for the byte before the address, which is where the instruction lies.
-        backtrace::resolve(address as *mut c_void, |found| {
-            let Some(name) = found.name() else { return };
-            let function = format!("{name:#}");
+        let Symbols {
+            all,
+            debug_info,
+            folder,
+            own,
+            ..
+        } = self;
+        let own = own.get_or_insert_with(|| own_folder(debug_info, modules));
+        let start = all.len();
+        // The instruction lies before the address.
+        let instruction = address.wrapping_sub(1);
+        debug_info.of(instruction, modules, |name, place| {
+            let name = String::from_utf8_lossy(name);
+            let function = format!("{:#}", rustc_demangle::demangle(&name));
+            let file = place.as_ref().and_then(|place| place.file).map(Path::new);
             all.push(Symbol {
-                kind: kind(&function, found.filename(), own),
+                kind: kind(&function, file, own),
                 function: function.into(),
-                file: found.filename().map(|file| shorten(file, folder).into()),
-                line: found.lineno(),
+                file: file.map(|file| shorten(file, folder.as_deref()).into()),
+                line: place.and_then(|place| place.line),
             });
         });
-        if self.all.len() == start {
-            self.all.push(Symbol {
-                function: raw_name(address, modules).into(),
+        if all.len() == start {
+            all.push(Symbol {
+                function: raw_name(instruction, modules).into(),
                 file: None,
                 line: None,
                 kind: Kind::Program,
             });
         }
-        let range = start..self.all.len();
+        let range = start..all.len();
         self.by_address.insert(address, range.clone());
         range
     }
 }
 
-impl Drop for Symbols {
-    fn drop(&mut self) {
-        // Its memory goes with the debug information; and libraries may be unloaded.
-        backtrace::clear_symbol_cache();
-    }
-}
-
 fn raw_name(address: usize, modules: &Modules) -> String {
-    match modules.raw(address.wrapping_sub(1)) {
+    match modules.raw(address) {
         Some((module, offset)) => format!("{module}+{offset:#x}"),
-        None => format!("{:#x}", address.wrapping_sub(1)),
+        None => format!("{address:#x}"),
     }
 }
 
@@ -220,12 +223,12 @@ fn kind(function: &str, file: Option<&Path>, own: &str) -> Kind {
 }
 
 /// Returns this library's folder, as the debug information has it.
-fn own_folder() -> String {
+fn own_folder(debug_info: &mut DebugInfo, modules: &Modules) -> String {
     let mut folder = String::new();
-    let address = own_folder as fn() -> String as usize + 1;
-    backtrace::resolve(address as *mut c_void, |found| {
-        let file = found.filename().map(Path::to_string_lossy);
-        let own = file.as_deref().and_then(|file| file.strip_suffix(OWN_FILE));
+    let own = own_folder as fn(&mut DebugInfo, &Modules) -> String as usize;
+    debug_info.of(own, modules, |_, place| {
+        let file = place.and_then(|place| place.file);
+        let own = file.and_then(|file| file.strip_suffix(OWN_FILE));
         folder = own.unwrap_or_default().to_owned();
     });
     folder
@@ -367,11 +370,11 @@ mod tests {
 
     #[test]
     fn this_library_knows_its_folder() {
-        let (own, modules) = (own_folder(), Modules::load());
+        let modules = Modules::load();
         let mut symbols = Symbols::new();
         let address = Modules::load as fn() -> Modules as usize + 1;
         let found = symbols.of(address, &modules).last().unwrap();
-        assert_eq!(found.kind, Kind::Runtime, "{own} {found:?}");
+        assert_eq!(found.kind, Kind::Runtime, "{found:?}");
     }
 
     #[test]

@@ -105,7 +105,7 @@ const OPTIONS: [i32; 19] = [
     libc::PR_SET_TIMERSLACK,
     libc::PR_MCE_KILL,
     libc::PR_SET_NO_NEW_PRIVS,
-    libc::PR_SET_SPECULATION_CTRL,
+    53, // PR_SET_SPECULATION_CTRL
     50, // PR_SVE_SET_VL
     54, // PR_PAC_RESET_KEYS
     55, // PR_SET_TAGGED_ADDR_CTRL

@@ -17,7 +17,6 @@ use crate::engine::sched::census::{Census, Counts};
 use crate::engine::sched::handed::Handed;
 use crate::engine::sched::idle::IdleWord;
 use crate::engine::sched::resize::Size;
-use crate::engine::sched::rooms::Appointment;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::watched::Watched;
 use crate::engine::sched::witness::measure::Gathered;
@@ -85,8 +84,6 @@ pub(crate) struct Cluster {
     /// our signal.
     pub(crate) base_mask: Mask,
     pub(crate) recruiter: recruiter::Office,
-    /// The recruiter is to look for rooms that nobody needs.
-    pub(super) appointment: Appointment,
     pub(crate) monitor: monitor::Post,
     /// The deadline that some sleeping machine watches (`idlers`).
     pub(crate) watched: Watched,
@@ -150,7 +147,6 @@ impl Cluster {
             idlers: Lock::new(Idlers::new()),
             base_mask: signal::mask() & !signal::bit(config.signal),
             recruiter: recruiter::Office::new(),
-            appointment: Appointment::new(),
             monitor: monitor::Post::new(),
             watched: Watched::new(),
             homeless: Homeless::new(),
@@ -235,11 +231,6 @@ impl Cluster {
         self.active().div_ceil(2) as u32
     }
 
-    /// The machines of this cluster, in any state.
-    pub(crate) fn machines(&'static self) -> impl Iterator<Item = &'static Machine> {
-        crate::engine::sched::machine::all().filter(move |m| m.is_of(self))
-    }
-
     /// The spawns and the ends on every processor that the cluster has had.
     #[inline]
     fn counts(&self) -> impl Iterator<Item = &Counts> {
@@ -301,6 +292,6 @@ impl Cluster {
             processor.own().records.drain();
         }
         drop(off);
-        self.leave_rooms();
+        recruiter::leave_stacks(self);
     }
 }

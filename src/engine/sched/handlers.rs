@@ -39,12 +39,20 @@ static RESERVED: AtomicU64 = AtomicU64::new(0);
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Whether the program has installed a handler; those for faults do not count.
 static EXIST: AtomicBool = AtomicBool::new(false);
+/// How often a handler of the program's has begun.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the program handles signals: then it knows of EINTR, and its handlers may run in the
-/// scheduler.
+/// Whether the program handles signals: its handlers may run in the scheduler.
 #[inline(always)]
 pub(crate) fn exist() -> bool {
     EXIST.load(Relaxed)
+}
+
+/// How often a handler of the program's has begun, on whatever thread. A call that fails with EINTR while this stands
+/// still was interrupted for the crate's sake.
+#[cfg(hooks)]
+pub(crate) fn begun() -> usize {
+    BEGUN.load(Relaxed)
 }
 
 /// From now on `signal` preempts.
@@ -78,6 +86,7 @@ unsafe extern "C-unwind" fn call(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
+    BEGUN.fetch_add(1, Relaxed);
     let handler = HANDLERS[signal as usize].load(Relaxed);
     // All that the handler calls has its frames below this one's.
     let frame = 0_u8;

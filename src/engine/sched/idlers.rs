@@ -45,6 +45,8 @@ pub(crate) struct Idlers {
     pub(super) processors: Lifo<Processor>,
     spares: Lifo<Machine>,
     lingering: Lifo<Machine>,
+    /// The recruiter is to look at the stacks that the processors have left (`stack::reclaim`).
+    pub(super) look_is_due: bool,
 }
 
 impl Idlers {
@@ -53,6 +55,7 @@ impl Idlers {
             processors: Lifo::new(),
             spares: Lifo::new(),
             lingering: Lifo::new(),
+            look_is_due: false,
         }
     }
 
@@ -167,7 +170,7 @@ impl Cluster {
     #[inline(never)]
     pub(crate) fn rest(&'static self, run: &mut RunLoop, searching: bool) -> Rested {
         let machine = run.machine();
-        let Some(mut processor) = run.surrender() else {
+        let Some(processor) = run.surrender() else {
             // The monitor came first, with an old look in mind (`ownership`).
             if let Some(green) = machine.handed.take() {
                 // The thread is locked to this machine, which therefore waits for nothing else.
@@ -182,15 +185,10 @@ impl Cluster {
             return self.wait_for_processor(run);
         };
         perturb::point("rest: surrendered");
-        // The processor gives back the stacks that it does not need.
-        let stacks = &mut processor.own().stacks;
-        stacks.trim_dirty(|| !self.something_to_do());
-        let has_many_rooms = stacks.is_overstocked();
         processor.machine.store(None, Ordering::Relaxed);
         crate::engine::green::current::set_scheduling(false);
         let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
         perturb::point("rest: announced");
-        self.see_to_rooms_later(has_many_rooms);
         // The look after the announcement: see `idle.md`.
         if self.something_to_do() {
             if retired {
@@ -420,10 +418,8 @@ impl Cluster {
             crate::engine::sched::ready_globally(green, Readied::Arrived);
         }
         perturb::point("lay_to_rest: left");
-        let has_many_rooms = processor.own().stacks.is_overstocked();
         self.lie_down(&mut self.idlers.lock(), processor, false);
         perturb::point("lay_to_rest: lain");
-        self.see_to_rooms_later(has_many_rooms);
         if self.something_to_do() {
             self.notify();
         }

@@ -9,7 +9,7 @@
 //! | `dlclose` | it waits for green threads that resolve symbols, too (`unload`) |
 //! | `pthread_getname_np` | a green thread has its own name, not its kernel thread's, and another one has the other's (`name`) |
 //! | `pthread_detach` | a green thread that detaches itself stays as it is: libc would note it in a control block that other threads have later |
-//! | `pthread_kill`, `pthread_sigqueue` | a green thread signals its kernel thread when it signals itself; up to glibc 2.33 libc would name it by its thread id, which the kernel does not know. Another green thread is alive (signal 0), and can be sent nothing |
+//! | `pthread_kill`, `pthread_sigqueue` | a green thread signals its kernel thread when it signals itself: libc may name it by its thread id, which the kernel does not know. Another green thread is alive (signal 0), and can be sent nothing |
 //! | `pthread_mutexattr_setprotocol` | refuses a green thread priority inheritance and ceilings: the kernel finds a mutex's owner by its id, which a green thread's is not |
 //!
 //! (`sigaction` and its kin: `handlers`. `fork` and its kin: `fork`.)

@@ -24,7 +24,6 @@ use crate::engine::sched::events::Turn;
 use crate::engine::sched::lifo::{Lifo, Linked};
 use crate::engine::sched::monitor::strays::Rest;
 use crate::engine::sched::ownership::Ownership;
-use crate::engine::sched::shortage::Doubt;
 use crate::engine::sched::wake::{Slept, WakeWord};
 use crate::engine::sched::witness::measure::Stint;
 use crate::engine::sched::{Cluster, Processor, preempt};
@@ -89,8 +88,6 @@ pub(crate) struct Machine {
     spared: AtomicU32,
     /// What the monitor remembers of it as a stray.
     pub(super) rest: Rest,
-    /// Whether its thread could give the machine up.
-    pub(crate) doubt: Doubt,
     /// Measures times (`witness`).
     pub(super) stint: Stint,
     cluster: AtomicStatic<Cluster>,
@@ -216,7 +213,6 @@ impl Machine {
             events_after: Cell::new(u64::MAX),
             spared: AtomicU32::new(0),
             rest: Rest::default(),
-            doubt: Doubt::default(),
             stint: Stint::new(),
             cluster: AtomicStatic::none(),
         }

@@ -23,9 +23,7 @@
 //! | `handlers`, `handed` | the program's signal handlers; what they leave to the monitor |
 //! | `interpose`, `cpu_time` | what a thread changes of its kernel thread; its CPU time, once somebody asks for it |
 //! | `pthreads` | what libc's functions answer about the pthread of a green thread |
-//! | `interrupted` | system calls that a preemption signal cuts short |
-//! | `rooms` | the recruiter gives back rooms that nobody needs |
-//! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need; what the monitor does when there can be none |
+//! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
 //! | `witness` | each event is announced there, for traces |
@@ -69,7 +67,6 @@ pub(crate) mod hooked;
 mod idle;
 mod idlers;
 pub(crate) mod interpose;
-pub(crate) mod interrupted;
 pub(crate) mod io;
 mod lifo;
 pub(crate) mod locked;
@@ -86,7 +83,6 @@ mod pthreads;
 mod record;
 mod recruiter;
 pub(crate) mod resize;
-mod rooms;
 pub(crate) mod sample;
 mod search;
 pub(crate) mod setxid;

@@ -17,9 +17,10 @@
 //!    the program's own allocator if that is a library. But a thread that is about to wait in a
 //!    call that begins anew can be suspended anywhere: it does nothing for others now.
 //!
-//! *System calls.* The monitor does not signal a thread that is blocked, but a thread can enter a
-//! call while the signal is under way, and some calls then fail with EINTR for no reason that the
-//! program knows of: see `interrupted`.
+//! *System calls.* The monitor does not signal a thread that is blocked, or in a call that may block
+//! (`announce`). But a thread can enter a call while the signal is under way. The system makes most calls again by
+//! itself (SA_RESTART). Of the others the hooked ones are made again by us (`unmodified`); the rest fail with EINTR, or
+//! do a part, as POSIX allows.
 //!
 //! *One at a time.* Real-time signals queue, and the user's are limited in number. A thread that
 //! blocks all signals while it computes would have one more every 50 µs. So a machine remembers
@@ -40,16 +41,17 @@
 //! alternate stack on the new one at `sigreturn`.
 
 use core::ffi::CStr;
+use core::ops::{ControlFlow, Range};
 use std::io;
 use std::sync::OnceLock;
 
-use crate::engine::arch::{Frame, Trampoline};
+use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, handlers, interrupted, machine, sample};
-use crate::engine::stack;
+use crate::engine::sched::{Machine, handlers, machine, sample};
 use crate::engine::sys::clock;
 use crate::engine::sys::kernel_thread::{self, SystemCall};
+use crate::engine::sys::libraries;
 use crate::engine::sys::observer::{Doing, Observer};
 use crate::engine::sys::sanitizer;
 use crate::engine::sys::signal::{self, Mask, Payload};
@@ -57,24 +59,11 @@ use crate::engine::sys::signal::{self, Mask, Payload};
 /// A signal that is declined takes less CPU time than this, in nanoseconds.
 pub(super) const HANDLING: u64 = 100_000;
 
-/// A range of addresses.
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    start: usize,
-    end: usize,
-}
-
-impl Range {
-    fn holds(&self, address: usize) -> bool {
-        (self.start..self.end).contains(&address)
-    }
-}
-
 /// The code in which a thread is not preempted, and the exceptions to it.
 struct Text {
     /// The code of libc, of the loader, and of the allocator if it is another library.
-    libc: Vec<Range>,
-    leaves: Vec<Range>,
+    libc: Vec<Range<usize>>,
+    leaves: Vec<Range<usize>>,
 }
 
 static TEXT: OnceLock<Text> = OnceLock::new();
@@ -97,7 +86,6 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
     #[cfg(tsan)]
     signal::handle(signal, screened)?;
     sample::use_signal(signal);
-    interrupted::learn(signal);
     Ok(())
 }
 
@@ -122,8 +110,8 @@ pub(crate) fn send(
     })
 }
 
-/// Notes whether `green`, which is blocked, makes calls by assembly of the program's own: what a signal does to such a
-/// call is not mended (`interrupted`).
+/// Notes whether `green`, which is blocked, makes calls by assembly of the program's own: nobody repeats such a call, if
+/// a signal cuts it short.
 pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
     let is_announced =
         || green.announced.load(Ordering::Relaxed) || green.in_call.load(Ordering::Relaxed);
@@ -135,28 +123,23 @@ pub(crate) fn note_own_call(green: &Green, doing: &Doing) {
     }
 }
 
-/// Sends the signal to a machine whose thread waits in a call that begins anew, or may do so: the
-/// handler suspends the thread before that call, and the thread makes the call again when it goes
-/// on. Returns what the thread does, if the signal was sent.
+/// Sends the signal to a machine whose thread waits in a call that begins anew, if the kernel says so:
+/// the handler suspends the thread before that call, and the thread makes the call again when it goes
+/// on.
 pub(crate) fn evict(
     machine: &Machine,
     green: &Green,
     signal: i32,
     now: u64,
     observer: &mut Observer,
-) -> Option<Doing> {
-    let mut doing = Doing::Other;
-    let is_sent = send_if(machine, green, signal, now, |thread| {
-        doing = observer.doing(thread);
-        let is_doubtful = match &doing {
-            Doing::Call(call) if call.begins_anew() => green.oddities.has(Oddities::HIDDEN),
-            Doing::Untold if !green.in_call.load(Ordering::Relaxed) => true,
-            _ => return false,
-        };
-        let tick = machine.tick.load(Ordering::Relaxed);
-        !is_doubtful || machine.doubt.is_due(now, tick, machine.cpu_time())
-    });
-    is_sent.then_some(doing)
+) {
+    send_if(
+        machine,
+        green,
+        signal,
+        now,
+        |thread| matches!(observer.doing(thread), Doing::Call(call) if call.begins_anew()),
+    );
 }
 
 fn send_if(
@@ -241,43 +224,21 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
 }
 
 fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
-    let Some(payload) = payload.or_else(interrupted::lesson) else {
-        return;
-    };
+    let Some(payload) = payload else { return };
     if payload.who == sample::WHO {
-        sample::answer(payload, frame);
-        let top = stack::find(frame.sp())
-            .filter(|(slot, _)| has_room(frame, slot.bottom(), slot.top()))
-            .map(|(slot, _)| slot.top());
-        if !handlers::exist() && in_libc(frame.pc()) {
-            // SAFETY: libc's code is readable, and does not begin with a system call.
-            unsafe { interrupted::mend(frame, top) };
-        }
-        return;
+        return sample::answer(payload, frame);
     }
-    if payload.who == interrupted::TO_LEARN && in_libc(frame.pc()) {
-        // SAFETY: libc's code is readable, and does not begin with a system call.
-        return unsafe { interrupted::note(frame) };
-    }
-    let machine = machine::get(payload.who as usize);
-    if let Some(machine) = machine {
-        machine.expect_no_signal();
-    }
-    let green = machine.and_then(|m| m.current.load(Ordering::Relaxed));
-    let stack = green
-        .and_then(Green::stack)
-        .filter(|stack| has_room(frame, stack.bottom, stack.top));
-    let may_mend = !handlers::exist() || payload.who == interrupted::TO_TRY;
-    if may_mend && in_libc(frame.pc()) {
-        // SAFETY: libc's code is readable, and does not begin with a system call.
-        let goes_on = unsafe { interrupted::mend(frame, stack.map(|stack| stack.top)) };
-        if goes_on {
-            return;
-        }
-    }
-    let (Some(machine), Some(green), Some(_)) = (machine, green, stack) else {
+    let Some(machine) = machine::get(payload.who as usize) else {
         return;
     };
+    machine.expect_no_signal();
+    let Some(green) = machine.current.load(Ordering::Relaxed) else {
+        return;
+    };
+    let stack = green.stack();
+    if stack.is_none_or(|stack| !has_room(frame, stack.bottom, stack.top)) {
+        return;
+    }
     if machine.tick.load(Ordering::Relaxed) != payload.tick {
         return;
     }
@@ -301,10 +262,10 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     green.off.store(1, Ordering::Relaxed);
     // SAFETY: the space was checked; the thread is in user code with preemption on, so it may be
     // suspended.
-    unsafe { frame.inject(Trampoline::Preempted) };
+    unsafe { frame.inject() };
 }
 
-/// Whether the thread, on the stack from `bottom` to `top`, can be sent through a trampoline.
+/// Whether the thread, on the stack from `bottom` to `top`, can be sent through the trampoline.
 fn has_room(frame: &Frame<'_>, bottom: usize, top: usize) -> bool {
     let room = frame.room_needed();
     room.is_some_and(|room| (bottom + room..=top).contains(&frame.sp()))
@@ -313,7 +274,7 @@ fn has_room(frame: &Frame<'_>, bottom: usize, top: usize) -> bool {
 /// Rule 5. `caller`: where the function returns to, if it is a leaf.
 fn may_interrupt(pc: usize, caller: usize) -> bool {
     let Some(text) = TEXT.get() else { return false };
-    let in_leaf = |address| text.leaves.iter().any(|range| range.holds(address));
+    let in_leaf = |address| text.leaves.iter().any(|range| range.contains(&address));
     !in_libc(pc) || (in_leaf(pc) && !in_libc(caller))
 }
 
@@ -329,7 +290,7 @@ unsafe fn is_about_to_wait(frame: &Frame<'_>) -> bool {
 
 fn in_libc(address: usize) -> bool {
     TEXT.get()
-        .is_some_and(|text| text.libc.iter().any(|range| range.holds(address)))
+        .is_some_and(|text| text.libc.iter().any(|range| range.contains(&address)))
 }
 
 /// The trampoline's destination, on the interrupted stack.
@@ -339,54 +300,25 @@ pub(crate) unsafe extern "C" fn preempted() {
 }
 
 /// The executable segments of libc and of the loader, and of the library that `malloc` is found in.
-fn libc_text() -> Vec<Range> {
-    struct Search {
-        malloc: usize,
-        found: Vec<Range>,
-    }
-    unsafe extern "C" fn visit(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        search: *mut libc::c_void,
-    ) -> i32 {
-        const PARTS: [&str; 4] = ["/libc.so", "/ld-linux", "/libpthread.so", "/libc-2"];
-        // SAFETY: the loader's arguments; `search` is the one below.
-        unsafe {
-            let (info, search) = (&*info, &mut *search.cast::<Search>());
-            let name = CStr::from_ptr(info.dlpi_name).to_string_lossy();
-            let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
-            let code = headers.iter().filter(|header| {
-                header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
-            });
-            let code = code.map(|header| {
-                let start = info.dlpi_addr as usize + header.p_vaddr as usize;
-                Range {
-                    start,
-                    end: start + header.p_memsz as usize,
-                }
-            });
-            let code: Vec<Range> = code.collect();
-            // The program itself has no name here: it also computes, so its code is not excluded.
-            let allocates = || code.iter().any(|range| range.holds(search.malloc));
-            if PARTS.iter().any(|part| name.contains(part)) || !name.is_empty() && allocates() {
-                search.found.extend(code);
-            }
-        }
-        0
-    }
+fn libc_text() -> Vec<Range<usize>> {
+    const PARTS: [&str; 2] = ["/libc.so", "/ld-linux"];
     // SAFETY: a valid name.
-    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) } as usize;
-    let mut search = Search {
-        malloc,
-        found: Vec::new(),
-    };
-    // SAFETY: `visit` has the right type and its argument is a search.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    search.found
+    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) }.addr();
+    let mut found = Vec::new();
+    libraries::visit(|library| {
+        let name = library.name.to_string_lossy();
+        let allocates = || library.code().any(|range| range.contains(&malloc));
+        // The program itself has no name here: it also computes, so its code is not excluded.
+        if PARTS.iter().any(|part| name.contains(part)) || !name.is_empty() && allocates() {
+            found.extend(library.code());
+        }
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 /// Functions of libc that call nothing and hold nothing: a thread can be suspended in them.
-fn leaf_functions() -> Vec<Range> {
+fn leaf_functions() -> Vec<Range<usize>> {
     const NAMES: [&CStr; 16] = [
         c"memcpy",
         c"memmove",
@@ -419,7 +351,7 @@ unsafe extern "C" {
 
 /// Where the function `name`, as it was chosen for this processor, begins and ends, according to
 /// its unwind entry.
-fn function_range(name: &CStr) -> Option<Range> {
+fn function_range(name: &CStr) -> Option<Range<usize>> {
     // SAFETY: dlsym with a valid name; an unwind entry has its length (4 bytes), a CIE pointer (4),
     // the function's start (4, in glibc relative to itself) and its size (4). The start is checked
     // against the unwinder's answer.
@@ -438,10 +370,7 @@ fn function_range(name: &CStr) -> Option<Range> {
         let start =
             (field as usize).wrapping_add_signed(field.cast::<i32>().read_unaligned() as isize);
         let size = entry.add(12).cast::<u32>().read_unaligned() as usize;
-        (start == bases[2] && start == address as usize).then(|| Range {
-            start,
-            end: start + size,
-        })
+        (start == bases[2] && start == address as usize).then(|| start..start + size)
     }
 }
 
@@ -457,7 +386,7 @@ mod tests {
         for leaf in leaves {
             assert!(
                 libc.iter()
-                    .any(|range| range.holds(leaf.start) && range.holds(leaf.end - 1))
+                    .any(|range| range.contains(&leaf.start) && range.contains(&(leaf.end - 1)))
             );
         }
     }

@@ -110,7 +110,7 @@ impl Linked for Processor {
 impl Processor {
     /// Makes a processor that is out of use. Allocates.
     pub(crate) fn new(index: usize, cluster: &'static Cluster) -> Processor {
-        let mut stacks = stack::Cache::new();
+        let mut stacks = stack::Cache::new(cluster.config.stack_size);
         // The room is for the first thread (`start`). Without memory that thread waits for some.
         if let Ok(room) = Room::find(cluster.config.stack_size) {
             // The cache may take the list's lock, which is taken with preemption off.

@@ -32,7 +32,7 @@ impl Who {
             Some(green) if thread == own => Who::Own(green),
             // In a forked child the others do not exist.
             _ if fork::is_child() => Who::Libcs,
-            _ => match stack::find(thread as usize).and_then(|(slot, _)| Room::tenant_of(slot)) {
+            _ => match stack::find(thread as usize).and_then(Room::tenant_of) {
                 Some((room, green)) if room.pthread() == thread as usize => Who::Other(green),
                 _ => Who::Libcs,
             },

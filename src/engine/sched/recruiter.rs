@@ -1,5 +1,5 @@
 //! The recruiter: a kernel thread that makes machines ahead of need, changes the number of
-//! processors (`resize`), and gives back rooms that nobody needs (`rooms`).
+//! processors (`resize`), and returns stacks that nobody uses (`stack::reclaim`).
 //!
 //! Making a processor allocates, and making a kernel thread takes libc's locks, which a green
 //! thread without a processor may hold; so neither the scheduler nor the monitor ever does it. They
@@ -15,31 +15,31 @@
 //! once, bring twice as many each time.
 
 use core::ffi::c_void;
+use core::fmt;
 use std::io;
 
-use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
-use crate::engine::sched::rooms::Giving;
-use crate::engine::sched::shortage::{self, Report};
-use crate::engine::sched::{Cluster, Machine, RunLoop, caches};
+use crate::engine::green::{Room, current};
+use crate::engine::sched::shortage;
+use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, machine};
+use crate::engine::stack::reclaim::{self, Looks, Stays};
+use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
 
 const STACK_SIZE: usize = 256 << 10;
 const CLOSELY: u64 = 5_000_000;
 const AT_ONCE: usize = 32;
-/// When the system refuses a kernel thread while work waits: how soon to ask again.
-const ASK_AGAIN: u64 = 10_000_000;
+/// How soon a kernel thread is asked for again that was refused while work waits; for as long nobody
+/// is evicted for want of one (`shortage`).
+pub(super) const RETRY_SPAWN: u64 = 10_000_000;
 
 /// Where calls arrive.
 pub(crate) struct Office {
     bell: AtomicU32,
     /// Calls for a machine.
     calls: AtomicU32,
-    /// There could be no machine when one was last needed, and none has been made since.
-    refused: AtomicBool,
-    /// How many of the calls have been answered.
-    answered: AtomicU32,
     /// The error with which no preemption signal could be sent; 0: none.
     no_signals: AtomicU32,
 }
@@ -56,10 +56,19 @@ pub(crate) enum Refusal {
 impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> io::Error {
         match refusal {
-            Refusal::Limit(limit) => {
-                io::Error::other(format!("the limit of {limit} kernel threads is reached"))
-            }
+            Refusal::Limit(_) => io::Error::other(refusal.to_string()),
             Refusal::System(number) => io::Error::from_raw_os_error(number),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Limit(limit) => write!(f, "the limit of {limit} kernel threads is reached"),
+            Refusal::System(number) => {
+                write!(f, "the system refuses more kernel threads (error {number})")
+            }
         }
     }
 }
@@ -69,20 +78,8 @@ impl Office {
         Office {
             bell: AtomicU32::new(0),
             calls: AtomicU32::new(0),
-            refused: AtomicBool::new(false),
-            answered: AtomicU32::new(0),
             no_signals: AtomicU32::new(0),
         }
-    }
-
-    /// Whether there can be no more machines, as far as is known.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// Whether it has calls to answer.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.answered.load(Ordering::Relaxed) != self.calls.load(Ordering::Relaxed)
     }
 
     /// A machine is needed.
@@ -116,13 +113,16 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     let (mut heard, mut seen, mut last, mut batch, mut refused) = (0, 0, 0, 1, false);
-    let mut report = Report::new();
-    let mut giving = Giving::new();
+    let mut looks = Looks::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
         let office = &cluster.recruiter;
-        let rooms_at = giving.see_to(cluster, || office.bell.load(Ordering::Relaxed) == heard);
-        let again = refused.then(|| clock::now() + ASK_AGAIN);
-        let next = again.into_iter().chain(rooms_at).min();
+        let look_at = looks.see_to(|now| {
+            let go_on = || office.bell.load(Ordering::Relaxed) == heard;
+            let idle = || idle_stacks(cluster);
+            reclaim::look(now, cluster.active(), idle, dismantle, go_on)
+        });
+        let again = refused.then(|| clock::now() + RETRY_SPAWN);
+        let next = again.into_iter().chain(look_at).min();
         futex::wait(&office.bell, heard, next);
         // Acquire: pairs with the Release in `ring`.
         heard = office.bell.load(Ordering::Acquire);
@@ -137,8 +137,6 @@ fn work(cluster: &'static Cluster) {
         if (calls == seen && !refused) || !needed {
             seen = calls;
             refused = false;
-            office.refused.store(false, Ordering::Relaxed);
-            office.answered.store(seen, Ordering::Relaxed);
             continue;
         }
         seen = calls;
@@ -151,11 +149,48 @@ fn work(cluster: &'static Cluster) {
         last = now;
         let refusal = (0..batch).try_for_each(|_| recruit(cluster)).err();
         if let (Some(refusal), true) = (refusal, refused) {
-            report.make(cluster, refusal);
+            shortage::report(cluster, refusal);
         }
         refused = refusal.is_some();
-        office.refused.store(refused, Ordering::Relaxed);
-        office.answered.store(seen, Ordering::Relaxed);
+    }
+}
+
+/// Asks the recruiter to look at the stacks that nobody uses. Preemption is off.
+pub(super) fn ask_to_reclaim(cluster: &Cluster) {
+    let is_asked = core::mem::replace(&mut cluster.idlers.lock().look_is_due, true);
+    if !is_asked {
+        cluster.recruiter.ring();
+    }
+}
+
+/// Takes the stacks of an idle processor, if one has some.
+fn idle_stacks(cluster: &Cluster) -> Option<List> {
+    let mut idlers = cluster.idlers.lock();
+    idlers.look_is_due = false;
+    let mut stacks = None;
+    idlers.processors.take_out(|processor| {
+        // SAFETY: nobody owns a processor that lies in the list, and this has the list's lock.
+        let mut processor = unsafe { Owned::assume(processor) };
+        stacks = stacks.take().or_else(|| processor.own().stacks.take());
+        false
+    });
+    stacks
+}
+
+fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
+    Room::dismantle(slot, caches::spare)
+}
+
+/// The cluster has ended, and its stacks are in the common lists: another cluster's recruiter looks
+/// after them. If there is none, the caller is no green thread, and returns them now.
+pub(super) fn leave_stacks(cluster: &Cluster) {
+    let is_there = |cluster: &&Cluster| !cluster.stopping.load(Ordering::SeqCst);
+    match machine::clusters().find(is_there) {
+        Some(other) => {
+            let _off = current::preemption_off();
+            ask_to_reclaim(other);
+        }
+        None => reclaim::all(cluster.active(), dismantle),
     }
 }
 
@@ -205,7 +240,7 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
         Resident::end();
     } else {
         // There is no memory for its alternate stack. A thread that needs a machine asks again.
-        std::thread::sleep(std::time::Duration::from_nanos(ASK_AGAIN));
+        std::thread::sleep(std::time::Duration::from_nanos(RETRY_SPAWN));
         cluster.recruiter.call();
     }
     machine.end();

@@ -89,9 +89,8 @@ pub(super) fn move_in(processor: &mut Owned<'_>, green: &'static Green) -> bool 
     if tests::refuses(processor.cluster()) {
         return false;
     }
-    let size = processor.cluster().config.stack_size;
     let stacks = &mut processor.own().stacks;
-    if !stacks.fetch(size) {
+    if !stacks.fetch() {
         return false;
     }
     let Some(slot) = stacks.pop() else {
@@ -162,10 +161,7 @@ pub(super) fn bury(
     match processor {
         Some(processor) => {
             let own = processor.own();
-            match room.slot().size() == cluster.config.stack_size {
-                true => own.stacks.push(room.slot()),
-                false => stack::release(room.slot()),
-            }
+            own.stacks.push(room.slot());
             own.records.push(green);
             processor.counts.ended.add(1);
         }
@@ -196,7 +192,7 @@ pub(crate) fn stock_up(cluster: &'static Cluster) -> io::Result<()> {
     let size = cluster.config.stack_size;
     let is_stocked = match super::enter() {
         Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
-            entered.processor().own().stacks.fetch(size)
+            entered.processor().own().stacks.fetch()
         }
         _ => {
             let _off = current::preemption_off();

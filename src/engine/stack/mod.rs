@@ -15,21 +15,20 @@
 //! seen. That is why the guard is not a single page.
 //!
 //! # A slot's way
-//! not cut --[`acquire`]--> in use --[`release`]--> free (class's list) --[`acquire`]--> in use ...
+//! not cut --[`acquire`]--> in use --[`release`]--> free (its class's common list) --[`acquire`]--> in use ...
 //! and, between two uses on one processor, in that processor's [`Cache`], which also takes from the
-//! list. A slot that its owner has not furnished (there was no memory) is in a list of its own: a
-//! cache has furnished ones only.
+//! list (`cache`). Only slots that their owner has furnished are free.
 //!
-//! Slots that nobody needs leave their list ([`Excess`]), the owner takes its data away, and
-//! [`vacate`] gives their memory back: then they are as if not cut, and are cut again before others.
+//! Of the free slots that nobody needs ([`reclaim`]) the owner takes its data away, and [`vacate`] gives
+//! their memory back: then they are as if not cut, and are cut again before others. So is a slot that
+//! could not be guarded or furnished.
 //!
 //! # Invariants
 //! 1. A header, once complete, stays valid until the slot is vacated, and mapped for ever: hence
 //!    `&'static Slot`. A vacated slot's header reads as zero, which is a value of each field.
 //! 2. A slot is in one place: in use, in a cache, in its class's list, or in the hands of the one
 //!    who vacates it. `link` belongs to the place.
-//! 3. A slot in use has its guard: a slot whose guard the kernel refused goes back to the list
-//!    unguarded, and the next to take it tries again.
+//! 3. A slot that is given out has its guard, and keeps it until it is vacated.
 //! 4. The bytes from `top - reserve` upwards survive recycling: the owner may find there the data
 //!    that it left ([`Slot::extra`] says so). Of the stack, all but the topmost [`KEEP`] bytes may be
 //!    given back.
@@ -37,27 +36,25 @@
 //!
 //! # Memory orderings
 //! `Slot::low` is released when the header is complete, and acquired by [`find`] and [`visit`], which
-//! come from an address. `extra` is released by the owner and acquired by [`visit`]. `link` and
-//! `guarded` pass with the slot, under a lock or by ownership: relaxed.
+//! come from an address. `extra` is released by the owner and acquired by [`visit`]. `link` passes
+//! with the slot, under a lock or by ownership: relaxed.
 
 mod cache;
-mod list;
 pub(crate) mod overflow;
+pub(crate) mod reclaim;
 mod slab;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cache::Cache;
-pub(crate) use list::{Excess, is_overstocked};
-pub(crate) use slab::fold;
+pub(crate) use cache::{Cache, List};
 
 use crate::engine::arch::LARGEST_PAGE;
-use crate::engine::sys::mm::page;
-use crate::engine::sys::{lock::Lock, mm};
-use list::{List, common};
+use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::mm::{self, page};
+use cache::common;
 use slab::Span;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
 
 /// Bytes below each stack that fault when touched.
 pub(crate) const GUARD: usize = 64 << 10;
@@ -80,10 +77,9 @@ const CLASSES: usize = (MAX_SIZE.ilog2() - MIN_SIZE.ilog2()) as usize + 1;
 
 /// Bytes at the top of every slot, whole pages: the owner's reserve and the header.
 static RESERVED: AtomicUsize = AtomicUsize::new(LARGEST_PAGE);
-/// A thread without a cache found a list empty: the next cache to get a slot gives up all it has.
+/// The next cache to get a slot gives up half of what it has: a thread without a cache found a list
+/// empty, or `reclaim` asks.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// The free slots that are not furnished.
-static BARE: [Lock<List>; CLASSES] = [const { Lock::new(List::new()) }; CLASSES];
 
 /// Says how many bytes the owner needs at the top of every slot, and sees whether stacks of
 /// `default_size` can be had at all. Once in a process, before any slot is taken.
@@ -98,14 +94,10 @@ pub(crate) fn init(reserve: usize, default_size: usize) -> io::Result<()> {
 struct Class(u8);
 
 impl Class {
-    /// The class whose stacks have at least `size` usable bytes.
-    fn of(size: usize) -> io::Result<Class> {
-        if size > MAX_SIZE {
-            let accepted = format!("stack size {size} is too large: at most {MAX_SIZE} bytes");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, accepted));
-        }
-        let size = size.max(MIN_SIZE).next_power_of_two();
-        Ok(Class((size.ilog2() - MIN_SIZE.ilog2()) as u8))
+    /// The class whose stacks have at least `size` usable bytes, which [`check_size`] accepts.
+    fn of(size: usize) -> Class {
+        let size = size.clamp(MIN_SIZE, MAX_SIZE).next_power_of_two();
+        Class((size.ilog2() - MIN_SIZE.ilog2()) as u8)
     }
 
     fn index(self) -> usize {
@@ -125,7 +117,11 @@ impl Class {
 /// The size of the stack that [`acquire`] gives for `size`, if it accepts that. Call it with
 /// preemption on: the error allocates.
 pub(crate) fn check_size(size: usize) -> io::Result<usize> {
-    Class::of(size).map(Class::size)
+    if size > MAX_SIZE {
+        let accepted = format!("stack size {size} is too large: at most {MAX_SIZE} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, accepted));
+    }
+    Ok(Class::of(size).size())
 }
 
 /// The header of a slot, in its last bytes.
@@ -133,16 +129,11 @@ pub(crate) fn check_size(size: usize) -> io::Result<usize> {
 pub(crate) struct Slot {
     /// The first usable byte; 0 while the header is not complete.
     low: AtomicUsize,
-    link: AtomicPtr<Slot>,
+    link: AtomicStatic<Slot>,
     /// A word of the owner's: 0 until it has furnished the reserve, then any other value.
     pub(crate) extra: AtomicUsize,
     /// That of its [`Class`].
     class: AtomicU8,
-    guarded: AtomicBool,
-    /// Used since its memory was given back; the cache's that holds it.
-    dirty: AtomicBool,
-    /// How often a cache has taken it back.
-    uses: AtomicU32,
 }
 
 impl Slot {
@@ -189,107 +180,68 @@ impl Slot {
     pub(crate) fn size(&self) -> usize {
         self.class().size()
     }
-
-    /// The deepest that the stack has been since its memory was last given back: bytes in memory
-    /// below the reserve, counted from the deepest page. For diagnosis: reads the page tables.
-    #[cfg(test)]
-    pub(crate) fn high_water(&self) -> usize {
-        let mut pages = [false; 256];
-        let stack_end = self.bottom() + self.size();
-        let mut at = self.bottom();
-        while at < stack_end {
-            let count = pages.len().min((stack_end - at) / page());
-            if mm::resident(at, &mut pages[..count]).is_err() {
-                return 0;
-            }
-            if let Some(first) = pages[..count].iter().position(|page| *page) {
-                return stack_end - (at + first * page());
-            }
-            at += count * page();
-        }
-        0
-    }
-
-    /// Sees to it that the guard is there.
-    fn guard(&self) -> io::Result<()> {
-        if !self.guarded.load(Relaxed) {
-            // SAFETY: the guard's bytes are nobody's: the owner has those from `bottom` on.
-            unsafe { mm::guard(self.bottom() - GUARD, GUARD)? };
-            self.guarded.store(true, Relaxed);
-        }
-        Ok(())
-    }
 }
 
 /// Takes a slot with at least `size` usable bytes of stack below the reserve.
 ///
-/// Call it with preemption off, after [`check_size`]: then nothing is allocated, failure included.
+/// Call it with preemption off, for a size that [`check_size`] accepts. Nothing is allocated.
 ///
 /// # Errors
-/// `InvalidInput` for a size that no class has; `OutOfMemory` when there is no memory for one slot.
+/// There is no memory for a slot.
 pub(crate) fn acquire(size: usize) -> io::Result<&'static Slot> {
-    let class = Class::of(size)?;
-    let furnished = common(class).lock().pop();
-    let slot = match furnished.or_else(|| BARE[class.index()].lock().pop()) {
-        Some(slot) => slot,
-        None => {
-            WANTED.store(true, Relaxed);
-            Slot::write(slab::cut(class)?, class)
-        }
-    };
-    if let Err(error) = slot.guard() {
-        put(slot);
-        return Err(error);
+    let class = Class::of(size);
+    let free = common(class).lock().pop();
+    if let Some(slot) = free {
+        return Ok(slot);
     }
+    WANTED.store(true, Relaxed);
+    let slot = Slot::write(slab::cut(class)?, class);
+    // SAFETY: the guard's bytes are nobody's: the owner has those from `bottom` on.
+    let guarded = unsafe { mm::guard(slot.bottom() - GUARD, GUARD) };
+    // SAFETY: the slot is new, and nobody's.
+    guarded.inspect_err(|_| unsafe { vacate(slot) })?;
     Ok(slot)
 }
 
-/// Whether there are furnished slots, with at least `size` bytes, that no cache has.
+/// Whether there are free slots, with at least `size` bytes, that no cache has.
 pub(crate) fn is_stocked(size: usize) -> bool {
-    Class::of(size).is_ok_and(|class| !common(class).lock().is_empty())
+    common(Class::of(size)).lock().length != 0
 }
 
-/// Gives a slot back to its class's list, and its deep memory to the kernel.
+/// Gives a slot back to its class's list, and its deep memory to the kernel; one that is not furnished
+/// is vacated. Call it with preemption off.
 ///
 /// The owner runs on another stack, and leaves in the reserve the data that it wants to find again.
 pub(crate) fn release(slot: &'static Slot) {
-    trim(slot);
-    put(slot);
-}
-
-fn put(slot: &'static Slot) {
-    let class = slot.class();
-    match slot.extra.load(Relaxed) {
-        0 => BARE[class.index()].lock().push(slot),
-        _ => common(class).lock().push(slot),
+    if slot.extra.load(Relaxed) == 0 {
+        // SAFETY: the slot is the caller's, who has nothing in it.
+        return unsafe { vacate(slot) };
     }
-}
-
-/// Gives the memory of an unused stack back to the kernel, but for the topmost [`KEEP`] bytes.
-pub(crate) fn trim(slot: &'static Slot) {
     // Locked memory is refused, and stays: harmless.
-    let _ = try_trim(slot);
+    let _ = trim(slot);
+    common(slot.class()).lock().push(slot);
 }
 
-/// The same. An error: the memory cannot be given back.
-pub(crate) fn try_trim(slot: &'static Slot) -> io::Result<()> {
+/// Gives the memory of an unused stack back to the kernel, but for the topmost [`KEEP`] bytes. An error:
+/// the memory cannot be given back.
+pub(crate) fn trim(slot: &'static Slot) -> io::Result<()> {
     let length = deep(slot.size(), page());
     // SAFETY: the range lies in the slot's stack, below all that the owner relies on (invariant 4).
     unsafe { mm::advise(slot.bottom(), length, libc::MADV_DONTNEED) }
 }
 
 /// Gives all memory of a slot back, the header's, too. If the kernel refuses, nobody gets the slot
-/// again.
+/// again. Call it with preemption off.
 ///
 /// # Safety
-/// The slot is the caller's, `extra` was set to 0, and the owner's data are of no use any more.
+/// The slot is the caller's, `extra` is 0, and the owner's data are of no use any more.
 pub(crate) unsafe fn vacate(slot: &'static Slot) {
-    let (class, start) = (slot.class(), slot.bottom());
+    let start = slot.bottom();
     let end = slot.top() + size_of::<Slot>();
     // The guard stays, and nobody knows: it is made once more. SAFETY: the caller's promise. Others
     // read the header only, whose atomics turn to zero: it is not complete then.
     if unsafe { mm::advise(start, end - start, libc::MADV_DONTNEED) }.is_ok() {
-        slab::vacate(start, class);
+        slab::vacate(start);
     }
 }
 
@@ -298,34 +250,16 @@ fn deep(size: usize, page: usize) -> usize {
     size - KEEP.max(page)
 }
 
-/// Which part of a slot an address lies in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Where {
-    Guard,
-    Stack,
-}
-
 /// The slot whose memory, guard included, holds `address`. Lock-free and async-signal-safe.
-pub(crate) fn find(address: usize) -> Option<(&'static Slot, Where)> {
-    let slot = Slot::complete(slab::find(address)?)?;
-    Some((
-        slot,
-        if address < slot.bottom() {
-            Where::Guard
-        } else {
-            Where::Stack
-        },
-    ))
+pub(crate) fn find(address: usize) -> Option<&'static Slot> {
+    Slot::complete(slab::find(address)?)
 }
 
 /// Visits every slot that its owner has furnished, in use or not: gives `extra`, which is not 0.
 /// Lock-free.
-pub(crate) fn visit(mut each: impl FnMut(usize)) {
-    for slot in slab::spans().filter_map(Slot::complete) {
-        // Acquire: pairs with the owner's release of `extra`: the furnished reserve is visible.
-        match slot.extra.load(Acquire) {
-            0 => {}
-            extra => each(extra),
-        }
-    }
+pub(crate) fn visit(each: impl FnMut(usize)) {
+    // Acquire: pairs with the owner's release of `extra`: the furnished reserve is visible.
+    let extra = |slot: &'static Slot| slot.extra.load(Acquire);
+    let slots = slab::spans().filter_map(Slot::complete);
+    slots.map(extra).filter(|&extra| extra != 0).for_each(each);
 }

@@ -14,7 +14,7 @@
 //! 2. It runs on the kernel thread's alternate stack: the faulting one has no room.
 //! 3. `PREVIOUS` and `NAME_OF` are set before the handler is installed, and never change.
 
-use super::{Slot, Where, find};
+use super::{Slot, find};
 use crate::engine::arch::Frame;
 use crate::engine::sys::{self, Plain, signal, word};
 use std::fmt::{self, Write};
@@ -56,7 +56,8 @@ unsafe extern "C" fn handler(number: i32, info: *mut libc::siginfo_t, context: *
         return;
     }
     if code > 0
-        && let Some((slot, Where::Guard)) = find(address)
+        && let Some(slot) = find(address)
+        && address < slot.bottom()
     {
         report(slot);
         abort();

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   base                 base + stride                              base + slots * stride
-//!   | slot 0             | slot 1             | ... cut | not cut yet | bits |
+//!   | slot 0             | slot 1             | ... cut | not cut yet | Slab | bits |
 //! ```
 //!
 //! A class begins with a small slab, so that a process with little address space can start, and
@@ -14,24 +14,18 @@
 //! slot.
 //!
 //! # Slots that are gone
-//! A slot whose memory was given back is *gone*: nobody has it, and its memory is zero. It is cut
-//! again before a new one is. Its page tables are still there, a page of them for 2 MiB of stacks:
-//! as much as the stacks themselves have had. So neighbours that are gone are *folded*: a new
-//! mapping takes the place of the old one. Two bits for each slot say what it is:
-//!
-//! | gone | ready | the slot is |
-//! |---|---|---|
-//! | no | no | not cut, or somebody's |
-//! | yes | yes | gone, and may be cut again |
-//! | yes | no | being folded, or lost: the kernel took the old mapping and refused the new one |
+//! A slot whose memory was given back is *gone*: nobody has it, its memory is zero, and its bit is set.
+//! It is cut again before a new one is. Its page tables are still there, a page of them for 2 MiB of
+//! stacks: as much as the stacks themselves have had. So neighbours that are gone are *folded*
+//! ([`fold`]): a new mapping takes the place of the old one. If the kernel takes the old one and refuses
+//! the new one, the slab is *torn*: its slots that are gone stay so for ever.
 //!
 //! # Invariants
-//! 1. A slab, once in `SLABS`, stays as it is for ever, but for the bits, and `cut`, which only grows.
+//! 1. A slab, once in `SLABS`, stays as it is for ever, but for the bits and the atomics; `cut` only grows.
 //! 2. Only the last slab of a class has slots that are not cut.
-//! 3. Slabs are added, slots cut, and bits and `lowest` changed, under `GROWTH`. Nothing else takes that lock, and
-//!    it is held with preemption off. [`find`] takes none: signal handlers call it.
+//! 3. Slabs are added and torn, slots cut, vacated and folded under `GROWTH`. Nothing else takes that
+//!    lock, and it is held with preemption off. [`find`] takes none: signal handlers call it.
 //! 4. Nobody touches the memory of a slot that is gone.
-//! 5. Below a slab's `lowest` no slot may be cut again.
 //!
 //! # Memory orderings
 //! `COUNT` is released when a slab is added and acquired by [`slabs`]: a thread that sees the number
@@ -39,63 +33,55 @@
 //! whether it is complete, and that of a slot that is just going reads as zero.
 
 use super::{CLASSES, Class};
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::{lock::Lock, mm, perturb};
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
+use std::ptr::{self, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
 /// Slots of a class's first slab, and the most that one has.
 const FIRST: usize = 16;
 const MOST: usize = 16 << 10;
 /// Bytes that a slab of more than one slot does not exceed.
 const MOST_BYTES: usize = 32 << 30;
-/// So many bytes of neighbours are worth folding, and so many are folded at a time: the kernel holds
-/// up the page faults of all threads meanwhile.
-const FOLD_LEAST: usize = 4 << 20;
+/// So many bytes of neighbours are folded at a time: the kernel holds up the page faults of all threads
+/// meanwhile. A 64th of that is worth folding.
 const FOLD_MOST: usize = 256 << 20;
+const FOLD_LEAST: usize = FOLD_MOST / 64;
 /// Far more slabs than address space has room for, unless want of memory has made them small.
 const TABLE: usize = 4096;
+const WORD: usize = usize::BITS as usize;
 
+/// A slab's record, which lies in its own mapping. Behind it are the bits of the slots.
 struct Slab {
-    base: AtomicUsize,
-    stride: AtomicUsize,
-    slots: AtomicUsize,
+    base: usize,
+    stride: usize,
+    slots: usize,
+    class: Class,
     cut: AtomicUsize,
-    class: AtomicU8,
     /// How many slots are gone.
     gone: AtomicUsize,
-    /// No slot below it may be cut again.
-    lowest: AtomicUsize,
     /// Slots have gone since the last folding.
     is_untidy: AtomicBool,
+    is_torn: AtomicBool,
 }
 
-static SLABS: [Slab; TABLE] = [const {
-    Slab {
-        base: AtomicUsize::new(0),
-        stride: AtomicUsize::new(0),
-        slots: AtomicUsize::new(0),
-        cut: AtomicUsize::new(0),
-        class: AtomicU8::new(0),
-        gone: AtomicUsize::new(0),
-        lowest: AtomicUsize::new(0),
-        is_untidy: AtomicBool::new(false),
-    }
-}; TABLE];
+static SLABS: [AtomicStatic<Slab>; TABLE] = [const { AtomicStatic::none() }; TABLE];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// For each class the slab being cut, the number of slots that the next one should have, and how
-/// many slots may be cut again.
+/// many slots are gone.
 struct Growth {
     current: [Option<&'static Slab>; CLASSES],
     next: [usize; CLASSES],
-    ready: [usize; CLASSES],
+    gone: [usize; CLASSES],
 }
 
 static GROWTH: Lock<Growth> = Lock::new(Growth {
     current: [None; CLASSES],
     next: [FIRST; CLASSES],
-    ready: [0; CLASSES],
+    gone: [0; CLASSES],
 });
 
 /// Where a slot lies: guard and all.
@@ -108,63 +94,53 @@ pub(super) struct Span {
 /// Cuts a slot, all zero, from a slab.
 pub(super) fn cut(class: Class) -> io::Result<Span> {
     let mut growth = GROWTH.lock();
-    if growth.ready[class.index()] != 0
+    if growth.gone[class.index()] != 0
         && let Some(span) = growth.cut_again(class)
     {
         return Ok(span);
     }
     let slab = match growth.current[class.index()] {
-        Some(slab) if slab.cut.load(Relaxed) < slab.slots.load(Relaxed) => slab,
+        Some(slab) if slab.cut.load(Relaxed) < slab.slots => slab,
         _ => growth.grow(class)?,
     };
-    let index = slab.cut.load(Relaxed);
-    slab.cut.store(index + 1, Relaxed);
-    Ok(slab.span(index))
+    Ok(slab.span(slab.cut.fetch_add(1, Relaxed)))
 }
 
 /// The slot that holds `address` is gone: its memory is zero, and nobody has it.
-pub(super) fn vacate(address: usize, class: Class) {
+pub(super) fn vacate(address: usize) {
     let Some((slab, index)) = place(address) else {
         return;
     };
     let mut growth = GROWTH.lock();
-    slab.set(slab.gone_bit(index), true);
-    slab.gone.store(slab.gone.load(Relaxed) + 1, Relaxed);
+    slab.flip(index);
+    slab.gone.fetch_add(1, Relaxed);
     slab.is_untidy.store(true, Relaxed);
-    growth.set_ready(slab, class, index..index + 1, true);
+    growth.gone[slab.class.index()] += 1;
 }
 
-/// Gives back the page tables of slots that are gone. Preemption is off. Does so for one slab at a time: false when
-/// there is none left.
-pub(crate) fn fold() -> bool {
-    let mut slabs = slabs().iter();
+/// Gives back the page tables of slots that are gone, in one slab; false: there is none left to fold. Preemption is off.
+///
+/// Nobody cuts a slot meanwhile: the lock is held as long as the kernel is at it.
+pub(super) fn fold() -> bool {
+    let mut slabs = slabs();
     let Some(slab) = slabs.find(|slab| slab.is_untidy.swap(false, Relaxed)) else {
         return false;
     };
-    let class = Class(slab.class.load(Relaxed));
-    let stride = slab.stride.load(Relaxed);
+    let most = (FOLD_MOST / slab.stride).max(1);
     let mut from = 0;
     loop {
-        let run = {
-            let mut growth = GROWTH.lock();
-            let run = slab.run(from, (FOLD_MOST / stride).max(1));
-            if run.is_empty() {
-                return true;
-            }
-            if run.len() * stride >= FOLD_LEAST {
-                growth.set_ready(slab, class, run.clone(), false);
-            }
-            run
-        };
-        from = run.end;
-        let bytes = run.len() * stride;
-        if bytes < FOLD_LEAST {
-            continue;
-        }
         perturb::point("stack: folds");
-        // SAFETY: the slots are gone, and nobody can cut them.
-        if unsafe { mm::map_again(slab.span(run.start).start, bytes) }.is_ok() {
-            GROWTH.lock().set_ready(slab, class, run, true);
+        let _growth = GROWTH.lock();
+        let run = slab.run(from, most);
+        if run.is_empty() || slab.is_torn.load(Relaxed) {
+            return true;
+        }
+        from = run.end;
+        let bytes = run.len() * slab.stride;
+        if bytes >= FOLD_LEAST {
+            // SAFETY: the slots are gone, and nobody can cut them.
+            let folded = unsafe { mm::map_again(slab.span(run.start).start, bytes) };
+            slab.is_torn.store(folded.is_err(), Relaxed);
         }
     }
 }
@@ -176,124 +152,90 @@ pub(super) fn find(address: usize) -> Option<Span> {
 }
 
 fn place(address: usize) -> Option<(&'static Slab, usize)> {
-    slabs().iter().find_map(|slab| {
-        let index = address.checked_sub(slab.base.load(Relaxed))? / slab.stride.load(Relaxed);
+    slabs().find_map(|slab| {
+        let index = address.checked_sub(slab.base)? / slab.stride;
         (index < slab.cut.load(Relaxed)).then_some((slab, index))
     })
 }
 
 /// All slots cut so far that are not gone.
 pub(super) fn spans() -> impl Iterator<Item = Span> {
-    slabs().iter().flat_map(|slab| {
+    slabs().flat_map(|slab| {
         let there = |index: &usize| !slab.is_gone(*index);
-        (0..slab.cut.load(Relaxed))
-            .filter(there)
-            .map(|index| slab.span(index))
+        let cut = slab.cut.load(Relaxed);
+        (0..cut).filter(there).map(|index| slab.span(index))
     })
 }
 
-fn slabs() -> &'static [Slab] {
-    // Acquire: pairs with the release in `grow`, which publishes the fields.
-    &SLABS[..COUNT.load(Acquire)]
+fn slabs() -> impl Iterator<Item = &'static Slab> {
+    // Acquire: pairs with the release in `grow`, which publishes the slabs.
+    let slabs = &SLABS[..COUNT.load(Acquire)];
+    slabs.iter().filter_map(|slab| slab.load(Relaxed))
 }
 
 impl Slab {
     fn span(&self, index: usize) -> Span {
-        let stride = self.stride.load(Relaxed);
-        let start = self.base.load(Relaxed) + index * stride;
+        let start = self.base + index * self.stride;
         Span {
             start,
-            end: start + stride,
+            end: start + self.stride,
         }
     }
 
-    /// Bytes of a slab's mapping: slots, and two bits for each.
+    /// Bytes of a slab's mapping: slots, record, and a bit for each slot.
     fn bytes(slots: usize, stride: usize) -> usize {
-        let bits = 2 * slots.div_ceil(usize::BITS as usize) * size_of::<usize>();
-        slots * stride + bits.next_multiple_of(mm::page())
+        let record = size_of::<Slab>() + slots.div_ceil(WORD) * size_of::<usize>();
+        slots * stride + record.next_multiple_of(mm::page())
     }
 
-    /// The bit that says whether a slot is gone.
-    fn gone_bit(&self, index: usize) -> usize {
-        index
-    }
-
-    /// The bit that says whether it may be cut again.
-    fn ready_bit(&self, index: usize) -> usize {
-        let slots = self.slots.load(Relaxed);
-        slots.next_multiple_of(usize::BITS as usize) + index
-    }
-
-    fn word(&self, bit: usize) -> (&AtomicUsize, usize) {
-        let bits = self.base.load(Relaxed) + self.slots.load(Relaxed) * self.stride.load(Relaxed);
-        let at = bits + bit / usize::BITS as usize * size_of::<usize>();
-        // SAFETY: the words lie behind the slots (`bytes`), are zero at first, and are mapped for good.
-        let word = unsafe { &*std::ptr::with_exposed_provenance::<AtomicUsize>(at) };
-        (word, 1 << (bit % usize::BITS as usize))
-    }
-
-    fn get(&self, bit: usize) -> bool {
-        let (word, mask) = self.word(bit);
-        word.load(Relaxed) & mask != 0
+    /// The bits that say which slots are gone, in words.
+    fn bits(&self) -> &[AtomicUsize] {
+        let bits = with_exposed_provenance(ptr::from_ref(self).addr() + size_of::<Slab>());
+        // SAFETY: the words lie behind the record (`bytes`), are zero at first, and are mapped for good.
+        unsafe { std::slice::from_raw_parts(bits, self.slots.div_ceil(WORD)) }
     }
 
     /// The lock is held.
-    fn set(&self, bit: usize, value: bool) {
-        let (word, mask) = self.word(bit);
-        let others = word.load(Relaxed) & !mask;
-        word.store(others | if value { mask } else { 0 }, Relaxed);
+    fn flip(&self, index: usize) {
+        self.bits()[index / WORD].fetch_xor(1 << (index % WORD), Relaxed);
     }
 
     fn is_gone(&self, index: usize) -> bool {
         // Most slabs have none: their bits stay untouched.
-        self.gone.load(Relaxed) != 0 && self.get(self.gone_bit(index))
+        self.gone.load(Relaxed) != 0
+            && self.bits()[index / WORD].load(Relaxed) & 1 << (index % WORD) != 0
     }
 
-    /// The first neighbours, from slot `from` on, that may be cut again, and at most so many. Empty:
-    /// there are no more.
+    /// The first neighbours, from slot `from` on, that are gone, and at most so many. Empty: there are
+    /// no more.
     fn run(&self, from: usize, most: usize) -> Range<usize> {
-        let cut = self.cut.load(Relaxed);
-        let is_ready = |index: &usize| self.get(self.ready_bit(*index));
-        let start = (from..cut).find(is_ready).unwrap_or(cut);
-        let end = (start..cut.min(start + most)).take_while(is_ready).count() + start;
-        start..end
+        let is_gone = |index: &usize| self.is_gone(*index);
+        let start = (from..self.slots).find(is_gone).unwrap_or(self.slots);
+        let end = self.slots.min(start + most);
+        start..start + (start..end).take_while(is_gone).count()
     }
 }
 
 impl Growth {
-    /// Cuts a slot that is gone. Where many are, one after another: each is looked for behind the one before.
+    /// Cuts a slot that is gone, the lowest of its slab.
     fn cut_again(&mut self, class: Class) -> Option<Span> {
-        let is_right = |slab: &&Slab| {
-            slab.gone.load(Relaxed) != 0 && slab.class.load(Relaxed) == class.index() as u8
-        };
-        let (slab, run) = slabs().iter().filter(is_right).find_map(|slab| {
-            let run = slab.run(slab.lowest.load(Relaxed), 1);
-            slab.lowest.store(run.end, Relaxed);
-            (!run.is_empty()).then_some((slab, run))
+        let slab = slabs().find(|slab| {
+            slab.class == class && slab.gone.load(Relaxed) != 0 && !slab.is_torn.load(Relaxed)
         })?;
-        let index = run.start;
-        self.set_ready(slab, class, run, false);
-        slab.set(slab.gone_bit(index), false);
-        slab.gone.store(slab.gone.load(Relaxed) - 1, Relaxed);
-        Some(slab.span(index))
-    }
-
-    /// Whether slots may be cut again.
-    fn set_ready(&mut self, slab: &Slab, class: Class, slots: Range<usize>, value: bool) {
-        let ready = &mut self.ready[class.index()];
-        *ready = match value {
-            true => *ready + slots.len(),
-            false => *ready - slots.len(),
+        let first = |(at, word): (usize, &AtomicUsize)| {
+            let word = word.load(Relaxed);
+            (word != 0).then(|| at * WORD + word.trailing_zeros() as usize)
         };
-        if value {
-            slab.lowest.fetch_min(slots.start, Relaxed);
-        }
-        slots.for_each(|index| slab.set(slab.ready_bit(index), value));
+        let index = slab.bits().iter().enumerate().find_map(first)?;
+        slab.flip(index);
+        slab.gone.fetch_sub(1, Relaxed);
+        self.gone[class.index()] -= 1;
+        Some(slab.span(index))
     }
 
     fn grow(&mut self, class: Class) -> io::Result<&'static Slab> {
         let count = COUNT.load(Relaxed);
-        let Some(slab) = SLABS.get(count) else {
+        let Some(entry) = SLABS.get(count) else {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         };
         let stride = class.stride();
@@ -314,10 +256,22 @@ impl Growth {
         // A huge page would make every stack cost 2 MiB. Kernels without huge pages refuse, which is
         // as good. SAFETY: the memory is ours and new; the advice changes no contents.
         let _ = unsafe { mm::advise(base, slots * stride, libc::MADV_NOHUGEPAGE) };
-        slab.base.store(base, Relaxed);
-        slab.stride.store(stride, Relaxed);
-        slab.slots.store(slots, Relaxed);
-        slab.class.store(class.index() as u8, Relaxed);
+        let record = with_exposed_provenance_mut::<Slab>(base + slots * stride);
+        // SAFETY: the record's place (`bytes`), in whole pages, mapped for good, and nobody else's.
+        let slab: &'static Slab = unsafe {
+            record.write(Slab {
+                base,
+                stride,
+                slots,
+                class,
+                cut: AtomicUsize::new(0),
+                gone: AtomicUsize::new(0),
+                is_untidy: AtomicBool::new(false),
+                is_torn: AtomicBool::new(false),
+            });
+            &*record
+        };
+        entry.store(Some(slab), Relaxed);
         // Release: pairs with the acquire in `slabs`.
         COUNT.store(count + 1, Release);
         self.current[class.index()] = Some(slab);

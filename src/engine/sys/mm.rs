@@ -3,7 +3,9 @@
 //! Like all of [`sys`](super) they leave `errno` alone. Nothing here allocates: an `io::Error` made
 //! of a raw error number is one word.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{call, sanitizer};
@@ -112,6 +114,17 @@ impl Mapping {
     /// As [`map`] does.
     pub(crate) fn new(length: usize) -> io::Result<Mapping> {
         map(length).map(|start| Mapping { start, length })
+    }
+
+    /// The contents of a file, to be read.
+    pub(crate) fn of_file(file: &File) -> io::Result<Mapping> {
+        let length = file.metadata()?.len() as usize;
+        let (protection, flags) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
+        let arguments = [0, length, protection, flags, file.as_raw_fd() as usize, 0];
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs no existing memory.
+        let start =
+            unsafe { call(libc::SYS_mmap, &arguments) }.map_err(io::Error::from_raw_os_error)?;
+        Ok(Mapping { start, length })
     }
 
     pub(crate) fn start(&self) -> usize {

@@ -18,14 +18,7 @@ pub(crate) struct Real {
     address: AtomicUsize,
 }
 
-#[cfg(target_arch = "aarch64")]
-pub(crate) use crate::engine::arch::kept::{MARK, keeper};
-
 impl Real {
-    /// Where a value has the function's address, once that was asked for.
-    #[cfg(target_arch = "aarch64")]
-    pub(crate) const ADDRESS: usize = core::mem::offset_of!(Real, address);
-
     pub(crate) const fn new(name: &'static CStr) -> Real {
         Real {
             name,

@@ -252,14 +252,6 @@ pub(crate) fn queue_to_self(signal: i32, value: libc::sigval) -> Result<(), i32>
     send(kernel_thread::id(), signal, info)
 }
 
-/// Sends `signal` to the calling kernel thread, however many wait: as if by `kill`: the kernel never
-/// holds that back, but may forget everything about it except the number.
-pub(crate) fn send_to_self(signal: i32) -> Result<(), i32> {
-    let nothing = Payload { who: 0, tick: 0 };
-    let info = QueuedInfo::new(std::process::id() as i32, libc::SI_USER, nothing);
-    send(kernel_thread::id(), signal, info)
-}
-
 fn send(thread: i32, signal: i32, info: QueuedInfo) -> Result<(), i32> {
     let info = QueuedInfo { signal, ..info };
     let process = info.process;

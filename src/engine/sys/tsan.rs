@@ -22,12 +22,13 @@
 use core::arch::asm;
 use core::cell::Cell;
 use core::ffi::{CStr, c_void};
+use std::path::Path;
+
+use libc::Elf64_Sym;
 
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicIsize, AtomicUsize, Ordering};
-use object::elf::FileHeader64;
-use object::read::elf::ElfFile;
-use object::{NativeEndian, Object, ObjectSymbol, SymbolKind};
+use crate::engine::sys::elf::{self, Elf};
 
 type State = *mut c_void;
 
@@ -105,26 +106,25 @@ fn find_current() -> Option<isize> {
 
 /// The linker has put the runtime's functions one after another. Others may have names like `__tsan_on_report`.
 fn find_text() -> Option<[usize; 2]> {
-    let file = std::fs::read("/proc/self/exe").ok()?;
-    let file = ElfFile::<FileHeader64<NativeEndian>>::parse(&*file).ok()?;
-    let functions = || {
-        let symbols = file.symbols().filter(|symbol| symbol.is_definition());
-        symbols.filter(|symbol| symbol.kind() == SymbolKind::Text)
-    };
-    let known = functions().find(|symbol| symbol.name() == Ok("__tsan_create_fiber"))?;
-    let moved = (__tsan_create_fiber as *const () as u64).wrapping_sub(known.address());
-    let is_runtimes = |name: &str| {
-        let spaces = [
-            "_ZN6__tsan",
-            "_ZNK6__tsan",
-            "_ZN11__sanitizer",
-            "_ZNK11__sanitizer",
+    let file = Elf::open(Path::new("/proc/self/exe"))?;
+    let (symbols, names) = file.symbols()?;
+    let functions = || symbols.iter().filter(|symbol| elf::is_function(symbol));
+    let name = |symbol: &Elf64_Sym| elf::text(names, symbol.st_name);
+    let known = functions().find(|symbol| name(symbol) == b"__tsan_create_fiber")?;
+    let moved = (__tsan_create_fiber as *const () as u64).wrapping_sub(known.st_value);
+    let is_runtimes = |symbol: &&Elf64_Sym| {
+        let spaces: [&[u8]; 4] = [
+            b"_ZN6__tsan",
+            b"_ZNK6__tsan",
+            b"_ZN11__sanitizer",
+            b"_ZNK11__sanitizer",
         ];
+        let name = name(symbol);
         spaces.iter().any(|space| name.starts_with(space))
     };
-    let all = || functions().filter(|symbol| symbol.name().is_ok_and(is_runtimes));
-    let start = all().map(|symbol| symbol.address()).min()?;
-    let end = all().map(|symbol| symbol.address() + symbol.size()).max()?;
+    let all = || functions().filter(is_runtimes);
+    let start = all().map(|symbol| symbol.st_value).min()?;
+    let end = all().map(|symbol| symbol.st_value + symbol.st_size).max()?;
     Some([start, end].map(|address| moved.wrapping_add(address) as usize))
 }
 

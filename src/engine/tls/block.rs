@@ -172,8 +172,7 @@ pub(crate) unsafe fn create(
 pub(crate) unsafe fn enter() {
     // SAFETY: the thread's own block, before it has done anything. `uselocale` also sets up the
     // tables behind `isalpha` and its like, which libc does for its own threads. It comes first:
-    // malloc may need these tables (glibc 2.31 reads the number of processors from a text), and
-    // the rest may allocate.
+    // the rest may allocate, and malloc may need these tables.
     unsafe {
         libc::uselocale(GLOBAL_LOCALE);
         modules::refresh();

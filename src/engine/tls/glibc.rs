@@ -1,7 +1,6 @@
 //! glibc's and the loader's own functions that this folder calls, behind safe functions: symbols,
 //! pthread keys, libraries, and a thread on a stack of the caller's.
 
-use super::unexported;
 use super::words::Words;
 use crate::engine::sys::mm::Mapping;
 use std::ffi::{CStr, c_void};
@@ -13,9 +12,9 @@ pub(super) fn data(name: &CStr, length: usize) -> Result<Words<'static>, String>
     Ok(unsafe { Words::new(start, length) })
 }
 
-/// The address of the variable or function of that name. Up to glibc 2.33 some have local names.
+/// The address of the variable or function of that name.
 pub(super) fn symbol(name: &CStr) -> Result<*mut u8, String> {
-    symbol_in(libc::RTLD_DEFAULT, name).or_else(|none| unexported::find(name).ok_or(none))
+    symbol_in(libc::RTLD_DEFAULT, name)
 }
 
 fn symbol_in(library: *mut c_void, name: &CStr) -> Result<*mut u8, String> {

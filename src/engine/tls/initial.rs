@@ -11,8 +11,8 @@
 
 use super::known;
 use super::layout::WORD;
-use super::libraries;
 use super::words::Words;
+use crate::engine::sys::libraries;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering::Relaxed;
 

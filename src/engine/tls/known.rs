@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 type Version = (u32, u32);
 
-const OLDEST: Version = (2, 31);
+const OLDEST: Version = (2, 34);
 const NEWEST: Version = (2, 43);
 
 /// Whether this glibc has the insides that the crate was tested with. An error: it is too old.
@@ -33,12 +33,6 @@ static VERSION: OnceLock<Version> = OnceLock::new();
 /// Whether the crate was tested with this glibc.
 pub(crate) fn is_known() -> bool {
     VERSION.get().is_some_and(|version| *version <= NEWEST)
-}
-
-/// Whether a block is laid out under a lock of the loader's, as since 2.34. Before that a thread that is made
-/// while a library is loaded may find a module half entered, and end the process (glibc's bug 19329).
-pub(super) fn lays_out_under_lock() -> bool {
-    VERSION.get().is_some_and(|version| *version >= (2, 34))
 }
 
 /// libc's name for itself, as `glibc 2.36`; empty if it has none.
@@ -82,7 +76,7 @@ mod tests {
     #[test]
     fn only_versions_that_were_tested_are_known() {
         for name in [
-            "glibc 2.31",
+            "glibc 2.34",
             "glibc 2.36",
             "glibc 2.43",
             "glibc 2.42.9000",
@@ -94,7 +88,7 @@ mod tests {
             assert!(judge(name).is_ok_and(|version| version > NEWEST), "{name}");
         }
         for name in [
-            "glibc 2.30",
+            "glibc 2.33",
             "glibc 2.4",
             "glibc 1.99",
             "glibc",

@@ -11,8 +11,8 @@
 //! counted it.
 
 use super::glibc::{self, Loaded};
-use super::libraries;
 use super::words::Words;
+use crate::engine::sys::libraries;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;

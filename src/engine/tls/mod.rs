@@ -41,11 +41,10 @@
 //! what it does not recognise (`variant` has what the ABI fixes, `probe` looks where glibc does not
 //! say, `initial` at what nobody describes); `block` is the life above; `keys` runs the destructors of
 //! pthread keys, and `robust` lets go of robust mutexes; `optional` keeps later libraries out of the blocks; `modules` knows the initial
-//! contents of every library's thread-locals (`libraries` lists the libraries, `loads` tells when one
+//! contents of every library's thread-locals (`sys::libraries` lists the libraries, `loads` tells when one
 //! was loaded); `selftest` tries all of it once, before the first spawn, and over an unknown glibc
-//! `rehearsal` tries it in a child process before that. `words`, `glibc` and
-//! `unexported` are the tools of all: memory of glibc's, its functions, and the names that it does not
-//! export.
+//! `rehearsal` tries it in a child process before that. `words` and `glibc`
+//! are the tools of all: memory of glibc's, and its functions.
 //!
 //! # Limits
 //!
@@ -63,7 +62,6 @@ mod initial;
 mod keys;
 mod known;
 mod layout;
-mod libraries;
 mod loads;
 mod modules;
 mod optional;
@@ -73,7 +71,6 @@ mod robust;
 mod selftest;
 #[cfg(test)]
 mod tests;
-mod unexported;
 mod variant;
 mod words;
 

@@ -43,13 +43,12 @@
 //! loader's present count sees that `CURRENT`. `UNFINISHED` is no count, so it is stored with Relaxed.
 
 use super::block::Block;
-use super::known;
 use super::layout::{Loader, WORD, layout};
-use super::libraries::{self, Library};
 use super::loads;
 use super::variant::VARIANT;
 use super::words::Words;
 use crate::engine::sys;
+use crate::engine::sys::libraries::{self, Library};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
@@ -329,12 +328,8 @@ fn look_once(images: &mut Vec<&'static [u8]>) -> Found {
 }
 
 /// The loader enters a module in two steps under its lock. Passing through that lock (a block is laid
-/// out under it) separates two looks, so a half-entered module shows as a difference. Where there is no such
-/// lock, invariant 2 finds out.
+/// out under it) separates two looks, so a half-entered module shows as a difference.
 fn pass_through_lock() {
-    if !known::lays_out_under_lock() {
-        return;
-    }
     let functions = &layout().functions;
     // SAFETY: allocates a block and frees it.
     unsafe {

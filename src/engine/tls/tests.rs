@@ -177,7 +177,7 @@ fn alone(test: &str) -> bool {
 /// Bytes in use, in malloc's own account.
 fn in_use() -> usize {
     // SAFETY: no arguments.
-    unsafe { libc::mallinfo() }.uordblks as u32 as usize // `mallinfo2` came with glibc 2.33
+    unsafe { libc::mallinfo2() }.uordblks
 }
 
 #[test]

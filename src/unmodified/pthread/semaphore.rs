@@ -11,13 +11,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use libc::{sem_t, timespec};
 
 use super::{POST, Until, field, is_accepted, says_shared, wait as wait_for, wake};
-use crate::engine::door::blocking;
-use crate::unmodified::{count_parked, errno, fail, hooked, interposed, set_errno};
+use crate::unmodified::{count_parked, errno, fail, hooked, in_kernel, interposed, set_errno};
 
 const SHARED: usize = 8;
 
 /// Takes one; the calling thread is hooked. `real` makes libc's call.
-unsafe fn take_or(semaphore: *mut sem_t, until: Until, real: impl FnOnce() -> c_int) -> c_int {
+unsafe fn take_or(semaphore: *mut sem_t, until: Until, real: impl Fn() -> c_int) -> c_int {
     let errno_before = errno();
     // SAFETY: the caller's semaphore. It fails with EAGAIN only if there is none to take.
     let attempt = || unsafe { libc::sem_trywait(semaphore) == 0 };
@@ -27,7 +26,7 @@ unsafe fn take_or(semaphore: *mut sem_t, until: Until, real: impl FnOnce() -> c_
     // SAFETY: the caller's semaphore, in glibc's layout.
     let is_shared = unsafe { says_shared(field(semaphore, SHARED).load(Relaxed)) };
     if is_shared {
-        return blocking(real);
+        return in_kernel(real);
     }
     count_parked();
     match wait_for(semaphore as usize, POST, until, |_| attempt().then_some(())) {

@@ -47,9 +47,9 @@ pub(super) use self::look::Seen as SeenOfProcessor;
 pub(crate) use self::post::Post;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::quiet;
-use crate::engine::sched::Cluster;
 use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
+use crate::engine::sched::{Cluster, recruiter};
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::{clock, kernel_thread, signal};
 
@@ -59,8 +59,7 @@ const LONGEST: u64 = 10_000_000;
 const PATIENCE: u32 = 5;
 /// How soon to look again whether somebody has collected events.
 const EVENTS: u64 = 1_000_000;
-/// How often the quota of CPU time is read again, and the common list of rooms looked at, while
-/// anything runs.
+/// How often the quota of CPU time is read again, and unused stacks are returned, while anything runs.
 const QUOTA: u64 = 1_000_000_000;
 /// How often it looks at machines without a processor.
 const STRAYS: u64 = 5_000_000;
@@ -159,7 +158,7 @@ impl Watch {
         }
         if now >= self.quota_at {
             cluster.doubt_quota();
-            cluster.see_to_rooms_later(false);
+            recruiter::ask_to_reclaim(cluster);
             self.quota_at = now + QUOTA;
         }
         if now >= self.strays_at {
@@ -169,9 +168,8 @@ impl Watch {
         if look.stuck && cluster.idle.sleeping() != 0 {
             cluster.notify();
         }
-        if let Some(next) = self.shortage.relieve(cluster, now, look.observer) {
-            look.next = look.next.min(next);
-        }
+        let relief = self.shortage.relieve(cluster, now, look.observer);
+        look.next = look.next.min(relief);
         if cluster.see_to_events(now) {
             look.next = look.next.min(now + EVENTS);
         }
@@ -192,11 +190,16 @@ impl Watch {
         let cluster = self.cluster;
         let tick = self.pace.tick;
         let everybody_sleeps = || {
-            cluster.idle.awake() == 0
+            let sleeps = cluster.idle.awake() == 0
                 && !cluster.stopping.load(Ordering::SeqCst)
                 && !events().is_unwatched()
                 && !cluster.is_short()
-                && cluster.handed.is_empty()
+                && cluster.handed.is_empty();
+            if sleeps {
+                // While this sleeps nobody else asks.
+                recruiter::ask_to_reclaim(cluster);
+            }
+            sleeps
         };
         if seen.at_rest && everybody_sleeps() {
             quiet::tell();

@@ -5,7 +5,7 @@
 //! the preemption signal.
 //!
 //! *Own calls.* A call that the program makes by assembly of its own (rustix does) fails with EINTR, or
-//! does a part, if a signal interrupts it, and nobody can mend that: the call's number is lost (`interrupted`). The
+//! does a part, if a signal interrupts it, and nobody can repeat it: no function of ours is called. The
 //! threads that make such calls are strays most of the time, since they block where nobody is asked. So a stray is
 //! signalled only while it is most likely in the program's code:
 //! 1. It has computed since it was last seen at rest. That counts the time in user mode alone: a thread that

@@ -5,6 +5,8 @@ mod guards;
 mod overflow;
 
 use super::*;
+use slab::fold;
+use std::cell::RefCell;
 use std::process::{Command, Output};
 
 const MIB: usize = 1 << 20;
@@ -60,6 +62,24 @@ fn resident(start: usize, end: usize) -> usize {
     pages.iter().filter(|&&page| page).count() * page()
 }
 
+/// Gives slots back that their owner has furnished, so to speak.
+fn release_furnished(slots: &[&'static Slot]) {
+    for slot in slots {
+        slot.extra.store(1, Release);
+        release(slot);
+    }
+}
+
+/// The deepest that a stack has been since its memory was last given back: bytes in memory
+/// below the reserve, counted from the deepest page.
+fn high_water(slot: &Slot) -> usize {
+    let stack_end = slot.bottom() + slot.size();
+    let mut pages = vec![false; slot.size() / page()];
+    mm::resident(slot.bottom(), &mut pages).unwrap();
+    let deepest = pages.iter().position(|page| *page);
+    deepest.map_or(0, |deepest| stack_end - (slot.bottom() + deepest * page()))
+}
+
 #[test]
 fn slots_are_whole_pages_of_any_size() {
     for page in [4 << 10, 16 << 10, 64 << 10]
@@ -101,7 +121,7 @@ fn sizes_are_rounded_up_to_a_class() {
             write(slot.top() - 1, 1);
             release(slot);
         }
-        assert!(Class::of(MAX_SIZE).is_ok());
+        assert_eq!(check_size(MAX_SIZE).unwrap(), MAX_SIZE);
     }));
 }
 
@@ -109,14 +129,13 @@ fn sizes_are_rounded_up_to_a_class() {
 fn a_size_that_is_too_large_is_refused() {
     must_succeed(in_child("a_size_that_is_too_large_is_refused", || {
         for size in [MAX_SIZE + 1, usize::MAX] {
-            let error = acquire(size).err().unwrap();
+            let error = check_size(size).err().unwrap();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
             let text = error.to_string();
             assert!(
                 text.contains(&size.to_string()) && text.contains(&MAX_SIZE.to_string()),
                 "{text}"
             );
-            assert!(check_size(size).is_err());
         }
     }));
 }
@@ -125,20 +144,11 @@ fn a_size_that_is_too_large_is_refused() {
 fn a_slot_is_found_by_any_of_its_addresses() {
     must_succeed(in_child("a_slot_is_found_by_any_of_its_addresses", || {
         let slot = acquire(32 << 10).unwrap();
-        let same = |address, part| {
-            let (found, place) = find(address).unwrap();
-            assert!(
-                std::ptr::eq(found, slot) && place == part,
-                "{address:#x}: {place:?}"
-            );
-        };
-        same(slot.bottom() - GUARD, Where::Guard);
-        same(slot.bottom() - 1, Where::Guard);
-        same(slot.bottom(), Where::Stack);
-        same(slot.top(), Where::Stack);
-        same(slot.top() + size_of::<Slot>() - 1, Where::Stack);
-        let below = find(slot.bottom() - GUARD - 1);
-        assert!(below.is_none_or(|(other, _)| !std::ptr::eq(other, slot)));
+        let is_ours = |address| find(address).is_some_and(|found| std::ptr::eq(found, slot));
+        let end = slot.top() + size_of::<Slot>();
+        assert!(is_ours(slot.bottom() - GUARD) && is_ours(slot.bottom() - 1));
+        assert!(is_ours(slot.bottom()) && is_ours(slot.top()) && is_ours(end - 1));
+        assert!(!is_ours(slot.bottom() - GUARD - 1) && !is_ours(end));
         let local = 0;
         assert!(find(&raw const local as usize).is_none() && find(0).is_none());
         assert!(find(usize::MAX).is_none());
@@ -153,6 +163,7 @@ fn a_slot_is_found_by_any_of_its_addresses() {
         assert_eq!(visited(), 1);
         slot.extra.store(0, Release);
         release(slot);
+        assert!(find(slot.top()).is_none(), "not furnished: vacated");
     }));
 }
 
@@ -163,15 +174,15 @@ fn recycling_gives_memory_back_and_keeps_the_reserve() {
         || {
             let slot = acquire(MIB).unwrap();
             let stack_end = slot.bottom() + slot.size();
-            assert_eq!(slot.high_water(), 0);
+            assert_eq!(high_water(slot), 0);
             write(stack_end - 3 * page(), 1);
-            assert_eq!(slot.high_water(), 3 * page());
+            assert_eq!(high_water(slot), 3 * page());
             (slot.bottom()..stack_end)
                 .step_by(page())
                 .for_each(|address| write(address, 7));
             write(slot.top() - RESERVE, 9);
-            assert_eq!(slot.high_water(), MIB);
-            release(slot);
+            assert_eq!(high_water(slot), MIB);
+            release_furnished(&[slot]);
             let kept = KEEP.max(page());
             assert_eq!(resident(slot.bottom(), stack_end), kept);
             let again = acquire(MIB).unwrap();
@@ -197,31 +208,32 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
             let deep = |slot: &Slot| write(slot.bottom(), 1);
             let is_deep = |slot: &Slot| resident(slot.bottom(), slot.bottom() + page()) != 0;
             let slots: Vec<_> = (0..1060).map(|_| acquire(MIB).unwrap()).collect();
-            let mut cache = Cache::new();
+            let mut cache = Cache::new(MIB);
             assert!(cache.pop().is_none());
+            slots.iter().for_each(|slot| slot.extra.store(1, Release));
 
             // The list was empty. The cache for which it was found so keeps the slot acquired.
             cache.keep(slots[0]);
             assert!(std::ptr::eq(cache.pop().unwrap(), slots[0]));
 
-            // For any other thread: the first slot goes to the list, with all that the cache has.
+            // For any other thread: half of what the cache has goes to the list, trimmed.
+            slots[..3].iter().for_each(|slot| deep(slot));
             cache.push(slots[0]);
-            assert!(cache.pop().is_none());
+            assert!(cache.pop().is_none() && !is_deep(slots[0]));
             assert!(std::ptr::eq(acquire(MIB).unwrap(), slots[0]));
-
-            // Two recycled, one taken again: only the one in the cache is trimmed, and once.
-            slots[..2].iter().for_each(|slot| deep(slot));
-            cache.push(slots[0]);
-            cache.push(slots[1]);
-            assert!(std::ptr::eq(cache.pop().unwrap(), slots[1]));
-            cache.trim_dirty(|| true);
-            assert!(!is_deep(slots[0]) && is_deep(slots[1]));
             deep(slots[0]);
-            cache.trim_dirty(|| true);
-            assert!(is_deep(slots[0]), "not dirty: it cannot have been used");
+            slots[..3].iter().for_each(|slot| cache.push(slot));
+            WANTED.store(true, Relaxed);
+            cache.push(slots[3]);
+            assert!(is_deep(slots[0]) && is_deep(slots[1]) && !is_deep(slots[2]));
+            assert!(std::ptr::eq(cache.pop().unwrap(), slots[1]));
             assert!(std::ptr::eq(cache.pop().unwrap(), slots[0]) && cache.pop().is_none());
+            assert!(cache.fetch());
+            let fetched = [cache.pop().unwrap().top(), cache.pop().unwrap().top()];
+            assert_eq!(fetched, [slots[3].top(), slots[2].top()]);
+            assert!(cache.pop().is_none());
 
-            // More than fit: the oldest half goes, trimmed, and each slot is somewhere once.
+            // More than fit: half goes, trimmed, and each slot is somewhere once.
             slots.iter().for_each(|slot| deep(slot));
             slots.iter().for_each(|slot| cache.push(slot));
             assert_eq!(
@@ -229,14 +241,15 @@ fn a_cache_is_last_in_first_out_and_spills_to_the_pool() {
                 cache.length
             );
             assert_eq!(cache.length, 548);
-            for slot in slots[512..].iter().rev() {
+            let kept = slots[..512].iter().chain(&slots[1024..]);
+            for slot in kept.rev() {
                 assert!(std::ptr::eq(cache.pop().unwrap(), *slot));
             }
             cache.push(slots[1059]);
             cache.drain();
             assert!(cache.pop().is_none() && !is_deep(slots[1059]));
             let mut free: Vec<_> = (0..513).map(|_| acquire(MIB).unwrap().top()).collect();
-            let mut own: Vec<_> = slots[..512]
+            let mut own: Vec<_> = slots[512..1024]
                 .iter()
                 .chain(&slots[1059..])
                 .map(|s| s.top())
@@ -253,10 +266,11 @@ fn slots_of_another_class_do_not_stay_in_a_cache() {
     must_succeed(in_child(
         "slots_of_another_class_do_not_stay_in_a_cache",
         || {
-            let mut cache = Cache::new();
+            let mut cache = Cache::new(MIB);
             cache.keep(acquire(MIB).unwrap());
             assert!(cache.pop().is_some());
             let small = acquire(MIN_SIZE).unwrap();
+            small.extra.store(1, Release);
             cache.keep(small);
             assert!(cache.pop().is_none() && std::ptr::eq(acquire(MIN_SIZE).unwrap(), small));
         },
@@ -363,42 +377,74 @@ fn the_lowest_vacated_slot_is_cut_first() {
 }
 
 #[test]
-fn the_excess_is_what_nobody_has_needed_in_an_interval() {
-    must_succeed(in_child(
-        "the_excess_is_what_nobody_has_needed_in_an_interval",
-        || {
-            let all = |mut excess: Excess| {
-                let mut slots = Vec::new();
-                while let Some(slot) = excess.next() {
-                    slots.push(slot);
-                }
-                slots
-            };
-            let slots: Vec<_> = (0..100).map(|_| acquire(MIB).unwrap()).collect();
-            for slot in &slots {
-                slot.extra.store(1, Release);
-                release(slot);
-            }
-            assert!(is_overstocked());
+fn a_look_halves_what_nobody_has_taken() {
+    must_succeed(in_child("a_look_halves_what_nobody_has_taken", || {
+        const SECOND: u64 = 1_000_000_000;
+        const KEPT: usize = 32;
+        let free = || common(Class::of(MIB)).lock().length;
+        let gone = RefCell::new(Vec::new());
+        let dismantle = |slot: &'static Slot| {
+            gone.borrow_mut().push(slot.top());
+            use_and_vacate(slot);
+            Ok(())
+        };
+        // A look at this second; how many slots it has returned, and whether there is more.
+        let look = |second: u64| {
+            let before = free();
+            let more = reclaim::look(second * SECOND, 2, || None, dismantle, || true);
+            (before - free(), more)
+        };
+        let slots: Vec<_> = (0..132).map(|_| acquire(MIB).unwrap()).collect();
+        release_furnished(&slots);
+        assert_eq!(look(1), (0, true), "they are new");
+        let again = reclaim::look(2 * SECOND - 1, 2, || None, dismantle, || true);
+        assert!(
+            again && free() == 132,
+            "too early for those of another cluster"
+        );
+        let needed: Vec<_> = (0..30).map(|_| acquire(MIB).unwrap()).collect();
+        release_furnished(&needed);
+        assert_eq!(look(2), (35, true), "30 were needed");
+        assert_eq!(look(3), (33, true));
+        let needed: Vec<_> = (0..30).map(|_| acquire(MIB).unwrap()).collect();
+        assert_eq!(look(4), (1, true), "they are needed now");
+        release_furnished(&needed);
+        let rest: Vec<_> = (5..13).map(look).collect();
+        assert_eq!(rest.iter().map(|look| look.0).sum::<usize>(), 31);
+        assert_eq!((rest[0].0, rest[7], free()), (1, (0, false), KEPT));
+
+        // Those of an idle processor count from the next look on.
+        let crowd: Vec<_> = (0..132).map(|_| acquire(MIB).unwrap()).collect();
+        let mut cache = Cache::new(MIB);
+        crowd.iter().for_each(|slot| slot.extra.store(1, Release));
+        WANTED.store(false, Relaxed);
+        crowd.iter().for_each(|slot| cache.push(slot));
+        let idle = || cache.take();
+        assert!(reclaim::look(20 * SECOND, 2, idle, dismantle, || true));
+        assert!(free() == 132 && cache.is_empty());
+        assert_eq!(look(21), (50, true));
+
+        // Who has something better to do goes on later.
+        assert!(reclaim::look(22 * SECOND, 2, || None, dismantle, || false));
+        assert_eq!(free(), 82);
+        // One that stays goes back to its list.
+        for (stays, more) in [
+            (reclaim::Stays::ForNow, true),
+            (reclaim::Stays::ForEver, false),
+        ] {
+            let stays = RefCell::new(Some(stays));
+            let refuse = |_: &'static Slot| stays.take().map_or(Ok(()), Err);
+            let now = if more { 23 } else { 24 };
             assert_eq!(
-                all(Excess::of_interval(100, 10).unwrap()).len(),
-                0,
-                "they are new"
+                reclaim::look(now * SECOND, 2, || None, refuse, || true),
+                more
             );
-            assert!(Excess::of_interval(109, 10).is_none(), "too early");
-            let needed: Vec<_> = (0..30).map(|_| acquire(MIB).unwrap()).collect();
-            needed.into_iter().for_each(release);
-            let excess = all(Excess::of_interval(110, 10).unwrap());
-            assert_eq!(excess.len(), 70 - list::FLOOR);
-            let mut rest = Excess::of_interval(120, 10).unwrap();
-            let needed: Vec<_> = (0..30).map(|_| acquire(MIB).unwrap()).collect();
-            assert!(rest.next().is_none(), "they are needed now");
-            assert!(!is_overstocked());
-            needed.into_iter().for_each(release);
-            assert_eq!(all(Excess::all()).len(), 30);
-            assert!(!is_overstocked());
-        },
-    ));
+            assert_eq!(free(), 82);
+        }
+        reclaim::all(1, dismantle);
+        assert_eq!(free(), 16);
+        assert!(gone.take().len() >= 166);
+    }));
 }
 
 #[test]
@@ -452,7 +498,7 @@ fn many_stacks_in_few_mappings() {
         assert!(
             slots
                 .iter()
-                .all(|slot| std::ptr::eq(find(slot.bottom()).unwrap().0, *slot))
+                .all(|slot| std::ptr::eq(find(slot.bottom()).unwrap(), *slot))
         );
     }));
 }
@@ -462,19 +508,20 @@ fn many_stacks_in_few_mappings() {
 fn slots_have_one_owner() {
     must_succeed(in_child("slots_have_one_owner", || {
         std::thread::scope(|scope| {
-            for thread in 1..=4_u64 {
+            for thread in 2..=5_u64 {
                 scope.spawn(move || {
-                    let mut cache = Cache::new();
+                    let mut cache = Cache::new(MIB);
                     let mut random = thread;
                     let mut held: Vec<&'static Slot> = Vec::new();
                     for _ in 0..20_000 {
                         random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
                         if random >> 63 == 0 && held.len() < 100 {
                             let slot = cache.pop().map_or_else(|| acquire(MIB), Ok).unwrap();
-                            assert_eq!(slot.extra.swap(thread as usize, Relaxed), 0);
+                            // 0: new, 1: nobody's.
+                            assert!(slot.extra.swap(thread as usize, Relaxed) <= 1);
                             held.push(slot);
                         } else if let Some(slot) = held.pop() {
-                            assert_eq!(slot.extra.swap(0, Relaxed), thread as usize);
+                            assert_eq!(slot.extra.swap(1, Relaxed), thread as usize);
                             if random >> 62 & 1 == 0 {
                                 cache.push(slot)
                             } else {
@@ -483,7 +530,7 @@ fn slots_have_one_owner() {
                         }
                     }
                     for slot in held {
-                        slot.extra.store(0, Relaxed);
+                        slot.extra.store(1, Relaxed);
                         release(slot);
                     }
                     cache.drain();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use socket2::{SockAddr, SockRef};
 
 use super::{SocketAddr, unix_address};
-use crate::engine::door::calls;
+use crate::engine::door::{calls, uninterrupted};
 use crate::net::macros::{shutdown, socket_type, timeouts};
 use crate::net::socket::Socket;
 
@@ -257,7 +257,7 @@ impl UnixDatagram {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
-        self.send_blocking(|| self.std().send_to(buf, path))
+        self.send_blocking(|| self.std().send_to(buf, path.as_ref()))
     }
 
     /// Sends a datagram to the socket at an address.
@@ -284,7 +284,8 @@ impl UnixDatagram {
 
     /// Makes a call that may block its kernel thread. There is no other way to wait for room in the
     /// queue of a socket that is not the peer. The call obeys the time-out and the mode.
-    fn send_blocking(&self, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+    fn send_blocking(&self, send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+        let send = || uninterrupted(send);
         self.0.unless_closed(|| crate::thread::blocking(send))
     }
 

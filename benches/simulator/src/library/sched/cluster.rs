@@ -123,8 +123,6 @@ impl Cluster {
         drop(unsafe { Box::from_raw(core::ptr::from_ref(self).cast_mut()) });
     }
 
-    pub(crate) fn see_to_rooms_later(&self, _: bool) {}
-
     pub(crate) fn machine(&self, index: usize) -> &Machine {
         &self.machines[index]
     }

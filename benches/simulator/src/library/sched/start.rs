@@ -2,10 +2,11 @@
 //! from its spawn to its end.
 //!
 //! A processor keeps free records in batches (`green/records.rs`) and free rooms in a list
-//! (`Cache` in `stack/mod.rs`), and goes to the common stock, under its lock, when they overflow or run
+//! (`stack/cache.rs`), and goes to the common stock, under its lock, when they overflow or run
 //! dry. The stock is that of a program that has run for a while: it has no end. So nothing is made
 //! here, and no memory is asked for. Given back is the memory below a room's top, as the library does:
-//! by system calls that all take the lock of the address space for reading.
+//! by system calls that all take the lock of the address space for reading. (Rooms that nobody needs are
+//! returned later, and no simulation lasts so long.)
 
 use core::cell::Cell;
 
@@ -202,8 +203,6 @@ impl Stock {
 #[repr(C, align(64))]
 pub(crate) struct Room {
     next: ChargedCell<Option<&'static Room>>,
-    is_dirty: Cell<bool>,
-    uses: Cell<u32>,
     /// The CPU in whose cache it is.
     home: Cell<usize>,
 }
@@ -229,21 +228,16 @@ impl List {
 pub(crate) struct Cache {
     list: List,
     length: usize,
-    dirty: usize,
-    cluster: Option<&'static Cluster>,
 }
 
 impl Cache {
     const MOST: usize = 1024;
-    const USES: u32 = 256;
     const BATCH: usize = 16;
 
     pub(crate) fn new() -> Cache {
         Cache {
             list: List { head: None },
             length: 0,
-            dirty: 0,
-            cluster: None,
         }
     }
 
@@ -252,7 +246,6 @@ impl Cache {
     }
 
     fn fetch(&mut self, cluster: &'static Cluster) {
-        self.cluster = Some(cluster);
         if self.length != 0 {
             return;
         }
@@ -262,82 +255,41 @@ impl Cache {
             let room = free.pop().unwrap_or_else(|| {
                 let room = Room {
                     next: ChargedCell(Cell::new(None)),
-                    is_dirty: Cell::new(false),
-                    uses: Cell::new(0),
                     home: Cell::new(NOWHERE),
                 };
                 Stock::keep(&stock.furnished, room)
             });
-            room.is_dirty.set(false);
             self.list.push(room);
             self.length += 1;
         }
     }
 
-    /// Rooms that nobody needs are given back later, and no simulation lasts so long.
-    pub(crate) fn is_overstocked(&self) -> bool {
-        false
-    }
-
     fn pop(&mut self) -> &'static Room {
         let room = self.list.pop().expect("it was fetched");
         self.length -= 1;
-        self.dirty -= usize::from(room.is_dirty.get());
         room
     }
 
     fn push(&mut self, room: &'static Room, stock: &Stock) {
         if self.length == Self::MOST {
-            self.shrink(Self::MOST / 2, stock);
+            self.halve(stock);
         }
-        let uses = room.uses.get().wrapping_add(1);
-        room.uses.set(uses);
-        let is_dirty = !uses.is_multiple_of(Self::USES);
-        if !is_dirty {
-            stock.trim();
-        }
-        room.is_dirty.set(is_dirty);
         self.list.push(room);
         self.length += 1;
-        self.dirty += usize::from(is_dirty);
     }
 
-    /// For a processor going idle.
-    pub(crate) fn trim_dirty(&mut self, go_on: impl Fn() -> bool) {
-        let Some(cluster) = self.cluster else { return };
-        let mut room = self.list.head;
-        while self.dirty != 0 && go_on() {
-            for _ in 0..Self::BATCH.min(self.dirty) {
-                while let Some(clean) = room.filter(|room| !room.is_dirty.replace(false)) {
-                    room = clean.next.get();
-                }
-                cluster.stock.trim();
-                self.dirty -= 1;
-            }
+    /// Gives half of the rooms, trimmed, to the stock.
+    fn halve(&mut self, stock: &Stock) {
+        let mut given = List { head: None };
+        for _ in 0..self.length / 2 {
+            let room = self.pop();
+            stock.trim();
+            given.push(room);
         }
-    }
-
-    /// Keeps the first `keep` rooms; the others, trimmed, go to the stock in one piece.
-    fn shrink(&mut self, keep: usize, stock: &Stock) {
-        let mut last_kept = self.list.head.expect("it is full");
-        for _ in 1..keep {
-            last_kept = last_kept.next.get().expect("it is full");
-        }
-        let first = last_kept.next.replace(None).expect("it is full");
-        let mut last = first;
-        loop {
-            if last.is_dirty.replace(false) {
-                stock.trim();
-                self.dirty -= 1;
-            }
-            match last.next.get() {
-                Some(next) => last = next,
-                None => break,
-            }
-        }
-        self.length = keep;
         let mut free = stock.rooms.lock();
-        last.next.set(free.head.replace(first));
+        while let Some(room) = given.pop() {
+            free.push(room);
+        }
     }
 }
 

@@ -14,6 +14,21 @@ struct Seen {
 static SEEN: Mutex<Option<Seen>> = Mutex::new(None);
 static BOUNDS: Mutex<Option<Bounds>> = Mutex::new(None);
 
+unsafe extern "C" {
+    fn _Unwind_Backtrace(
+        each: extern "C" fn(*mut libc::c_void, *mut libc::c_void) -> i32,
+        list: *mut libc::c_void,
+    ) -> i32;
+    fn _Unwind_GetIP(frame: *mut libc::c_void) -> usize;
+}
+
+extern "C" fn note(frame: *mut libc::c_void, list: *mut libc::c_void) -> i32 {
+    // SAFETY: the unwinder's own frame, and the list below.
+    let (pc, list) = unsafe { (_Unwind_GetIP(frame), &mut *list.cast::<Vec<usize>>()) };
+    list.extend((pc != 0).then_some(pc));
+    0
+}
+
 extern "C" fn on_signal(_: i32) {
     in_handler();
     core::hint::black_box(());
@@ -26,13 +41,8 @@ fn in_handler() {
     let mut frames = Vec::new();
     let end = Unwinder::new().frames(registers, |at| bounds.read(at), &mut |pc| frames.push(pc));
     let mut others = Vec::new();
-    backtrace::trace(|frame| {
-        let pc = frame.ip() as usize;
-        if pc != 0 {
-            others.push(pc);
-        }
-        true
-    });
+    // SAFETY: `note` takes such a list.
+    unsafe { _Unwind_Backtrace(note, (&raw mut others).cast()) };
     *SEEN.lock().unwrap() = Some(Seen {
         frames,
         others,

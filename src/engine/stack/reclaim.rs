@@ -1,0 +1,180 @@
+//! Stacks that nobody uses go back to the system.
+//!
+//! After a crowd of threads there are many free slots, each with two pages or more. Once an interval the
+//! recruiter *looks*, and halves in each class what nobody has taken from the common list since the last
+//! look (what caches do with magazines: Bonwick and Adams, "Magazines and Vmem", 2001). So most of a
+//! crowd's memory has gone after some intervals, and a crowd that comes again soon finds most of its
+//! stacks. A batch for each processor stays for ever.
+//!
+//! ```text
+//!   caches of idle processors --all--> common list --half of the excess--> dismantled --> vacated --> folded
+//!   cache of one busy one    --half-->    ^  |
+//!                 threads that end -------'  '------> threads that start
+//! ```
+//!
+//! # When
+//! The monitor *asks* once a second while anything runs, and before it sleeps. Who asks raises a flag
+//! and rings the recruiter; a look lowers the flag. Looks are an interval apart. They go on without
+//! being asked as long as a list has more than is kept; then an idle cluster is left alone.
+//!
+//! No cache is forgotten: the flag is under the lock under which processors lie down. A look lowers it
+//! and takes the caches of those that lie there. If a processor lies down after that, then the monitor,
+//! which asks after all processors have lain down, finds the flag lowered, and there is another look.
+//!
+//! # Who may touch what
+//! - *A slot that is being returned* cannot be taken: it is in no cache and no list, since the look took
+//!   it out of the common list, under its lock. Others come to it only by its address
+//!   ([`find`](super::find), [`visit`](super::visit)), and only read; `green::inspection` keeps it from
+//!   being dismantled meanwhile. It can be had again when [`vacate`](super::vacate) has set its bit, under
+//!   the slabs' lock, and is cut then as if new. Slots are folded under that lock, too.
+//! - *A common list* is anybody's, under its lock.
+//! - *A cache* is its processor's owner's. That of an idle processor is theirs who hold the idlers' lock: there
+//!   the look takes it as a whole, which takes no time, and trims the slots later. Busy processors are
+//!   asked by `WANTED`: the next one that gets a slot back halves its cache.
+//! - *A look* is the recruiter's, an ordinary thread, which may free memory and block. A call comes first:
+//!   then the look ends, and the next one goes on. If it waits for malloc's lock, which a preempted thread
+//!   may hold, `shortage` helps as if it waited for that while it makes a machine.
+//! - *A cluster that ends* leaves its slots to the recruiter of another; the last one returns them ([`all`]).
+//! - *`dlopen` and `dlclose`*: a block is reset when its thread ends. The loader's memory in it is freed as
+//!   when a kernel thread ends.
+//! - *A forked child* has no recruiter, and uses no slots.
+//!
+//! # Memory orderings
+//! All passes under locks. `WANTED` is a hint: relaxed.
+
+use super::cache::{BATCH, COMMON, Common, List};
+use super::{Slot, WANTED, release, slab};
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::{clock, perturb};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// From one look to the next.
+const INTERVAL: u64 = 1_000_000_000;
+
+/// For how long the owner cannot take its data away from a slot.
+pub(crate) enum Stays {
+    ForNow,
+    ForEver,
+}
+
+/// When the recruiter looks.
+pub(crate) struct Looks {
+    last: u64,
+    /// When the next one is due. `None`: when somebody rings.
+    next: Option<u64>,
+}
+
+impl Looks {
+    pub(crate) fn new() -> Looks {
+        Looks {
+            last: clock::now(),
+            next: None,
+        }
+    }
+
+    /// The recruiter is awake: it looks if it is time. `look` gets the time, and says whether there is
+    /// more for another one. Returns when that is due.
+    pub(crate) fn see_to(&mut self, look: impl FnOnce(u64) -> bool) -> Option<u64> {
+        let now = clock::now();
+        if *self.next.get_or_insert(self.last + interval()) <= now {
+            self.last = now;
+            self.next = look(now).then_some(now + interval());
+        }
+        self.next
+    }
+}
+
+/// Returns half of what nobody has taken, as long as `go_on` agrees. True: there is more for another
+/// look.
+///
+/// The cluster has so many processors. `idle` takes the cache of one that is idle, until there is none;
+/// `dismantle` takes the owner's data out of a slot, and vacates it. The caller is a kernel thread that
+/// runs no green thread: it may wait for malloc's locks.
+pub(crate) fn look(
+    now: u64,
+    processors: usize,
+    mut idle: impl FnMut() -> Option<List>,
+    dismantle: impl Fn(&'static Slot) -> Result<(), Stays>,
+    go_on: impl Fn() -> bool,
+) -> bool {
+    perturb::point("reclaim: looks");
+    while let Some(stacks) = idle() {
+        stacks.release();
+        if !go_on() {
+            return true;
+        }
+    }
+    WANTED.store(true, Relaxed);
+    let kept = processors * BATCH;
+    let mut more = false;
+    for common in &COMMON {
+        let excess = common.lock().unused(now).saturating_sub(kept);
+        match give_back(common, excess.div_ceil(2), kept, &dismantle, &go_on) {
+            Ok(()) => more |= common.lock().length > kept,
+            Err(Stays::ForNow) => return true,
+            Err(Stays::ForEver) => return false,
+        }
+    }
+    while slab::fold() {
+        if !go_on() {
+            return true;
+        }
+    }
+    more
+}
+
+/// Returns all slots that no cache has, but for a batch for each of so many processors.
+pub(crate) fn all(processors: usize, dismantle: impl Fn(&'static Slot) -> Result<(), Stays>) {
+    for common in &COMMON {
+        // What stays now stays.
+        let _ = give_back(common, usize::MAX, processors * BATCH, &dismantle, || true);
+    }
+    while slab::fold() {}
+}
+
+/// Returns so many slots of a list that has more than `kept`.
+fn give_back(
+    common: &Lock<Common>,
+    count: usize,
+    kept: usize,
+    dismantle: impl Fn(&'static Slot) -> Result<(), Stays>,
+    go_on: impl Fn() -> bool,
+) -> Result<(), Stays> {
+    for _ in 0..count {
+        if !go_on() {
+            return Err(Stays::ForNow);
+        }
+        let Some(slot) = common.lock().pop_beyond(kept) else {
+            break;
+        };
+        dismantle(slot).inspect_err(|_| release(slot))?;
+    }
+    Ok(())
+}
+
+impl Common {
+    /// How many slots nobody has taken in the interval that ends now. None, if another cluster's look
+    /// was less than an interval ago.
+    fn unused(&mut self, now: u64) -> usize {
+        if now < self.looked_at + interval() {
+            return 0;
+        }
+        self.looked_at = now;
+        std::mem::replace(&mut self.fewest, self.length)
+    }
+
+    fn pop_beyond(&mut self, kept: usize) -> Option<&'static Slot> {
+        (self.length > kept).then(|| self.pop())?
+    }
+}
+
+fn interval() -> u64 {
+    #[cfg(test)]
+    if let Some(interval) = tests::interval() {
+        return interval;
+    }
+    INTERVAL
+}
+
+#[cfg(test)]
+mod tests;

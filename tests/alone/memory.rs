@@ -1,0 +1,60 @@
+//! What an allocator keeps for each thread goes when the thread does: memory does not grow with the
+//! number of threads that there have been. Over whatever allocator the tests are linked with.
+
+use crate::common::*;
+use greenthread::sync::Barrier;
+use std::hint::black_box;
+use std::sync::Arc;
+
+/// So many threads, which allocate things of many sizes and then are there all at once: an allocator
+/// may keep something for each of the most that there were at a time.
+///
+/// A thread keeps one thing of six until it ends. If it kept all, the holes between living things would be megabytes,
+/// more or less by chance.
+fn generation(threads: usize) -> usize {
+    let all = Arc::new(Barrier::new(threads));
+    let threads: Vec<_> = (0..threads)
+        .map(|thread| {
+            let all = all.clone();
+            greenthread::spawn(move || {
+                let sizes = (0..60).map(|i| 1 + (thread * 31 + i * i * 17) % (8 << 10));
+                let things = sizes.map(|size| black_box(vec![1u8; size]));
+                let kept: Vec<_> = things.step_by(6).collect();
+                all.wait();
+                let formatted = black_box(format!("{thread} {}", kept.len()));
+                formatted.len() + kept.iter().map(Vec::len).sum::<usize>()
+            })
+        })
+        .collect();
+    threads.into_iter().map(|t| t.join().unwrap()).sum()
+}
+
+/// The later of many generations take no more than the earlier. An allocator may give memory back
+/// when it likes, so the least of some readings counts, against the most of those before.
+#[test]
+fn an_ended_thread_leaves_no_memory_behind() {
+    let _alone = crate::support::alone();
+    const NAME: &str = "memory::an_ended_thread_leaves_no_memory_behind";
+    const THREADS: usize = 100;
+    const GENERATIONS: usize = 50;
+    /// What one thread may leave: less than any allocator's cache for a thread.
+    const LEFT: u64 = 256;
+    if child_case(NAME).is_none() {
+        let _w = watchdog(NAME);
+        return assert_code(&child(NAME, ""), 0);
+    }
+    let reading = |_| {
+        for _ in 0..GENERATIONS {
+            black_box(generation(THREADS));
+        }
+        resident()
+    };
+    let readings: Vec<u64> = (0..10).map(reading).collect();
+    let (earlier, later) = readings.split_at(5);
+    let most = *earlier.iter().max().unwrap();
+    let grown = later.iter().min().unwrap().saturating_sub(most);
+    assert!(
+        grown <= (1 << 20) + LEFT * (GENERATIONS * THREADS) as u64,
+        "bytes after each {GENERATIONS} generations of {THREADS} threads: {readings:?}"
+    );
+}
