@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // every test file uses its own part of this
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -10,11 +11,16 @@ pub struct Directory(pub PathBuf);
 impl Directory {
     pub fn new() -> Directory {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let name = format!("greenthread-fs-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Directory(path)
+        loop {
+            let number = NUMBER.fetch_add(1, Relaxed);
+            let name = format!("greenthread-fs-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&path) {
+                // One of the same number was killed before it could remove its own.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| Directory(path)).unwrap(),
+            }
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -255,7 +255,7 @@ impl Expected {
             };
             if !fits(
                 lines[0],
-                &format!("*thread*\"{name}\": parked for * ms, waits for {wait}"),
+                &format!("*thread*\"{name}\": parked for *, waits for {wait}"),
             ) {
                 fail(&(lines[0], wait));
             }
