@@ -200,7 +200,7 @@ fn sending_much_to_a_slow_reader() {
         for kind in [Kind::Tcp, Kind::Stream] {
             for way in Send::ALL {
                 let (a, b) = kind.pair();
-                let bytes: Vec<u8> = (0..MUCH).map(|i| (i % 251) as u8).collect();
+                let bytes = (0..251u8).collect::<Vec<_>>().repeat(MUCH / 251);
                 let got = s.waits(
                     move || read_all(b),
                     |s| {

@@ -45,7 +45,7 @@ pub extern "C" fn plugin_use() -> c_int {
     sum
 }
 
-/// Three times as many threads as processors compute, until another one has run 50 times; returns 1.
+/// Three times as many threads as processors compute, until another one has run 15 times; returns 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn plugin_computes_beside() -> c_int {
     static STOP: AtomicBool = AtomicBool::new(false);
@@ -60,7 +60,7 @@ pub extern "C" fn plugin_computes_beside() -> c_int {
     });
     let hogs: Vec<_> = hogs.collect();
     let other = thread::spawn(|| {
-        (0..50).for_each(|_| thread::sleep(Duration::from_millis(1)));
+        (0..15).for_each(|_| thread::sleep(Duration::from_millis(1)));
         STOP.store(true, SeqCst);
     });
     other.join().unwrap();

@@ -70,7 +70,7 @@ fn signal_all() {
 #[test]
 fn a_handlers_thread_locals_are_its_own() {
     const NAME: &str = "handlers::a_handlers_thread_locals_are_its_own";
-    const SIGNALS: usize = 8_000;
+    const SIGNALS: usize = 4_000;
     let _w = watchdog(NAME);
     let Some(case) = child_case(NAME) else {
         for case in ["before", "after"] {

@@ -184,7 +184,7 @@ fn a_childs_code_stays_in_the_child() {
     };
     let others: Vec<_> = (0..4).map(|i| runtime.spawn(busy(i))).collect();
     let parent = runtime.spawn(move || {
-        for _ in 0..10 {
+        for _ in 0..4 {
             let pid = make(&case, &library);
             assert!(pid > 0, "{}", std::io::Error::last_os_error());
             let mut status = 0;

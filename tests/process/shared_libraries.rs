@@ -194,14 +194,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 library = ctypes.CDLL(sys.argv[1])
 library.plugin_leaves_threads()
 threading.Thread(target=library.plugin_computes_beside).start()
-threading.Thread(target=lambda: (time.sleep(0.2), os.kill(os.getpid(), signal.SIGINT))).start()
+threading.Thread(target=lambda: (time.sleep(0.05), os.kill(os.getpid(), signal.SIGINT))).start()
 began = time.monotonic()
 try:
     time.sleep(60)
 except KeyboardInterrupt:
     print("interrupted", time.monotonic() - began < 50)
 "#;
-    for _ in 0..10 {
+    for _ in 0..5 {
         let Some(mut python) = python(script, &stage.library) else {
             return;
         };

@@ -4,6 +4,7 @@ use super::dumps::{PATIENCE, is_like, named};
 use crate::common::{green, hooked};
 use greenthread::observe::{self, Dump, State};
 use greenthread::{Builder, JoinHandle, thread};
+use serde_json::Value;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
@@ -55,16 +56,19 @@ impl Table {
         }
     }
 
-    /// What is not as it must be. Backtraces, which take long, are only looked at if all else is.
+    /// What is not as it must be. Backtraces are only looked at if all else is right, and by way of JSON, where each
+    /// function is looked up once.
     fn faults(&self, dump: &Dump) -> Vec<String> {
-        let all = |faults: fn(&Row, &Dump) -> Vec<String>| {
-            let faults = self.rows.iter().flat_map(|row| faults(row, dump));
-            faults.collect::<Vec<_>>()
-        };
-        match all(Row::faults) {
-            none if none.is_empty() => all(Row::faults_of_backtrace),
-            some => some,
+        let faults: Vec<_> = self.rows.iter().flat_map(|row| row.faults(dump)).collect();
+        if !faults.is_empty() {
+            return faults;
         }
+        let mut json = Vec::new();
+        dump.write_json(&mut json).unwrap();
+        let json: Value = serde_json::from_slice(&json).unwrap();
+        let rows = self.rows.iter();
+        rows.flat_map(|row| row.faults_of_backtrace(&json))
+            .collect()
     }
 
     #[track_caller]
@@ -120,18 +124,16 @@ impl Row {
         faults
     }
 
-    fn faults_of_backtrace(&self, dump: &Dump) -> Vec<String> {
+    fn faults_of_backtrace(&self, json: &Value) -> Vec<String> {
         let name = &self.name;
-        let backtrace = named(dump, name)
-            .map(|thread| thread.backtrace())
-            .unwrap_or_default();
-        let lacks = self
-            .frames
-            .iter()
-            .filter(|&&frame| !backtrace.contains(frame));
-        lacks
-            .map(|frame| format!("{name}: {frame} is not in its backtrace:\n{backtrace}"))
-            .collect()
+        let threads = json["threads"].as_array().unwrap();
+        let thread = threads.iter().find(|thread| thread["name"] == name[..]);
+        let stack = thread.and_then(|thread| thread["stack"].as_u64());
+        let backtrace = stack.map_or("none".into(), |at| json["stacks"][at as usize].to_string());
+        let frames = self.frames.iter();
+        let missing = frames.filter(|&&frame| !backtrace.contains(frame));
+        let fault = |frame| format!("{name}: no {frame} in its backtrace: {backtrace}");
+        missing.map(fault).collect()
     }
 }
 
