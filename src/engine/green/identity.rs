@@ -1,5 +1,6 @@
 //! The name and the number of a thread, and where it was spawned. The public handle to a thread begins with them.
 
+use core::cell::Cell;
 use core::mem::offset_of;
 use core::num::NonZeroU64;
 use core::panic::Location;
@@ -14,6 +15,22 @@ pub(crate) struct Identity {
     name: Option<Box<Name>>,
     /// The place in the program that spawned the thread; none if that was not this crate's doing.
     spawned_at: Option<&'static Location<'static>>,
+}
+
+thread_local! {
+    /// The identity of this kernel thread, made when a caller first asks for it; null before. It has no destructor: the
+    /// destructors of other thread-locals may ask for it.
+    static OF_KERNEL_THREAD: Cell<*const Identity> = const { Cell::new(core::ptr::null()) };
+}
+
+/// The identity of the calling kernel thread, which runs no green thread; null if nobody has asked for it.
+pub(crate) fn of_kernel_thread() -> *const Identity {
+    OF_KERNEL_THREAD.get()
+}
+
+/// Async-signal-safe.
+pub(crate) fn set_of_kernel_thread(identity: *const Identity) {
+    OF_KERNEL_THREAD.set(identity);
 }
 
 /// A name. Boxed, it takes one word in its owner: most threads have none.

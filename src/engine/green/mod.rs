@@ -22,17 +22,20 @@
 //!    zero.
 //! 3. A thread that has no room has [`Oddities::NEW`].
 //!
-//! Fields that belong to others are hooks: this folder keeps a place for them, and their owners
-//! declare their types. The types of an intrusive link, a timer's entry and a waiter lie in lower
-//! files; an address that only an upper folder understands is a [`Hook`] (`sched::record` has
-//! `sched`'s).
+//! A record refers to the rest of the scheduler by four fields. What they lead to is never freed:
+//!
+//! | field | leads to | written by |
+//! |---|---|---|
+//! | `cluster` | the thread's cluster | its spawner, before the thread is in a queue |
+//! | `machine` | the kernel thread that resumed it last | that kernel thread, before it does |
+//! | `timer_home` | the processor in whose heap its timer is | the thread that arms the timer, and the thread itself |
+//! | `locked_to` | the kernel thread that it is locked to | the thread |
 
 pub(crate) mod context;
 mod cpu_time;
 pub(crate) mod current;
 pub(crate) mod fifo;
 mod hiding;
-mod hook;
 pub(crate) mod identity;
 pub(crate) mod inspection;
 mod links;
@@ -51,7 +54,6 @@ use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
 
 use self::context::{Bounds, Context};
-pub(crate) use self::hook::Hook;
 pub(crate) use self::identity::Identity;
 pub(crate) use self::links::Links;
 pub(crate) use self::room::Room;
@@ -60,6 +62,7 @@ pub(crate) use self::since::Since;
 use self::waiter::Parking;
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use crate::engine::sched::{Cluster, Machine, Processor};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::{self, Fiber};
 use crate::engine::sys::signal::Mask;
@@ -72,8 +75,8 @@ pub(crate) struct Green {
     tcache: Cell<*mut usize>,
     pub(crate) oddities: Oddities,
     pub(crate) off: AtomicU32,
-    /// The kernel thread that resumed this thread last (`sched`'s).
-    pub(crate) machine: Hook,
+    /// The kernel thread that resumed this thread last.
+    pub(crate) machine: AtomicStatic<Machine>,
     /// The next thread in an intrusive queue, or the thread to which this one hands over.
     pub(crate) next: Cell<Option<&'static Green>>,
     /// The thread is an arrival (`sched::outbox`).
@@ -97,8 +100,7 @@ pub(crate) struct Green {
     pub(crate) context: Context,
 
     // Waits, and the beginning and end of a thread, touch these fields.
-    /// The thread's cluster (`sched`'s).
-    pub(crate) cluster: Hook,
+    cluster: AtomicStatic<Cluster>,
     /// The name and number, owned by the thread; null before and after its life.
     pub(crate) identity: AtomicPtr<Identity>,
     main: Cell<Option<Main>>,
@@ -106,8 +108,8 @@ pub(crate) struct Green {
     /// The park under way, on the thread's stack; null if the thread neither is parked nor is about to
     /// park. Reports read it, too.
     parking: AtomicPtr<Parking>,
-    /// The processor whose heap has, or had, the timer (`sched`'s).
-    pub(crate) timer_home: Hook,
+    /// The processor whose heap has, or had, the timer.
+    pub(crate) timer_home: Cell<Option<&'static Processor>>,
     pub(crate) timer: UnsafeCell<timer::Entry>,
     /// The attributes that a policy may read, and may need. Each spawn sets them.
     pub(crate) priority: AtomicU64,
@@ -115,8 +117,8 @@ pub(crate) struct Green {
     /// With [`Oddities::TIMED`] when the thread became ready (`set_measured`); otherwise, with
     /// [`Oddities::MASK`], its signal mask.
     pub(crate) mask: Cell<Mask>,
-    /// The kernel thread to which the thread is locked (`sched`'s).
-    pub(crate) locked_to: Hook,
+    /// The kernel thread to which the thread is locked.
+    pub(crate) locked_to: Cell<Option<&'static Machine>>,
 }
 
 /// A record takes four cache lines: a million waiting threads have a million records.
@@ -254,15 +256,15 @@ impl Green {
             tcache: Cell::new(core::ptr::null_mut()),
             oddities: Oddities::new(),
             off: AtomicU32::new(1),
-            machine: Hook::new(),
+            machine: AtomicStatic::none(),
             context: Context::new(),
             next: Cell::new(None),
             arrived: Cell::new(false),
-            cluster: Hook::new(),
+            cluster: AtomicStatic::none(),
             identity: AtomicPtr::new(core::ptr::null_mut()),
             parking: AtomicPtr::new(core::ptr::null_mut()),
             timer: UnsafeCell::new(timer::Entry::new()),
-            timer_home: Hook::new(),
+            timer_home: Cell::new(None),
             priority: AtomicU64::new(0),
             heap: Links::new(),
             mask: Cell::new(0),
@@ -270,13 +272,48 @@ impl Green {
             in_call: AtomicBool::new(false),
             calls_itself: AtomicBool::new(false),
             unhooked: Cell::new(false),
-            locked_to: Hook::new(),
+            locked_to: Cell::new(None),
             locks: Cell::new(0),
             since: Since::new(),
             room: AtomicStatic::none(),
             main: Cell::new(None),
             took_last: Cell::new(false),
         }
+    }
+
+    #[inline(always)]
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        // Relaxed: the queue that hands the thread on publishes the cluster.
+        match self.cluster.load(Ordering::Relaxed) {
+            Some(cluster) => cluster,
+            None => crate::engine::sys::die("a running thread has no cluster"),
+        }
+    }
+
+    pub(crate) fn set_cluster(&self, cluster: &'static Cluster) {
+        self.cluster.store(Some(cluster), Ordering::Relaxed);
+    }
+
+    /// The kernel thread that runs this thread, which has been resumed at least once.
+    #[inline(always)]
+    pub(crate) fn machine(&self) -> &'static Machine {
+        // Relaxed: it was written on this kernel thread.
+        // SAFETY: `set_machine` has written it before the thread ran for the first time. (A check
+        // here would be one in every call of the runtime.)
+        unsafe { self.machine.load(Ordering::Relaxed).unwrap_unchecked() }
+    }
+
+    /// The kernel thread that ran this thread last, if any did; for reports.
+    pub(crate) fn last_machine(&self) -> Option<&'static Machine> {
+        // Acquire: partner: Release in `set_machine`.
+        self.machine.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_machine(&self, machine: &'static Machine) {
+        // Release: a report that sees this machine sees that the thread has left the one before (`sight`); partner:
+        // Acquire in `last_machine`.
+        self.machine.store(Some(machine), Ordering::Release);
     }
 
     /// Sets the function of the thread.

@@ -91,7 +91,7 @@ fn add(green: &Green, machine: &'static Machine) {
         machine.had_children.set(kernel_thread::has_children());
     }
     green.locks.set(green.locks.get().saturating_add(1));
-    green.set_locked_to(Some(machine));
+    green.locked_to.set(Some(machine));
     green.oddities.add(Oddities::LOCKED);
 }
 
@@ -113,7 +113,7 @@ pub(super) fn keeps_mask(machine: &'static Machine, green: &Green) -> bool {
     }
     let has_signal = signal::pending() & !machine.base_mask.get() != 0;
     if has_signal {
-        green.set_locked_to(Some(machine));
+        green.locked_to.set(Some(machine));
         green.oddities.add(Oddities::LOCKED);
     } else {
         green.oddities.remove(Oddities::LOCKED);
@@ -128,7 +128,8 @@ pub(super) fn handed(machine: &'static Machine) -> Option<Next> {
 
 pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) -> bool {
     green
-        .locked_to()
+        .locked_to
+        .get()
         .is_some_and(|bound| core::ptr::eq(bound, machine))
 }
 
@@ -139,7 +140,7 @@ pub(super) fn is_bound_here(machine: &'static Machine, green: &'static Green) ->
 pub(super) fn hand_to_its_machine(run: &mut RunLoop, green: &'static Green) -> Rested {
     let machine = run.machine();
     let cluster = machine.cluster();
-    let Some(bound) = green.locked_to() else {
+    let Some(bound) = green.locked_to.get() else {
         crate::engine::sys::die("a locked thread is locked to no machine")
     };
     let Some(mut processor) = run.surrender() else {

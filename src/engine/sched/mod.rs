@@ -16,7 +16,7 @@
 //! | `locked`, `changes` | threads that are locked to a kernel thread; calls that change it lock their thread |
 //! | `timers`, `watched` | deadlines; which sleeper watches the earliest |
 //! | `enter`, `announce` | the way into the runtime; threads announce that they block, or may block |
-//! | `owned`, `record` | owning a processor as a value; the scheduler's part of a thread's record |
+//! | `owned` | owning a processor as a value |
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
@@ -80,7 +80,6 @@ pub(crate) mod park;
 pub(crate) mod preempt;
 mod processor;
 mod pthreads;
-mod record;
 mod recruiter;
 pub(crate) mod resize;
 pub(crate) mod sample;

@@ -77,7 +77,7 @@ impl Looks {
 
 /// `green`, which has left its stack, is to be woken at `deadline`.
 pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64) {
-    green.set_timer_home(home);
+    green.timer_home.set(Some(home));
     perturb::point("timers: arming");
     let mut heap = home.timers.lock();
     // SAFETY: the entry is in no heap: its thread disarms before it waits again. It lives in the
@@ -89,7 +89,7 @@ pub(crate) fn arm(green: &'static Green, home: &'static Processor, deadline: u64
 /// `green`, which runs again, takes its timer back, whether it has fired or not.
 pub(crate) fn disarm(green: &'static Green) {
     let (_off, _unseen) = (current::preemption_off(), sanitizer::unseen());
-    if let Some(home) = green.take_timer_home() {
+    if let Some(home) = green.timer_home.take() {
         perturb::point("timers: disarming");
         let mut heap = home.timers.lock();
         // SAFETY: it was armed in this heap, and if it was fired, then under the heap's lock.

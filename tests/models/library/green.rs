@@ -10,8 +10,12 @@ use loom::{
 };
 
 use crate::engine::arch::FloatControl;
-use crate::engine::atomic::{AtomicPtr, Cell, Ordering::Relaxed};
+use crate::engine::atomic::{
+    AtomicPtr, Cell,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::engine::sched::Machine;
+use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::sanitizer::Fiber;
 use crate::engine::sys::signal::Mask;
 
@@ -21,8 +25,6 @@ pub(crate) mod context;
 pub(crate) mod current;
 #[path = "../../../src/engine/green/hiding.rs"]
 pub(crate) mod hiding;
-#[path = "../../../src/engine/green/hook.rs"]
-mod hook;
 #[path = "../../../src/engine/green/places.rs"]
 pub(crate) mod places;
 #[path = "../../../src/engine/green/since.rs"]
@@ -34,14 +36,13 @@ pub(crate) mod ticket;
 
 use self::{
     context::{Bounds, Context},
-    hook::Hook,
     waiter::Parking,
 };
 
 pub(crate) struct Green {
     /// What a switch and a report touch.
     pub(crate) identity: AtomicPtr<Identity>,
-    pub(crate) machine: Hook,
+    pub(crate) machine: AtomicStatic<Machine>,
     pub(crate) parked: AtomicPtr<Parking>,
     pub(crate) since: Since,
     pub(crate) context: Context,
@@ -215,7 +216,7 @@ impl Green {
     pub(crate) fn new() -> &'static Green {
         Box::leak(Box::new(Green {
             identity: AtomicPtr::new(ptr::null_mut()),
-            machine: Hook::new(),
+            machine: AtomicStatic::none(),
             parked: AtomicPtr::new(ptr::null_mut()),
             since: Since(OnceLock::new()),
             context: Context::new(),
@@ -229,12 +230,11 @@ impl Green {
     }
 
     pub(crate) fn set_machine(&self, machine: &'static Machine) {
-        self.machine.publish(ptr::from_ref(machine).cast());
+        self.machine.store(Some(machine), Release);
     }
 
     pub(crate) fn last_machine(&self) -> Option<&'static Machine> {
-        // SAFETY: as in the library.
-        unsafe { self.machine.look().cast::<Machine>().as_ref() }
+        self.machine.load(Acquire)
     }
 
     pub(crate) fn room(&self) -> Option<&'static Room> {

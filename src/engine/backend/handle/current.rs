@@ -4,36 +4,28 @@
 //! pthread key drops that.
 
 use core::mem::ManuallyDrop;
+#[cfg(not(green))]
 use std::cell::Cell;
 
 use super::shares::Shares;
 use super::{Shared, Thread, own_shared, shared_of};
 use crate::engine::green::current as me;
 use crate::engine::green::resident::Resident;
-use crate::engine::green::{Identity, inspection};
+use crate::engine::green::{identity, inspection};
 use crate::engine::sched::fork;
 #[cfg(green)]
 use crate::engine::sys::names;
 
-thread_local! {
-    /// A kernel thread's own count of its `Shared`, made when a caller first asks for it; null
-    /// before. It has no destructor: the destructors of other thread-locals may ask for it. The
-    /// destructor of a pthread key drops the count after them.
-    static KERNEL_THREAD: Cell<*const Shared> = const { Cell::new(core::ptr::null()) };
+/// A kernel thread's own count of its `Shared`; null if it has none yet.
+fn of_kernel_thread() -> *const Shared {
+    identity::of_kernel_thread().cast()
 }
 
 /// Prepares the data that a forked child needs.
 pub(crate) fn prepare_fork() {
     #[cfg(green)]
     make_key();
-    fork::let_go_on_as(go_on_as);
     fork::register();
-}
-
-/// Lets this kernel thread, in a forked child, go on as the thread behind `identity`, which is
-/// never freed.
-fn go_on_as(identity: *const Identity) {
-    KERNEL_THREAD.set(identity.cast());
 }
 
 pub(super) fn unknown_kernel_thread() -> Thread {
@@ -52,7 +44,7 @@ pub(super) fn unknown_kernel_thread() -> Thread {
 #[cfg(green)]
 fn make_key() -> Option<libc::pthread_key_t> {
     unsafe extern "C" fn forget(shared: *mut libc::c_void) {
-        KERNEL_THREAD.set(core::ptr::null());
+        identity::set_of_kernel_thread(core::ptr::null());
         Resident::forget_own_identity();
         // SAFETY: `set_kernel_thread` left this count.
         inspection::leave_kernel_thread(unsafe { Thread::from_raw(shared.cast()) });
@@ -69,7 +61,7 @@ fn make_key() -> Option<libc::pthread_key_t> {
 /// Makes `thread` the handle of this kernel thread, which has none yet.
 pub(crate) fn set_kernel_thread(thread: Thread) {
     let shared = thread.into_raw();
-    KERNEL_THREAD.set(shared);
+    identity::set_of_kernel_thread(shared.cast());
     Resident::note_own_identity(shared.cast());
     forget_at_end(shared);
 }
@@ -89,7 +81,7 @@ fn forget_at_end(shared: *const Shared) {
     struct Count(*const Shared);
     impl Drop for Count {
         fn drop(&mut self) {
-            KERNEL_THREAD.set(core::ptr::null());
+            identity::set_of_kernel_thread(core::ptr::null());
             Resident::forget_own_identity();
             // SAFETY: `set_kernel_thread` left this count.
             inspection::leave_kernel_thread(unsafe { Thread::from_raw(self.0) });
@@ -116,7 +108,7 @@ fn forget_at_end(shared: *const Shared) {
 /// ```
 pub fn current() -> Thread {
     let Some(green) = me::green() else {
-        let known = KERNEL_THREAD.get();
+        let known = of_kernel_thread();
         if known.is_null() {
             let thread = unknown_kernel_thread();
             set_kernel_thread(thread.clone());
@@ -140,7 +132,7 @@ unsafe fn another(shared: *const Shared) -> Thread {
 pub(crate) fn is_current(shared: &Shared) -> bool {
     let own = match me::green() {
         Some(green) => shared_of(green),
-        None => KERNEL_THREAD.get(),
+        None => of_kernel_thread(),
     };
     core::ptr::eq(own, shared)
 }

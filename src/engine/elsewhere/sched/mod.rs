@@ -112,5 +112,4 @@ pub(crate) mod fork {
     }
 
     pub(crate) fn register() {}
-    pub(crate) fn let_go_on_as(_: fn(*const crate::engine::green::Identity)) {}
 }
