@@ -20,12 +20,10 @@
 
 pub(crate) use super::atomic;
 pub(crate) use super::backend::config::check_stack_size;
-pub(crate) use super::backend::handle;
 pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
-pub(crate) use super::backend::runtimes;
 pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
-pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
+pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes, handle, runtimes};
 pub use super::backend::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,
@@ -36,16 +34,10 @@ pub(crate) use super::driver::{
     source::{says_would_block, uninterrupted},
     sync, wait_for_child, watch,
 };
-#[cfg(hooks)]
-pub(crate) use super::green::current::mask_changed;
-pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
 #[cfg(feature = "tracing")]
 pub(crate) use super::green::resident::Resident;
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::report;
-pub(crate) use super::sched::announce::blocking;
-#[cfg(green)]
-pub(crate) use super::sched::announce::may_block;
 #[cfg(hooks)]
 pub(crate) use super::sched::changes::guard as guard_change;
 #[cfg(hooks)]
@@ -77,10 +69,17 @@ pub(crate) use super::trace::{Session, Timeline};
 pub(crate) use super::wait::{
     About, Clue, Facts, Subject, Waiter, addresses, claim, dependents, list, queue, subject, turns,
 };
+#[cfg(hooks)]
+pub(crate) use crate::engine::sched::current::mask_changed;
+#[cfg(green)]
+pub(crate) use crate::engine::sched::current::may_block;
+pub(crate) use crate::engine::sched::current::{
+    PreemptionOff, blocking, is_preemption_off, mark, preemption_off,
+};
 
-use super::green::context::Action;
-use super::green::current;
 use super::sched::enter;
+use crate::engine::sched::current;
+use crate::engine::sched::switch::Action;
 
 /// Lets others run: the thread goes to the back of the queue.
 #[inline]

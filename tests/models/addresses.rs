@@ -12,7 +12,7 @@ use crate::{
         AtomicU32,
         Ordering::{Relaxed, SeqCst},
     },
-    green,
+    sched::{current, thread as green},
     sys::clock,
     wait::{
         something,
@@ -100,7 +100,7 @@ impl World {
 
     /// `None`: the word had changed before.
     fn wait(&self, name: usize, waiter: Waiter) -> Option<Waited> {
-        let how = match green::current::green() {
+        let how = match current::green() {
             Some(_) => How::Park,
             None => How::Block,
         };
@@ -182,7 +182,7 @@ pub(crate) fn one_waits_at_two_addresses() {
             let places = [A, C];
             let waits = world.clone();
             let main = move || {
-                let how = match green::current::green() {
+                let how = match current::green() {
                     Some(_) => How::Park,
                     None => How::Block,
                 };

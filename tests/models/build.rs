@@ -2,6 +2,7 @@
 //! the user, with one thing weakened; and a test for each that says how it must fail.
 
 mod mutants;
+mod parts;
 
 use mutants::*;
 use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
@@ -44,6 +45,27 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The sources of which a part is a protocol: its parts, and what they import here.
+const PARTS: &[(&str, &[&str], &str)] = &[
+    (
+        TICKET,
+        &["the ticket"],
+        "use crate::engine::atomic::{AtomicU32, Ordering::{AcqRel, Acquire, Relaxed, Release}, const_fn};
+        use crate::engine::sys::perturb;
+        pub(crate) use crate::engine::sched::thread::waiter::{Parking, Waiter};",
+    ),
+    (
+        SWITCH,
+        &["to a thread and back"],
+        "use crate::engine::arch::{self, FloatControl};
+        use crate::engine::atomic::{Ordering, compiler_fence, fence};
+        pub(crate) use crate::engine::sched::context::{Action, Bounds};
+        use crate::engine::sched::{Green, Machine, Oddities, RunLoop, cpu_time, handlers, locked};
+        use crate::engine::sched::{lend_cache, take_cache};
+        use crate::engine::sys::signal;",
+    ),
+];
+
 const CHANNEL: &[&str] = &[
     CLAIM,
     LIST,
@@ -76,10 +98,22 @@ fn main() {
     println!("cargo::rustc-cfg=greenthread_model");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=mutants.rs");
+    println!("cargo::rerun-if-changed=parts.rs");
     println!("cargo::rerun-if-changed=mutants");
 
     let here = env::var("CARGO_MANIFEST_DIR").unwrap();
     let out = env::var("OUT_DIR").unwrap();
+    for (file, ..) in PARTS {
+        let original = format!("{here}/../../src/{file}");
+        println!("cargo::rerun-if-changed={original}");
+        let name = Path::new(file).file_name().unwrap();
+        fs::create_dir_all(Path::new(&out).join("parts")).unwrap();
+        fs::write(
+            Path::new(&out).join("parts").join(name),
+            source(file, &original),
+        )
+        .unwrap();
+    }
     let mut index = String::new();
     for mutant in MUTANTS.into_iter().flatten() {
         let &Mutant {
@@ -101,7 +135,7 @@ fn main() {
         // A copy of a file in which the mutant takes the place of the crate; else the original.
         let copy = |file: &str, original: String| {
             println!("cargo::rerun-if-changed={original}");
-            let mut text = fs::read_to_string(&original).unwrap();
+            let mut text = source(file, &original);
             for (_, from, to) in edits.iter().filter(|edit| edit.0 == file) {
                 // A mutant that does not mutate would prove nothing.
                 let found = text.matches(from).count();
@@ -174,6 +208,15 @@ fn main() {
         .unwrap();
     }
     fs::write(Path::new(&out).join("mutants.rs"), index).unwrap();
+}
+
+/// The text of a source, or of its part.
+fn source(file: &str, path: &str) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    match PARTS.iter().find(|part| part.0 == file) {
+        None => text,
+        Some((_, names, imports)) => format!("{imports}\n{}", parts::cut(&text, names)),
+    }
 }
 
 /// The file that a file in its folder is a part of, if there is one.

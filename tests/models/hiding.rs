@@ -8,13 +8,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
 };
 
-use crate::{
-    atomic::interrupts,
-    green::{
-        Green,
-        hiding::{Hiding, VFORK},
-    },
-};
+use crate::atomic::interrupts;
+use crate::sched::Green;
+use crate::sched::hiding::{Hiding, VFORK};
 
 #[derive(Clone, Copy)]
 struct World {

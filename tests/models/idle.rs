@@ -21,7 +21,7 @@ use crate::{
         fence,
     },
     sched::idle::IdleWord,
-    wait::ticket::{By, Commit, Found, Ticket},
+    sched::park::{By, Commit, Found, Ticket},
 };
 
 /// Processors, and at most so many jobs.

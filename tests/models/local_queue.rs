@@ -8,7 +8,7 @@ use std::sync::{
 
 use loom::thread;
 
-use crate::green::Green;
+use crate::sched::Green;
 use crate::policy::local_queue::{HALF, LocalQueue};
 
 struct World {

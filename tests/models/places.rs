@@ -9,7 +9,7 @@ use crate::atomic::{
     AtomicBool, Cell,
     Ordering::{Acquire, Release},
 };
-use crate::green::places::{Place, Placed, Places};
+use crate::sched::places::{Place, Placed, Places};
 
 struct World {
     places: Places,

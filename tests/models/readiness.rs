@@ -7,15 +7,12 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use crate::{
-    atomic::{
-        AtomicBool, AtomicU32,
-        Ordering::{Acquire, Relaxed, Release},
-    },
-    driver::readiness::Readiness,
-    green::fifo::Fifo,
-    wait::{about, queue::Waited},
-};
+use crate::atomic::{AtomicBool, AtomicU32};
+use crate::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::driver::readiness::Readiness;
+use crate::sched::list::Fifo;
+use crate::wait::about;
+use crate::wait::queue::Waited;
 
 /// The other side has sent all it will.
 const END: u32 = 1 << 16;

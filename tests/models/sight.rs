@@ -12,20 +12,13 @@ use std::ptr;
 
 use loom::{cell::UnsafeCell, thread};
 
-use crate::{
-    atomic::{
-        AtomicUsize,
-        Ordering::{Relaxed, Release},
-        fence,
-    },
-    green::{Green, Identity, Turns, since::Since},
-    sched::{
-        Machine, RunLoop,
-        sight::{Doing, Seen},
-        switch,
-    },
-    sys::{kernel_thread, word},
-};
+use crate::atomic::{AtomicUsize, fence};
+use crate::atomic::Ordering::{Relaxed, Release};
+use crate::sched::{Green, Identity, Machine, RunLoop, switch};
+use crate::sched::thread::Turns;
+use crate::green::since::Since;
+use crate::sched::sight::{Doing, Seen};
+use crate::sys::{kernel_thread, word};
 
 impl Turns for Since {
     fn note_time(&self) {

@@ -11,10 +11,9 @@ use loom::{
     thread,
 };
 
-use crate::{
-    atomic::{AtomicU32, Ordering::Relaxed},
-    green::ticket::{By, Commit, Found, Outcome, Ticket},
-};
+use crate::atomic::AtomicU32;
+use crate::atomic::Ordering::Relaxed;
+use crate::sched::park::{By, Commit, Found, Outcome, Ticket};
 
 /// Waits, in a loop as every waiter does, until two notifiers are through. At most 3 preemptions.
 pub(crate) fn wait_for_two() {

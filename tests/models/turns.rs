@@ -7,7 +7,7 @@ use loom::thread::{self, JoinHandle};
 
 use crate::{
     wait::turns::{self, Caller, News, Order, Ready},
-    green,
+    sched::thread as green,
 };
 
 #[derive(Clone, Copy)]

@@ -14,17 +14,14 @@ use std::{os::fd::RawFd, pin::Pin};
 
 use loom::thread::{self, JoinHandle};
 
-use crate::{
-    driver::watch::{
-        Call, Interest,
-        Purpose::{self, Poll, Read, Write},
-        closing, collect, look_again, wait_for_any,
-    },
-    green::{current::in_handler, fifo::Fifo},
-    sched::handed,
-    sched::events::{self, events},
-    sys::kernel::{self, File},
-};
+use crate::driver::watch::{Call, Interest, Purpose, closing, collect, look_again, wait_for_any};
+use crate::driver::watch::Purpose::{Poll, Read, Write};
+use crate::sched::current::in_handler;
+use crate::sched::list::Fifo;
+use crate::sched::{handed, events};
+use crate::sched::events::events;
+use crate::sys::kernel;
+use crate::sys::kernel::File;
 
 /// The files, in the order in which they are opened.
 const F: File = 0;

@@ -26,7 +26,7 @@
 #[path = "library/engine.rs"]
 mod engine;
 pub use engine::policy;
-use engine::{arch, atomic, green, sched, sys};
+use engine::{arch, atomic, sched, sys};
 
 pub mod contenders;
 pub mod cost;

@@ -8,9 +8,8 @@
 use core::cell::{Cell, RefCell};
 
 use crate::cost::Costs;
-use crate::green::Green;
 use crate::policy::{Policy, Readied};
-use crate::sched::{self, Cluster, Machine, Program};
+use crate::sched::{self, Cluster, Green, Machine, Program};
 use crate::virtual_time::{self, Random};
 use crate::workload::Workload;
 

@@ -13,8 +13,8 @@ use core::cell::{Cell, RefCell};
 use core::ptr;
 
 use crate::atomic::{AtomicPtr, Ordering::Relaxed};
-use crate::green::Green;
 use crate::machine::{Action, Processor};
+use crate::sched::Green;
 
 pub trait Workload {
     /// How many threads there are at the beginning.

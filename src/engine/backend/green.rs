@@ -10,17 +10,15 @@ use super::start::Plan;
 use super::{Backend, BlockedCall, BlockedPlace, Driver, Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
 use crate::engine::backend::handle;
-use crate::engine::driver;
-use crate::engine::green::{current, room};
 use crate::engine::policy::Policy;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
-    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, sample,
-    setxid,
+    Blocked, BlockedAt, Cluster, Config, Counter, Processor, current, handlers, interpose, preempt,
+    room, sample, setxid,
 };
 use crate::engine::sys::{names, sanitizer, signal};
-use crate::engine::{debugger, stack, tls};
+use crate::engine::{debugger, driver, stack, tls};
 
 /// Starts a cluster.
 pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::Result<Backend> {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::engine::green::subject::{self, About, Subject};
-use crate::engine::green::waiter::Waiter;
+use crate::engine::sched::park::Waiter;
 
 thread_local! {
     /// The runtime that this thread belongs to. It has no destructor: the destructors of other

@@ -10,11 +10,11 @@ use super::{Job, Wishes};
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::backend::handle::{Thread, own_shared, shared_of};
-use crate::engine::green::current;
-use crate::engine::green::{Green, Oddities, Room, inspection, records};
+use crate::engine::green::inspection;
 use crate::engine::policy::Readied;
+use crate::engine::sched::room::Room;
 use crate::engine::sched::start::stock_up;
-use crate::engine::sched::{self, Cluster, witness};
+use crate::engine::sched::{self, Cluster, Green, Oddities, current, records, witness};
 use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
 
@@ -119,7 +119,8 @@ unsafe fn body<J: Job>(green: &'static Green, job: *const ()) {
     sanitizer::see_again();
     sanitizer::observe(green);
     current::begin(green);
-    current::allow_preemption(green);
+    // Preemption is on for the first time: user code runs.
+    current::on(green);
     // SAFETY: the block is the thread's own, at the start of its life.
     unsafe { tls::enter() };
     if green.took_last.get() {

@@ -42,13 +42,12 @@ pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, Qu
 pub(crate) use self::spawn::{Job, Kernel, Wishes};
 pub(crate) use self::start::Knobs;
 use crate::engine::atomic::Ordering;
-use crate::engine::green::current;
 #[cfg(green)]
 use crate::engine::report::{
     reporter,
     runtimes::{self as reported, Runtime},
 };
-use crate::engine::sched::{self, Cluster, resize};
+use crate::engine::sched::{self, Cluster, current, resize};
 
 /// The kind of threads that a runtime runs.
 ///

@@ -30,13 +30,12 @@ use core::panic::Location;
 use core::ptr::from_ref;
 
 use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::green::identity::Identity;
-use crate::engine::green::records::{self, Roster};
 use crate::engine::green::subject::{About, Clue, Subject};
-use crate::engine::green::ticket::Ticket;
-use crate::engine::green::waiter::{Parking, Waiter};
-use crate::engine::green::{Green, Oddities, Room, context};
-use crate::engine::sched::Machine;
+use crate::engine::sched::identity::Identity;
+use crate::engine::sched::park::{Parking, Ticket, Waiter};
+use crate::engine::sched::records::Roster;
+use crate::engine::sched::room::Room;
+use crate::engine::sched::{Green, Machine, Oddities, records, switch};
 use crate::engine::sys::clock;
 
 /// The script as gdb expects it in its section: a byte that says Python, a name, the text, a null. The parts run in a
@@ -125,8 +124,8 @@ table! {
     machine_current: usize = offset_of!(Machine, current),
     machine_kernel_thread: usize = offset_of!(Machine, kernel_thread),
     room_stack: usize = offset_of!(Room, stack),
-    stack_bottom: usize = offset_of!(context::Bounds, bottom),
-    stack_top: usize = offset_of!(context::Bounds, top),
+    stack_bottom: usize = offset_of!(switch::Bounds, bottom),
+    stack_top: usize = offset_of!(switch::Bounds, top),
     identity_id: usize = Identity::ID,
     /// Null, or the address of a slice's two words.
     identity_name: usize = Identity::NAME,

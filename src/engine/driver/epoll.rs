@@ -14,13 +14,12 @@ use super::record::Record;
 use super::watch;
 use super::{Direct, Direction, Driver, Limit, Source, Transfer, would_block};
 use crate::engine::arch;
-use crate::engine::green::fifo::Fifo;
-use crate::engine::sched::announce::blocking;
+use crate::engine::sched::current::blocking;
 use crate::engine::sched::events::{BATCH, Collect, events};
+use crate::engine::sched::list::Fifo;
 use crate::engine::sched::outbox;
-use crate::engine::sys::clock;
 use crate::engine::sys::epoll::{self, BELL, Event};
-use crate::engine::sys::perturb;
+use crate::engine::sys::{clock, perturb};
 use crate::engine::wait::queue::Waited;
 
 /// The size up to which sends go together. A larger send gains nothing by that, and would delay

@@ -33,8 +33,8 @@ use std::os::unix::fs::FileExt;
 
 use super::{by_ring, has_ring_for_files, uring};
 use crate::engine::atomic::{AtomicU8, Ordering};
-use crate::engine::green::current;
-use crate::engine::sched::announce::may_block;
+use crate::engine::sched::current;
+use crate::engine::sched::current::may_block;
 use crate::engine::sys::{self, mm};
 
 /// The kind of a file.

@@ -37,9 +37,8 @@ use self::epoll::Epoll;
 pub(crate) use self::source::{Source, closed};
 pub(crate) use self::transfer::Transfer;
 use self::uring::Uring;
-use crate::engine::green::Green;
-use crate::engine::green::current;
 use crate::engine::sched::cluster::Kind;
+use crate::engine::sched::{Green, current};
 
 /// The event that a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -36,8 +36,8 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::green::current;
-use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::current;
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::perturb;
 use crate::engine::wait::queue::{Position, WaitQueue, Waited};
 use crate::engine::wait::{About, Waiter};

@@ -8,8 +8,8 @@ use core::cell::Cell;
 
 use super::Direction;
 use super::readiness::Readiness;
-use crate::engine::green::current;
-use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::current;
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::lock::Lock;
 
 /// Both directions of a descriptor.

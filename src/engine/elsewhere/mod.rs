@@ -2,15 +2,15 @@
 //! x86-64 or aarch64, with glibc.
 //!
 //! Every thread is a kernel thread there, with std's means alone. Locks, channels, scopes,
-//! coroutines and dataflow are the same code as elsewhere: they ask `green::current` whether they
+//! coroutines and dataflow are the same code as elsewhere: they ask `sched::current` whether they
 //! are on a green thread, and wait on a futex if not. So this is all that is needed: no thread is
-//! green ([`green::current`]), there is no record of a green thread ([`green::Green`] cannot be
+//! green ([`sched::current`]), there is no record of a green thread ([`sched::Green`] cannot be
 //! made) and no cluster ([`sched::Cluster`] cannot be made either), and a futex is a table of
 //! condition variables ([`sys::futex`]).
 //!
 //! `net`, `fs`, `io`, `os` and `process` are std's own modules, with little beside ([`net`]).
 //!
-//! Code that is never reached is not written: it takes a [`green::Green`] or a [`sched::Cluster`].
+//! Code that is never reached is not written: it takes a [`sched::Green`] or a [`sched::Cluster`].
 //!
 //! `--cfg greenthread_portable`, or GREENTHREAD_ELSEWHERE in the environment of the build, asks for
 //! this on any platform, so that tests can run there.

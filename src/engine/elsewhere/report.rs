@@ -4,9 +4,9 @@
 use core::panic::Location;
 use std::io::{self, Write};
 
-use crate::engine::green::Identity;
 use crate::engine::green::inspection::Inspection;
 use crate::engine::green::resident;
+use crate::engine::sched::Identity;
 
 /// What a thread does.
 pub(crate) enum Doing {

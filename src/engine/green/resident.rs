@@ -19,16 +19,15 @@
 
 use core::cell::Cell;
 
-use super::Identity;
-use super::places::{Place, Placed, Places};
 use super::quiet;
-use super::waiter::Parking;
 use crate::engine::atomic::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::green::current;
+use crate::engine::sched::park::Parking;
+use crate::engine::sched::places::{Place, Placed, Places};
+use crate::engine::sched::{Identity, current};
 use crate::engine::sys::{clock, kernel_thread, sanitizer};
 
 /// How many threads can have one.

@@ -20,7 +20,7 @@ pub(crate) struct Since {
 
 impl Since {
     /// For debuggers.
-    pub(super) const AT: usize = core::mem::offset_of!(Since, at);
+    pub(crate) const AT: usize = core::mem::offset_of!(Since, at);
 
     const_fn! {
         pub(crate) const fn new() -> Since {

@@ -1,6 +1,6 @@
 //! The subject of a wait: the kind of thing that a thread waits for, for reports.
 //!
-//! A thread that parks leaves an [`About`] in its [`Parking`](super::waiter::Parking): the subject and
+//! A thread that parks leaves an [`About`] in its [`Parking`](crate::engine::sched::park::Parking): the subject and
 //! the address of the very thing. That is two words on the thread's own stack, written once a wait.
 //! Each primitive declares its own subject, so this folder knows none of them.
 //!
@@ -132,7 +132,7 @@ impl About {
 /// be made while a stuck thread holds the allocator's lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
-    /// The mark of the thread that holds the thing (`green::current::mark`).
+    /// The mark of the thread that holds the thing (`sched::current::mark`).
     pub(crate) holder: Option<usize>,
     /// The identity of the thread that is waited for: its address.
     pub(crate) target: Option<usize>,

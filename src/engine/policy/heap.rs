@@ -10,7 +10,7 @@
 use core::fmt;
 
 use super::Ready;
-use crate::engine::green::Green;
+use crate::engine::sched::Green;
 
 /// A queue of ready threads by key: the thread with the smallest key comes first, and among equal
 /// keys the one that was pushed first.

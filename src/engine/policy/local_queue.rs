@@ -44,7 +44,7 @@
 //!   distance for nothing then ([`Front::waiting`]).
 
 use crate::engine::atomic::{AtomicU32, AtomicU64, Cell, Ordering};
-use crate::engine::green::Green;
+use crate::engine::sched::Green;
 use crate::engine::sys::perturb;
 
 /// The number of threads that fit.

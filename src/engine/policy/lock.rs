@@ -3,7 +3,8 @@
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-use crate::engine::green::current::{self, PreemptionOff};
+use crate::engine::sched::current;
+use crate::engine::sched::current::PreemptionOff;
 use crate::engine::sys::lock;
 
 /// A mutual exclusion lock for data that the processors of a policy share.

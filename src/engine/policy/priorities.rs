@@ -37,8 +37,8 @@ use super::readers::{Readers, entry_of};
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::green::Green;
-use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::Green;
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::lock::{Guard, Lock};
 
 /// Two levels for each priority: see [`level`].

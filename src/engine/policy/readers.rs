@@ -36,7 +36,7 @@ use core::cell::UnsafeCell;
 use super::Seat;
 use super::seats::Seats;
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
-use crate::engine::green::current;
+use crate::engine::sched::current;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{Patience, kernel_thread};
 

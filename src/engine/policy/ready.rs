@@ -3,8 +3,8 @@
 use core::fmt;
 
 use crate::engine::atomic::Ordering;
-use crate::engine::green::Green;
-use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::Green;
+use crate::engine::sched::list::Fifo;
 
 /// A thread that is ready to run, in a policy's hands.
 ///
@@ -168,7 +168,7 @@ impl Default for Priority {
 /// greenthread::spawn(|| policy::set_priority(Priority::LOW)).join().unwrap();
 /// ```
 pub fn set_priority(priority: Priority) {
-    if let Some(green) = crate::engine::green::current::green() {
+    if let Some(green) = crate::engine::sched::current::green() {
         green.priority.store(priority.get(), Ordering::Relaxed);
     }
 }

@@ -38,8 +38,8 @@ use super::seats::Seats;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat};
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::green::Green;
-use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::Green;
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::{Guard, Lock};
 

@@ -4,8 +4,8 @@
 use super::Readied;
 use super::aging::{Aging, is_preempted};
 use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::green::Green;
-use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::Green;
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
 

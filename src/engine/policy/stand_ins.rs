@@ -3,7 +3,7 @@
 use super::{Others, Policy, Ready, Seat};
 use crate::engine::arch::ticks;
 use crate::engine::atomic::Ordering;
-use crate::engine::green::records;
+use crate::engine::sched::records;
 use crate::runtime::{Mode, Runtime};
 
 /// Makes `count` threads, whose priorities are their indices. Makes none where there are no green

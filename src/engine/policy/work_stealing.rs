@@ -57,8 +57,8 @@ use super::local_queue::HALF;
 use super::seats::{Held, Seats};
 use super::shared_queue::SharedQueue;
 use super::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
-use crate::engine::green::current;
-use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::current;
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::{clock, perturb};
 
 /// The interval, in yields, at which a processor exchanges a thread that yields.

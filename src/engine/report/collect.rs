@@ -15,12 +15,12 @@ use super::stacks::Stacks;
 use super::symbols::{Style, Symbol, Symbols};
 use super::unwind::{Registers, Unwinder};
 use super::{raw, running};
+use crate::engine::green::inspection::Inspection;
 use crate::engine::green::resident;
-use crate::engine::green::room::SystemName;
 use crate::engine::green::subject::{Facts, Subject};
-use crate::engine::green::{Identity, Room, inspection::Inspection, records};
+use crate::engine::sched::room::{Room, SystemName};
 use crate::engine::sched::sight::{Doing, Seen, Sight};
-use crate::engine::sched::{cpu_time, fork};
+use crate::engine::sched::{Identity, cpu_time, fork, records};
 use crate::engine::sys::clock;
 use crate::engine::sys::observer::{self, Observer};
 

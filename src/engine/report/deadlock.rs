@@ -22,10 +22,10 @@ use std::collections::HashSet;
 
 use super::collect::{Depth, Snapshot};
 use super::describe::{self, Named};
-use crate::engine::green::{records, resident};
-use crate::engine::sched::handlers;
+use crate::engine::green::resident;
 use crate::engine::sched::machine::any_is_awake;
 use crate::engine::sched::sight::{Doing, Seen, Sight};
+use crate::engine::sched::{handlers, records};
 use crate::engine::sys::handler;
 
 /// Threads that wait for each other, each for the next and the last for the first: places among the entries.

@@ -14,8 +14,8 @@ use super::{employ, running};
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::inspection::Inspection;
 use crate::engine::green::resident;
-use crate::engine::green::{Identity, records};
 use crate::engine::sched::sight::{Doing, Seen, Sight};
+use crate::engine::sched::{Identity, records};
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::{self, clock, futex, variable};
 

@@ -298,7 +298,7 @@ mod tests {
         check_thread(
             &[
                 "greenthread::engine::arch::x86_64::switch::switch",
-                "greenthread::engine::green::context::Context::suspend",
+                "greenthread::engine::sched::switch::Context::suspend",
                 "core::ops::function::FnOnce::call_once",
                 "<greenthread::engine::wait::queue::WaitQueue as core::fmt::Debug>::fmt",
                 "greenthread::sync::raw_mutex::RawMutex::lock_slow",
@@ -322,7 +322,7 @@ mod tests {
     fn a_preempted_thread_shows_its_own_code() {
         check_thread(
             &[
-                "greenthread::engine::green::context::Context::suspend",
+                "greenthread::engine::sched::switch::Context::suspend",
                 "greenthread::engine::sched::preempt::preempted",
                 "preempt_trampoline",
                 "core::iter::adapters::map::Map<I,F>::fold",

@@ -22,9 +22,8 @@ use std::time::{Duration, Instant};
 use super::collect::{Depth, Entry, Snapshot, everybody};
 use super::describe::{self, Named};
 use super::{deadlock, employ};
-use crate::engine::green::Green;
-use crate::engine::sched::machine;
 use crate::engine::sched::sight::{Doing, Seen};
+use crate::engine::sched::{Green, machine};
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::observer::{self, Observer};
 

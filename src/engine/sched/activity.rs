@@ -5,7 +5,7 @@
 
 use super::Processor;
 use crate::engine::atomic::Ordering;
-use crate::engine::green::Green;
+use crate::engine::sched::Green;
 
 pub(crate) enum Activity {
     /// Nobody owns it: it sleeps.

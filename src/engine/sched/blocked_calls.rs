@@ -22,7 +22,7 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::green::{Green, Identity};
+use crate::engine::sched::{Green, Identity};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::observer::Doing;
 use crate::engine::sys::word;

@@ -34,7 +34,7 @@
 //!    what the closer does next.
 //! 4. The closer does not sleep for ever. Of all that make a fence and sum while the cluster closes, the last to
 //!    make its fence sees every end, by the table. If it is the closer, it does not sleep; if not, it wakes the
-//!    closer. (A wake-up that comes before the sleep ends the sleep at once: `green::waiter`.)
+//!    closer. (A wake-up that comes before the sleep ends the sleep at once: `sched::park`.)
 //! 5. A wake-up may come too early: an end may see `closing` and not see a spawn from outside that came before. So
 //!    the closer looks again.
 //!

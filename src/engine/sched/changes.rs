@@ -10,7 +10,7 @@
 //! here: it is the green thread's own (`interpose`).
 
 use super::locked::for_good;
-use crate::engine::green::current;
+use crate::engine::sched::current;
 use crate::engine::sys::{kernel_thread, word};
 
 /// Makes `call`, which is this system call; the thread that changes its kernel thread by it stays there.

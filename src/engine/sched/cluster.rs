@@ -10,12 +10,12 @@ use std::time::Duration;
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::green::resident::Resident;
 use crate::engine::green::subject::{self, About, Subject};
-use crate::engine::green::waiter::Waiter;
 use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
 use crate::engine::sched::census::{Census, Counts};
 use crate::engine::sched::handed::Handed;
 use crate::engine::sched::idle::IdleWord;
+use crate::engine::sched::park::Waiter;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::watched::Watched;
@@ -23,11 +23,10 @@ use crate::engine::sched::witness::measure::Gathered;
 use crate::engine::sched::{
     Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, outbox, recruiter,
 };
-use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::table::Table;
-use crate::engine::sys::{perturb, sanitizer};
+use crate::engine::sys::{clock, perturb, sanitizer};
 use crate::engine::tls;
 
 /// The configuration of a cluster; `runtime::Builder` checks it.
@@ -270,7 +269,7 @@ impl Cluster {
         self.monitor.stop();
         self.recruiter.call();
         {
-            let _off = crate::engine::green::current::preemption_off();
+            let _off = crate::engine::sched::current::preemption_off();
             self.dismiss_spares();
         }
         // Acquire: pairs with the Release in `employ`. It waits for the staff first: the recruiter,
@@ -283,7 +282,7 @@ impl Cluster {
         let processors = || self.processors().map(|p| unsafe { Owned::assume(p) });
         processors().for_each(|mut processor| outbox::close(&mut processor));
         perturb::point("close: emptied");
-        let off = crate::engine::green::current::preemption_off();
+        let off = crate::engine::sched::current::preemption_off();
         // If it watched for events, another monitor must.
         crate::engine::sched::machine::all().for_each(Machine::kick_monitor);
         for mut processor in processors() {

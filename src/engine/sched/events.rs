@@ -14,9 +14,8 @@
 use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::green::fifo::Fifo;
-use crate::engine::sys::clock;
-use crate::engine::sys::perturb;
+use crate::engine::sched::list::Fifo;
+use crate::engine::sys::{clock, perturb};
 
 /// The most events of one call. The data that their threads touch, in the kernel too, must fit into
 /// a processor's own cache: with 128 at once, a request among 10,000 connections cost a tenth more.

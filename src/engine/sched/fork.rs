@@ -10,7 +10,7 @@
 //! How it is noticed: `fork` calls the atfork handler. `_Fork` and `clone` do not, so they are ours, and a page that
 //! the kernel clears in every child that has a copy of the memory ([`WORD`]) tells of those that come past them.
 //! A child that *shares* the memory (`vfork`, `clone` with CLONE_VM) is another process in the middle of its
-//! parent's thread. That is hidden as in a signal handler (`green::current`) until the child has its own
+//! parent's thread. That is hidden as in a signal handler (`sched::current`) until the child has its own
 //! memory, or, where that cannot be known, for good.
 //!
 //! Invariant: the child takes no lock that a thread of the parent may have held at the fork, unless
@@ -23,8 +23,8 @@ use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::engine::green::{current, identity, inspection, resident};
-use crate::engine::sched::{enter, sample, witness};
+use crate::engine::green::{inspection, resident};
+use crate::engine::sched::{current, identity, sample, witness};
 use crate::engine::sys::{self, libraries, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -168,7 +168,10 @@ unsafe extern "C" fn in_child() {
         // the kernel kills us at a context switch.
         const UNREGISTER: usize = 1;
         const SIGNATURE: usize = 0x5305_3053;
-        let start = enter::home(green).wrapping_offset(area.offset) as usize;
+        let start = green
+            .machine()
+            .own_thread_pointer()
+            .wrapping_offset(area.offset) as usize;
         let arguments = [start, area.size as usize, UNREGISTER, SIGNATURE];
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
         let _ = unsafe { sys::call(libc::SYS_rseq, &arguments) };

@@ -17,10 +17,8 @@
 
 use crate::engine::arch;
 use crate::engine::atomic::{Ordering, compiler_fence};
-use crate::engine::green::Green;
-use crate::engine::green::current;
 use crate::engine::policy::{ForOthers, Next, Others, Policy, Readied, Ready, Seat, Victims};
-use crate::engine::sched::Cluster;
+use crate::engine::sched::{Cluster, Green, current};
 use crate::engine::sys::atomic_static::AtomicStatic;
 
 pub(crate) struct Guest {
@@ -67,7 +65,7 @@ impl Guest {
         let _off = current::preemption_off();
         match current::green() {
             None => self.call(call),
-            Some(green) => self.away(green, super::enter::home(green), call),
+            Some(green) => self.away(green, green.machine().own_thread_pointer(), call),
         }
     }
 

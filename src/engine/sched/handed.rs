@@ -23,8 +23,8 @@ use crate::engine::atomic::{
     AtomicBool, AtomicPtr,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::engine::green::{Green, current};
 use crate::engine::policy::Readied;
+use crate::engine::sched::{Green, current};
 
 /// The stack of a cluster.
 pub(crate) struct Handed(AtomicPtr<Green>);

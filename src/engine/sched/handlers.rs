@@ -3,7 +3,7 @@
 //! A handler interrupts its thread anywhere: in the scheduler, while it holds a lock of ours, between two
 //! writes of the thread pointer. And it ends on the kernel thread on which it began: the kernel restores what
 //! belongs to that one. So a handler neither enters the scheduler nor leaves its kernel thread. In place of the
-//! program's handlers the kernel calls [`call`], which hides the thread (`green::current`) as long as the
+//! program's handlers the kernel calls [`call`], which hides the thread (`sched::current`) as long as the
 //! handler runs. What a handler leaves to others to do: `handed`.
 //!
 //! | function of libc | what ours does beside libc's work |
@@ -23,7 +23,7 @@ use core::mem::transmute;
 
 use super::machine;
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use crate::engine::green::current;
+use crate::engine::sched::current;
 use crate::engine::sys::real::Real;
 use crate::engine::sys::signal::{self, KernelAction, Mask, bit};
 use crate::engine::sys::{sanitizer, word};

@@ -3,15 +3,15 @@
 //! The front defines functions with the names of libc's. Each asks here first whether the calling thread is to be
 //! parked ([`is_hooked`]). In a call that it has announced (`announce`) a thread means the kernel's; in a
 //! signal handler, or in a child that shares or has copied its memory, it is nobody's
-//! (`green::current`, `fork`).
+//! (`sched::current`, `fork`).
 
-#[cfg(green)]
-use super::enter::enter;
 #[cfg(green)]
 use super::fork;
 #[cfg(green)]
 use crate::engine::atomic::Ordering;
-use crate::engine::green::{Green, current};
+#[cfg(green)]
+use crate::engine::sched::current::enter;
+use crate::engine::sched::{Green, current};
 
 /// Runs `f`, whose calls of libc are libc's: they block the kernel thread.
 pub(crate) fn unhooked<F: FnOnce() -> T, T>(f: F) -> T {

@@ -24,10 +24,9 @@
 use core::ptr::NonNull;
 
 use crate::engine::atomic::Ordering;
-use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::sched::events::{Turn, events};
-use crate::engine::sched::lifo::Lifo;
+use crate::engine::sched::list::{Fifo, Lifo};
 use crate::engine::sched::wake::Slept;
 use crate::engine::sched::witness::Arrival;
 use crate::engine::sched::{
@@ -186,7 +185,7 @@ impl Cluster {
         };
         perturb::point("rest: surrendered");
         processor.machine.store(None, Ordering::Relaxed);
-        crate::engine::green::current::set_scheduling(false);
+        crate::engine::sched::current::set_scheduling(false);
         let retired = self.lie_down(&mut self.idlers.lock(), processor, searching);
         perturb::point("rest: announced");
         // The look after the announcement: see `idle.md`.
@@ -194,7 +193,7 @@ impl Cluster {
             if retired {
                 self.notify();
             } else if self.get_up(machine).is_some() {
-                crate::engine::green::current::set_scheduling(true);
+                crate::engine::sched::current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
         }
@@ -207,7 +206,7 @@ impl Cluster {
     pub(crate) fn wait_for_processor(&'static self, run: &mut RunLoop) -> Rested {
         let machine = run.machine();
         machine.come_home();
-        crate::engine::green::current::set_scheduling(false);
+        crate::engine::sched::current::set_scheduling(false);
         let surplus = {
             let mut idlers = self.idlers.lock();
             idlers.spares.push(machine);
@@ -227,7 +226,7 @@ impl Cluster {
             // A waker may have found no machine, so each new spare looks once. Later, it looks only
             // for a timer.
             if look && self.something_to_do() && self.rise(machine) {
-                crate::engine::green::current::set_scheduling(true);
+                crate::engine::sched::current::set_scheduling(true);
                 return Rested::Working { searching: true };
             }
             let nap = self.nap(machine, retire_at);
@@ -236,7 +235,7 @@ impl Cluster {
                     io::pass_on(nap.ready);
                     return Rested::Dismissed;
                 }
-                crate::engine::green::current::set_scheduling(true);
+                crate::engine::sched::current::set_scheduling(true);
                 io::settle(run, nap.ready);
                 return Rested::Working {
                     searching: machine.searching.replace(false),
@@ -244,7 +243,7 @@ impl Cluster {
             }
             if nap.ready.len() != 0 {
                 if self.rise(machine) {
-                    crate::engine::green::current::set_scheduling(true);
+                    crate::engine::sched::current::set_scheduling(true);
                     // It does not search: it has found its work.
                     crate::engine::sched::stop_searching(self);
                     io::settle(run, nap.ready);

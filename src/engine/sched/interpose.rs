@@ -68,7 +68,7 @@ mod functions {
 
     use super::*;
     use crate::engine::arch;
-    use crate::engine::green::current;
+    use crate::engine::sched::current;
     use crate::engine::sched::{handlers, unload};
     use crate::engine::tls;
 
@@ -172,8 +172,8 @@ mod answers {
     use core::mem::transmute;
 
     use super::*;
-    use crate::engine::green::current;
     use crate::engine::green::inspection::Inspection;
+    use crate::engine::sched::current;
     use crate::engine::sched::name;
     use crate::engine::sched::pthreads::Who;
     use crate::engine::stack;

@@ -32,14 +32,13 @@
 //! not sleep while the turn is free. A cluster that ends kicks the monitors of all others.
 
 use crate::engine::atomic::Ordering;
-use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{Readied, Ready};
 use crate::engine::sched::events::{BATCH, events};
+use crate::engine::sched::list::Fifo;
 use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Cluster, Owned, RunLoop};
 use crate::engine::sys::clock::NEVER;
-use crate::engine::sys::perturb;
-use crate::engine::sys::{clock, kernel_thread};
+use crate::engine::sys::{clock, kernel_thread, perturb};
 
 /// Switches between two looks of a busy processor.
 pub(super) const INTERVAL: u64 = 256;

@@ -13,7 +13,7 @@ use super::{
     ready_again, witness,
 };
 use crate::engine::atomic::Ordering;
-use crate::engine::green::{Green, Oddities};
+use crate::engine::sched::{Green, Oddities};
 use crate::engine::sys::{kernel_thread, perturb, signal};
 
 /// A thread that has been locked so often stays locked: its count has no room for more, or it was locked for good.

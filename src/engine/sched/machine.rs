@@ -18,22 +18,17 @@ use std::io;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicU32, AtomicUsize, Ordering};
-use crate::engine::green::Green;
-use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::Turn;
-use crate::engine::sched::lifo::{Lifo, Linked};
+use crate::engine::sched::list::{Fifo, Lifo, Linked};
 use crate::engine::sched::monitor::strays::Rest;
 use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::wake::{Slept, WakeWord};
 use crate::engine::sched::witness::measure::Stint;
-use crate::engine::sched::{Cluster, Processor, preempt};
+use crate::engine::sched::{Cluster, Green, Processor, preempt};
 use crate::engine::sys::atomic_static::AtomicStatic;
-use crate::engine::sys::clock;
-use crate::engine::sys::kernel_thread;
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::mm;
-use crate::engine::sys::sanitizer;
 use crate::engine::sys::signal::{self, Mask};
+use crate::engine::sys::{clock, kernel_thread, mm, sanitizer};
 use crate::engine::tls;
 
 /// How many machines a process can have at once.
@@ -143,7 +138,7 @@ impl Machine {
     /// A record for the kernel thread that is about to start; or the number of an error.
     pub(crate) fn new(cluster: &'static Cluster) -> Result<&'static Machine, i32> {
         let machine = {
-            let _off = crate::engine::green::current::preemption_off();
+            let _off = crate::engine::sched::current::preemption_off();
             let unused = UNUSED.lock().pop();
             match unused {
                 Some(machine) => machine,

@@ -7,8 +7,8 @@
 //!
 //! The system's own files (`/proc/thread-self/comm`) know kernel threads only.
 
-use crate::engine::green::room::SystemName;
-use crate::engine::green::{Green, current};
+use crate::engine::sched::room::SystemName;
+use crate::engine::sched::{Green, current};
 use crate::engine::sys::word::{self, Fault};
 
 /// The answer to a `prctl` that sets or reads the name of a green thread. `None`: it is the kernel's.

@@ -53,11 +53,10 @@ use core::ptr;
 
 use crate::engine::atomic::Ordering::Relaxed;
 use crate::engine::green::subject::{self, About, Subject};
-use crate::engine::green::waiter::Waiter;
-use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{Next, Readied, Ready};
+use crate::engine::sched::park::Waiter;
 use crate::engine::sched::witness::{self, Arrival};
-use crate::engine::sched::{Owned, enter};
+use crate::engine::sched::{Green, Oddities, Owned, enter};
 use crate::engine::sys::batch::{Batch, Entry, SIZE};
 
 /// Sends of a processor's threads. The processor counts them (`sends`), for others to see.

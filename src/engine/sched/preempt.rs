@@ -47,14 +47,11 @@ use std::sync::OnceLock;
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, handlers, machine, sample};
-use crate::engine::sys::clock;
+use crate::engine::sched::{Green, Machine, Oddities, handlers, machine, sample};
 use crate::engine::sys::kernel_thread::{self, SystemCall};
-use crate::engine::sys::libraries;
 use crate::engine::sys::observer::{Doing, Observer};
-use crate::engine::sys::sanitizer;
 use crate::engine::sys::signal::{self, Mask, Payload};
+use crate::engine::sys::{clock, libraries, sanitizer};
 
 /// A signal that is declined takes less CPU time than this, in nanoseconds.
 pub(super) const HANDLING: u64 = 100_000;
@@ -297,7 +294,7 @@ fn in_libc(address: usize) -> bool {
 /// The trampoline's destination, on the interrupted stack.
 pub(crate) unsafe extern "C" fn preempted() {
     // SAFETY: the trampoline calls it, once per injection.
-    unsafe { super::enter::suspend_preempted() }
+    unsafe { crate::engine::sched::current::suspend_preempted() }
 }
 
 /// The executable segments of libc and of the loader, and of the library that `malloc` is found in.

@@ -9,23 +9,21 @@ use core::cell::{Cell, UnsafeCell};
 
 use fastrand::Rng;
 
-use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::green::current;
-use crate::engine::green::timer;
-use crate::engine::green::{Room, records::Records};
 use crate::engine::policy::Seat;
 use crate::engine::sched::census::Counts;
-use crate::engine::sched::lifo::Linked;
+use crate::engine::sched::list::Linked;
 use crate::engine::sched::outbox::Outbox;
+use crate::engine::sched::records::Records;
+use crate::engine::sched::room::Room;
 use crate::engine::sched::witness::measure::{Gauge, Measures};
 use crate::engine::sched::witness::ring::Pen;
-use crate::engine::sched::{Cluster, Counter, Machine, monitor, timers};
-use crate::engine::stack;
+use crate::engine::sched::{Cluster, Counter, Machine, current, monitor, timers};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::topology;
+use crate::engine::{arch, stack};
 
 #[repr(align(128))]
 pub(crate) struct Processor {
@@ -61,7 +59,7 @@ pub(crate) struct Processor {
     /// The monitor's memory of its last look.
     pub(super) seen: Cell<monitor::SeenOfProcessor>,
     // They are on lines of their own: others take the lock to fire or to disarm timers.
-    pub(crate) timers: Lock<timer::Heap>,
+    pub(crate) timers: Lock<timers::Heap>,
     /// The earliest deadline in `timers`.
     pub(crate) next_deadline: AtomicU64,
 }
@@ -147,7 +145,7 @@ impl Processor {
             retired: AtomicBool::new(true),
             below: Cell::new(None),
             seen: Cell::default(),
-            timers: Lock::new(timer::Heap::new()),
+            timers: Lock::new(timers::Heap::new()),
             next_deadline: AtomicU64::new(NEVER),
         }
     }

@@ -10,7 +10,8 @@
 use core::ffi::c_int;
 
 use super::fork;
-use crate::engine::green::{Green, Room, current};
+use crate::engine::sched::room::Room;
+use crate::engine::sched::{Green, current};
 use crate::engine::stack;
 use crate::engine::sys::real::Real;
 

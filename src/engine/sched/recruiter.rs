@@ -20,9 +20,8 @@ use std::io;
 
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
-use crate::engine::green::{Room, current};
-use crate::engine::sched::shortage;
-use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, machine};
+use crate::engine::sched::room::Room;
+use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, current, machine, shortage, switch};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
@@ -181,7 +180,7 @@ fn idle_stacks(cluster: &Cluster) -> Option<List> {
 }
 
 fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
-    Room::dismantle(slot, caches::spare)
+    Room::dismantle(slot, switch::spare_cache)
 }
 
 /// The cluster has ended, and its stacks are in the common lists: another cluster's recruiter looks
@@ -238,7 +237,7 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
         // SAFETY: this is its kernel thread, and it runs here only.
         super::run(unsafe { RunLoop::new(machine) });
         machine.come_home();
-        caches::leave(machine);
+        switch::leave_cache(machine);
         signal::drop_alternate_stack();
         Resident::end();
     } else {

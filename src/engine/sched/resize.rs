@@ -53,12 +53,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::green::current;
 use crate::engine::green::subject::{self, About, Subject};
-use crate::engine::green::waiter::Waiter;
-use crate::engine::sched::{Cluster, Owned, Processor};
-use crate::engine::sys::kernel_thread;
-use crate::engine::sys::perturb;
+use crate::engine::sched::park::Waiter;
+use crate::engine::sched::{Cluster, Owned, Processor, current};
+use crate::engine::sys::{kernel_thread, perturb};
 
 /// More processors than any computer has.
 pub(crate) const MAX: usize = 4096;

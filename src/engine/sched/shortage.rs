@@ -30,9 +30,8 @@ use core::fmt;
 use std::io::Write;
 
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::green::{Green, Oddities};
 use crate::engine::sched::recruiter::{RETRY_SPAWN, Refusal};
-use crate::engine::sched::{Cluster, Machine, machine, preempt, timers};
+use crate::engine::sched::{Cluster, Green, Machine, Oddities, machine, preempt, timers};
 use crate::engine::sys;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::observer::Observer;

@@ -21,12 +21,11 @@
 use super::Machine;
 use crate::engine::arch;
 use crate::engine::atomic::{Ordering, fence};
-use crate::engine::green::context::Bounds;
 use crate::engine::green::resident::Resident;
 use crate::engine::green::subject::{About, Facts};
-use crate::engine::green::ticket::Ticket;
-use crate::engine::green::waiter::{Parking, Waiter};
-use crate::engine::green::{Green, Identity, Oddities};
+use crate::engine::sched::park::{Parking, Ticket, Waiter};
+use crate::engine::sched::switch::Bounds;
+use crate::engine::sched::{Green, Identity, Oddities};
 use crate::engine::sys::{clock, word};
 
 /// What a thread does.

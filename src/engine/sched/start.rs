@@ -32,12 +32,12 @@
 //! list under its lock, or with the processor.
 
 use super::{Cluster, Machine, Owned, Readied, Rested, RunLoop, current, ready_globally};
-use crate::engine::green::fifo::Fifo;
-use crate::engine::green::{Green, Room, records};
-use crate::engine::stack;
+use crate::engine::sched::list::Fifo;
+use crate::engine::sched::room::Room;
+use crate::engine::sched::{Green, records};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
-use crate::engine::tls;
+use crate::engine::{stack, tls};
 use std::io::{self, Write};
 use std::time::Duration;
 

@@ -1,5 +1,16 @@
 //! The switch: from the run loop to a green thread and back.
 //!
+//! A context is prepared with the function it is to run, resumed by a machine's run loop, and
+//! suspends itself with an [`Action`], which the run loop does once the stack has been left. Parking is
+//! safe because that is done there, and not before the switch: no thread is resumed whose context is
+//! not yet saved.
+//!
+//! | the thread … | `own` | `run_loop` |
+//! |---|---|---|
+//! | has never run | where its first code begins | nothing |
+//! | runs | (old) | the stack of the run loop that has resumed it |
+//! | has left its stack | where it goes on | (old) |
+//!
 //! The thread pointer is written once, on the way in. On the way back the green thread's stays in
 //! place until the scheduler needs the kernel thread's own ([`Machine::come_home`]). So nothing
 //! here, nor in the run loop's fast path, touches a thread-local: a test disassembles it.
@@ -14,13 +25,156 @@
 //! A thread that has changed its floating-point control takes that along too. Each switch asks for
 //! it. The scheduler has the default, and so has any new thread unless its spawner has something
 //! else.
+//!
+//! malloc's cache travels with the kernel thread: the switch puts it into a green thread's block on
+//! the way in and takes it out on the way back. A thread that was preempted, perhaps in the middle
+//! of malloc's fast path, keeps the cache that it has. Caches that are thus left over, and kernel
+//! threads that thus lack one, meet in [`SPARE_CACHES`]. A thread without a cache has in malloc's
+//! word the value that a fresh thread has there, which need not be null (`tls::no_cache`). Where
+//! the word was not recognised, or taking a cache away was tried and failed (`tls::probe`), caches
+//! stay in the rooms: they cost memory then, as much as the rooms' number at its peak times a
+//! cache.
+
+use core::cell::Cell;
 
 use crate::engine::arch::{self, FloatControl};
-use crate::engine::atomic::{Ordering, compiler_fence, fence};
-use crate::engine::green::context::Action;
-use crate::engine::green::{Green, Oddities};
-use crate::engine::sched::{Machine, RunLoop, caches, cpu_time, handlers, locked};
-use crate::engine::sys::signal;
+use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence, fence};
+use crate::engine::sched::{Green, Machine, Oddities, RunLoop, cpu_time, handlers, locked};
+use crate::engine::sys::lock::Lock;
+use crate::engine::sys::{sanitizer, signal};
+use crate::engine::tls;
+
+// ==== the context ====
+
+/// The run loop's next step with a thread that has just left its stack.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+pub(crate) enum Action {
+    /// The thread is ready, and goes to the back of the queue.
+    Yield,
+    /// The thread was interrupted, and goes to the global queue; its registers lie on its stack.
+    Preempt,
+    /// The thread waits: its record says for which waiter and until when.
+    Park,
+    /// The thread waits, and only the thread in its `next` knows of it, which goes on in its place.
+    HandOver,
+    /// The thread has ended: its stack can be used again.
+    Exit,
+}
+
+/// The part of a slot that serves as the stack: `bottom..top`, growing down.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) bottom: usize,
+    pub(crate) top: usize,
+}
+
+impl Bounds {
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        (self.bottom..self.top).contains(&address)
+    }
+
+    /// Reads a word of the stack, which another thread may be running on; for reports.
+    pub(crate) fn word(&self, address: usize) -> Option<usize> {
+        const WORD: usize = size_of::<usize>();
+        let last = address.checked_add(WORD - 1)?;
+        if !address.is_multiple_of(WORD) || !self.holds(address) || !self.holds(last) {
+            return None;
+        }
+        // SAFETY: the word is in the slot, which is mapped for as long as the process lives. Others write it
+        // by whole instructions; this one reads what is there.
+        Some(unsafe { arch::stack_word(address) })
+    }
+}
+
+/// A context. Only the owner of the green thread may touch it (see `thread`), but for a look at `own`.
+pub(crate) struct Context {
+    /// The stack pointer of the thread. Relaxed: it belongs to the owner, and others take it for a hint.
+    own: AtomicUsize,
+    /// The stack pointer of the run loop.
+    run_loop: Cell<usize>,
+}
+
+impl Context {
+    /// For debuggers: where the thread's stack pointer is kept.
+    pub(super) const OWN: usize = core::mem::offset_of!(Context, own);
+
+    pub(crate) const fn new() -> Context {
+        Context {
+            own: AtomicUsize::new(0),
+            run_loop: Cell::new(0),
+        }
+    }
+
+    /// Has the first [`resume`](Context::resume) call `main(with)` on this stack.
+    ///
+    /// # Safety
+    /// The stack is unused, mapped as long as the process lives, and the caller's alone; its top is aligned to 16
+    /// bytes. `main` may be called with this address, and does not unwind.
+    pub(crate) unsafe fn prepare(
+        &self,
+        stack: Bounds,
+        main: unsafe extern "C" fn(*mut ()) -> !,
+        with: *mut (),
+    ) {
+        // SAFETY: the caller's promise.
+        let own = unsafe { arch::fresh_stack(stack.top, main, with) };
+        self.own.store(own, Ordering::Relaxed);
+    }
+
+    /// Runs the thread until it suspends or ends. Touches no thread-local.
+    ///
+    /// # Safety
+    /// The context is prepared, has not ended, and the caller alone may run it; the thread pointer
+    /// is the green thread's.
+    #[inline(always)]
+    pub(crate) unsafe fn resume(&self) -> Action {
+        // SAFETY: the stack is prepared, or its thread has left it, and nobody else is on it: the caller's promise.
+        // The word is an action: only `suspend` comes back here.
+        unsafe {
+            let word = arch::switch(self.run_loop.as_ptr(), self.own.load(Ordering::Relaxed), 0);
+            core::mem::transmute::<usize, Action>(word)
+        }
+    }
+
+    /// The stack pointer that was saved when the thread last left its stack; 0 if none was. For reports and
+    /// prefetches, while the thread may be running: the value may be old, and says where to look, not what
+    /// is there.
+    pub(crate) fn saved_stack_pointer(&self) -> usize {
+        self.own.load(Ordering::Relaxed)
+    }
+
+    /// Leaves the stack; returns when the thread is resumed, perhaps on another kernel thread.
+    ///
+    /// # Safety
+    /// Called on the context's own stack.
+    #[inline(always)]
+    pub(crate) unsafe fn suspend(&self, action: Action) {
+        let _unseen = sanitizer::unseen();
+        // SAFETY: the run loop has left its stack in `resume`, and waits there for this thread.
+        unsafe { arch::switch(self.own.as_ptr(), self.run_loop.get(), action as usize) };
+    }
+
+    /// Leaves the stack for good.
+    ///
+    /// # Safety
+    /// Called on the context's own stack, by its first code.
+    pub(super) unsafe fn end(&self) -> ! {
+        // SAFETY: the caller's promise.
+        unsafe { self.suspend(Action::Exit) };
+        crate::engine::sys::die("a thread was resumed that has ended")
+    }
+
+    /// Forgets the stack, up to `top`, which belongs to another thread now.
+    pub(super) fn forget(&self, top: usize) {
+        let own = self.own.load(Ordering::Relaxed);
+        // SAFETY: the thread has left its last frames for good, here.
+        unsafe { sanitizer::forget_frames(own, top - own) };
+        self.own.store(0, Ordering::Relaxed);
+    }
+}
+
+// ==== to a thread and back ====
 
 /// Runs `green` on this kernel thread until it leaves its stack.
 ///
@@ -41,7 +195,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     if green.oddities.any() {
         enter_odd(machine, green);
     } else {
-        caches::lend(machine, green);
+        lend_cache(machine, green);
     }
     if let Some(fiber) = green.fiber() {
         fiber.enter();
@@ -84,7 +238,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     if let Action::Preempt = action {
         green.oddities.add(Oddities::CACHE);
     } else {
-        caches::take(machine, green);
+        take_cache(machine, green);
     }
     action
 }
@@ -98,7 +252,7 @@ fn enter_odd(machine: &Machine, green: &Green) {
     if green.oddities.has(Oddities::CACHE) {
         green.oddities.remove(Oddities::CACHE);
     } else {
-        caches::lend(machine, green);
+        lend_cache(machine, green);
     }
     if let Some(floats) = green.oddities.take_floats() {
         floats.set();
@@ -139,5 +293,77 @@ fn take_mask(machine: &'static Machine, green: &Green) {
         green.oddities.remove(Oddities::MASK);
         // The place serves otherwise now.
         green.mask.set(0);
+    }
+}
+
+// ==== malloc's cache ====
+
+#[inline(always)]
+fn lend_cache(machine: &Machine, green: &Green) {
+    let word = green.tcache();
+    if word.is_null() {
+        return;
+    }
+    if machine.tcache.get() == tls::no_cache() && CACHES.load(Ordering::Relaxed) != 0 {
+        machine.tcache.set(take_spare_cache());
+    }
+    // SAFETY: a word of the green thread's block, which is ours while it does not run.
+    unsafe { word.write(machine.tcache.replace(tls::no_cache())) };
+}
+
+#[inline(always)]
+fn take_cache(machine: &Machine, green: &Green) {
+    let word = green.tcache();
+    if word.is_null() {
+        return;
+    }
+    // SAFETY: as in `lend_cache`.
+    let cache = unsafe { word.replace(tls::no_cache()) };
+    if machine.tcache.get() == tls::no_cache() {
+        machine.tcache.set(cache);
+    } else if cache != tls::no_cache() && !spare_cache(cache) {
+        // SAFETY: as above. The pool is full: the thread keeps what it has.
+        unsafe { word.write(cache) };
+        green.oddities.add(Oddities::CACHE);
+    }
+}
+
+const POOL: usize = 4096;
+static SPARE_CACHES: Lock<[usize; POOL]> = Lock::new([0; POOL]);
+/// How many caches there are; changed under the lock.
+static CACHES: AtomicUsize = AtomicUsize::new(0);
+
+#[cold]
+#[inline(never)]
+fn take_spare_cache() -> usize {
+    let pool = SPARE_CACHES.lock();
+    let count = CACHES.load(Ordering::Relaxed);
+    if count == 0 {
+        return tls::no_cache();
+    }
+    CACHES.store(count - 1, Ordering::Relaxed);
+    pool[count - 1]
+}
+
+#[cold]
+#[inline(never)]
+pub(super) fn spare_cache(cache: usize) -> bool {
+    let mut pool = SPARE_CACHES.lock();
+    let count = CACHES.load(Ordering::Relaxed);
+    if count == POOL {
+        return false;
+    }
+    pool[count] = cache;
+    CACHES.store(count + 1, Ordering::Relaxed);
+    true
+}
+
+/// A machine ends: its cache goes to another machine.
+pub(crate) fn leave_cache(machine: &Machine) {
+    let cache = machine.tcache.replace(tls::no_cache());
+    if cache != tls::no_cache() {
+        // The pool holds thousands: one more is not worth keeping, and only malloc knows how to
+        // free it.
+        let _is_kept = spare_cache(cache);
     }
 }

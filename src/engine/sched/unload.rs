@@ -37,13 +37,12 @@ use core::ffi::c_void;
 use core::ptr;
 use std::sync::Arc;
 
-use crate::engine::arch;
 use crate::engine::atomic::{AtomicU32, Ordering};
-use crate::engine::green::Room;
 use crate::engine::green::inspection::Inspection;
 use crate::engine::sched::fork;
+use crate::engine::sched::room::Room;
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
-use crate::engine::{stack, tls};
+use crate::engine::{arch, stack, tls};
 
 // A thread's flag, as glibc has it.
 const UNUSED: u32 = 0;

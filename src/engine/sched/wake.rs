@@ -40,8 +40,8 @@ use crate::engine::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::{Turn, events};
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::{clock, futex};
 
 /// Nobody has told it anything.

@@ -7,7 +7,7 @@
 //!
 //! What one thread has done before another one is learnt from the program's atomics, and from those of the crate that the
 //! program asked for: a ticket, the lock of a channel. Not from the scheduler's, or else all threads of a processor would seem to wait
-//! for each other, and no race between two would be found. So what is done at home, between `sched::enter` and its
+//! for each other, and no race between two would be found. So what is done at home, between `sched::current` and its
 //! end, and by a thread on its way from its stack or to it, is not seen ([`Unseen`](super::Unseen)). What passes from thread to thread there is told ([`publish`]).
 //!
 //! A stack and a block are used by one thread after another, which is no race: all that is known of accesses to them is

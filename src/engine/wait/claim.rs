@@ -21,7 +21,7 @@
 //! 4. After `wake` nothing of the wait or its nodes may be touched.
 //!
 //! Ordering: all accesses are Relaxed. Lists are under locks, and a wake-up publishes
-//! (`green::ticket`).
+//! (`sched::park`).
 
 use core::ptr;
 

@@ -23,5 +23,4 @@ pub(crate) mod side;
 pub(crate) mod turns;
 
 pub(crate) use super::green::subject::{self, About, Clue, Facts, Subject};
-pub(crate) use super::green::ticket::Outcome;
-pub(crate) use super::green::waiter::Waiter;
+pub(crate) use crate::engine::sched::park::{Outcome, Waiter};

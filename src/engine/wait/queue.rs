@@ -28,7 +28,8 @@ use super::About;
 use super::claim::{Claimed, Ended, Node, Wait};
 use super::list::{Crowd, List};
 use crate::engine::atomic::{AtomicUsize, Ordering, const_fn};
-use crate::engine::green::current::{self, PreemptionOff};
+use crate::engine::sched::current;
+use crate::engine::sched::current::PreemptionOff;
 use crate::engine::sys;
 use crate::engine::sys::perturb;
 

@@ -12,10 +12,10 @@
 //! [`Waiter`].
 
 use crate::engine::atomic::Cell;
-use crate::engine::green::Green;
-use crate::engine::green::context::Action;
-use crate::engine::green::waiter::Parking;
 use crate::engine::sched;
+use crate::engine::sched::Green;
+use crate::engine::sched::park::Parking;
+use crate::engine::sched::switch::Action;
 use crate::engine::sys::{perturb, sanitizer};
 use crate::engine::wait::{About, Subject, Waiter, subject};
 

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use crate::engine::green::Green;
+use crate::engine::sched::Green;
 
 pub(crate) struct PreemptionOff(());
 

@@ -2,12 +2,11 @@
 #![allow(unused_imports)]
 
 pub(crate) use super::atomic;
-pub(crate) use super::green::current::{PreemptionOff, preemption_off};
-pub(crate) use super::sys::word;
-pub(crate) use super::sys::{backoff, clock, die, lock, perturb};
+pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};
 pub(crate) use super::wait::{
     About, Clue, Facts, Subject, Waiter, claim, dependents, list, queue, subject, turns,
 };
+pub(crate) use crate::engine::sched::current::{PreemptionOff, preemption_off};
 
 /// No report asks who holds a lock.
 pub(crate) fn mark() -> usize {

@@ -18,7 +18,7 @@ mod with_folders {
 
 pub(crate) mod record {
     use super::readiness::Readiness;
-    use crate::engine::green::fifo::Fifo;
+    use crate::engine::sched::list::Fifo;
 
     /// It serves one descriptor, in one direction.
     pub(crate) struct Record(pub(crate) Readiness);

@@ -2,16 +2,31 @@
 
 #[path = "../../../src/engine/sched/census.rs"]
 pub(crate) mod census;
+#[path = "context.rs"]
+pub(crate) mod context;
+#[path = "current.rs"]
+pub(crate) mod current;
+#[path = "../../../src/engine/sched/hiding.rs"]
+pub(crate) mod hiding;
 #[path = "../../../src/engine/sched/idle.rs"]
 pub(crate) mod idle;
 #[path = "../../../src/engine/sched/ownership.rs"]
 pub(crate) mod ownership;
+/// The ticket, and the waiter that stands in.
+pub(crate) mod park {
+    include!(concat!(env!("OUT_DIR"), "/parts/park.rs"));
+}
+#[path = "../../../src/engine/sched/places.rs"]
+pub(crate) mod places;
 #[path = "../../../src/engine/sched/monitor/post.rs"]
 pub(crate) mod post;
 #[path = "../../../src/engine/sched/sight.rs"]
 pub(crate) mod sight;
-#[path = "../../../src/engine/sched/switch.rs"]
-pub(crate) mod switch;
+pub(crate) mod switch {
+    include!(concat!(env!("OUT_DIR"), "/parts/switch.rs"));
+}
+#[path = "thread.rs"]
+pub(crate) mod thread;
 #[path = "../../../src/engine/sched/wake.rs"]
 pub(crate) mod wake;
 #[path = "../../../src/engine/sched/watched.rs"]
@@ -19,10 +34,10 @@ pub(crate) mod watched;
 
 use std::{cell::Cell, sync::atomic::AtomicU32};
 
+use self::switch::Action;
+pub(crate) use self::thread::{Green, Identity, Oddities};
 use self::watched::Watched;
 use crate::engine::atomic::Ordering::Acquire;
-use crate::engine::green::Green;
-use crate::engine::green::context::Action;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::signal::Mask;
 
@@ -80,18 +95,34 @@ impl RunLoop {
 }
 
 /// There is no malloc.
-pub(crate) mod caches {
-    use super::Machine;
-    use crate::engine::green::Green;
+pub(crate) fn lend_cache(_: &Machine, _: &Green) {}
 
-    pub(crate) fn lend(_: &Machine, _: &Green) {}
+pub(crate) fn take_cache(_: &Machine, _: &Green) {}
 
-    pub(crate) fn take(_: &Machine, _: &Green) {}
+/// Threads in a row: none is green where that is used.
+pub(crate) mod list {
+    use crate::engine::sched::Green;
+
+    pub(crate) struct Fifo(());
+
+    impl Fifo {
+        pub(crate) fn new() -> Fifo {
+            Fifo(())
+        }
+
+        pub(crate) fn push(&mut self, _: &'static Green) {
+            unreachable!("kernel threads only");
+        }
+
+        pub(crate) fn pop(&mut self) -> Option<&'static Green> {
+            None
+        }
+    }
 }
 
 /// Nobody asks for CPU times.
 pub(crate) mod cpu_time {
-    use crate::engine::green::Green;
+    use crate::engine::sched::Green;
 
     pub(crate) fn begins(_: &Green) {}
 
@@ -108,7 +139,7 @@ pub(crate) mod handlers {
 /// Nobody is locked.
 pub(crate) mod locked {
     use super::Machine;
-    use crate::engine::green::Green;
+    use crate::engine::sched::Green;
 
     pub(crate) fn keeps_mask(_: &Machine, _: &Green) -> bool {
         false
@@ -139,7 +170,7 @@ pub(crate) fn ready(green: &'static Green) {
 pub(crate) struct Entered(&'static Green);
 
 pub(crate) fn enter() -> Option<Entered> {
-    crate::engine::green::current::green().map(Entered)
+    crate::engine::sched::current::green().map(Entered)
 }
 
 impl Entered {
@@ -186,11 +217,10 @@ pub(crate) mod events {
         sync::Arc,
     };
 
-    use crate::{
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
-        green::fifo::Fifo,
-        sys::futex,
-    };
+    use crate::atomic::Ordering::Relaxed;
+    use crate::atomic::{AtomicBool, AtomicU32};
+    use crate::sched::list::Fifo;
+    use crate::sys::futex;
 
     /// As many as wait in a model at most.
     pub(crate) const BATCH: usize = 4;

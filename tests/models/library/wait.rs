@@ -10,12 +10,11 @@ use loom::{
     thread::{self, Thread},
 };
 
-use crate::{
-    atomic::Ordering::Relaxed,
-    green::{Green, context::Action},
-    sched,
-    sys::clock,
-};
+use crate::atomic::Ordering::Relaxed;
+use crate::sched;
+use crate::sched::Green;
+use crate::sched::switch::Action;
+use crate::sys::clock;
 
 #[path = "../../../src/engine/wait/addresses.rs"]
 pub(crate) mod addresses;
@@ -31,7 +30,6 @@ pub(crate) mod queue;
 pub(crate) mod side;
 #[path = "../../../src/engine/wait/turns.rs"]
 pub(crate) mod turns;
-pub(crate) use crate::green::ticket;
 
 /// No signal comes here.
 pub(crate) mod inside {
@@ -48,9 +46,9 @@ pub(crate) mod inside {
     }
 }
 
-use self::ticket::{By, Commit, Found, Ticket};
 pub(crate) use crate::green::subject::{self, About, Clue, Facts, Subject};
-pub(crate) use crate::green::ticket::Outcome;
+pub(crate) use crate::sched::park::Outcome;
+use crate::sched::park::{By, Commit, Found, Ticket};
 
 static SOMETHING: Subject = Subject::inside("something", subject::nothing);
 

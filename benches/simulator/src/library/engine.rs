@@ -4,8 +4,6 @@
 pub(crate) mod arch;
 #[path = "atomic.rs"]
 pub(crate) mod atomic;
-#[path = "green.rs"]
-pub(crate) mod green;
 #[allow(clippy::all, reason = "it is checked where it lives")]
 #[path = "../../../../src/engine/policy/mod.rs"]
 pub mod policy;

@@ -24,8 +24,8 @@ mod idle;
 mod idlers;
 #[path = "../../../../src/engine/sched/io.rs"]
 pub(crate) mod io;
-#[path = "../../../../src/engine/sched/lifo.rs"]
-mod lifo;
+#[path = "../../../../src/engine/sched/list.rs"]
+pub(crate) mod list;
 #[path = "../../../../src/engine/sched/owned.rs"]
 mod owned;
 #[path = "../../../../src/engine/sched/ownership.rs"]
@@ -37,6 +37,8 @@ mod watched;
 
 #[path = "sched/cluster.rs"]
 mod cluster;
+#[path = "sched/current.rs"]
+pub(crate) mod current;
 #[path = "sched/machine.rs"]
 mod machine;
 #[path = "sched/outbox.rs"]
@@ -47,6 +49,8 @@ mod processor;
 mod run;
 #[path = "sched/start.rs"]
 pub(crate) mod start;
+#[path = "sched/thread.rs"]
+pub(crate) mod thread;
 #[path = "sched/timers.rs"]
 mod timers;
 #[path = "sched/witness.rs"]
@@ -60,3 +64,4 @@ pub(crate) use self::processor::Processor;
 pub use self::run::Action;
 use self::run::stop_searching;
 pub(crate) use self::run::{Program, enter, ready_from, ready_globally, run, wake_up};
+pub(crate) use self::thread::Green;

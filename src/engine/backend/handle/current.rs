@@ -9,10 +9,9 @@ use std::cell::Cell;
 
 use super::shares::Shares;
 use super::{Shared, Thread, own_shared, shared_of};
-use crate::engine::green::current as me;
+use crate::engine::green::inspection;
 use crate::engine::green::resident::Resident;
-use crate::engine::green::{identity, inspection};
-use crate::engine::sched::fork;
+use crate::engine::sched::{current as me, fork, identity};
 #[cfg(green)]
 use crate::engine::sys::names;
 

@@ -46,8 +46,7 @@ use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
 
-use crate::engine::green::ticket::Outcome;
-use crate::engine::green::waiter::Waiter;
+use crate::engine::sched::park::{Outcome, Waiter};
 use crate::engine::sys::perturb;
 use crate::engine::wait::{About, Clue, Facts, Subject};
 
@@ -105,7 +104,7 @@ impl End {
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
         self.waker.get_or_init(Box::default).register(waker);
         perturb::point("end: registered");
-        let ended = self.token.is_notified();
+        let ended = self.token.ticket.is_notified();
         if ended {
             // The thread may have looked for a waker already, and a handle to it would keep this
             // waker, and its task, alive.

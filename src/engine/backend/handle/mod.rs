@@ -29,9 +29,8 @@ pub(crate) use self::panic_hook::text_of;
 pub(crate) use self::shares::Left;
 use self::shares::Shares;
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::green::current as me;
-use crate::engine::green::waiter::Waiter;
-use crate::engine::green::{Green, Identity};
+use crate::engine::sched::park::Waiter;
+use crate::engine::sched::{Green, Identity, current as me};
 #[cfg(green)]
 use crate::engine::sys::clock;
 use crate::engine::sys::word;

@@ -45,12 +45,11 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use super::inbox::Inbox;
 use super::operation::Operation;
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::green::current;
-use crate::engine::green::fifo::Fifo;
 use crate::engine::green::resident::Resident;
-use crate::engine::sched::{self, announce, fork};
+use crate::engine::sched::list::Fifo;
+use crate::engine::sched::{current, fork};
 use crate::engine::sys::perturb;
-use crate::engine::{sys, tls};
+use crate::engine::{sched, sys, tls};
 
 const STACK_SIZE: usize = 64 << 10;
 /// The number of entries that one system call submits at most. The completion queue has space for
@@ -112,7 +111,7 @@ impl Keeper {
             .name("gt-ring".into())
             .stack_size(tls::with_thread_locals(STACK_SIZE))
             .spawn(live)?;
-        let answer = announce::blocking(|| told.recv());
+        let answer = current::blocking(|| told.recv());
         answer.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }
 

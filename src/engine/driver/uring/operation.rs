@@ -24,7 +24,7 @@
 //! # Invariants
 //! 1. An operation has one completion: no multishot, no zero-copy sends, no skipped completions.
 //! 2. The keeper writes `result`, then wakes the thread, and touches nothing of the record
-//!    afterwards. The wake-up publishes (`green::ticket`).
+//!    afterwards. The wake-up publishes (`sched::park`).
 //! 3. A cancellation is an operation itself, pushed after the operation that it names, so the
 //!    kernel sees it later. The name is the record's address, which no other record has while its
 //!    thread is in `perform`.
@@ -37,9 +37,8 @@ use io_uring::{opcode, squeue};
 use super::inbox::Linked;
 use super::keeper::Keeper;
 use crate::engine::driver::Limit;
-use crate::engine::green::fifo::Fifo;
-use crate::engine::sys::clock;
-use crate::engine::sys::perturb;
+use crate::engine::sched::list::Fifo;
+use crate::engine::sys::{clock, perturb};
 use crate::engine::wait::{About, Outcome, Subject, Waiter, subject};
 
 pub(super) struct Operation {

@@ -17,9 +17,8 @@ use std::os::fd::RawFd;
 use super::call::Seat;
 use super::{Lists, NESTED, OWNER, Purpose, WATCHED, Waiting, Watched, make_ready, wake};
 use crate::engine::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::engine::green::current;
-use crate::engine::green::fifo::Fifo;
-use crate::engine::sched::handed;
+use crate::engine::sched::list::Fifo;
+use crate::engine::sched::{current, handed};
 use crate::engine::sys;
 
 /// The first number that a duplicate may get: a program may want the standard ones again.

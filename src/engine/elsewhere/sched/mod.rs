@@ -1,22 +1,45 @@
-//! The stand-in for `sched`: a cluster that no code can make.
+//! The stand-in for `sched`: a cluster and a record that no code can make.
 
-#[path = "../../sched/announce.rs"]
-pub(crate) mod announce;
-pub(crate) mod enter;
+pub(crate) mod current;
 pub(crate) mod handed {
     pub(crate) use super::ready as ready_from_anywhere;
 }
 #[path = "../../sched/hooked.rs"]
 pub(crate) mod hooked;
+#[path = "../../sched/identity.rs"]
+pub(crate) mod identity;
+#[allow(dead_code, reason = "records of the scheduler are in stacks")]
+#[path = "../../sched/list.rs"]
+pub(crate) mod list;
 #[path = "../../sched/park.rs"]
 pub(crate) mod park;
+#[path = "../../sched/places.rs"]
+pub(crate) mod places;
+/// For tests of policies, which do without records in kernel-thread mode.
+#[cfg(test)]
+pub(crate) mod records {
+    pub(crate) fn create() -> std::io::Result<&'static super::Green> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+mod thread;
 pub(crate) mod witness;
 
-pub(crate) use self::enter::enter;
+pub(crate) use self::current::enter;
+pub(crate) use self::identity::Identity;
+pub(crate) use self::thread::Green;
 use core::convert::Infallible;
 use std::io;
 
-use crate::engine::green::Green;
+pub(crate) mod switch {
+    /// The action that a green thread would ask of the run loop.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Action {
+        Yield,
+        Park,
+        HandOver,
+    }
+}
 
 pub(crate) struct Cluster {
     pub(crate) config: Config,

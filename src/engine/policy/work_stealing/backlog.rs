@@ -25,8 +25,8 @@
 //! handshake do).
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use crate::engine::green::Green;
-use crate::engine::green::fifo::Fifo;
+use crate::engine::sched::Green;
+use crate::engine::sched::list::Fifo;
 use crate::engine::sys::lock::{Guard, Lock};
 
 pub(super) struct Backlog {

@@ -31,11 +31,11 @@ use super::{
     EVENING_OUT_INTERVAL, MIXING_INTERVAL, NEXT_BESIDE_A_ROUND, NEXT_IN_A_ROW, ROUND_TURNS,
 };
 use crate::engine::atomic::{AtomicUsize, Ordering};
-use crate::engine::green::Green;
-use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::Ready;
 use crate::engine::policy::local_queue::{HALF, LocalQueue};
 use crate::engine::policy::seats::{Held, Seats};
+use crate::engine::sched::Green;
+use crate::engine::sched::list::Fifo;
 
 /// When so many threads wait, the memory of the next two is prefetched. That of fewer is in the cache.
 const MANY: usize = 64;

@@ -28,8 +28,8 @@ use core::cell::Cell;
 use core::ptr;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::engine::green::Green;
 use crate::engine::policy::Ready;
+use crate::engine::sched::Green;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::perturb;
 

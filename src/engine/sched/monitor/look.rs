@@ -4,12 +4,10 @@
 //! allocates nothing.
 
 use crate::engine::atomic::Ordering;
-use crate::engine::green::Green;
-use crate::engine::sched::{Cluster, Machine, Owned, Processor, preempt, witness};
+use crate::engine::sched::{Cluster, Green, Machine, Owned, Processor, preempt, witness};
 use crate::engine::sys::clock::NEVER;
-use crate::engine::sys::kernel_thread;
 use crate::engine::sys::observer::Observer;
-use crate::engine::sys::perturb;
+use crate::engine::sys::{kernel_thread, perturb};
 
 use super::{EVENTS, SHORTEST};
 

@@ -8,7 +8,7 @@ use super::news;
 use super::words::{KERNEL, Kind, NUMBER, SESSION_SHIFT};
 use super::{TRACE, common, observed};
 use crate::engine::atomic::{AtomicU32, Ordering};
-use crate::engine::green::Identity;
+use crate::engine::sched::Identity;
 use crate::engine::sys::kernel_thread;
 
 thread_local! {

@@ -35,10 +35,9 @@ use crate::engine::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::green::Green;
-use crate::engine::green::context::Action;
 use crate::engine::sched::blocked_calls::Place;
-use crate::engine::sched::{Cluster, Machine, Owned, Processor};
+use crate::engine::sched::switch::Action;
+use crate::engine::sched::{Cluster, Green, Machine, Owned, Processor};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::{clock, kernel_thread, mm};
 

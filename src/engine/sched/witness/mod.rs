@@ -64,12 +64,11 @@ pub(crate) use self::kernel::{
     kernel_began, kernel_ended, kernel_goes_on, kernel_spawned, kernel_waits,
 };
 use self::words::{Kind, NUMBER, SESSION_SHIFT, word};
-use super::enter::Entered;
 use super::{Machine, Owned};
 use crate::engine::atomic::{AtomicU32, Ordering};
-use crate::engine::green::context::Action;
-use crate::engine::green::current;
-use crate::engine::green::{Green, Identity};
+use crate::engine::sched::current::Entered;
+use crate::engine::sched::switch::Action;
+use crate::engine::sched::{Green, Identity, current};
 use crate::engine::sys::clock;
 
 /// Who observes: bits, and in the upper four the number of the trace.

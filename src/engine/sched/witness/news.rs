@@ -9,7 +9,7 @@ use core::panic::Location;
 use super::ON;
 use super::queue::Queue;
 use crate::engine::atomic::Ordering::Relaxed;
-use crate::engine::green::Identity;
+use crate::engine::sched::Identity;
 
 /// The bit of [`ON`](super::ON): news are wanted.
 pub(crate) const NEWS: u32 = 4;

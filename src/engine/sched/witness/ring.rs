@@ -235,7 +235,7 @@ pub(crate) use tests::pen;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::green::current;
+    use crate::engine::sched::current;
     use crate::runtime::Runtime;
 
     /// A pen with a ring of its own; `None` where there are no green threads.

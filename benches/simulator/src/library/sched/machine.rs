@@ -3,13 +3,11 @@
 use core::cell::Cell;
 
 use crate::engine::atomic::{AtomicUsize, Ordering, fence};
-use crate::engine::green::Green;
-use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::events::Turn;
-use crate::engine::sched::lifo::Linked;
+use crate::engine::sched::list::{Fifo, Linked};
 use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::wake::{Slept, WakeWord};
-use crate::engine::sched::{Cluster, Processor};
+use crate::engine::sched::{Cluster, Green, Processor};
 use crate::engine::sys::kernel_thread;
 use crate::virtual_time::{self, Access};
 

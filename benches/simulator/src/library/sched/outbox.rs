@@ -1,7 +1,6 @@
 //! Stands in for the library's `outbox`: nobody sends.
 
-use crate::engine::green::Green;
-use crate::engine::sched::Owned;
+use crate::engine::sched::{Green, Owned};
 
 pub(crate) struct Outbox;
 

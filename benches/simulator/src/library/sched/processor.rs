@@ -6,7 +6,7 @@ use crate::engine::arch;
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::policy::Seat;
 use crate::engine::sched::census::Counts;
-use crate::engine::sched::lifo::Linked;
+use crate::engine::sched::list::Linked;
 use crate::engine::sched::outbox::Outbox;
 use crate::engine::sched::start::{Cache, Records};
 use crate::engine::sched::{Cluster, Counter, Machine};

@@ -6,14 +6,14 @@ use super::idlers::Rested;
 use super::start::{self, fetch};
 use super::{Cluster, Machine, Owned, RunLoop, io, timers};
 use crate::engine::atomic::{Ordering, fence};
-use crate::engine::green::Green;
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready, Victims};
+use crate::engine::sched::Green;
 use crate::engine::sys::topology;
 use crate::virtual_time;
 
 const TIMER_INTERVAL: u64 = 64;
 
-// What a ticket says; the library's is `green::ticket`.
+// What a ticket says; the library's is `sched::park`.
 const RUNS: u32 = 0;
 const PARKED: u32 = 1;
 const NOTIFIED: u32 = 2;

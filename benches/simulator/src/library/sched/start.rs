@@ -1,7 +1,7 @@
 //! Stands in for the library's `start`, and for the stores behind it: a thread's record and its room,
 //! from its spawn to its end.
 //!
-//! A processor keeps free records in batches (`green/records.rs`) and free rooms in a list
+//! A processor keeps free records in batches (`sched/records.rs`) and free rooms in a list
 //! (`stack/cache.rs`), and goes to the common stock, under its lock, when they overflow or run
 //! dry. The stock is that of a program that has run for a while: it has no end. So nothing is made
 //! here, and no memory is asked for. Given back is the memory below a room's top, as the library does:
@@ -12,9 +12,9 @@ use core::cell::Cell;
 
 use crate::cost::{LINES, RECORD_LINES};
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::engine::green::{ChargedCell, Green};
 use crate::engine::sched::cluster::Apart;
-use crate::engine::sched::{Cluster, Owned};
+use crate::engine::sched::thread::ChargedCell;
+use crate::engine::sched::{Cluster, Green, Owned};
 use crate::engine::sys::lock::Lock;
 use crate::virtual_time::{self, NOWHERE};
 

@@ -1,7 +1,6 @@
 //! Stands in for the library's `witness`: nobody observes.
 
-use crate::engine::green::Green;
-use crate::engine::sched::{Machine, Owned};
+use crate::engine::sched::{Green, Machine, Owned};
 
 pub(crate) enum Arrival {
     Deadline,

@@ -1,28 +1,53 @@
-//! The current green thread, and its preemption count.
+//! The current green thread: which one it is, its preemption count, and its way into the runtime.
 //!
 //! [`green`] is the one question before anything enters the scheduler: which green thread is this, at a
-//! place where it may enter? `sched::enter` asks it, and so does whatever parks a thread. The answer lies
-//! in the runtime's only thread-local, [`OWN`], in the green thread's own block, so it is right wherever the thread
-//! runs. On any other kernel thread it is `None`.
+//! place where it may enter? The answer lies in the runtime's only thread-local, [`OWN`], in the green
+//! thread's own block, so it is right wherever the thread runs. On any other kernel thread it is `None`.
+//! It is `None`, too, where a thread must neither enter nor leave its kernel thread (`hiding`).
 //!
 //! It is read with preemption off, and in signal handlers. In a shared library the compiler reaches a thread-local by
 //! a call of the loader's, which may allocate, or wait for who allocates. So its distance from the thread pointer, the
 //! same in every thread, is learnt before the first green thread ([`learn`]), and then it is an addition.
 //!
-//! It is `None`, too, where a thread must neither enter nor leave its kernel thread (`hiding`).
-//!
 //! A thread is preempted only while its count `off` is zero. It raises the count to enter the runtime
-//! (`sched::enter`), or where it must not be interrupted ([`preemption_off`]).
+//! ([`enter`]), or where it must not be interrupted ([`preemption_off`]).
+//!
+//! Between [`enter`] and the end of [`Entered`] the thread is not preempted and its processor is not
+//! taken, so a value that it reads of them stays true. The way in takes three steps whose order
+//! matters:
+//!
+//! ```text
+//!   thread                                  monitor (sched::ownership)
+//!   off += 1                                processor word: p -> null
+//!   compiler fence                          membarrier
+//!   read the processor word                 read off, current, tick
+//! ```
+//!
+//! Either the thread reads null and takes the slow way, or the monitor reads `off != 0` and gives p
+//! back: the membarrier makes the compiler fence a full one at the only moment that matters. The
+//! way out is a Release store of `off`, which pairs with the monitor's Acquire load: the next owner
+//! of the processor sees all changes that were made to it here. On its way out a thread whose time
+//! slice is over gives way (the first of the three steps of preemption).
+//!
+//! A thread that is about to block, or may, announces that by a flag in its record, which the monitor
+//! reads. One that has announced a blocking call loses its processor at once if others wait; one in a
+//! call that may block is not signalled.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-pub(crate) use super::hiding::VFORK;
 use super::hiding::{Changed, Hiding};
-use super::{Green, Oddities};
-use crate::engine::atomic::{AtomicIsize, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicIsize, Ordering, compiler_fence};
+use crate::engine::sched::switch::Action;
+use crate::engine::sched::{Green, Machine, Oddities, Owned, Processor};
 use crate::engine::sys::fence::entry_fence;
+use crate::engine::sys::perturb;
+use crate::engine::sys::sanitizer::{self, Unseen};
 use crate::engine::{arch, tls};
+
+pub(crate) use super::hiding::VFORK;
+
+// ==== who am I ====
 
 /// What the runtime keeps in a thread's block.
 struct Own {
@@ -221,16 +246,173 @@ pub(crate) fn begin(green: &'static Green) {
     }
 }
 
-/// Switches preemption on for the first time, before user code runs.
-#[inline]
-pub(crate) fn allow_preemption(green: &'static Green) {
-    on(green);
-}
-
 /// Switches preemption off for the last time; the thread then leaves its stack for good. The guards
 /// that it has forgotten (`policy::Guard`) do not concern the next thread that has its record.
 #[inline]
 pub(crate) fn forbid_preemption(green: &'static Green) {
     green.off.store(1, Ordering::Relaxed);
     entry_fence();
+}
+
+// ==== inside the runtime ====
+
+/// The current green thread inside the runtime: preemption off, and a processor that nobody takes
+/// away.
+pub(crate) struct Entered {
+    green: &'static Green,
+    machine: &'static Machine,
+    processor: Owned<'static>,
+    _unseen: Unseen,
+}
+
+/// Enters the runtime; `None` on a kernel thread that runs no green thread.
+#[inline]
+pub(crate) fn enter() -> Option<Entered> {
+    let green = green()?;
+    off(green);
+    Some(inside(green, sanitizer::unseen()))
+}
+
+/// With preemption off: finds the processor, or waits for one.
+#[inline]
+fn inside(green: &'static Green, unseen: Unseen) -> Entered {
+    perturb::point("enter");
+    loop {
+        let machine = green.machine();
+        let processor = machine.processor.get().or_else(|| recover(machine));
+        if let Some(processor) = processor {
+            // SAFETY: the word says that this kernel thread owns it, and preemption is off.
+            // (`owned` treats a signal handler that interrupts the runtime.)
+            let processor = unsafe { Owned::at(processor) };
+            return Entered {
+                green,
+                machine,
+                processor,
+                _unseen: unseen,
+            };
+        }
+        // The processor is gone: queue for another. The run loop sees that there is none and does
+        // the rest.
+        // SAFETY: `green` is the current thread, so this is its stack.
+        unsafe { green.context.suspend(Action::Yield) };
+    }
+}
+
+/// The processor was taken, or the monitor is about to decide: settles that, then looks for an idle
+/// processor.
+#[cold]
+#[inline(never)]
+fn recover(machine: &'static Machine) -> Option<core::ptr::NonNull<Processor>> {
+    machine
+        .processor
+        .settle()
+        .or_else(|| machine.cluster().take_idle_processor(machine))
+}
+
+impl Entered {
+    #[inline(always)]
+    pub(crate) fn green(&self) -> &'static Green {
+        self.green
+    }
+
+    #[inline(always)]
+    pub(crate) fn machine(&self) -> &'static Machine {
+        self.machine
+    }
+
+    #[inline(always)]
+    pub(crate) fn processor(&mut self) -> Owned<'_> {
+        self.processor.lend()
+    }
+
+    /// Leaves the stack with `action`, and leaves the runtime once the thread has been resumed.
+    #[inline(always)]
+    pub(crate) fn suspend(self, action: Action) {
+        perturb::point("suspend");
+        let green = self.green;
+        // Once resumed, the thread may be on another kernel thread: no part of `self` is valid any
+        // more.
+        core::mem::forget(self);
+        // SAFETY: an `Entered` exists on its own green thread only.
+        unsafe { green.context.suspend(action) };
+        compiler_fence(Ordering::SeqCst);
+        sanitizer::see_again();
+        on(green);
+    }
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        let give_way = self.machine.is_slice_over() && self.green.off.load(Ordering::Relaxed) == 1;
+        on(self.green);
+        if give_way {
+            give_way_now();
+        }
+    }
+}
+
+/// The time slice is over and the monitor has said so: the thread goes to the global queue.
+#[cold]
+#[inline(never)]
+fn give_way_now() {
+    if let Some(entered) = enter() {
+        entered.suspend(Action::Preempt);
+    }
+}
+
+/// The preemption trampoline's destination: leaves the stack in the middle of user code.
+///
+/// # Safety
+/// Called by the trampoline only: the signal handler has set `off` to 1.
+pub(crate) unsafe fn suspend_preempted() {
+    if let Some(green) = green() {
+        // SAFETY: the trampoline runs on the current thread's stack.
+        unsafe { green.context.suspend(Action::Preempt) };
+        compiler_fence(Ordering::SeqCst);
+        on(green);
+    }
+}
+
+// ==== calls that block ====
+
+/// Runs `f`, which blocks the kernel thread.
+pub(crate) fn blocking<F: FnOnce() -> T, T>(f: F) -> T {
+    with_flag(|green| &green.announced, f)
+}
+
+/// Runs `f`, whose system calls may block but seldom do, at little more than their cost.
+///
+/// The thread keeps its processor until the monitor sees that it is blocked, or that it has gone on
+/// for longer than its time slice. The monitor does not signal it meanwhile, so a call that a
+/// signal would end early does all its work.
+#[cfg(green)]
+pub(crate) fn may_block<F: FnOnce() -> T, T>(f: F) -> T {
+    with_flag(|green| &green.in_call, f)
+}
+
+/// Runs `f` with one of the thread's flags set.
+#[inline]
+fn with_flag<T>(flag: impl Fn(&Green) -> &AtomicBool + Copy, f: impl FnOnce() -> T) -> T {
+    struct Set<F: Fn(&Green) -> &AtomicBool>(F, bool);
+    impl<F: Fn(&Green) -> &AtomicBool> Drop for Set<F> {
+        fn drop(&mut self) {
+            if let Some(green) = green() {
+                (self.0)(green).store(self.1, Ordering::Relaxed);
+                // The thread gives way if its slice is over. If its processor is gone, it takes
+                // that back, or takes an idle one, or queues for one.
+                drop(enter());
+            }
+        }
+    }
+    // Only the thread itself writes the flag.
+    let before = green().is_some_and(|green| {
+        let flag = flag(green);
+        let before = flag.load(Ordering::Relaxed);
+        flag.store(true, Ordering::Relaxed);
+        before
+    });
+    let _set = Set(flag, before);
+    f()
 }

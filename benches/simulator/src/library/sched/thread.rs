@@ -1,22 +1,14 @@
-//! Stands in for the library's `green`: a thread's record, with what policies use of it, the ticket
+//! Stands in for the library's `thread`: a thread's record, with what policies use of it, the ticket
 //! that decides who wakes it, its room, and what the workload keeps there. It has no stack.
 
 use core::cell::Cell;
 
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::engine::sched::Cluster;
+use crate::engine::sched::list::Links;
 use crate::engine::sched::start::Room;
 use crate::policy::Priority;
 use crate::virtual_time::{self, Access, NOWHERE};
-
-#[path = "current.rs"]
-pub(crate) mod current;
-#[path = "../../../../src/engine/green/fifo.rs"]
-pub(crate) mod fifo;
-#[path = "../../../../src/engine/green/links.rs"]
-mod links;
-
-pub(crate) use links::Links;
 
 #[repr(C, align(64))]
 pub struct Green {

@@ -16,8 +16,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 
 use super::cpu_time::CpuTime;
-use super::{Green, Identity, inspection};
-use crate::engine::green::context::Bounds;
+use super::{Green, Identity};
+use crate::engine::green::inspection;
+use crate::engine::sched::switch::Bounds;
 use crate::engine::stack::{self, Slot, reclaim::Stays};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::{perturb, sanitizer};

@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn no_batch_is_counted_where_there_was_none() {
         let green = create().unwrap();
-        let _off = crate::engine::green::current::preemption_off();
+        let _off = crate::engine::sched::current::preemption_off();
         let mut records = Records::new();
         let mut others = Batch::EMPTY;
         while let Some(other) = records.pop() {

@@ -1,6 +1,6 @@
 //! Stands in for the library's `current`: nobody preempts a virtual processor.
 
-use crate::green::Green;
+use crate::sched::Green;
 
 pub(crate) struct PreemptionOff(());
 

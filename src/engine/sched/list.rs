@@ -1,9 +1,14 @@
-//! An intrusive first-in-first-out list of green threads.
+//! Intrusive lists: a queue of green threads ([`Fifo`]), a stack of any records that are never freed
+//! ([`Lifo`]), and the links by which heaps hold threads ([`Links`]).
 //!
-//! A thread is in one list at most: its link belongs to the owner of the list. A list is dropped
-//! empty: its threads would never run.
+//! Invariants:
+//! 1. A record is in one list at most: its link belongs to the owner of the list. (A thread's link in a
+//!    queue is `next`. One that is in no heap lends its link there to other lists.)
+//! 2. A queue is dropped empty: its threads would never run.
 
-use crate::engine::green::Green;
+use core::cell::Cell;
+
+use super::Green;
 
 /// A list of green threads, used by its owner only.
 #[derive(Default)]
@@ -132,5 +137,110 @@ impl Fifo {
         }
         self.append(mine);
         self.append(other);
+    }
+}
+
+/// A record that can be in a [`Lifo`].
+pub(super) trait Linked: 'static {
+    /// The link to the record below.
+    fn below(&self) -> &Cell<Option<&'static Self>>;
+}
+
+pub(super) struct Lifo<T: Linked> {
+    top: Option<&'static T>,
+    len: usize,
+}
+
+impl<T: Linked> Lifo<T> {
+    pub(super) const fn new() -> Lifo<T> {
+        Lifo { top: None, len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn top(&self) -> Option<&'static T> {
+        self.top
+    }
+
+    pub(super) fn push(&mut self, record: &'static T) {
+        record.below().set(self.top);
+        self.top = Some(record);
+        self.len += 1;
+    }
+
+    pub(super) fn pop(&mut self) -> Option<&'static T> {
+        let record = self.top?;
+        self.top = record.below().take();
+        self.len -= 1;
+        Some(record)
+    }
+
+    /// Takes `record` out of the middle. False: it is not in the stack.
+    pub(super) fn remove(&mut self, record: &'static T) -> bool {
+        let mut above = Lifo::new();
+        let mut found = false;
+        while !found && let Some(top) = self.pop() {
+            match core::ptr::eq(top, record) {
+                true => found = true,
+                false => above.push(top),
+            }
+        }
+        self.put_back(above);
+        found
+    }
+
+    /// Takes out all records that `takes` accepts; the others stay in order.
+    pub(super) fn take_out(&mut self, mut takes: impl FnMut(&'static T) -> bool) {
+        let mut kept = Lifo::new();
+        while let Some(record) = self.pop() {
+            if !takes(record) {
+                kept.push(record);
+            }
+        }
+        self.put_back(kept);
+    }
+
+    fn put_back(&mut self, mut above: Lifo<T>) {
+        while let Some(record) = above.pop() {
+            self.push(record);
+        }
+    }
+}
+
+/// A record's place in a heap, such as `policy`'s: its first child and its rank. The next sibling is the record's link
+/// in any queue.
+pub(crate) struct Links {
+    pub(crate) child: Cell<Option<&'static Green>>,
+    /// The key and, behind it, the record's number in the order of arrival: equal keys keep that
+    /// order.
+    pub(crate) rank: Cell<(u64, u64)>,
+}
+
+impl Links {
+    pub(crate) const fn new() -> Links {
+        Links {
+            child: Cell::new(None),
+            rank: Cell::new((0, 0)),
+        }
+    }
+
+    /// Sets the record's link in another list. The record is in no queue.
+    pub(crate) fn set_link(&self, link: Option<&'static Green>) {
+        self.child.set(link);
+    }
+
+    pub(crate) fn take_link(&self) -> Option<&'static Green> {
+        self.child.take()
+    }
+
+    /// Notes the time when the record came into a queue, in [`ticks`](crate::engine::arch::ticks).
+    pub(crate) fn set_stamp(&self, stamp: u64) {
+        self.rank.set((0, stamp));
+    }
+
+    pub(crate) fn stamp(&self) -> u64 {
+        self.rank.get().1
     }
 }

@@ -1,0 +1,514 @@
+//! One green thread: its record.
+//!
+//! Records are never freed (`records`), so a record is `&'static`; it is used again for another
+//! thread when this one has ended. A thread gets a stack and a thread-local block (`room`) when
+//! it first runs: until then it is this record and the closure that it will call. The owner of a
+//! thread may touch the fields that are not atomic:
+//!
+//! | the thread is … | owner |
+//! |---|---|
+//! | new | the spawner |
+//! | in a queue, or in a list of free records | the thread that takes it out |
+//! | running | the kernel thread that runs it |
+//! | parked | the thread that wins its ticket (`park`) |
+//!
+//! Each change of owner goes through a queue or a ticket, which publish all earlier writes.
+//!
+//! Invariants:
+//! 1. `off` is not zero whenever the thread is not running user code on its own stack: while it is
+//!    suspended, while it is in the runtime, and before and after its life. Only the thread itself
+//!    (or its signal handler) writes `off`; the monitor reads it.
+//! 2. `machine` is the kernel thread that resumed the thread last; it is right while `off` is not
+//!    zero.
+//! 3. A thread that has no room has [`Oddities::NEW`].
+//!
+//! A record refers to the rest of the scheduler by four fields. What they lead to is never freed:
+//!
+//! | field | leads to | written by |
+//! |---|---|---|
+//! | `cluster` | the thread's cluster | its spawner, before the thread is in a queue |
+//! | `machine` | the kernel thread that resumed it last | that kernel thread, before it does |
+//! | `timer_home` | the processor in whose heap its timer is | the thread that arms the timer, and the thread itself |
+//! | `locked_to` | the kernel thread that it is locked to | the thread |
+
+use core::cell::{Cell, UnsafeCell};
+use core::mem::offset_of;
+
+use crate::engine::arch::{self, FloatControl};
+use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use crate::engine::green::Since;
+use crate::engine::sched::list::Links;
+use crate::engine::sched::park::Parking;
+use crate::engine::sched::room::{Room, SystemName};
+use crate::engine::sched::switch::{Bounds, Context};
+use crate::engine::sched::{Cluster, Identity, Machine, Processor, current, timers};
+use crate::engine::sys::atomic_static::AtomicStatic;
+use crate::engine::sys::sanitizer::{self, Fiber};
+use crate::engine::sys::signal::Mask;
+use crate::engine::tls;
+
+#[repr(C, align(64))]
+pub(crate) struct Green {
+    // Queues and every switch touch these fields.
+    pub(crate) thread_pointer: Cell<*mut u8>,
+    tcache: Cell<*mut usize>,
+    pub(crate) oddities: Oddities,
+    pub(crate) off: AtomicU32,
+    /// The kernel thread that resumed this thread last.
+    pub(crate) machine: AtomicStatic<Machine>,
+    /// The next thread in an intrusive queue, or the thread to which this one hands over.
+    pub(crate) next: Cell<Option<&'static Green>>,
+    /// The thread is an arrival (`sched::outbox`).
+    pub(crate) arrived: Cell<bool>,
+    /// The thread took the last room that its processor had at hand, or there was none.
+    pub(crate) took_last: Cell<bool>,
+    /// The thread has announced that it blocks; the monitor reads this.
+    pub(crate) announced: AtomicBool,
+    /// The thread is in a call that may block (`announce::may_block`); the monitor does not signal
+    /// it.
+    pub(crate) in_call: AtomicBool,
+    /// The thread was seen blocked in a system call of the program's own assembly: its processor is taken instead of a
+    /// signal (`preempt`, `monitor/strays`). A monitor writes and reads it, at any time.
+    pub(crate) calls_itself: AtomicBool,
+    /// The thread's calls of libc are libc's (`hooked::unhooked`).
+    pub(crate) unhooked: Cell<bool>,
+    /// The number of times that the thread is locked to a kernel thread.
+    pub(crate) locks: Cell<u16>,
+    /// For reports: how often the thread has left its stack, and when it last did ([`Since`]).
+    pub(crate) since: Since,
+    pub(crate) context: Context,
+
+    // Waits, and the beginning and end of a thread, touch these fields.
+    cluster: AtomicStatic<Cluster>,
+    /// The name and number, owned by the thread; null before and after its life.
+    pub(crate) identity: AtomicPtr<Identity>,
+    main: Cell<Option<Main>>,
+    room: AtomicStatic<Room>,
+    /// The park under way, on the thread's stack; null if the thread neither is parked nor is about to
+    /// park. Reports read it, too.
+    parking: AtomicPtr<Parking>,
+    /// The processor whose heap has, or had, the timer.
+    pub(crate) timer_home: Cell<Option<&'static Processor>>,
+    pub(crate) timer: UnsafeCell<timers::Entry>,
+    /// The attributes that a policy may read, and may need. Each spawn sets them.
+    pub(crate) priority: AtomicU64,
+    pub(crate) heap: Links,
+    /// With [`Oddities::TIMED`] when the thread became ready (`set_measured`); otherwise, with
+    /// [`Oddities::MASK`], its signal mask.
+    pub(crate) mask: Cell<Mask>,
+    /// The kernel thread to which the thread is locked.
+    pub(crate) locked_to: Cell<Option<&'static Machine>>,
+}
+
+/// A record takes four cache lines: a million waiting threads have a million records.
+const _: () = assert!(size_of::<Green>() == 256);
+
+/// The function of a thread: called once, with the thread's record and an address, as the first
+/// code on its stack. It must not unwind.
+pub(crate) type Main = (unsafe fn(&'static Green, *const ()), *const ());
+
+/// The unusual properties of a thread, a bit each, so that a switch usually asks one question only.
+/// The thread, its signal handler and the kernel thread that runs it write them: never at once, but
+/// the handler may come between, hence read-modify-write.
+pub(crate) struct Oddities(AtomicU32);
+
+impl Oddities {
+    /// The thread's signal mask was seen to differ from that of its kernel thread.
+    pub(crate) const MASK: u32 = 1;
+    /// The thread was preempted, and keeps the malloc cache, which it may be in the middle of
+    /// using.
+    pub(crate) const CACHE: u32 = 2;
+    /// The thread is locked to a kernel thread.
+    pub(crate) const LOCKED: u32 = 4;
+    /// The thread has not run yet, and has no room.
+    pub(crate) const NEW: u32 = 8;
+    /// The thread's next run is measured (`sched::witness`).
+    pub(crate) const MEASURED: u32 = 16;
+    /// The place of the mask holds a time, until the thread's next run begins. (A signal handler of the program that
+    /// interrupts the scheduler may add [`MASK`](Oddities::MASK) meanwhile.)
+    const TIMED: u32 = 32;
+    /// A signal handler runs on the thread (`hiding`).
+    pub(crate) const HIDDEN: u32 = 64;
+    /// The thread's CPU time is measured (`sched::cpu_time`). Any thread may add it; if the owner of a thread that does not
+    /// run writes at the same moment, it may be lost.
+    pub(crate) const CLOCKED: u32 = 128;
+    /// The bits from this one up: how the thread's floating-point settings differ from the default,
+    /// while it does not run.
+    const FLOATS: u32 = 8;
+
+    const fn new() -> Oddities {
+        Oddities(AtomicU32::new(Oddities::NEW))
+    }
+
+    #[inline(always)]
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn has(&self, oddity: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & oddity != 0
+    }
+
+    pub(crate) fn add(&self, oddity: u32) {
+        self.0.fetch_or(oddity, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self, oddity: u32) {
+        self.0.fetch_and(!oddity, Ordering::Relaxed);
+    }
+
+    /// Keeps the floating-point settings with which the thread is to go on.
+    pub(crate) fn keep_floats(&self, floats: FloatControl) {
+        self.add(floats.difference() << Oddities::FLOATS);
+    }
+
+    /// Takes the floating-point settings of a thread that goes on, if they are not the default.
+    #[inline]
+    pub(crate) fn take_floats(&self) -> Option<FloatControl> {
+        const REST: u32 = (1 << Oddities::FLOATS) - 1;
+        let all = self.0.load(Ordering::Relaxed);
+        if all <= REST {
+            return None;
+        }
+        self.remove(!REST);
+        Some(FloatControl::with_difference(all >> Oddities::FLOATS))
+    }
+
+    /// Notes that the thread has a room now, with or without a malloc cache in it. The thread does
+    /// not run, so no handler comes between.
+    fn settle(&self, has_cache: bool) {
+        let kept = self.0.load(Ordering::Relaxed) & !Oddities::NEW;
+        let cache = u32::from(has_cache) * Oddities::CACHE;
+        self.0.store(kept | cache, Ordering::Relaxed);
+    }
+
+    /// [`add`](Oddities::add) for a thread that does not run, so that no handler comes between.
+    fn add_suspended(&self, oddity: u32) {
+        let all = self.0.load(Ordering::Relaxed) | oddity;
+        self.0.store(all, Ordering::Relaxed);
+    }
+
+    /// [`remove`](Oddities::remove) for a thread that does not run.
+    fn remove_suspended(&self, oddity: u32) {
+        let all = self.0.load(Ordering::Relaxed) & !oddity;
+        self.0.store(all, Ordering::Relaxed);
+    }
+
+    /// Resets all; the thread has ended.
+    fn reset(&self) {
+        self.0.store(Oddities::NEW, Ordering::Relaxed);
+    }
+}
+
+/// The first code of a thread, on its own stack. Nothing unwinds out of it: it is `extern "C"`.
+///
+/// # Safety
+/// `green` is the thread's record, and the thread is prepared.
+unsafe extern "C" fn live(green: *mut ()) -> ! {
+    // SAFETY: the caller's promise; records are never freed.
+    let green: &'static Green = unsafe { &*green.cast() };
+    match green.main.take() {
+        // SAFETY: the caller of `prepare` made this promise.
+        Some((run, with)) => unsafe { run(green, with) },
+        None => crate::engine::sys::die("a thread was started that has nothing to do"),
+    }
+    // SAFETY: this is the first code.
+    unsafe { green.context.end() }
+}
+
+// SAFETY: the table above says which thread touches which field; the handovers are Release/Acquire.
+unsafe impl Sync for Green {}
+// SAFETY: as above.
+unsafe impl Send for Green {}
+
+impl Green {
+    /// For debuggers: where the parts lie that this file keeps to itself.
+    pub(crate) const SINCE: usize = offset_of!(Green, since) + Since::AT;
+    pub(crate) const PARKING: usize = offset_of!(Green, parking);
+    pub(crate) const ROOM: usize = offset_of!(Green, room);
+    pub(crate) const STACK_POINTER: usize = offset_of!(Green, context) + Context::OWN;
+
+    pub(super) const fn new() -> Green {
+        Green {
+            thread_pointer: Cell::new(core::ptr::null_mut()),
+            tcache: Cell::new(core::ptr::null_mut()),
+            oddities: Oddities::new(),
+            off: AtomicU32::new(1),
+            machine: AtomicStatic::none(),
+            context: Context::new(),
+            next: Cell::new(None),
+            arrived: Cell::new(false),
+            cluster: AtomicStatic::none(),
+            identity: AtomicPtr::new(core::ptr::null_mut()),
+            parking: AtomicPtr::new(core::ptr::null_mut()),
+            timer: UnsafeCell::new(timers::Entry::new()),
+            timer_home: Cell::new(None),
+            priority: AtomicU64::new(0),
+            heap: Links::new(),
+            mask: Cell::new(0),
+            announced: AtomicBool::new(false),
+            in_call: AtomicBool::new(false),
+            calls_itself: AtomicBool::new(false),
+            unhooked: Cell::new(false),
+            locked_to: Cell::new(None),
+            locks: Cell::new(0),
+            since: Since::new(),
+            room: AtomicStatic::none(),
+            main: Cell::new(None),
+            took_last: Cell::new(false),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        // Relaxed: the queue that hands the thread on publishes the cluster.
+        match self.cluster.load(Ordering::Relaxed) {
+            Some(cluster) => cluster,
+            None => crate::engine::sys::die("a running thread has no cluster"),
+        }
+    }
+
+    pub(crate) fn set_cluster(&self, cluster: &'static Cluster) {
+        self.cluster.store(Some(cluster), Ordering::Relaxed);
+    }
+
+    /// The kernel thread that runs this thread, which has been resumed at least once.
+    #[inline(always)]
+    pub(crate) fn machine(&self) -> &'static Machine {
+        // Relaxed: it was written on this kernel thread.
+        // SAFETY: `set_machine` has written it before the thread ran for the first time. (A check
+        // here would be one in every call of the runtime.)
+        unsafe { self.machine.load(Ordering::Relaxed).unwrap_unchecked() }
+    }
+
+    /// The kernel thread that ran this thread last, if any did; for reports.
+    pub(crate) fn last_machine(&self) -> Option<&'static Machine> {
+        // Acquire: partner: Release in `set_machine`.
+        self.machine.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_machine(&self, machine: &'static Machine) {
+        // Release: a report that sees this machine sees that the thread has left the one before (`sight`); partner:
+        // Acquire in `last_machine`.
+        self.machine.store(Some(machine), Ordering::Release);
+    }
+
+    /// Sets the function of the thread.
+    ///
+    /// # Safety
+    /// The thread is new and the caller's; `main`'s function may be called with its address, once,
+    /// whenever the thread first runs, and does not unwind.
+    pub(crate) unsafe fn prepare(&self, main: Main) {
+        self.main.set(Some(main));
+    }
+
+    /// Moves the thread into `room`; the thread is prepared, has not run, and is the caller's. This
+    /// neither allocates nor touches a thread-local.
+    #[inline]
+    pub(crate) fn move_in(&'static self, room: &'static Room) {
+        room.let_to(self);
+        self.thread_pointer.set(room.thread_pointer);
+        self.tcache.set(room.tcache);
+        // Release: a report that sees the room sees what is in it; partner: Acquire in `room`. Relaxed below:
+        // the thread and the holder of its record write it.
+        self.room.store(Some(room), Ordering::Release);
+        self.oddities.settle(room.has_cache());
+        let with = core::ptr::from_ref(self).cast_mut().cast();
+        // SAFETY: the room's stack is free, and the caller's; rooms are never unmapped. `live` gets the record.
+        unsafe { self.context.prepare(room.stack, live, with) }
+    }
+
+    /// Ends the thread: its room is free again, and its record as good as new.
+    #[inline]
+    pub(crate) fn move_out(&self) -> &'static Room {
+        self.oddities.reset();
+        self.calls_itself.store(false, Ordering::Relaxed);
+        match self.room.load(Ordering::Relaxed) {
+            Some(room) => {
+                self.context.forget(room.stack.top);
+                self.room.store(None, Ordering::Relaxed);
+                room
+            }
+            None => crate::engine::sys::die("a thread has ended that lived nowhere"),
+        }
+    }
+
+    /// Prefetches the record itself, for a caller that is about to run a thread that has been in a
+    /// queue for long.
+    pub(crate) fn prefetch_record(&self) {
+        const LINE: usize = 64;
+        let record = core::ptr::from_ref(self).cast::<u8>();
+        (0..3).for_each(|line| arch::prefetch(record.wrapping_add(line * LINE)));
+    }
+
+    /// Prefetches memory of the two threads that run after the one that is about to: where `next` goes on,
+    /// and the record of `after_next`, which leads to the place where that one goes on.
+    ///
+    /// It is one line of the stack. Among many threads the walk through the page tables takes longest, and more requests
+    /// for a page would only wait for the same walk: with 2 lines or more, or with the thread pointer's, yields were
+    /// slower.
+    #[inline(always)]
+    pub(crate) fn prefetch_two(next: &Green, after_next: &Green) {
+        let goes_on = next.context.saved_stack_pointer();
+        // A thread that has not run has no stack.
+        if goes_on != 0 {
+            arch::prefetch(core::ptr::without_provenance(goes_on));
+        }
+        after_next.prefetch_record();
+    }
+
+    /// Marks the address of a wait in which the thread blocks its kernel thread.
+    const ON_STACK: usize = 1;
+
+    /// Prefetches the memory that a parked thread will touch when it goes on.
+    pub(crate) fn prefetch(&self) {
+        // A wait is some calls deep: the memory about it holds their frames.
+        const LINE: usize = 64;
+        const BELOW: usize = 4 * LINE;
+        const FRAMES: usize = 20;
+        let frames = self
+            .parking
+            .load(Ordering::Relaxed)
+            .cast::<u8>()
+            .wrapping_sub(BELOW);
+        for line in 0..FRAMES {
+            arch::prefetch(frames.wrapping_add(line * LINE));
+        }
+        let thread_pointer = self.thread_pointer.get();
+        arch::prefetch(tls::stack_top(thread_pointer).wrapping_sub(LINE));
+        arch::prefetch(self.tcache.get().cast());
+        arch::prefetch(thread_pointer);
+    }
+
+    /// Notes the park that this thread, the caller, is about to begin.
+    #[inline(always)]
+    pub(crate) fn expect(&self, parking: *const Parking) {
+        // Relaxed: the run loop reads it on the same kernel thread, a timer under a lock, and reports
+        // look twice.
+        self.parking.store(parking.cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Notes a wait of this thread, the caller, in which it blocks its kernel thread; null: the wait is over.
+    pub(crate) fn expect_on_stack(&self, parking: *const Parking) {
+        let _off = current::preemption_off();
+        // The count changes before a wait is to be seen, and after it is to be seen no more (`green::resident`).
+        if parking.is_null() {
+            self.goes_on();
+        }
+        self.since.left();
+        self.since.note_time();
+        // Release: the count comes before the wait, or before what the thread writes after it; partner: Acquire
+        // in `sched::sight`.
+        fence(Ordering::Release);
+        if !parking.is_null() {
+            self.expect(parking.wrapping_byte_add(Green::ON_STACK));
+        }
+    }
+
+    /// The park of this thread, which is the caller, is over.
+    #[inline(always)]
+    pub(crate) fn goes_on(&self) {
+        self.parking.store(core::ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// The park under way. The caller owns the thread, which has left its stack with
+    /// [`Action::Park`](super::switch::Action::Park).
+    #[inline(always)]
+    pub(crate) fn parking(&self) -> *const Parking {
+        self.parking.load(Ordering::Relaxed)
+    }
+
+    /// The wait under way, for reports; null if there is none. A thread that runs may be about to leave a park behind,
+    /// and no count tells when it has: of such a thread only a wait on its kernel thread counts.
+    pub(crate) fn seen_parking(&self, runs: bool) -> *const Parking {
+        let parking = self.parking.load(Ordering::Relaxed);
+        match parking.addr() & Green::ON_STACK {
+            0 if runs => core::ptr::null(),
+            mark => parking.wrapping_byte_sub(mark),
+        }
+    }
+
+    /// The name of this thread, which is the caller.
+    pub(crate) fn name(&self) -> Option<&str> {
+        // SAFETY: the thread keeps its identity while it runs.
+        unsafe { self.identity.load(Ordering::Relaxed).as_ref() }.and_then(Identity::name)
+    }
+
+    /// The name by which the system would know this thread, which is the caller, or is inspected: the one that it has given itself, or
+    /// what there is room for of the other one.
+    pub(crate) fn system_name(&self) -> Option<SystemName> {
+        self.room().and_then(Room::own_name).or_else(|| {
+            let mut kept = SystemName::default();
+            let name = self.name()?.as_bytes();
+            let length = name.len().min(kept.len() - 1);
+            kept[..length].copy_from_slice(&name[..length]);
+            Some(kept)
+        })
+    }
+
+    /// The stack, from the lowest usable address up. `None`: the thread has no room, so it does not
+    /// run, although the caller thinks so.
+    pub(crate) fn stack(&self) -> Option<Bounds> {
+        self.room().map(|room| room.stack)
+    }
+
+    /// The room, if the thread has one now.
+    pub(crate) fn room(&self) -> Option<&'static Room> {
+        // Acquire: partner: Release in `move_in`.
+        self.room.load(Ordering::Acquire)
+    }
+
+    /// Where ThreadSanitizer is, what it knows of the thread, which has a room.
+    #[inline(always)]
+    pub(crate) fn fiber(&self) -> Option<&'static Fiber> {
+        sanitizer::IS_TSAN
+            .then(|| self.room().map(|room| &room.fiber))
+            .flatten()
+    }
+
+    /// The number by which a trace knows the thread (`sched::witness`).
+    #[inline(always)]
+    pub(crate) fn traced(&self) -> &AtomicU32 {
+        // SAFETY: the entry lives as long as the record, and is never borrowed uniquely: its heap's
+        // references are shared ones.
+        unsafe { &(*self.timer.get()).lodger }
+    }
+
+    /// Has the next run of the thread measured. The thread is the caller's, and suspended. `ticks`: since when it is
+    /// ready, or 0; it is noted where there is room for that.
+    pub(crate) fn set_measured(&self, ticks: u64) {
+        match self.oddities.has(Oddities::MASK) && !self.oddities.has(Oddities::TIMED) {
+            true => self.oddities.add_suspended(Oddities::MEASURED),
+            false => {
+                self.oddities
+                    .add_suspended(Oddities::MEASURED | Oddities::TIMED);
+                self.mask.set(ticks);
+            }
+        }
+    }
+
+    /// The thread's run begins: returns since when it was ready; 0 if that was not noted.
+    pub(crate) fn take_measured(&self) -> u64 {
+        let is_timed = self.oddities.has(Oddities::TIMED);
+        self.oddities
+            .remove_suspended(Oddities::MEASURED | Oddities::TIMED);
+        match is_timed {
+            true => self.mask.replace(0),
+            false => 0,
+        }
+    }
+
+    /// Whether the thread still lives in `room`.
+    pub(super) fn lives_in(&self, room: &Room) -> bool {
+        self.room().is_some_and(|own| core::ptr::eq(own, room))
+    }
+
+    /// The address of malloc's word for its per-thread cache, in this thread's block; null if it
+    /// was not found.
+    #[inline(always)]
+    pub(crate) fn tcache(&self) -> *mut usize {
+        self.tcache.get()
+    }
+}
