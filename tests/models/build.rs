@@ -55,6 +55,13 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         pub(crate) use crate::engine::sched::thread::waiter::{Parking, Waiter};",
     ),
     (
+        IDLE,
+        &["the idle word", "the deadline that is watched"],
+        "use crate::engine::atomic::{AtomicU64, Ordering::{Relaxed, SeqCst}, const_fn, fence};
+        use crate::engine::sys::clock::NEVER;
+        use crate::engine::sys::perturb;",
+    ),
+    (
         SWITCH,
         &["to a thread and back"],
         "use crate::engine::arch::{self, FloatControl};

@@ -8,7 +8,7 @@ use loom::thread;
 
 use crate::{
     atomic::{self, AtomicU64, Ordering::Relaxed},
-    sched::watched::Watched,
+    sched::idle::Watched,
     sys::clock::NEVER,
 };
 

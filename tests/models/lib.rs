@@ -127,7 +127,7 @@ models! {
     ownership: enter_twice surrender migrate_away migrate_and_return assigned;
     idle: one_readier two_readiers one_retires one_appears;
     wake: woken_on_the_futex woken_from_collecting poked woken_twice gives_up_sleeping one_collects;
-    post: kicked_if_asleep kicked roused stopped;
+    post: kicked roused;
     deadlines: a_later_one an_earlier_one;
     census: one_ends two_end one_ends_outside two_end_outside one_is_spawned_late one_spawns_and_ends asked;
     shares: detached detached_without_result detached_beside_a_handle held_by_another;

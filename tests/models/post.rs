@@ -10,23 +10,23 @@ use loom::thread;
 
 use crate::{
     atomic::{self, AtomicBool, Ordering::Relaxed},
-    sched::{Cluster, post::Post, watched::Watched},
+    sched::{Cluster, idle::Watched, parker::Parker},
 };
 
-fn woken_by(tell: fn(&Post)) {
+fn woken_by(tell: fn(&Parker)) {
     crate::check(Some(3), move || {
         atomic::stores_come_in_order(true);
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster {
             watched: Watched::new(),
         }));
-        let shared = Arc::new((Post::new(), AtomicBool::new(false)));
+        let shared = Arc::new((Parker::awake(), AtomicBool::new(false)));
         let monitor = thread::spawn({
             let shared = shared.clone();
             move || {
                 let (post, thing) = &*shared;
                 let nothing_to_do = || !thing.load(Relaxed);
                 while nothing_to_do() {
-                    post.sleep(cluster, 0, nothing_to_do);
+                    post.sleep_beside(cluster, 0, nothing_to_do);
                 }
             }
         });
@@ -37,22 +37,12 @@ fn woken_by(tell: fn(&Post)) {
     });
 }
 
-/// A processor wakes up. At most 3 preemptions, as below.
-pub(crate) fn kicked_if_asleep() {
-    woken_by(Post::kick_if_asleep);
-}
-
-/// Nobody watches a deadline now.
+/// A processor wakes up, or nobody watches a deadline now. At most 3 preemptions, as below.
 pub(crate) fn kicked() {
-    woken_by(Post::kick);
+    woken_by(Parker::kick);
 }
 
-/// A thread is handed over.
+/// A thread is handed over, or the cluster stops.
 pub(crate) fn roused() {
-    woken_by(Post::rouse);
-}
-
-/// The cluster stops.
-pub(crate) fn stopped() {
-    woken_by(Post::stop);
+    woken_by(Parker::rouse);
 }

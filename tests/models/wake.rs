@@ -14,7 +14,7 @@ use crate::{
         Ordering::{AcqRel, Relaxed},
     },
         sched::events::{self, Turn, events},
-    sched::wake::{Slept, WakeWord},
+    sched::parker::{Parker, Slept},
     wait::{Outcome, Waiter, about},
 };
 
@@ -26,7 +26,7 @@ enum By {
 }
 
 struct Machine {
-    word: WakeWord,
+    word: Parker,
     /// It is in the list that wakers choose from.
     listed: AtomicBool,
     handed: Cell<u32>,
@@ -35,7 +35,7 @@ struct Machine {
 impl Machine {
     fn new() -> Arc<Machine> {
         Arc::new(Machine {
-            word: WakeWord::new(),
+            word: Parker::new(),
             listed: AtomicBool::new(true),
             handed: Cell::new(0),
         })

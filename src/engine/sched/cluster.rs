@@ -14,14 +14,14 @@ use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
 use crate::engine::sched::census::{Census, Counts};
 use crate::engine::sched::handed::Handed;
-use crate::engine::sched::idle::IdleWord;
+use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
 use crate::engine::sched::park::Waiter;
+use crate::engine::sched::parker::Parker;
 use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
-use crate::engine::sched::watched::Watched;
 use crate::engine::sched::witness::measure::Gathered;
 use crate::engine::sched::{
-    Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, outbox, recruiter,
+    Counter, Machine, Owned, Processor, guest::Guest, monitor, outbox, recruiter,
 };
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
@@ -83,8 +83,8 @@ pub(crate) struct Cluster {
     /// our signal.
     pub(crate) base_mask: Mask,
     pub(crate) recruiter: recruiter::Office,
-    pub(crate) monitor: monitor::Post,
-    /// The deadline that some sleeping machine watches (`idlers`).
+    pub(crate) monitor: Parker,
+    /// The deadline that some sleeping machine watches (`idle`).
     pub(crate) watched: Watched,
 
     /// Threads that have no stack yet, and wait for one.
@@ -146,7 +146,7 @@ impl Cluster {
             idlers: Lock::new(Idlers::new()),
             base_mask: signal::mask() & !signal::bit(config.signal),
             recruiter: recruiter::Office::new(),
-            monitor: monitor::Post::new(),
+            monitor: Parker::awake(),
             watched: Watched::new(),
             homeless: Homeless::new(),
             census: Census::new(),
@@ -266,7 +266,7 @@ impl Cluster {
         let _unseen = sanitizer::unseen();
         self.stopping.store(true, Ordering::SeqCst);
         perturb::point("close: stopping");
-        self.monitor.stop();
+        self.monitor.rouse();
         self.recruiter.call();
         {
             let _off = crate::engine::sched::current::preemption_off();

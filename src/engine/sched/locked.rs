@@ -188,7 +188,7 @@ pub(super) fn stay(run: &mut RunLoop, green: &'static Green, action: Action) -> 
     }
     cluster.detached_switches.add_shared(1);
     // The thread may have armed a timer, which this machine does not watch.
-    cluster.monitor.kick_if_asleep();
+    cluster.monitor.kick();
     perturb::point("locked: staying");
     machine.sleep_until_woken();
     cluster.bound.fetch_sub(1, Ordering::Relaxed);

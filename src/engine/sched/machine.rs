@@ -22,7 +22,7 @@ use crate::engine::sched::events::Turn;
 use crate::engine::sched::list::{Fifo, Lifo, Linked};
 use crate::engine::sched::monitor::strays::Rest;
 use crate::engine::sched::ownership::Ownership;
-use crate::engine::sched::wake::{Slept, WakeWord};
+use crate::engine::sched::parker::{Parker, Slept};
 use crate::engine::sched::witness::measure::Stint;
 use crate::engine::sched::{Cluster, Green, Processor, preempt};
 use crate::engine::sys::atomic_static::AtomicStatic;
@@ -65,7 +65,7 @@ pub(crate) struct Machine {
     /// The kernel thread to which a preemption signal is on its way, or 0. It is an id, not a flag:
     /// a signal that was sent to the kernel thread before, and never came, concerns nobody else.
     signalled: AtomicU32,
-    wake: WakeWord,
+    wake: Parker,
     /// The link among the spares, or among those that have ended.
     below: Cell<Option<&'static Machine>>,
     /// The thread to run when woken with a processor: a green thread that is locked to this
@@ -199,7 +199,7 @@ impl Machine {
             index,
             kernel_thread: AtomicU32::new(0),
             signalled: AtomicU32::new(0),
-            wake: WakeWord::new(),
+            wake: Parker::new(),
             below: Cell::new(None),
             handed: Cell::new(None),
             searching: Cell::new(false),
@@ -350,12 +350,12 @@ impl Machine {
         self.cluster.is(cluster, Ordering::Relaxed)
     }
 
-    /// See [`WakeWord::sleep`].
+    /// See [`Parker::sleep`].
     pub(crate) fn sleep(&self, deadline: Option<u64>) -> Slept {
         self.wake.sleep(deadline)
     }
 
-    /// See [`WakeWord::sleep_collecting`].
+    /// See [`Parker::sleep_collecting`].
     pub(crate) fn sleep_collecting(&self, turn: &Turn, deadline: Option<u64>) -> (Slept, Fifo) {
         self.wake.sleep_collecting(turn, deadline)
     }
@@ -370,7 +370,7 @@ impl Machine {
         self.wake.wake();
     }
 
-    /// See [`WakeWord::poke`].
+    /// See [`Parker::poke`].
     pub(crate) fn poke(&self) {
         self.wake.poke();
     }

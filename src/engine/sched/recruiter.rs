@@ -20,11 +20,12 @@ use std::io;
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
+use crate::engine::sched::parker::Parker;
 use crate::engine::sched::room::Room;
 use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, current, machine, shortage, switch};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
-use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
+use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
 
 const STACK_SIZE: usize = 256 << 10;
@@ -36,7 +37,7 @@ pub(super) const RETRY_SPAWN: u64 = 10_000_000;
 
 /// Where calls arrive.
 pub(crate) struct Office {
-    bell: AtomicU32,
+    bell: Parker,
     /// Calls for a machine.
     calls: AtomicU32,
     /// Whether the last attempt to make one was refused.
@@ -77,7 +78,7 @@ impl fmt::Display for Refusal {
 impl Office {
     pub(crate) const fn new() -> Office {
         Office {
-            bell: AtomicU32::new(0),
+            bell: Parker::new(),
             calls: AtomicU32::new(0),
             is_refused: AtomicBool::new(false),
             no_signals: AtomicU32::new(0),
@@ -104,9 +105,7 @@ impl Office {
 
     /// Asks the recruiter to look what there is to do.
     pub(crate) fn ring(&self) {
-        // Release: pairs with the Acquire in `work`.
-        self.bell.fetch_add(1, Ordering::Release);
-        futex::wake(&self.bell, 1);
+        self.bell.wake();
     }
 }
 
@@ -119,22 +118,21 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
 /// retired are no longer its own.
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
-    let (mut heard, mut seen, mut last, mut batch) = (0, 0, 0, 1);
+    let (mut seen, mut last, mut batch) = (0, 0, 1);
     // After a refusal another attempt is due.
     let mut asks_again = false;
     let mut looks = Looks::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
         let office = &cluster.recruiter;
         let look_at = looks.see_to(|now| {
-            let go_on = || office.bell.load(Ordering::Relaxed) == heard;
+            let go_on = || !office.bell.is_woken();
             let idle = || idle_stacks(cluster);
             reclaim::look(now, cluster.active(), idle, dismantle, go_on)
         });
         let again = asks_again.then(|| clock::now() + RETRY_SPAWN);
         let next = again.into_iter().chain(look_at).min();
-        futex::wait(&office.bell, heard, next);
-        // Acquire: pairs with the Release in `ring`.
-        heard = office.bell.load(Ordering::Acquire);
+        // Told, or the time is up: it looks at everything.
+        let _ = office.bell.sleep(next);
         perturb::point("recruiter: heard");
         cluster.see_to_size();
         match office.no_signals.load(Ordering::Relaxed) {

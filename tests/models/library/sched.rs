@@ -8,18 +8,19 @@ pub(crate) mod context;
 pub(crate) mod current;
 #[path = "../../../src/engine/sched/hiding.rs"]
 pub(crate) mod hiding;
-#[path = "../../../src/engine/sched/idle.rs"]
-pub(crate) mod idle;
+pub(crate) mod idle {
+    include!(concat!(env!("OUT_DIR"), "/parts/idle.rs"));
+}
 #[path = "../../../src/engine/sched/ownership.rs"]
 pub(crate) mod ownership;
 /// The ticket, and the waiter that stands in.
 pub(crate) mod park {
     include!(concat!(env!("OUT_DIR"), "/parts/park.rs"));
 }
+#[path = "../../../src/engine/sched/parker.rs"]
+pub(crate) mod parker;
 #[path = "../../../src/engine/sched/places.rs"]
 pub(crate) mod places;
-#[path = "../../../src/engine/sched/monitor/post.rs"]
-pub(crate) mod post;
 #[path = "../../../src/engine/sched/sight.rs"]
 pub(crate) mod sight;
 pub(crate) mod switch {
@@ -27,16 +28,13 @@ pub(crate) mod switch {
 }
 #[path = "thread.rs"]
 pub(crate) mod thread;
-#[path = "../../../src/engine/sched/wake.rs"]
-pub(crate) mod wake;
-#[path = "../../../src/engine/sched/watched.rs"]
-pub(crate) mod watched;
 
 use std::{cell::Cell, sync::atomic::AtomicU32};
 
+use self::idle::Watched;
 use self::switch::Action;
 pub(crate) use self::thread::{Green, Identity, Oddities};
-use self::watched::Watched;
+
 use crate::engine::atomic::Ordering::Acquire;
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::signal::Mask;

@@ -20,8 +20,6 @@ mod census;
 pub(crate) mod events;
 #[path = "../../../../src/engine/sched/idle.rs"]
 mod idle;
-#[path = "../../../../src/engine/sched/idlers.rs"]
-mod idlers;
 #[path = "../../../../src/engine/sched/io.rs"]
 pub(crate) mod io;
 #[path = "../../../../src/engine/sched/list.rs"]
@@ -30,10 +28,8 @@ pub(crate) mod list;
 mod owned;
 #[path = "../../../../src/engine/sched/ownership.rs"]
 mod ownership;
-#[path = "../../../../src/engine/sched/wake.rs"]
-mod wake;
-#[path = "../../../../src/engine/sched/watched.rs"]
-mod watched;
+#[path = "../../../../src/engine/sched/parker.rs"]
+mod parker;
 
 #[path = "sched/cluster.rs"]
 mod cluster;

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `mod` | when it looks, and where it sleeps |
 //! | `look` | what the monitor sees and does at a processor |
-//! | `post` | how it sleeps, and is woken |
 //! | `strays` | machines that burn CPU time without a processor |
 //!
 //! It looks every tick: 20 µs after a hand-off, backing off to 10 ms while there is none, but never
@@ -37,14 +36,12 @@
 //! processor.
 
 mod look;
-mod post;
 pub(super) mod strays;
 
 use std::io;
 
 use self::look::Look;
 pub(super) use self::look::Seen as SeenOfProcessor;
-pub(crate) use self::post::Post;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::quiet;
 use crate::engine::sched::events::events;
@@ -205,7 +202,7 @@ impl Watch {
             quiet::tell();
             if cluster
                 .monitor
-                .sleep(cluster, seen.at + tick, everybody_sleeps)
+                .sleep_beside(cluster, seen.at + tick, everybody_sleeps)
             {
                 self.pace = Pace::QUICK;
             }

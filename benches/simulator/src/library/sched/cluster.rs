@@ -6,10 +6,9 @@ use core::cell::Cell;
 use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use crate::engine::policy::Policy;
 use crate::engine::sched::census::{Census, Counter};
-use crate::engine::sched::idle::IdleWord;
-use crate::engine::sched::idlers::Idlers;
+use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
+use crate::engine::sched::parker::Parker;
 use crate::engine::sched::start::Stock;
-use crate::engine::sched::watched::Watched;
 use crate::engine::sched::{Machine, Processor};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::table::Table;
@@ -47,7 +46,7 @@ pub(crate) struct Cluster {
     pub(crate) wake_ups: Apart<Counter>,
     pub(crate) config: Apart<Config>,
     pub(crate) recruiter: Office,
-    pub(crate) monitor: Post,
+    pub(crate) monitor: Parker,
     pub(crate) stopping: AtomicBool,
     /// The process's, in the library: free records and rooms.
     pub(crate) stock: Stock,
@@ -93,7 +92,7 @@ impl Cluster {
                 ideas: Ideas { spinning: true },
             }),
             recruiter: Office,
-            monitor: Post(AtomicU32::new(AWAKE)),
+            monitor: Parker::awake(),
             stopping: AtomicBool::new(false),
             stock: Stock::new(),
             machines: Apart((0..processors).map(|_| Machine::new()).collect()),
@@ -163,18 +162,4 @@ pub(crate) struct Office;
 impl Office {
     pub(crate) fn call(&self) {}
     pub(crate) fn ring(&self) {}
-}
-
-const AWAKE: u32 = 0;
-
-/// The monitor's. It never sleeps.
-pub(crate) struct Post(AtomicU32);
-
-impl Post {
-    pub(crate) fn kick_if_asleep(&self) {
-        fence(Ordering::SeqCst);
-        assert_eq!(self.0.load(Ordering::Relaxed), AWAKE);
-    }
-
-    pub(crate) fn kick(&self) {}
 }

@@ -6,7 +6,7 @@ use crate::engine::atomic::{AtomicUsize, Ordering, fence};
 use crate::engine::sched::events::Turn;
 use crate::engine::sched::list::{Fifo, Linked};
 use crate::engine::sched::ownership::Ownership;
-use crate::engine::sched::wake::{Slept, WakeWord};
+use crate::engine::sched::parker::{Parker, Slept};
 use crate::engine::sched::{Cluster, Green, Processor};
 use crate::engine::sys::kernel_thread;
 use crate::virtual_time::{self, Access};
@@ -21,7 +21,7 @@ pub(crate) struct Machine {
     pub(crate) events_after: Cell<u64>,
     second: [u64; 5],
     cluster: Cell<Option<&'static Cluster>>,
-    wake: WakeWord,
+    wake: Parker,
     pub(crate) searching: Cell<bool>,
     pub(crate) dismissed: Cell<bool>,
     /// Somebody has woken it and it has found nothing to run yet. Bookkeeping, which costs nothing.
@@ -48,7 +48,7 @@ impl Machine {
             events_after: Cell::new(u64::MAX),
             second: [0; 5],
             cluster: Cell::new(None),
-            wake: WakeWord::new(),
+            wake: Parker::new(),
             searching: Cell::new(false),
             dismissed: Cell::new(false),
             was_woken: Cell::new(false),

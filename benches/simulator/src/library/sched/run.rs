@@ -2,7 +2,7 @@
 //! that are locked to a kernel thread, hand-overs from thread to thread, preemption, the outbox, and
 //! processors that are taken, or too many.
 
-use super::idlers::Rested;
+use super::idle::Rested;
 use super::start::{self, fetch};
 use super::{Cluster, Machine, Owned, RunLoop, io, timers};
 use crate::engine::atomic::{Ordering, fence};
