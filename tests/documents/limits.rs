@@ -57,7 +57,7 @@ const LIMITS: [Limit; 12] = [
     limit(
         "HACKING.md",
         "a hand-off still calls for {}.",
-        "src/engine/sched/monitor/mod.rs",
+        "src/engine/sched/monitor.rs",
         "SHORTEST",
         Unit::Nanoseconds,
     ),

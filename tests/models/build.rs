@@ -62,6 +62,19 @@ const PARTS: &[(&str, &[&str], &str)] = &[
         use crate::engine::sys::perturb;",
     ),
     (
+        OWNERSHIP,
+        &["the ownership word"],
+        "use core::{mem, ptr::{self, NonNull}};
+        use crate::engine::atomic::{AtomicPtr, Ordering::{Acquire, Relaxed, Release}, const_fn};
+        use crate::engine::sys::perturb;",
+    ),
+    (
+        CENSUS,
+        &["how many live"],
+        "use crate::engine::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence, const_fn, fence};
+        use crate::engine::sys::{kernel_thread, perturb};",
+    ),
+    (
         SWITCH,
         &["to a thread and back"],
         "use crate::engine::arch::{self, FloatControl};

@@ -15,11 +15,9 @@ use loom::{
     thread::{self, JoinHandle},
 };
 
-use crate::{
-    sched::census::{Census, Counts},
-    sys::kernel_thread,
-    wait::{Waiter, about},
-};
+use crate::sched::cluster::{Census, Counts};
+use crate::sys::kernel_thread;
+use crate::wait::{Waiter, about};
 
 /// Where the barrier interrupts a processor: before its thread runs.
 const BEFORE: usize = 0;

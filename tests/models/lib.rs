@@ -29,7 +29,7 @@
 //! What the checker does not see: its SeqCst fences also synchronise with each other, which the
 //! memory model does not promise, and its failing compare-exchange always reads the newest value.
 //! The compiler fence at an entry to the runtime and the monitor's `membarrier` are both modelled
-//! as SeqCst fences (see `sched/ownership.rs`), but in `census`.
+//! as SeqCst fences (see `sched/processor.rs`), but in `cluster`.
 #![cfg(test)]
 #![allow(dead_code)]
 

@@ -9,13 +9,13 @@ mod sync;
 mod wait;
 
 pub(super) const TICKET: &str = "engine/sched/park.rs";
-pub(super) const OWNERSHIP: &str = "engine/sched/ownership.rs";
+pub(super) const OWNERSHIP: &str = "engine/sched/processor.rs";
 pub(super) const FENCE: &str = "engine/sys/fence.rs";
 pub(super) const IDLE: &str = "engine/sched/idle.rs";
 pub(super) const WAKE: &str = "engine/sched/parker.rs";
 pub(super) const POST: &str = "engine/sched/parker.rs";
 pub(super) const WATCHED: &str = "engine/sched/idle.rs";
-pub(super) const CENSUS: &str = "engine/sched/census.rs";
+pub(super) const CENSUS: &str = "engine/sched/cluster.rs";
 pub(super) const SHARES: &str = "engine/backend/handle/shares.rs";
 pub(super) const SINCE: &str = "engine/green/since.rs";
 pub(super) const HIDING: &str = "engine/sched/hiding.rs";

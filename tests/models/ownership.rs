@@ -10,7 +10,7 @@ use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
-use crate::sched::ownership::Ownership;
+use crate::sched::processor::Ownership;
 use crate::sys::fence::entry_fence;
 
 /// What only the owner may touch: a run queue, say.

@@ -11,7 +11,7 @@ use crate::engine::backend::handle;
 #[cfg(green)]
 use crate::engine::report::reporter;
 use crate::engine::sched::witness::measure;
-use crate::engine::sched::{Ideas, fork, machine, resize};
+use crate::engine::sched::{Ideas, fork, resize, worker};
 use crate::engine::stack;
 #[cfg(green)]
 use crate::engine::sys::names;
@@ -179,11 +179,11 @@ impl Knobs {
         let least = processors + 1;
         let most = self.max_kernel_threads;
         let most = most.unwrap_or(DEFAULT_KERNEL_THREADS.max(least));
-        match (least..=machine::MAX).contains(&most) {
+        match (least..=worker::MAX).contains(&most) {
             true => Ok(most),
             false => Err(invalid(format!(
                 "at most {most} kernel threads: accepted are {least} (one more than processors) to {}",
-                machine::MAX
+                worker::MAX
             ))),
         }
     }

@@ -64,7 +64,7 @@ pub(crate) struct LocalQueue {
 // SAFETY: slots are read by the one caller to whom the front gives their threads (invariant 3), and
 // written by the holder of the seat, of whom there is one at a time, after they were read
 // (invariant 2, and the orderings). A seat changes hands with a Release and an Acquire
-// (`sched::ownership`).
+// (`sched::processor`).
 unsafe impl Sync for LocalQueue {}
 // SAFETY: as above; the threads are `Green`s, which are Sync.
 unsafe impl Send for LocalQueue {}

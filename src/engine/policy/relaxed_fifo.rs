@@ -104,7 +104,7 @@ struct Bits(AtomicU64);
 struct Dice(Cell<u64>);
 
 // SAFETY: used by the holder of the seat only, and seats change hands with a Release and an Acquire
-// (`sched::ownership`).
+// (`sched::processor`).
 unsafe impl Sync for Dice {}
 
 impl Dice {

@@ -9,7 +9,7 @@
 //! of its processor in its runtime, and that seat stays on its kernel thread.
 //!
 //! Orderings: none of its own. The seat's name is compared, and nothing is read by way of it. The
-//! work of a seat's holders on an entry travels with the processor (`sched::ownership`); the
+//! work of a seat's holders on an entry travels with the processor (`sched::processor`); the
 //! entry's first state travels with the length of the table.
 
 use core::marker::PhantomData;

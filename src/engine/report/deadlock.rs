@@ -23,8 +23,8 @@ use std::collections::HashSet;
 use super::collect::{Depth, Snapshot};
 use super::describe::{self, Named};
 use crate::engine::green::resident;
-use crate::engine::sched::machine::any_is_awake;
 use crate::engine::sched::sight::{Doing, Seen, Sight};
+use crate::engine::sched::worker::any_is_awake;
 use crate::engine::sched::{handlers, records};
 use crate::engine::sys::handler;
 

@@ -23,7 +23,7 @@ use super::collect::{Depth, Entry, Snapshot, everybody};
 use super::describe::{self, Named};
 use super::{deadlock, employ};
 use crate::engine::sched::sight::{Doing, Seen};
-use crate::engine::sched::{Green, machine};
+use crate::engine::sched::{Green, worker};
 use crate::engine::sys::kernel_thread;
 use crate::engine::sys::observer::{self, Observer};
 
@@ -108,7 +108,7 @@ fn live(limits: Limits) {
 impl Warner {
     /// Looks at the threads that have a kernel thread now.
     fn sample(&mut self) {
-        for machine in machine::all() {
+        for machine in worker::all() {
             let Some(green) = machine.running() else {
                 continue;
             };

@@ -17,7 +17,7 @@
 //! matters:
 //!
 //! ```text
-//!   thread                                  monitor (sched::ownership)
+//!   thread                                  monitor (sched::processor)
 //!   off += 1                                processor word: p -> null
 //!   compiler fence                          membarrier
 //!   read the processor word                 read off, current, tick
@@ -282,7 +282,7 @@ fn inside(green: &'static Green, unseen: Unseen) -> Entered {
         let processor = machine.processor.get().or_else(|| recover(machine));
         if let Some(processor) = processor {
             // SAFETY: the word says that this kernel thread owns it, and preemption is off.
-            // (`owned` treats a signal handler that interrupts the runtime.)
+            // (`processor` treats a signal handler that interrupts the runtime.)
             let processor = unsafe { Owned::at(processor) };
             return Entered {
                 green,

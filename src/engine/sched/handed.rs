@@ -18,13 +18,13 @@
 use core::ptr;
 use std::sync::OnceLock;
 
-use super::{Cluster, machine, ready, ready_globally};
+use super::{Cluster, ready, ready_globally};
 use crate::engine::atomic::{
     AtomicBool, AtomicPtr,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use crate::engine::policy::Readied;
-use crate::engine::sched::{Green, current};
+use crate::engine::sched::{Green, current, worker};
 
 /// The stack of a cluster.
 pub(crate) struct Handed(AtomicPtr<Green>);
@@ -90,7 +90,7 @@ pub(crate) fn register_chore(chore: fn()) {
 pub(crate) fn leave_chore() {
     // Release: what the handler has noted; partner: Acquire in `take_handed`.
     IS_LEFT.store(true, Release);
-    machine::clusters().for_each(|cluster| cluster.monitor.rouse());
+    worker::clusters().for_each(|cluster| cluster.monitor.rouse());
 }
 
 /// Makes `green` ready, whatever this thread was doing: it may be in a signal handler.

@@ -21,9 +21,8 @@
 use core::ffi::c_int;
 use core::mem::transmute;
 
-use super::machine;
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use crate::engine::sched::current;
+use crate::engine::sched::{current, worker};
 use crate::engine::sys::real::Real;
 use crate::engine::sys::signal::{self, KernelAction, Mask, bit};
 use crate::engine::sys::{sanitizer, word};
@@ -181,7 +180,7 @@ pub(crate) fn adopt() -> bool {
 pub(super) fn look(now: u64) {
     static LATEST: AtomicU64 = AtomicU64::new(0);
     if LATEST.swap(now, Relaxed) != now && adopt() {
-        machine::all().for_each(machine::Machine::spare_thread);
+        worker::all().for_each(worker::Machine::spare_thread);
     }
 }
 

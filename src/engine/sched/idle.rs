@@ -83,10 +83,11 @@ use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::list::{Fifo, Lifo};
 use crate::engine::sched::parker::Slept;
+use crate::engine::sched::steal::stop_searching;
 use crate::engine::sched::witness::Arrival;
 use crate::engine::sched::{
-    Cluster, Machine, Owned, Processor, RunLoop, current, io, outbox, ready_globally,
-    stop_searching, timers, witness,
+    Cluster, Machine, Owned, Processor, RunLoop, current, io, outbox, ready_globally, timers,
+    witness,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
@@ -393,7 +394,7 @@ impl Cluster {
     pub(crate) fn rest(&'static self, run: &mut RunLoop, searching: bool) -> Rested {
         let machine = run.machine();
         let Some(processor) = run.surrender() else {
-            // The monitor came first, with an old look in mind (`ownership`).
+            // The monitor came first, with an old look in mind (`processor`).
             if let Some(green) = machine.handed.take() {
                 // The thread is locked to this machine, which therefore waits for nothing else.
                 machine.come_home();

@@ -8,11 +8,12 @@
 //! along the thread's changes to it: names, affinity, namespaces. A thread whose call makes such a change
 //! is locked for good before the call ([`for_good`]).
 
-use super::{
-    Action, Machine, Next, Owned, Readied, Ready, Rested, RunLoop, complete, current, outbox,
-    ready_again, witness,
-};
+use super::idle::Rested;
+use super::run::{complete, ready_again};
+use super::switch::Action;
+use super::{Machine, Owned, RunLoop, current, outbox, witness};
 use crate::engine::atomic::Ordering;
+use crate::engine::policy::{Next, Readied, Ready};
 use crate::engine::sched::{Green, Oddities};
 use crate::engine::sys::{kernel_thread, perturb, signal};
 

@@ -47,7 +47,7 @@ use std::sync::OnceLock;
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::sched::{Green, Machine, Oddities, handlers, machine, sample};
+use crate::engine::sched::{Green, Machine, Oddities, handlers, sample, worker};
 use crate::engine::sys::kernel_thread::{self, SystemCall};
 use crate::engine::sys::observer::{Doing, Observer};
 use crate::engine::sys::signal::{self, Mask, Payload};
@@ -226,7 +226,7 @@ fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     if payload.who == sample::WHO {
         return sample::answer(payload, frame);
     }
-    let Some(machine) = machine::get(payload.who as usize) else {
+    let Some(machine) = worker::get(payload.who as usize) else {
         return;
     };
     machine.expect_no_signal();

@@ -1,29 +1,138 @@
-//! A processor: the right to run green threads, and the state that goes with it.
+//! A processor: the right to run green threads, and the state that goes with it; and how it is owned.
 //!
-//! At most one kernel thread at a time owns it (`ownership`). While it sleeps it is in the
+//! At most one kernel thread at a time owns it. While it sleeps it is in the
 //! cluster's list of idle processors, and out of use it is in no list (`resize`). Only its owner
-//! touches the fields of [`Own`], by way of an [`Owned`](super::Owned). All threads may read the
+//! touches the fields of [`Own`]. All threads may read the
 //! atomics; where [`Counter`] says so, the owner writes them with plain loads and stores.
+//!
+//! # Owning one as a value
+//!
+//! A processor has one user at a time. So that safe code cannot forget it, the parts that only the
+//! user may touch are reached by an [`Owned`]. There is one `Owned` for each right to a processor:
+//!
+//! | the processor's user | gets it from | for how long |
+//! |---|---|---|
+//! | the run loop of the machine that owns it | [`RunLoop::owned`] | until it looks again |
+//! | a green thread inside the runtime | [`Entered::processor`](super::current::Entered::processor) | until it leaves |
+//! | a thread that has it in hand: nobody owns it | [`RunLoop::surrender`]; the monitor, when it has taken it; a list of idle ones | until it is given away, or lies down |
+//! | the recruiter, of a processor that has retired; the closer of a cluster that has no machine left | [`Owned::assume`] | as long as that is so |
+//!
+//! Of a processor there is one `Owned` that is used. A signal handler that interrupts
+//! the runtime and enters it has another one; `outbox`, where that can happen, says what the
+//! handler may do with it.
+//!
+//! # The ownership word
+//!
+//! A word in each machine's record says which processor it owns ([`Ownership`]), and the monitor can take that without
+//! the machine's help.
+//! The owner looks at the word with one relaxed load on every entry to the runtime. The monitor
+//! takes a processor from a kernel thread that is blocked, or burning CPU, *outside* the runtime.
+//! Both may happen at once.
+//!
+//! # States
+//!
+//! | word | meaning | who may change it |
+//! |---|---|---|
+//! | a processor | the kernel thread owns it | owner → `DETACHED` (surrender); monitor → null (take) |
+//! | null | the monitor is deciding, or has decided and the kernel thread has not noticed | kernel thread → `DETACHED` (settle); monitor → the processor (give back) |
+//! | `DETACHED` | it owns none and knows it: a spare, or about to be one | the thread that wakes it with a processor (assign) |
+//!
+//! Two states (owned, not owned) are not enough. A kernel thread that saw "not owned" and left for
+//! the spare list could be given its processor back meanwhile: then it is a spare that owns one.
+//!
+//! # Invariants
+//!
+//! 1. A processor is in at most one word, or in the hands of one thread (the monitor that took it,
+//!    the owner that surrendered it, a waker about to assign it).
+//! 2. Only one thread at a time takes: the monitor.
+//! 3. Only `DETACHED` kernel threads are assigned to.
+//! 4. The result of an entry's look holds until its exit: an entry that saw its processor owns it,
+//!    even if the word is null for a moment. But every new look may lose it: a processor whose word
+//!    [`Ownership::settle`] finds null is lost, unless it is given back first.
+//!
+//! # Taking: an asymmetric fence
+//!
+//! Entry (owner):  off = 1; `entry_fence`; find the kernel thread; `get`.   Exit: off = 0
+//! (Release). Switch:  current = null (Release) on leaving; tick + 1 (Release), current = the next
+//! (Release) before resuming it. Retake (monitor):  first look; word → null; barrier; second look;
+//! then keep the processor or give it back.
+//!
+//! - first look: the tick, the current thread (Acquire, to reach it), that off = 0: a hint, in any
+//!   order;
+//! - second look: that off = 0 (Acquire), the current thread (Acquire), the tick; the latter two as
+//!   before. The order of these three is part of the protocol.
+//!
+//! The thread looked at must stay readable, even when it has ended meanwhile.
+//!
+//! This is Dekker's pattern: each side writes one word and then reads the other's. With a full
+//! fence on both sides one of them must see the other: either the entry sees null, or the monitor
+//! sees off = 1 (or a later value) and gives back. A full fence on each entry is too dear, so the
+//! entry has a compiler fence and the monitor runs `membarrier(PRIVATE_EXPEDITED)`: it makes every
+//! running thread of the process execute a full fence somewhere between the call's start and its
+//! end, and a thread that does not run has passed one while it was switched out.
+//! Let that fence strike the owner at some point of its program order:
+//! - before the store to `off`, or between it and the load: the load comes after the fence and sees
+//!   null;
+//! - after the load: the store is before the fence, so the monitor's reads, after it, see off = 1
+//!   or later values.
+//!
+//! The compiler fence keeps the two accesses in this order in the program. So models may use a real
+//! fence for both.
+//!
+//! "Or later values" is why off alone is not enough: the thread may have yielded and gone on
+//! elsewhere, with off = 0, while its old kernel thread is in the scheduler and uses the processor.
+//! But if the second look sees an off = 0 stored elsewhere, it then also sees (Acquire) that the
+//! old kernel thread has another current thread, or the same one again and a later tick. And it
+//! cannot see an off = 0 from before the stay that the tick names: it sees the off = 1 under which
+//! the thread was resumed, which came before that tick (Release; the barrier makes the first look's
+//! load an Acquire). So the off = 0 comes from an exit in this stay, after every entry that got the
+//! processor; later entries, and the scheduler after them, see null. In the scheduler the current
+//! thread is null or off is 1, so the second look always gives back. But a hasty first look may
+//! make the word null for a moment even there, and a `settle` or `surrender` at that moment loses
+//! the processor. So the scheduler looks once and keeps the result, and each further look must
+//! allow for no processor.
+//!
+//! # Memory orderings
+//!
+//! The next owner of a processor must see all that the last owner did to it. A processor changes
+//! hands in these ways:
+//! - taken, unchanged: Release in the exit's `off = 0` → Acquire in `unchanged`.
+//! - taken, but the owner noticed: Release in `settle` → Acquire in `give_back`, when that fails.
+//! - surrendered: the same thread, in program order.
+//! - given to a kernel thread: Release in `assign` → Acquire in `settle` (or the wake-up's own
+//!   ordering).
+//!
+//! `take` itself is Relaxed: the barrier after it orders it.
 
 use core::cell::{Cell, UnsafeCell};
+use core::marker::PhantomData;
+use core::mem;
+use core::ops::Deref;
+use core::ptr::{self, NonNull};
 
 use fastrand::Rng;
 
-use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::engine::atomic::{
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    const_fn,
+};
 use crate::engine::policy::Seat;
-use crate::engine::sched::census::Counts;
+use crate::engine::sched::cluster::{Counter, Counts};
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::outbox::Outbox;
 use crate::engine::sched::records::Records;
 use crate::engine::sched::room::Room;
 use crate::engine::sched::witness::measure::{Gauge, Measures};
 use crate::engine::sched::witness::ring::Pen;
-use crate::engine::sched::{Cluster, Counter, Machine, current, monitor, timers};
+use crate::engine::sched::{Cluster, Machine, current, monitor, timers, witness};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::lock::Lock;
-use crate::engine::sys::topology;
+use crate::engine::sys::{perturb, topology};
 use crate::engine::{arch, stack};
+
+// ==== the processor ====
 
 #[repr(align(128))]
 pub(crate) struct Processor {
@@ -57,7 +166,7 @@ pub(crate) struct Processor {
     /// The link among the idle processors.
     below: Cell<Option<&'static Processor>>,
     /// The monitor's memory of its last look.
-    pub(super) seen: Cell<monitor::SeenOfProcessor>,
+    pub(super) seen: Cell<monitor::Seen>,
     // They are on lines of their own: others take the lock to fire or to disarm timers.
     pub(crate) timers: Lock<timers::Heap>,
     /// The earliest deadline in `timers`.
@@ -178,19 +287,287 @@ impl Processor {
     /// Whether no send is on its way. A hint for all but the owner.
     #[inline(always)]
     pub(super) fn has_no_sends(&self) -> bool {
-        self.sends.load(Ordering::Relaxed) == 0
+        self.sends.load(Relaxed) == 0
     }
 
     /// The owner says on which CPU it is.
     pub(crate) fn note_cpu(&self) {
         if topology::machine().is_some() {
-            self.cpu.store(arch::cpu(), Ordering::Relaxed);
+            self.cpu.store(arch::cpu(), Relaxed);
         }
     }
 
     /// How far from here, in the rings of [`topology`], another processor is.
     pub(crate) fn distance(&self, other: &Processor) -> usize {
-        let cpu = |of: &Processor| of.cpu.load(Ordering::Relaxed);
+        let cpu = |of: &Processor| of.cpu.load(Relaxed);
         topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
+    }
+}
+
+// ==== owning one as a value ====
+
+/// A processor that the holder owns, or has in hand.
+pub(crate) struct Owned<'a> {
+    processor: &'static Processor,
+    /// The lender uses it no more meanwhile.
+    lent: PhantomData<&'a mut RunLoop>,
+}
+
+/// The seat of an owned processor, for one call.
+pub(crate) struct Seated<'a> {
+    seat: Seat,
+    owned: PhantomData<&'a Processor>,
+}
+
+impl Deref for Seated<'_> {
+    type Target = Seat;
+
+    #[inline(always)]
+    fn deref(&self) -> &Seat {
+        &self.seat
+    }
+}
+
+impl Owned<'_> {
+    /// # Safety
+    /// As long as this lives, the caller owns `processor`, or has it in hand, and uses no other
+    /// `Owned` of it.
+    #[inline(always)]
+    pub(super) unsafe fn assume(processor: &'static Processor) -> Owned<'static> {
+        Owned {
+            processor,
+            lent: PhantomData,
+        }
+    }
+
+    /// [`assume`](Owned::assume), by its address in a word.
+    ///
+    /// # Safety
+    /// The same.
+    #[inline(always)]
+    pub(super) unsafe fn at(processor: NonNull<Processor>) -> Owned<'static> {
+        // SAFETY: the caller's promise; processors are never freed.
+        unsafe { Owned::assume(&*processor.as_ptr()) }
+    }
+
+    /// The right to ask the policy in the processor's name.
+    #[inline(always)]
+    pub(crate) fn seat(&self) -> Seated<'_> {
+        Seated {
+            // SAFETY: the promise made to `assume`, which holds for longer than this borrow.
+            seat: unsafe { self.processor.seat() },
+            owned: PhantomData,
+        }
+    }
+
+    /// The parts that belong to the owner alone.
+    #[inline(always)]
+    pub(crate) fn own(&mut self) -> &mut Own {
+        // SAFETY: the promise made to `assume`; the borrow of `self` excludes a second one.
+        unsafe { self.processor.own() }
+    }
+
+    /// The processor itself, which all threads may look at.
+    #[inline(always)]
+    pub(crate) fn shared(&self) -> &'static Processor {
+        self.processor
+    }
+
+    /// The same for as long as this is lent.
+    #[inline(always)]
+    pub(super) fn lend(&mut self) -> Owned<'_> {
+        Owned {
+            processor: self.processor,
+            lent: PhantomData,
+        }
+    }
+}
+
+/// A processor in hand: what is lent from a run loop or an `Entered` does not live as long.
+impl Owned<'static> {
+    /// Makes `machine`, which owns nothing, the owner of this processor.
+    pub(super) fn give_to(mut self, machine: &'static Machine) {
+        witness::given(&mut self, machine);
+        // Release: pairs with the Acquire of the monitor's look.
+        self.machine.store(Some(machine), Release);
+        perturb::point("give");
+        machine.processor.assign(NonNull::from(self.processor));
+    }
+}
+
+impl Deref for Owned<'_> {
+    type Target = Processor;
+
+    #[inline(always)]
+    fn deref(&self) -> &Processor {
+        self.processor
+    }
+}
+
+/// A machine's run loop: there is one, on the machine's own kernel thread.
+pub(crate) struct RunLoop {
+    machine: &'static Machine,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl RunLoop {
+    /// # Safety
+    /// The caller is the machine's kernel thread, and makes the only one.
+    pub(super) unsafe fn new(machine: &'static Machine) -> RunLoop {
+        RunLoop {
+            machine,
+            not_send: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn machine(&self) -> &'static Machine {
+        self.machine
+    }
+
+    /// The processor of this machine. `None`: the monitor came between with an old look in mind, so
+    /// the processor is gone (`processor`). A processor found here stays the machine's until the
+    /// word is looked at again.
+    #[inline(always)]
+    pub(super) fn owned(&mut self) -> Option<Owned<'_>> {
+        let word = &self.machine.processor;
+        let processor = word.get().or_else(|| word.settle())?;
+        // SAFETY: the word says so, and the borrow of the run loop excludes a second look.
+        Some(unsafe { Owned::at(processor) })
+    }
+
+    /// Gives up the processor and has it in hand. `None`: the monitor took it first.
+    pub(super) fn surrender(&mut self) -> Option<Owned<'static>> {
+        let processor = self.machine.processor.surrender()?;
+        // SAFETY: nobody owns it now, and nobody else knows of that.
+        Some(unsafe { Owned::at(processor) })
+    }
+}
+
+// ==== the ownership word ====
+
+/// Which processor a kernel thread owns. See the file's header.
+#[derive(Debug)]
+pub(crate) struct Ownership<P> {
+    word: AtomicPtr<P>,
+}
+
+impl<P> Ownership<P> {
+    /// No processor can be at this address.
+    const DETACHED: *mut P = {
+        assert!(mem::align_of::<P>() > 1);
+        ptr::without_provenance_mut(1)
+    };
+
+    const_fn! {
+        /// The word of a kernel thread without a processor.
+        pub(crate) const fn new() -> Self {
+            Self {
+                word: AtomicPtr::new(Self::DETACHED),
+            }
+        }
+    }
+
+    /// A word's value as a processor: neither null nor `DETACHED`.
+    #[inline(always)]
+    fn processor(word: *mut P) -> Option<NonNull<P>> {
+        // One comparison rules out both.
+        if word.addr() > Self::DETACHED.addr() {
+            NonNull::new(word)
+        } else {
+            None
+        }
+    }
+
+    // ---- the kernel thread itself ----
+
+    /// The processor, on entry to the runtime: called after `off = 1` and `entry_fence`. None: ask
+    /// [`Self::settle`].
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<NonNull<P>> {
+        Self::processor(self.word.load(Relaxed))
+    }
+
+    /// The processor, for certain: if the monitor is deciding, either it has given the processor
+    /// back already or we detach for good.
+    #[cold]
+    pub(crate) fn settle(&self) -> Option<NonNull<P>> {
+        // Acquire, here and below: partner Release in `assign`.
+        let mut word = self.word.load(Acquire);
+        while word.is_null() {
+            perturb::point("settle");
+            // Release: our changes to the processor; partner: Acquire in `give_back`.
+            match self
+                .word
+                .compare_exchange(word, Self::DETACHED, Release, Acquire)
+            {
+                Ok(_) => return None,
+                Err(now) => word = now,
+            }
+        }
+        Self::processor(word)
+    }
+
+    /// The owner gives its processor up and then has it in hand. None: the monitor took it first.
+    pub(crate) fn surrender(&self) -> Option<NonNull<P>> {
+        loop {
+            let p = self.settle()?;
+            perturb::point("surrender");
+            // It fails only if the monitor takes between the two; `settle` sorts that out.
+            if self
+                .word
+                .compare_exchange(p.as_ptr(), Self::DETACHED, Relaxed, Relaxed)
+                .is_ok()
+            {
+                return Some(p);
+            }
+        }
+    }
+
+    // ---- others ----
+
+    /// Gives `p` to this kernel thread, which is `DETACHED` and about to be woken.
+    pub(crate) fn assign(&self, p: NonNull<P>) {
+        // Release: the processor's state; partner: Acquire in `settle`.
+        self.word.store(p.as_ptr(), Release);
+    }
+
+    /// The monitor takes `p` away for as long as it decides.
+    fn take(&self, p: NonNull<P>) -> bool {
+        // Relaxed: the barrier that follows orders it.
+        self.word
+            .compare_exchange(p.as_ptr(), ptr::null_mut(), Relaxed, Relaxed)
+            .is_ok()
+    }
+
+    /// The monitor puts `p` back. False: the kernel thread noticed and detached; `p` stays with the
+    /// monitor.
+    fn give_back(&self, p: NonNull<P>) -> bool {
+        perturb::point("retake: giving back");
+        // Acquire on failure: the owner's changes to `p`; partner: Release in `settle`.
+        self.word
+            .compare_exchange(ptr::null_mut(), p.as_ptr(), Relaxed, Acquire)
+            .is_ok()
+    }
+
+    /// The monitor takes `p` for good if its owner is outside the runtime. True: `p` is the
+    /// caller's to assign.
+    ///
+    /// Called after the first look; `barrier` is the dear half of the asymmetric fence, and
+    /// `unchanged` the second look, whose order and orderings the header gives.
+    #[must_use = "true means that the processor is the caller's"]
+    pub(crate) fn retake(
+        &self,
+        p: NonNull<P>,
+        barrier: impl FnOnce(),
+        unchanged: impl FnOnce() -> bool,
+    ) -> bool {
+        if !self.take(p) {
+            return false;
+        }
+        perturb::point("retake: taken");
+        barrier();
+        perturb::point("retake: barrier");
+        unchanged() || !self.give_back(p)
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! A machine is made without the program's allocator, and comes to its first thread without it:
 //! when many threads wait for the allocator, its holders are preempted threads in a queue, which
-//! wait for a new machine. Its record is mapped (`machine`), and its kernel thread is libc's, not
+//! wait for a new machine. Its record is mapped (`worker`), and its kernel thread is libc's, not
 //! std's. (libc has a vector from `calloc` for each thread. `shortage` covers a `calloc` of the
 //! program's own, and a recruiter that is held up or refused.)
 //!
@@ -22,7 +22,7 @@ use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::room::Room;
-use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, current, machine, shortage, switch};
+use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, current, shortage, switch, worker};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer, signal};
@@ -193,7 +193,7 @@ fn dismantle(slot: &'static Slot) -> Result<(), Stays> {
 /// after them. If there is none, the caller is no green thread, and returns them now.
 pub(super) fn leave_stacks(cluster: &Cluster) {
     let is_there = |cluster: &&Cluster| !cluster.stopping.load(Ordering::SeqCst);
-    match machine::clusters().find(is_there) {
+    match worker::clusters().find(is_there) {
         Some(other) => {
             let _off = current::preemption_off();
             ask_to_reclaim(other);
@@ -241,7 +241,7 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
     Resident::join_staff();
     if machine.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.
-        super::run(unsafe { RunLoop::new(machine) });
+        super::run::run(unsafe { RunLoop::new(machine) });
         machine.come_home();
         switch::leave_cache(machine);
         signal::drop_alternate_stack();

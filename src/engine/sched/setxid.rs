@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::engine::arch;
-use crate::engine::sched::machine;
+use crate::engine::sched::worker;
 use crate::engine::sys::{self, kernel_thread};
 
 /// The signal after the first real-time one, which libc keeps to itself.
@@ -62,7 +62,7 @@ unsafe extern "C" fn on_signal(
     let id = kernel_thread::id() as u32;
     // If this interrupts the scheduler, the green thread that this thread pointer belongs to may be
     // running elsewhere by now. So the machine is found by its kernel thread; the signal is rare.
-    let here = machine::all().find(|m| m.kernel_thread.load(Ordering::Relaxed) == id);
+    let here = worker::all().find(|m| m.kernel_thread.load(Ordering::Relaxed) == id);
     // SAFETY: libc's handler, with its arguments, under the block that it expects.
     unsafe {
         let libc_handler = core::mem::transmute::<usize, Handler>(WRAPPED.load(Ordering::Relaxed));

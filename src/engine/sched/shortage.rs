@@ -31,7 +31,7 @@ use std::io::Write;
 
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::sched::recruiter::{RETRY_SPAWN, Refusal};
-use crate::engine::sched::{Cluster, Green, Machine, Oddities, machine, preempt, timers};
+use crate::engine::sched::{Cluster, Green, Machine, Oddities, preempt, timers, worker};
 use crate::engine::sys;
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::observer::Observer;
@@ -85,8 +85,8 @@ impl Shortage {
 
     /// Asks the next threads to give up their machines.
     fn evict_some(&mut self, cluster: &'static Cluster, now: u64, observer: &mut Observer) {
-        let (signal, last, count) = (cluster.config.signal, self.last, machine::count());
-        let all = (1..=count).filter_map(|i| machine::get((last + i) % count));
+        let (signal, last, count) = (cluster.config.signal, self.last, worker::count());
+        let all = (1..=count).filter_map(|i| worker::get((last + i) % count));
         let of_cluster = all.filter(|machine| machine.is_of(cluster));
         let strays = of_cluster.filter_map(|machine| Some((machine, stray(machine)?)));
         for (machine, green) in strays.take(PROBES) {

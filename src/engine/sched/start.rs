@@ -33,7 +33,9 @@
 //! It needs no orderings of its own: a thread, a record or a room changes hands by a queue, by a
 //! list under its lock, or with the processor.
 
-use super::{Cluster, Machine, Owned, Readied, Rested, RunLoop, current, ready_globally};
+use super::idle::Rested;
+use super::{Cluster, Machine, Owned, RunLoop, current, ready_globally};
+use crate::engine::policy::Readied;
 use crate::engine::sched::list::Fifo;
 use crate::engine::sched::room::Room;
 use crate::engine::sched::{Green, records};

@@ -7,7 +7,8 @@
 //!
 //! Invariant: a searcher ends by [`stop_searching`] or by resting, once (`idle.md`).
 
-use super::{Cluster, Machine, NothingFound, Owned, io, own_queues, timers, witness};
+use super::run::{NothingFound, own_queues};
+use super::{Cluster, Machine, Owned, io, timers, witness};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Victims};
 use crate::engine::sys::{perturb, topology};

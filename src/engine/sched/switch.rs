@@ -186,7 +186,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     green.set_machine(machine);
     let tick = machine.tick.load(Ordering::Relaxed).wrapping_add(1);
     // Release: a monitor that sees this tick sees all that the scheduler did before; see
-    // `ownership`.
+    // `processor`.
     machine.tick.store(tick, Ordering::Release);
     if !inherits {
         let slice = machine.slice.load(Ordering::Relaxed).wrapping_add(1);
@@ -221,7 +221,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
         fiber.leave();
     }
     green.since.left();
-    // Release: pairs with the Acquire in the monitor's second look (`ownership`), and in a report's
+    // Release: pairs with the Acquire in the monitor's second look (`processor`), and in a report's
     // (`sight`).
     machine.current.store(None, Ordering::Release);
     let floats = FloatControl::current();

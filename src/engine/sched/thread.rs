@@ -68,7 +68,7 @@ pub(crate) struct Green {
     /// it.
     pub(crate) in_call: AtomicBool,
     /// The thread was seen blocked in a system call of the program's own assembly: its processor is taken instead of a
-    /// signal (`preempt`, `monitor/strays`). A monitor writes and reads it, at any time.
+    /// signal (`preempt`, `monitor`). A monitor writes and reads it, at any time.
     pub(crate) calls_itself: AtomicBool,
     /// The thread's calls of libc are libc's (`hooked::unhooked`).
     pub(crate) unhooked: Cell<bool>,

@@ -1,7 +1,8 @@
 //! Stands in for the library's `sched`: its protocol files.
 
-#[path = "../../../src/engine/sched/census.rs"]
-pub(crate) mod census;
+pub(crate) mod cluster {
+    include!(concat!(env!("OUT_DIR"), "/parts/cluster.rs"));
+}
 #[path = "context.rs"]
 pub(crate) mod context;
 #[path = "current.rs"]
@@ -11,8 +12,6 @@ pub(crate) mod hiding;
 pub(crate) mod idle {
     include!(concat!(env!("OUT_DIR"), "/parts/idle.rs"));
 }
-#[path = "../../../src/engine/sched/ownership.rs"]
-pub(crate) mod ownership;
 /// The ticket, and the waiter that stands in.
 pub(crate) mod park {
     include!(concat!(env!("OUT_DIR"), "/parts/park.rs"));
@@ -21,6 +20,9 @@ pub(crate) mod park {
 pub(crate) mod parker;
 #[path = "../../../src/engine/sched/places.rs"]
 pub(crate) mod places;
+pub(crate) mod processor {
+    include!(concat!(env!("OUT_DIR"), "/parts/processor.rs"));
+}
 #[path = "../../../src/engine/sched/sight.rs"]
 pub(crate) mod sight;
 pub(crate) mod switch {

@@ -4,8 +4,8 @@
 //!
 //! | file | stands in for |
 //! |---|---|
-//! | `cluster`, `machine`, `processor` | the records of those names, with the fields that the sources use |
-//! | `run` | the run loop and the search for work: `sched/mod.rs`, step by step |
+//! | `cluster`, `worker`, `processor` | the records of those names, with the fields that the sources use |
+//! | `run` | the run loop and the search for work: `sched/run.rs`, step by step |
 //! | `start` | a thread's first time and its last |
 //!
 //! Virtual processor `i` of `virtual_time` is the CPU of machine `i`. A machine that lies down gives its
@@ -14,8 +14,6 @@
 //! What shares a cache line here shares it in the library, as far as it matters: the compiler's layout
 //! of the records was printed (`-Zprint-type-sizes`) and is rebuilt by `repr(C)`.
 
-#[path = "../../../../src/engine/sched/census.rs"]
-mod census;
 #[path = "../../../../src/engine/sched/events.rs"]
 pub(crate) mod events;
 #[path = "../../../../src/engine/sched/idle.rs"]
@@ -24,10 +22,6 @@ mod idle;
 pub(crate) mod io;
 #[path = "../../../../src/engine/sched/list.rs"]
 pub(crate) mod list;
-#[path = "../../../../src/engine/sched/owned.rs"]
-mod owned;
-#[path = "../../../../src/engine/sched/ownership.rs"]
-mod ownership;
 #[path = "../../../../src/engine/sched/parker.rs"]
 mod parker;
 
@@ -35,8 +29,6 @@ mod parker;
 mod cluster;
 #[path = "sched/current.rs"]
 pub(crate) mod current;
-#[path = "sched/machine.rs"]
-mod machine;
 #[path = "sched/outbox.rs"]
 mod outbox;
 #[path = "sched/processor.rs"]
@@ -45,19 +37,22 @@ mod processor;
 mod run;
 #[path = "sched/start.rs"]
 pub(crate) mod start;
+/// The search stands in `run`.
+mod steal {
+    pub(super) use super::run::stop_searching;
+}
 #[path = "sched/thread.rs"]
 pub(crate) mod thread;
 #[path = "sched/timers.rs"]
 mod timers;
 #[path = "sched/witness.rs"]
 mod witness;
+#[path = "sched/worker.rs"]
+mod worker;
 
-pub(crate) use self::census::Counter;
-pub(crate) use self::cluster::Cluster;
-pub(crate) use self::machine::Machine;
-pub(crate) use self::owned::{Owned, RunLoop};
-pub(crate) use self::processor::Processor;
+pub(crate) use self::cluster::{Cluster, Counter};
+pub(crate) use self::processor::{Owned, Processor, RunLoop};
 pub use self::run::Action;
-use self::run::stop_searching;
 pub(crate) use self::run::{Program, enter, ready_from, ready_globally, run, wake_up};
 pub(crate) use self::thread::Green;
+pub(crate) use self::worker::Machine;

@@ -102,7 +102,7 @@ pub(crate) mod locked {
     pub(crate) fn unlock() {}
 }
 
-pub(crate) mod machine {
+pub(crate) mod worker {
     /// The largest number of kernel threads that a builder accepts, here as elsewhere.
     pub(crate) const MAX: usize = 1 << 16;
 }

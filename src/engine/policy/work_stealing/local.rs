@@ -70,7 +70,7 @@ pub(super) struct Local {
 }
 
 // SAFETY: the cells are used only by the holder of the processor's `Seat`, of which there is one at
-// a time, and seats change hands with a Release and an Acquire (`sched::ownership`).
+// a time, and seats change hands with a Release and an Acquire (`sched::processor`).
 unsafe impl Sync for Local {}
 // SAFETY: as above; the pointers are to `Green`, which is Sync.
 unsafe impl Send for Local {}

@@ -19,7 +19,7 @@
 //! - the reader's second look: if it has read a word of the next round, it must see the `head` that was
 //!   published before that word was written. Release where a word is stored and the Acquire fence in
 //!   `copy` are partners. (On x86-64 all of these are plain moves.)
-//! - the pen itself goes from owner to owner with the processor (`ownership`).
+//! - the pen itself goes from owner to owner with the processor (`processor`).
 
 use core::ptr;
 

@@ -3,15 +3,17 @@
 
 use core::cell::Cell;
 
-use crate::engine::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use crate::engine::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, const_fn, fence,
+};
 use crate::engine::policy::Policy;
-use crate::engine::sched::census::{Census, Counter};
 use crate::engine::sched::idle::{IdleWord, Idlers, Watched};
 use crate::engine::sched::parker::Parker;
 use crate::engine::sched::start::Stock;
 use crate::engine::sched::{Machine, Processor};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::table::Table;
+use crate::engine::sys::{kernel_thread, perturb};
 
 pub(crate) struct Ideas {
     pub(crate) spinning: bool,
@@ -163,3 +165,5 @@ impl Office {
     pub(crate) fn call(&self) {}
     pub(crate) fn ring(&self) {}
 }
+
+include!(concat!(env!("OUT_DIR"), "/cluster.rs"));

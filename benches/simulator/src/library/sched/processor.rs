@@ -1,18 +1,26 @@
 //! Stands in for the library's `processor`.
 
 use core::cell::{Cell, UnsafeCell};
+use core::marker::PhantomData;
+use core::mem;
+use core::ops::Deref;
+use core::ptr::{self, NonNull};
 
 use crate::engine::arch;
-use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::engine::atomic::{
+    AtomicBool, AtomicPtr, AtomicUsize, Ordering,
+    Ordering::{Acquire, Relaxed, Release},
+    const_fn,
+};
 use crate::engine::policy::Seat;
-use crate::engine::sched::census::Counts;
+use crate::engine::sched::cluster::Counts;
 use crate::engine::sched::list::Linked;
 use crate::engine::sched::outbox::Outbox;
 use crate::engine::sched::start::{Cache, Records};
-use crate::engine::sched::{Cluster, Counter, Machine};
+use crate::engine::sched::{Cluster, Counter, Machine, witness};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
-use crate::engine::sys::topology;
+use crate::engine::sys::{perturb, topology};
 use crate::virtual_time::{self, Access, Random};
 
 /// The fields lie on the lines on which the library's do.
@@ -143,3 +151,5 @@ impl Processor {
         topology::machine().map_or(0, |machine| machine.ring(cpu(self), cpu(other)))
     }
 }
+
+include!(concat!(env!("OUT_DIR"), "/processor.rs"));

@@ -1,4 +1,4 @@
-//! The run loop and the search for work, after `src/engine/sched/mod.rs`, step by step. Left out: threads
+//! The run loop and the search for work, after `src/engine/sched/run.rs`, step by step. Left out: threads
 //! that are locked to a kernel thread, hand-overs from thread to thread, preemption, the outbox, and
 //! processors that are taken, or too many.
 

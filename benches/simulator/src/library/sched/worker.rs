@@ -1,12 +1,12 @@
-//! Stands in for the library's `machine`: what a kernel thread has of its own.
+//! Stands in for the library's `worker`: what a kernel thread has of its own.
 
 use core::cell::Cell;
 
 use crate::engine::atomic::{AtomicUsize, Ordering, fence};
 use crate::engine::sched::events::Turn;
 use crate::engine::sched::list::{Fifo, Linked};
-use crate::engine::sched::ownership::Ownership;
 use crate::engine::sched::parker::{Parker, Slept};
+use crate::engine::sched::processor::Ownership;
 use crate::engine::sched::{Cluster, Green, Processor};
 use crate::engine::sys::kernel_thread;
 use crate::virtual_time::{self, Access};

@@ -1,15 +1,237 @@
-//! One look of the monitor: what it sees and does at a processor.
+//! The monitor: a kernel thread without a processor that looks after the kernel threads that have
+//! one.
 //!
-//! Its memory of earlier looks is kept with the processor ([`Seen`]), so the monitor itself
-//! allocates nothing.
+//! It looks every tick: 20 µs after a hand-off, backing off to 10 ms while there is none, but never
+//! past the end of a time slice or a deadline. It counts a slice from the look that first saw it;
+//! while work waits it looks once more soon after, since that slice may have been a short one. When
+//! every processor sleeps it sleeps too, until it is kicked.
+//!
+//! Its actions at a processor whose thread has not left it since the last look:
+//!
+//! | the thread … | the monitor … |
+//! |---|---|
+//! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
+//! | is blocked in the kernel (it uses no CPU time, and the kernel says so, or the kernel does not tell and this lasts 20 ms) | the same, without a signal |
+//! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
+//! | … and is in a call that may block (`announce::may_block`) | the same, except the signal: the thread looks at the end of the call |
+//! | … and 1 ms of CPU time later still runs, or was seen blocked in a call of the program's own assembly | takes the processor; the thread goes on under the OS |
+//!
+//! It takes a surplus processor (`resize`), or ends its time slice, even if nothing waits.
+//!
+//! At a machine without a processor that computes for long, it sends the signal, so that the thread
+//! queues for a processor (*strays*).
+//!
+//! When no machine is left for a processor: `shortage`.
+//!
+//! Taking a processor: `processor`. A processor that was taken is laid to rest, and a sleeper is
+//! woken for the threads that wait in it.
+//!
+//! It runs with signals blocked and never allocates: its memory of each processor is in the
+//! processor ([`Seen`]).
+//!
+//! # Strays
+//!
+//! Strays are machines that burn CPU time without a processor.
+//! A thread that was blocked has lost its processor, and goes on without one when its call returns. Most such threads
+//! soon enter the runtime, or block again. One that computes for as long as a time slice is sent to the queue by
+//! the preemption signal.
+//!
+//! *Own calls.* A call that the program makes by assembly of its own (rustix does) fails with EINTR, or
+//! does a part, if a signal interrupts it, and nobody can repeat it: no function of ours is called. The
+//! threads that make such calls are strays most of the time, since they block where nobody is asked. So a stray is
+//! signalled only while it is most likely in the program's code:
+//! 1. It has computed since it was last seen at rest. That counts the time in user mode alone: a thread that
+//!    copies has used the other.
+//! 2. It is on a CPU now: its clock moves between two questions. A thread that has just been woken stands in the
+//!    system's run queue, in the middle of its call, and `/proc` calls it running.
+//!
+//! Where the system has one CPU, no stray is seen on it; and some systems do not tell the time in user mode. There
+//! a stray is signalled when it has used [`CERTAIN`] of CPU time, in whatever mode, without being seen at rest.
 
-use crate::engine::atomic::Ordering;
-use crate::engine::sched::{Cluster, Green, Machine, Owned, Processor, preempt, witness};
-use crate::engine::sys::clock::NEVER;
+use std::io;
+
+use crate::engine::atomic::{AtomicU64, Ordering};
+use crate::engine::green::quiet;
+use crate::engine::sched::events::events;
+use crate::engine::sched::shortage::Shortage;
+use crate::engine::sched::{
+    Cluster, Green, Machine, Owned, Processor, preempt, recruiter, witness, worker,
+};
+use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::observer::Observer;
-use crate::engine::sys::{kernel_thread, perturb};
+use crate::engine::sys::{kernel_thread, perturb, signal};
 
-use super::{EVENTS, SHORTEST};
+const SHORTEST: u64 = 20_000;
+const LONGEST: u64 = 10_000_000;
+/// Looks in a row without an event before the tick doubles.
+const PATIENCE: u32 = 5;
+/// How soon to look again whether somebody has collected events.
+const EVENTS: u64 = 1_000_000;
+/// How often the quota of CPU time is read again, and unused stacks are returned, while anything runs.
+const QUOTA: u64 = 1_000_000_000;
+/// How often it looks at machines without a processor.
+const STRAYS: u64 = 5_000_000;
+const STACK_SIZE: usize = 256 << 10;
+
+/// Starts the monitor.
+pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
+    cluster.employ("gt-monitor", STACK_SIZE, watch)
+}
+
+/// How often the monitor looks.
+struct Pace {
+    tick: u64,
+    /// Looks in a row without an event.
+    quiet: u32,
+}
+
+impl Pace {
+    const QUICK: Pace = Pace {
+        tick: SHORTEST,
+        quiet: 0,
+    };
+
+    /// Called after a look. An event calls for the next look soon; without events, looks become
+    /// rare.
+    fn adapt(&mut self, event: bool) {
+        if event {
+            *self = Pace::QUICK;
+        } else if self.quiet < PATIENCE {
+            self.quiet += 1;
+        } else {
+            self.tick = (self.tick * 2).min(LONGEST);
+        }
+    }
+}
+
+/// The monitor's memory from one look to the next.
+struct Watch {
+    cluster: &'static Cluster,
+    observer: Observer,
+    shortage: Shortage,
+    pace: Pace,
+    /// When the quota of CPU time is to be read again, and strays looked at.
+    quota_at: u64,
+    strays_at: u64,
+    first_stray: usize,
+    /// How many switches there had been at the last look.
+    switched: u64,
+}
+
+/// The result of a look.
+struct Looked {
+    at: u64,
+    /// The latest time of the next look.
+    next: u64,
+    /// Nothing has happened, and no thread was run.
+    at_rest: bool,
+}
+
+/// The monitor's life.
+fn watch(cluster: &'static Cluster) {
+    signal::set_mask(signal::ALL);
+    kernel_thread::set_precise_timers();
+    let mut watch = Watch {
+        cluster,
+        observer: Observer::new(),
+        shortage: Shortage::new(),
+        pace: Pace::QUICK,
+        quota_at: clock::now() + QUOTA,
+        strays_at: 0,
+        first_stray: 0,
+        switched: 0,
+    };
+    while !cluster.stopping.load(Ordering::SeqCst) {
+        let seen = watch.look();
+        watch.wait(seen);
+    }
+}
+
+impl Watch {
+    /// Looks at everything once.
+    fn look(&mut self) -> Looked {
+        let cluster = self.cluster;
+        cluster.take_handed();
+        let now = clock::now();
+        clock::note(now);
+        let switched: u64 = cluster.processors().map(|p| p.switches.get()).sum();
+        let mut look = Look::new(cluster, &mut self.observer, now);
+        for processor in cluster.processors() {
+            look.at_timers(processor);
+            if !processor.is_retired() {
+                let mut seen = processor.seen.take();
+                look.at(processor, &mut seen);
+                processor.seen.set(seen);
+            }
+        }
+        if now >= self.quota_at {
+            cluster.doubt_quota();
+            recruiter::ask_to_reclaim(cluster);
+            self.quota_at = now + QUOTA;
+        }
+        if now >= self.strays_at {
+            self.first_stray = look.at_strays(self.first_stray);
+            self.strays_at = now + STRAYS;
+        }
+        if look.stuck && cluster.idle.sleeping() != 0 {
+            cluster.notify();
+        }
+        let relief = self.shortage.relieve(cluster, now, look.observer);
+        look.next = look.next.min(relief);
+        if cluster.see_to_events(now) {
+            look.next = look.next.min(now + EVENTS);
+        }
+        let (event, next) = (look.event, look.next);
+        self.pace.adapt(event);
+        let has_switched = switched != core::mem::replace(&mut self.switched, switched);
+        Looked {
+            at: now,
+            next,
+            // It does not sleep at once: processors that sleep only for moments would have to kick
+            // it each time.
+            at_rest: self.pace.tick == LONGEST && !event && !has_switched,
+        }
+    }
+
+    /// Waits for the next look; or sleeps, if all processors do.
+    fn wait(&mut self, seen: Looked) {
+        let cluster = self.cluster;
+        let tick = self.pace.tick;
+        let everybody_sleeps = || {
+            let sleeps = cluster.idle.awake() == 0
+                && !cluster.stopping.load(Ordering::SeqCst)
+                && !events().is_unwatched()
+                && !cluster.is_short()
+                && cluster.handed.is_empty();
+            if sleeps {
+                // While this sleeps nobody else asks.
+                recruiter::ask_to_reclaim(cluster);
+            }
+            sleeps
+        };
+        if seen.at_rest && everybody_sleeps() {
+            quiet::tell();
+            if cluster
+                .monitor
+                .sleep_beside(cluster, seen.at + tick, everybody_sleeps)
+            {
+                self.pace = Pace::QUICK;
+            }
+            return;
+        }
+        let until = seen.next.min(seen.at + tick).max(seen.at + SHORTEST);
+        let is_over = || {
+            clock::now() >= until
+                || cluster.stopping.load(Ordering::SeqCst)
+                || !cluster.handed.is_empty()
+        };
+        while !is_over() {
+            cluster.monitor.rest(until);
+        }
+    }
+}
+
+// ==== at one processor ====
 
 const RETRY: u64 = 50_000;
 const DECLINED_FOR: u64 = 1_000_000;
@@ -34,7 +256,7 @@ const OVERTIME: u64 = 1_000_000;
 
 /// The monitor's memory of a processor at the last look.
 #[derive(Default)]
-pub(in crate::engine::sched) struct Seen {
+pub(super) struct Seen {
     machine: usize,
     dry: u64,
     slice: u32,
@@ -72,22 +294,22 @@ impl Over {
 }
 
 /// One look at everything.
-pub(super) struct Look<'a> {
-    pub(super) cluster: &'static Cluster,
-    pub(super) observer: &'a mut Observer,
-    pub(super) now: u64,
+struct Look<'a> {
+    cluster: &'static Cluster,
+    observer: &'a mut Observer,
+    now: u64,
     /// A thread is ready and not running.
     waiting: bool,
     /// A thread has been ready since the last look, without running.
-    pub(super) stuck: bool,
+    stuck: bool,
     /// A hand-off: the next look comes soon.
-    pub(super) event: bool,
+    event: bool,
     /// The latest time of the next look.
-    pub(super) next: u64,
+    next: u64,
 }
 
 impl<'a> Look<'a> {
-    pub(super) fn new(cluster: &'static Cluster, observer: &'a mut Observer, now: u64) -> Look<'a> {
+    fn new(cluster: &'static Cluster, observer: &'a mut Observer, now: u64) -> Look<'a> {
         Look {
             cluster,
             observer,
@@ -100,7 +322,7 @@ impl<'a> Look<'a> {
     }
 
     /// Looks at one processor: at the work that waits there, and then at the thread that runs.
-    pub(super) fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
+    fn at(&mut self, processor: &'static Processor, seen: &mut Seen) {
         self.at_queue(processor, seen);
         // Acquire: pairs with the Release in `give_to`.
         let Some(machine) = processor.machine.load(Ordering::Acquire) else {
@@ -201,7 +423,7 @@ impl<'a> Look<'a> {
         self.next = self.next.min(next);
     }
 
-    pub(super) fn at_timers(&mut self, processor: &'static Processor) {
+    fn at_timers(&mut self, processor: &'static Processor) {
         let deadline = processor.next_deadline.load(Ordering::Relaxed);
         if deadline <= self.now {
             // The processor's owner, if it has one, is on its way out, or runs a thread that
@@ -299,6 +521,80 @@ impl<'a> Look<'a> {
             machine.stint.goes_on();
         }
         taken
+    }
+}
+
+// ==== strays ====
+
+/// How many are looked at in one go: a look at each of ten thousand takes as long as a time slice.
+const AT_ONCE: usize = 256;
+/// A stray computes for so long, in nanoseconds, before it is signalled: the usual time slice.
+const COMPUTES: u64 = 10_000_000;
+/// A thread that has used so much CPU time without rest computes, whatever else is known.
+const CERTAIN: u64 = 100_000_000;
+
+/// What a machine had used when its thread was last seen at rest: blocked, or not run since the look before.
+/// A record serves several clusters in turn, and so several monitors.
+#[derive(Default)]
+pub(super) struct Rest {
+    cpu: AtomicU64,
+    user: AtomicU64,
+    /// The CPU time at the last look.
+    seen: AtomicU64,
+}
+
+impl Rest {
+    /// The machine's thread is at rest.
+    fn note(&self, machine: &Machine) {
+        self.cpu.store(machine.cpu_time(), Ordering::Relaxed);
+        self.user.store(machine.user_time(), Ordering::Relaxed);
+    }
+
+    /// The machine has another kernel thread, whose clocks begin anew.
+    pub(super) fn begin(&self) {
+        for clock in [&self.cpu, &self.user, &self.seen] {
+            clock.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the machine, which has used `cpu` by now, has computed for long since.
+    fn is_over(&self, machine: &Machine, cpu: u64) -> bool {
+        let since = |then: &AtomicU64, now: u64| now.saturating_sub(then.load(Ordering::Relaxed));
+        let computes = || since(&self.user, machine.user_time()) >= COMPUTES;
+        let is_on_a_cpu = || machine.cpu_time() != cpu;
+        since(&self.cpu, cpu) >= CERTAIN || computes() && is_on_a_cpu()
+    }
+}
+
+impl Look<'_> {
+    /// Sends strays to the queue. Looks at some machines, from index `first` on; returns the index of the next one.
+    fn at_strays(&mut self, first: usize) -> usize {
+        let next = first + AT_ONCE;
+        let some = (first..next).map_while(worker::get);
+        for machine in some.filter(|machine| machine.is_of(self.cluster)) {
+            let Some(green) = machine.running() else {
+                continue;
+            };
+            if machine.processor.get().is_some() {
+                continue;
+            }
+            let cpu = machine.cpu_time();
+            let used = cpu.wrapping_sub(machine.rest.seen.swap(cpu, Ordering::Relaxed));
+            if used == 0 || self.observer.is_blocked(machine.thread()) == Some(true) {
+                machine.rest.note(machine);
+                continue;
+            }
+            let signal = self.cluster.config.signal;
+            // The CPU time of the handler is no reason for another signal.
+            let has_moved = used >= preempt::HANDLING;
+            if machine.rest.is_over(machine, cpu)
+                && preempt::send(machine, green, signal, self.now, has_moved, self.observer)
+            {
+                green.calls_itself.store(false, Ordering::Relaxed);
+                self.event = true;
+            }
+        }
+        if next < worker::count() { next } else { 0 }
     }
 }
 

@@ -1,0 +1,323 @@
+//! The run loop that every machine runs: find a thread, switch to it, do what it asks for. All other files feed
+//! it or are called by it.
+//!
+//! A machine with a processor takes threads from the processor's queues until there are none, looks for the work
+//! of others, and rests. A thread leaves its stack with an [`Action`], which is done here, when it has been left.
+//!
+//! The fast path touches no thread-local: invariant 3 of the folder.
+
+use super::idle::Rested;
+use super::locked::{hand_to_its_machine, handed, is_bound_here, stay};
+use super::park::Parking;
+use super::steal::{look_at_others, search, stop_searching};
+use super::switch::{self, Action};
+use super::{Cluster, Green, Machine, Oddities, Owned, RunLoop};
+use super::{current, enter, fork, io, outbox, start, timers, witness};
+use crate::engine::atomic::Ordering;
+use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready};
+use crate::engine::sys::{clock, perturb, sanitizer};
+
+/// The life of a machine: rest until there is a processor, then find work and run it.
+pub(super) fn run(mut run: RunLoop) {
+    let cluster = run.machine().cluster();
+    let mut rested = cluster.wait_for_processor(&mut run);
+    while let Rested::Working { searching } = rested {
+        rested = match find_work(&mut run, searching) {
+            Ok(next) => run_one_after_another(&mut run, next),
+            Err(NothingFound { searching }) => cluster.rest(&mut run, searching),
+        };
+    }
+}
+
+/// Runs `next`, then the threads in this processor's queue, until the queue is empty or the
+/// processor is gone.
+#[inline(never)]
+fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
+    let machine = run.machine();
+    loop {
+        let (green, inherits_slice) = (next.thread.into_green(), next.inherits_slice);
+        if green.oddities.any() {
+            if green.oddities.has(Oddities::LOCKED) && !is_bound_here(machine, green) {
+                return hand_to_its_machine(run, green);
+            }
+            let is_homeless = green.oddities.has(Oddities::NEW);
+            if is_homeless
+                && !run
+                    .owned()
+                    .is_some_and(|mut p| start::move_in(&mut p, green))
+            {
+                return start::find_room(run, green);
+            }
+            if green.oddities.has(Oddities::MEASURED) {
+                witness::measure::begins(run.owned(), machine, green, inherits_slice);
+            }
+        }
+        // SAFETY: the thread came out of a queue: it is ours.
+        let action = unsafe { switch::to(run, green, inherits_slice) };
+        // This is asked now: after `complete` the thread may be running elsewhere.
+        if green.oddities.has(Oddities::LOCKED) {
+            return stay(run, green, action);
+        }
+        let mut processor = run.owned();
+        witness::left(processor.as_mut().map(Owned::lend), green, action);
+        let successor = complete(machine, processor.as_mut(), green, action);
+        let Some(mut processor) = processor else {
+            machine.cluster().detached_switches.add_shared(1);
+            return machine.cluster().wait_for_processor(run);
+        };
+        let processor = &mut processor;
+        processor.switches.add(1);
+        let is_time = processor.switches.get() >= processor.own().looks.next();
+        if is_time || processor.attention.load(Ordering::Relaxed) {
+            if processor.is_surplus() {
+                if let Some(green) = successor {
+                    ready_again(machine, Some(processor), green, Readied::Woken);
+                }
+                // The machine goes to `find_work`, where the processor steps down.
+                return Rested::Working { searching: false };
+            }
+            look_around(machine, processor);
+        }
+        next = match successor {
+            Some(green) => {
+                outbox::send_all(processor);
+                Next {
+                    thread: Ready::new(green),
+                    inherits_slice: true,
+                }
+            }
+            None => match own_queues(processor) {
+                Some(following) => following,
+                None => return Rested::Working { searching: false },
+            },
+        };
+    }
+}
+
+/// Does what a thread asked for when it left its stack. Without a processor, all threads go to the
+/// global queue. Returns the thread that runs next, if the thread has named one.
+#[inline(always)]
+pub(super) fn complete(
+    machine: &'static Machine,
+    mut processor: Option<&mut Owned<'_>>,
+    green: &'static Green,
+    action: Action,
+) -> Option<&'static Green> {
+    match action {
+        Action::Yield => ready_again(machine, processor, green, Readied::Yielded),
+        Action::Park => park(machine, processor, green),
+        Action::HandOver => {
+            let successor = green.next.take();
+            return successor
+                .filter(|successor| may_follow(machine, processor.is_some(), successor));
+        }
+        Action::Preempt => {
+            match &mut processor {
+                Some(p) => p.preemptions.add(1),
+                None => green.cluster().detached_preemptions.add_shared(1),
+            }
+            ready_again(machine, processor, green, Readied::Preempted);
+        }
+        Action::Exit => start::bury(machine, processor, green),
+    }
+    None
+}
+
+/// Whether a thread that was handed over to can run here and now; if not, it goes to the global
+/// queue of its cluster. It goes there too when the time slice is over: two threads that hand over
+/// to each other inherit the slice for ever, and would keep all others out.
+#[inline(always)]
+fn may_follow(machine: &'static Machine, has_processor: bool, successor: &'static Green) -> bool {
+    let may = has_processor
+        && core::ptr::eq(successor.cluster(), machine.cluster())
+        && !machine.is_slice_over();
+    if !may {
+        machine.come_home();
+        ready_globally(successor, Readied::Woken);
+    }
+    may
+}
+
+/// Wakes a sleeper if the policy says that there is work for others.
+#[inline(always)]
+fn tell(cluster: &'static Cluster, for_others: ForOthers) {
+    if for_others == ForOthers::Work {
+        cluster.notify();
+    }
+}
+
+/// Makes `green` ready, which has left its stack and can go on at once.
+#[inline(always)]
+pub(super) fn ready_again(
+    machine: &'static Machine,
+    processor: Option<&mut Owned<'_>>,
+    green: &'static Green,
+    how: Readied,
+) {
+    match processor {
+        Some(p) => ready_from(p, green, how),
+        None => {
+            machine.come_home();
+            ready_globally(green, how);
+        }
+    }
+}
+
+/// Parks `green`, which has left its stack, unless its waiter has been notified meanwhile.
+#[inline(always)]
+pub(super) fn park(
+    machine: &'static Machine,
+    processor: Option<&mut Owned<'_>>,
+    green: &'static Green,
+) {
+    perturb::point("park: left");
+    green.since.note_time();
+    // SAFETY: the thread has left it on its stack, and nobody else can resume the thread yet.
+    let Parking {
+        waiter, deadline, ..
+    } = unsafe { *green.parking() };
+    if deadline != clock::NEVER {
+        let home = processor
+            .as_ref()
+            .map_or(machine.cluster().table.get(0), |p| p.shared());
+        timers::arm(green, home, deadline);
+    }
+    perturb::point("park: armed");
+    // SAFETY: the waiter lives until its thread goes on, which is after this: nobody else can
+    // resume it yet.
+    if !unsafe { &*waiter }.commit() {
+        ready_again(machine, processor, green, Readied::Yielded);
+    }
+}
+
+/// There is nothing to run, or no processor any more to run it on.
+pub(super) struct NothingFound {
+    pub(super) searching: bool,
+}
+
+/// Finds the next thread. `searching`: this machine counts as a searcher already.
+#[inline(never)]
+fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFound> {
+    let machine = run.machine();
+    let processor = &mut run.owned().ok_or(NothingFound { searching })?;
+    processor.dry.add(1);
+    processor.note_cpu();
+    timers::fire_own(processor);
+    let handed = handed(machine);
+    if handed.is_none() && processor.is_surplus() {
+        step_down(machine, processor);
+        return Err(NothingFound { searching });
+    }
+    let found = handed
+        .or_else(|| own_queues(processor))
+        .or_else(|| arrivals(machine, processor));
+    if let Some(next) = found {
+        if searching {
+            machine.come_home();
+            stop_searching(processor.cluster());
+        }
+        witness::found(processor);
+        return Ok(next);
+    }
+    perturb::point("find_work: nothing");
+    if !searching && let Some(next) = look_at_others(processor, false) {
+        witness::found(processor);
+        return Ok(next);
+    }
+    let cluster = machine.cluster();
+    searching = searching || cluster.idle.start_search(cluster.search_limit());
+    if searching {
+        search(machine, processor).inspect(|_| witness::found(processor))
+    } else {
+        Err(NothingFound { searching })
+    }
+}
+
+/// There are too many processors, and this one lies down next: the threads in its queue go to
+/// others.
+#[cold]
+#[inline(never)]
+fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
+    machine.come_home();
+    outbox::send_all(processor);
+    perturb::point("step_down");
+    processor.cluster().policy.leave(&processor.seat());
+    let own = processor.own();
+    own.stacks.drain();
+    own.records.drain();
+}
+
+/// Takes the next thread out of the next slot, the local queue or the global queue.
+#[inline(always)]
+pub(super) fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
+    let cluster = processor.cluster();
+    outbox::before_next(processor, |processor| {
+        let others = match cluster.idle.is_everybody_busy() {
+            true => Others::Busy,
+            false => Others::Idle,
+        };
+        cluster.policy.next(&processor.seat(), others)
+    })
+}
+
+/// Takes in the threads whose descriptors are ready, and returns the first to run.
+fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next> {
+    machine.come_home();
+    io::look(processor).then(|| own_queues(processor)).flatten()
+}
+
+/// Serves a busy processor between two threads: its timers and, less often, outbox and events.
+#[cold]
+#[inline(never)]
+fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
+    let switches = processor.switches.get();
+    let attention = processor.attention.load(Ordering::Relaxed);
+    if attention || switches.is_multiple_of(timers::INTERVAL) {
+        outbox::send_all(processor);
+        processor.note_cpu();
+    }
+    if attention || switches.is_multiple_of(io::INTERVAL) {
+        machine.come_home();
+        io::look_when_busy(processor);
+    }
+    timers::fire_when_busy(processor, switches, machine.is_slice_over());
+}
+
+/// Makes `green` ready, which was waiting and is now the caller's.
+pub(crate) fn ready(green: &'static Green) {
+    sanitizer::publish(green);
+    // By reference: a move would read what was just written, in wider words, and wait for that.
+    match &mut enter() {
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
+            witness::woke(entered, green);
+            ready_from(&entered.processor(), green, Readied::Woken);
+        }
+        // The thread waits in the parent, and cannot run here.
+        None if fork::is_child() => {}
+        _ => {
+            let _off = current::preemption_off();
+            witness::woke_from_outside(green);
+            ready_globally(green, Readied::Woken);
+        }
+    }
+}
+
+/// Makes `green` ready; the caller runs on `processor`.
+#[inline(always)]
+pub(crate) fn ready_from(processor: &Owned<'_>, green: &'static Green, how: Readied) {
+    let cluster = processor.cluster();
+    let for_others = cluster
+        .policy
+        .ready(Ready::new(green), how, Some(&processor.seat()));
+    tell(cluster, for_others);
+}
+
+/// Makes `green` ready, on any processor that takes it. The caller is at home, or a green thread
+/// with preemption off.
+#[cold]
+#[inline(never)]
+pub(crate) fn ready_globally(green: &'static Green, how: Readied) {
+    let _unseen = sanitizer::unseen();
+    let cluster = green.cluster();
+    tell(cluster, cluster.policy.ready(Ready::new(green), how, None));
+}
