@@ -7,7 +7,6 @@ use std::time::UNIX_EPOCH;
 
 use super::collect::{Entry, Snapshot};
 use super::describe;
-use super::raw;
 use super::symbols::Symbols;
 
 /// The version of the format.
@@ -52,7 +51,6 @@ impl Snapshot {
         let mut symbols = Symbols::new();
         for number in 0..self.stacks.len() as u32 {
             to.write_all(if number == 0 { b"\n" } else { b",\n" })?;
-            raw::progress();
             self.write_frames(number, &mut symbols, to)?;
         }
         writeln!(to, "\n]}}")

@@ -9,7 +9,6 @@
 //! | `describe`, `descriptor` | a thread's wait in words; what the system says of a descriptor |
 //! | `deadlock` | threads that wait for each other; programs in which all do |
 //! | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
-//! | `raw` | a dump that needs no memory, if the reporter makes no progress |
 //! | `warn` | warnings of what costs threads their time |
 //! | `text`, `json` | a dump for people, and for tools |
 //! | `summary`, `busy`, `runtimes` | all threads in a few figures; which are busy; what the runtimes tell of themselves |
@@ -25,7 +24,6 @@ mod describe;
 mod descriptor;
 mod json;
 pub(crate) mod modules;
-mod raw;
 pub(crate) mod reporter;
 mod running;
 pub(crate) mod runtimes;
