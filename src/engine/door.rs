@@ -56,7 +56,7 @@ pub(crate) use super::sched::hooked::unhooked;
 pub(crate) use super::sched::hooked::{count_parked, is_hooked};
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(all(green, feature = "tracing"))]
-pub(crate) use super::sched::syscall_name;
+pub(crate) use super::report::calls::name as syscall_name;
 pub(crate) use super::sched::witness::measure;
 #[cfg(feature = "tracing")]
 pub(crate) use super::sched::witness::news;
