@@ -25,7 +25,7 @@ pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unche
 pub(crate) use super::backend::runtimes;
 pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
-pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
+pub(crate) use super::backend::{Backend, Choice, FIGURES, Figure, Knobs, Value, Wishes};
 pub use super::backend::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,
@@ -43,6 +43,8 @@ pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, p
 pub(crate) use super::green::resident::Resident;
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::report;
+#[cfg(all(green, feature = "tracing"))]
+pub(crate) use super::report::calls::name as syscall_name;
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
 pub(crate) use super::sched::announce::may_block;
@@ -55,8 +57,6 @@ pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
 pub(crate) use super::sched::hooked::{count_parked, is_hooked};
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
-#[cfg(all(green, feature = "tracing"))]
-pub(crate) use super::report::calls::name as syscall_name;
 pub(crate) use super::sched::witness::measure;
 #[cfg(feature = "tracing")]
 pub(crate) use super::sched::witness::news;

@@ -96,6 +96,11 @@ fn write_runtime(
     }
     let figures = (runtime.figures)();
     for (name, value) in figures.numbers {
+        // The protocol's first version calls it so.
+        let name = match name {
+            "global_queue_len" => "global_queue",
+            name => name,
+        };
         write!(to, ",{}:{value}", Quoted(name))?;
     }
     write!(to, ",\"blocked_calls\":[")?;
