@@ -22,7 +22,7 @@ const SUPERSEDED: &[(libc::c_long, &str)] = &[];
 /// The name of system call `number`.
 pub(crate) fn name(number: i64) -> String {
     let mut all = NAMED.iter().chain(SUPERSEDED);
-    match all.find(|(known, _)| i64::from(*known) == number) {
+    match all.find(|(known, _)| *known == number) {
         Some((_, constant)) => constant.trim_start_matches("SYS_").into(),
         None => format!("syscall {number}"),
     }

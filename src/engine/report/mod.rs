@@ -12,7 +12,7 @@
 //! | `warn` | warnings of what costs threads their time |
 //! | `text`, `json` | a dump for people, and for tools |
 //! | `summary`, `busy`, `runtimes` | all threads in a few figures; which are busy; what the runtimes tell of themselves |
-//! | `socket` | the socket on which a running program is asked for all that |
+//! | `socket` | the socket on which a running program is asked for all that, and the answers |
 //!
 //! Nothing here stops a thread or takes a lock of the scheduler's. `sched::sight` says why what is read is true.
 

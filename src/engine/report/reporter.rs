@@ -240,6 +240,7 @@ fn write_dump(snapshot: &Snapshot, head: &str) -> io::Result<()> {
         .is_some_and(|extension| extension == "json")
     {
         snapshot.write_json(&mut out)?;
+        writeln!(out)?;
         errors.write_all(head.as_bytes())?;
         errors.flush()?;
     } else {
