@@ -44,7 +44,7 @@ pub(crate) use super::green::resident::Resident;
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::report;
 #[cfg(all(green, feature = "tracing"))]
-pub(crate) use super::report::calls::name as syscall_name;
+pub(crate) use super::report::syscalls::name as syscall_name;
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
 pub(crate) use super::sched::announce::may_block;

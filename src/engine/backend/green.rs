@@ -13,7 +13,7 @@ use crate::engine::backend::handle;
 use crate::engine::driver;
 use crate::engine::green::{current, room};
 use crate::engine::policy::Policy;
-use crate::engine::report::calls;
+use crate::engine::report::syscalls;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
@@ -178,7 +178,7 @@ fn blocked_call(blocked: Blocked) -> BlockedCall {
         time: Duration::from_nanos(at.nanos),
     };
     BlockedCall {
-        name: calls::name(blocked.call),
+        name: syscalls::name(blocked.call),
         count: blocked.count,
         places: blocked.places.into_iter().map(place).collect(),
     }

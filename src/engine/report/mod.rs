@@ -6,7 +6,7 @@
 //! | `running` | the stacks of threads that run: a signal's handler copies them |
 //! | `unwind`, `modules` | reads a stack; the libraries that this relies on |
 //! | `stacks`, `symbols`, `debug_info` | keeps each different stack once; the names of functions; what the files tell of an address |
-//! | `describe`, `descriptor`, `calls` | a thread's wait in words; what the system says of a descriptor; names of system calls |
+//! | `describe`, `descriptor`, `syscalls` | a thread's wait in words; what the system says of a descriptor; names of system calls |
 //! | `deadlock` | threads that wait for each other; programs in which all do |
 //! | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
 //! | `warn` | warnings of what costs threads their time |
@@ -17,7 +17,6 @@
 //! Nothing here stops a thread or takes a lock of the scheduler's. `sched::sight` says why what is read is true.
 
 mod busy;
-pub(crate) mod calls;
 mod collect;
 pub(crate) mod deadlock;
 mod debug_info;
@@ -32,6 +31,7 @@ pub(crate) mod socket;
 mod stacks;
 mod summary;
 pub(crate) mod symbols;
+pub(crate) mod syscalls;
 mod text;
 pub(crate) mod unwind;
 pub(crate) mod warn;
