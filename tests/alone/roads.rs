@@ -5,83 +5,76 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+use self::counters::{begin, end};
 use crate::common::alone;
 use greenthread::net::{TcpListener, TcpStream};
 use greenthread::runtime::{Mode, Runtime};
 use greenthread::{channel, thread};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::c_int;
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 /// The first ones make what later ones find made.
 const WARM_UP: usize = 10;
 const TIMES: usize = 20;
 
-/// The counters of the program, by what the compiler adds to it.
-struct Counters {
-    reset: extern "C" fn(),
-    copy: extern "C" fn(*mut c_char) -> c_int,
-    /// Where the counters of the last event are.
-    buffer: *mut u8,
-    size: usize,
-}
+/// The counters of the program, by what the compiler adds to it (compiler-rt's InstrProfiling.h).
+#[cfg(counts)]
+mod counters {
+    use std::sync::OnceLock;
 
-// SAFETY: the buffer is written by `end`, and read by `save` after it, on the same thread or on one that has had an
-// answer from it.
-unsafe impl Sync for Counters {}
-// SAFETY: as above.
-unsafe impl Send for Counters {}
+    unsafe extern "C" {
+        safe fn __llvm_profile_reset_counters();
+        safe fn __llvm_profile_get_size_for_buffer() -> u64;
+        fn __llvm_profile_write_buffer(buffer: *mut u8) -> i32;
+    }
 
-fn counters() -> Option<&'static Counters> {
-    static COUNTERS: OnceLock<Option<Counters>> = OnceLock::new();
-    let find = |name: &CStr| {
-        // SAFETY: a string that ends.
-        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-        (!found.is_null()).then_some(found)
-    };
-    let all = || {
-        // SAFETY: these are their types (compiler-rt's InstrProfiling.h).
-        unsafe {
-            let size = find(c"__llvm_profile_get_size_for_buffer")?;
-            let size: extern "C" fn() -> u64 = std::mem::transmute::<*mut c_void, _>(size);
-            let reset = find(c"__llvm_profile_reset_counters")?;
-            let copy = find(c"__llvm_profile_write_buffer")?;
-            let size = size() as usize;
-            Some(Counters {
-                reset: std::mem::transmute::<*mut c_void, extern "C" fn()>(reset),
-                copy: std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_char) -> c_int>(copy),
-                buffer: Box::leak(vec![0_u8; size].into_boxed_slice()).as_mut_ptr(),
-                size,
-            })
-        }
-    };
-    COUNTERS.get_or_init(all).as_ref()
-}
+    /// Where those of the last event are. `begin` makes it.
+    static COPY: OnceLock<(usize, usize)> = OnceLock::new();
 
-fn begin() {
-    if let Some(counters) = counters() {
-        (counters.reset)();
+    pub fn begin() {
+        COPY.get_or_init(|| {
+            let size = __llvm_profile_get_size_for_buffer() as usize;
+            let copy = Box::leak(vec![0_u8; size].into_boxed_slice());
+            (copy.as_mut_ptr().expose_provenance(), size)
+        });
+        __llvm_profile_reset_counters();
+    }
+
+    pub fn end() {
+        let (copy, _) = COPY.get().expect("an event has begun");
+        // SAFETY: it has the size that was asked for; the last copy's reader has gone on.
+        let status =
+            unsafe { __llvm_profile_write_buffer(std::ptr::with_exposed_provenance_mut(*copy)) };
+        assert_eq!(status, 0);
+    }
+
+    /// Call it after `end`: on the same thread, or on one that has had an answer from it.
+    pub fn bytes() -> Option<&'static [u8]> {
+        let (copy, size) = COPY.get()?;
+        // SAFETY: it is never freed, and not written before the next event's end.
+        Some(unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(*copy), *size) })
     }
 }
 
-fn end() {
-    if let Some(counters) = counters() {
-        assert_eq!((counters.copy)(counters.buffer.cast()), 0);
+#[cfg(not(counts))]
+mod counters {
+    pub fn begin() {}
+    pub fn end() {}
+    pub fn bytes() -> Option<&'static [u8]> {
+        None
     }
 }
 
 /// Writes what the last event has run to `GT_ROADS/<name>-<i>.profraw`.
 fn save(name: &str, i: usize) {
-    let (Some(counters), Some(folder)) = (counters(), std::env::var_os("GT_ROADS")) else {
+    let (Some(bytes), Some(folder)) = (counters::bytes(), std::env::var_os("GT_ROADS")) else {
         return;
     };
     let Some(i) = i.checked_sub(WARM_UP) else {
         return;
     };
-    // SAFETY: so long it is, and `end` is over.
-    let bytes = unsafe { std::slice::from_raw_parts(counters.buffer, counters.size) };
     let path = std::path::Path::new(&folder).join(format!("{name}-{i}.profraw"));
     std::fs::write(path, bytes).unwrap();
 }
@@ -209,8 +202,8 @@ fn a_preemption() {
         for i in 0..WARM_UP + TIMES {
             // The other one has begun, and is in the queue.
             thread::yield_now();
-            COMPUTES.store(true, SeqCst);
             begin();
+            COMPUTES.store(true, SeqCst);
             while COMPUTES.load(SeqCst) {
                 std::hint::spin_loop();
             }
