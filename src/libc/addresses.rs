@@ -33,17 +33,16 @@
 
 use core::ptr;
 
-use super::claim::{Claimed, Ended, Node, Wait};
 use super::inside::{self, Inside};
-use super::list::{Chain, List};
-use super::queue::{Locked, Position, WaitQueue};
-use super::{About, Subject};
-use crate::engine::atomic::{
+use crate::engine::door::atomic::{
     AtomicUsize, Cell,
     Ordering::{Relaxed, SeqCst},
     const_fn, fence,
 };
-use crate::engine::sys::perturb;
+use crate::engine::door::claim::{Claimed, Ended, Node, Wait};
+use crate::engine::door::list::{Chain, List};
+use crate::engine::door::queue::{Locked, Position, WaitQueue};
+use crate::engine::door::{About, Subject, perturb};
 
 /// Each has two words, and memory that no thread has touched yet costs nothing.
 const BUCKETS: usize = if cfg!(greenthread_model) { 2 } else { 1 << 16 };

@@ -2,8 +2,9 @@
 //! that the processor goes to other threads at once.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ptr::null;
 
-use super::poll::{block, deadline_of, with_time};
+use super::poll::for_time;
 use super::{hooked, in_kernel};
 use crate::engine::door::blocking;
 
@@ -77,21 +78,7 @@ announced! { again
     fn tcdrain(terminal: c_int) -> c_int;
 }
 
-/// The same for a call with a time-out.
-///
-/// # Safety
-/// The time is null or valid, or cannot be read.
-unsafe fn timed(
-    time: *const libc::timespec,
-    real: impl Fn(*const libc::timespec) -> c_int,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    match unsafe { deadline_of(time) } {
-        Ok(deadline) => block(deadline, |left| with_time(left, &real)),
-        Err(()) => real(time), // which refuses it
-    }
-}
-
+// And these have a time-out.
 hooked! {
     fn sigtimedwait(
         set: *const libc::sigset_t,
@@ -99,7 +86,7 @@ hooked! {
         time: *const libc::timespec,
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        unsafe { timed(time, |time| sigtimedwait::real(set, info, time)) }
+        unsafe { for_time(time, null(), |_| None, |left| sigtimedwait::real(set, info, left)) }
     }
 
     fn semtimedop(
@@ -109,6 +96,9 @@ hooked! {
         time: *const libc::timespec,
     ) -> c_int {
         // SAFETY: the caller's arguments.
-        unsafe { timed(time, |time| semtimedop::real(set, operations, count, time)) }
+        unsafe {
+            let real = |left| semtimedop::real(set, operations, count, left);
+            for_time(time, null(), |_| None, real)
+        }
     }
 }

@@ -7,7 +7,7 @@
 use core::ffi::{c_int, c_long, c_uint};
 
 use super::descriptor::Nature;
-use super::{around, libc_functions};
+use super::{around, interposed};
 use crate::engine::door::unwinding::Next;
 use crate::engine::door::{is_forked_child, watch};
 
@@ -20,7 +20,7 @@ fn before(fd: c_int) {
     Nature::forget(fd);
 }
 
-/// It was closed.
+/// It was closed, or shut down.
 #[inline]
 fn after(fd: c_int) {
     if !is_forked_child() {
@@ -35,14 +35,6 @@ fn closing(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let answer = call();
     after(fd);
     answer
-}
-
-libc_functions! {
-    fn close(fd: c_int) -> c_int;
-    fn dup2(from: c_int, to: c_int) -> c_int;
-    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
-    fn shutdown(fd: c_int, how: c_int) -> c_int;
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
 }
 
 /// These calls by `syscall(2)`; `None` for others.
@@ -85,49 +77,39 @@ around! {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
-    // SAFETY: the caller's arguments.
-    let real = || unsafe { dup2::real(from, to) };
-    match from == to {
-        true => real(),
-        false => closing(to, real),
+interposed! {
+    fn dup2(from: c_int, to: c_int) -> c_int {
+        // SAFETY: the caller's arguments.
+        let real = || unsafe { dup2::real(from, to) };
+        if from == to { real() } else { closing(to, real) }
     }
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
-    // SAFETY: the caller's arguments.
-    let real = || unsafe { dup3::real(from, to, flags) };
-    match from == to {
-        true => real(),
-        false => closing(to, real),
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+        // SAFETY: the caller's arguments.
+        let real = || unsafe { dup3::real(from, to, flags) };
+        if from == to { real() } else { closing(to, real) }
     }
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    let watches = flags == 0 && !is_forked_child();
-    if watches {
-        watch::watched_from(first, last).for_each(watch::closing);
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        let watches = flags == 0 && !is_forked_child();
+        if watches {
+            watch::watched_from(first, last).for_each(watch::closing);
+        }
+        if flags == 0 {
+            Nature::forget_all(first, last);
+        }
+        // SAFETY: the caller's arguments.
+        let answer = unsafe { close_range::real(first, last, flags) };
+        if watches {
+            watch::watched_from(first, last).for_each(watch::look_again);
+        }
+        answer
     }
-    if flags == 0 {
-        Nature::forget_all(first, last);
-    }
-    // SAFETY: the caller's arguments.
-    let answer = unsafe { close_range::real(first, last, flags) };
-    if watches {
-        watch::watched_from(first, last).for_each(watch::look_again);
-    }
-    answer
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    // SAFETY: the caller's arguments.
-    let answer = unsafe { shutdown::real(fd, how) };
-    if !is_forked_child() {
-        watch::look_again(fd);
+    fn shutdown(fd: c_int, how: c_int) -> c_int {
+        // SAFETY: the caller's arguments.
+        let answer = unsafe { shutdown::real(fd, how) };
+        after(fd);
+        answer
     }
-    answer
 }

@@ -11,8 +11,8 @@ use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::descriptor::{is_nonblocking, is_ready, is_stream, is_there, option, run};
-use super::{count_parked, hooked, set_errno, uninterrupted};
+use super::descriptor::{is_nonblocking, is_ready, is_stream, is_there, not_ready, option, run};
+use super::{count_parked, hooked, uninterrupted};
 use crate::engine::door::watch::Purpose;
 use crate::engine::door::{self, may_block};
 
@@ -35,10 +35,7 @@ fn accepted(fd: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
         true => may_block(|| real(fd)) as isize,
         // A socket that does not listen is an error at once.
         false if option::<c_int>(fd, libc::SO_ACCEPTCONN) != Some(1) => real(fd) as isize,
-        false => {
-            set_errno(libc::EAGAIN);
-            -1
-        }
+        false => not_ready(),
     };
     run(fd, Purpose::Read, attempt, |fd| real(fd) as isize) as c_int
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::{errno, in_kernel, set_errno, uninterrupted};
 use crate::engine::door::watch::{Call, Purpose};
-use crate::engine::door::{clock, word};
+use crate::engine::door::{clock, may_block, word};
 
 /// How a descriptor is read and written without blocking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +124,7 @@ fn own_time_out(fd: c_int, purpose: Purpose) -> Option<u64> {
     (nanos != 0).then_some(nanos)
 }
 
-/// An option of `fd`. `None`: it is not a socket.
+/// An option of a socket's. `None`: it has none of the name.
 pub(super) fn option<T: Default>(fd: c_int, name: c_int) -> Option<T> {
     let mut value = T::default();
     let mut length = size_of::<T>() as libc::socklen_t;
@@ -132,6 +132,28 @@ pub(super) fn option<T: Default>(fd: c_int, name: c_int) -> Option<T> {
     // SAFETY: valid places, for as many bytes; any bits are a `T` of those used here.
     let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, place, &mut length) };
     (result == 0).then_some(value)
+}
+
+/// How many bytes are on their way in a socket, by this question of `ioctl`. 0: it has no answer.
+pub(super) fn queued(fd: c_int, question: libc::c_ulong) -> c_int {
+    let mut queued = 0;
+    // SAFETY: a valid place, for one of the two questions that write a number there.
+    unsafe { libc::ioctl(fd, question, &mut queued) };
+    queued
+}
+
+/// Fails as a call that would block.
+pub(super) fn not_ready() -> isize {
+    set_errno(libc::EAGAIN);
+    -1
+}
+
+/// Makes `call`, if `fd` is ready for `purpose` at this moment.
+pub(super) fn ready_then(fd: c_int, purpose: Purpose, call: impl FnOnce() -> isize) -> isize {
+    match is_ready(fd, events_of(purpose)) {
+        true => may_block(call),
+        false => not_ready(),
+    }
 }
 
 /// Whether `fd` is a stream socket.
@@ -152,18 +174,13 @@ fn is_over(fd: c_int) -> bool {
         events: 0,
         revents: 0,
     };
-    let (mut protocol, mut unread): (c_int, c_int) = (0, 0);
-    let mut length = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: valid places. A call that fails leaves 0.
-    unsafe {
-        if super::poll::now(&mut asked, 1) <= 0 || asked.revents & libc::POLLHUP == 0 {
-            return false;
-        }
-        let place = (&raw mut protocol).cast();
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, place, &mut length);
-        libc::ioctl(fd, libc::FIONREAD, &mut unread);
-    }
-    matches!(protocol, libc::IPPROTO_TCP | libc::IPPROTO_MPTCP) && unread == 0
+    // SAFETY: one valid record, and no waiting.
+    let is_known = unsafe { super::poll::now(&mut asked, 1) } > 0;
+    let protocol = || option::<c_int>(fd, libc::SO_PROTOCOL);
+    is_known
+        && asked.revents & libc::POLLHUP != 0
+        && matches!(protocol(), Some(libc::IPPROTO_TCP | libc::IPPROTO_MPTCP))
+        && queued(fd, libc::FIONREAD) == 0
 }
 
 /// After so many waits that were in vain the kernel is asked whether the descriptor is ready all the same:
@@ -301,6 +318,15 @@ const MOST_BUFFERS: usize = libc::UIO_MAXIOV as usize;
 /// Whether the kernel could read so many values there.
 pub(super) fn is_there<T>(at: *const T, count: usize) -> bool {
     all_pages(at, count, |word| word::load(word).is_ok())
+}
+
+/// The value at `at`. `None`: the kernel could not read it.
+///
+/// # Safety
+/// If it can be read, it is a valid value.
+pub(super) unsafe fn value_at<T: Copy>(at: *const T) -> Option<T> {
+    // SAFETY: it can be read. The kernel asks for no alignment.
+    (!at.is_null() && is_there(at, 1)).then(|| unsafe { at.read_unaligned() })
 }
 
 /// Whether the kernel could write so many values there.

@@ -5,10 +5,10 @@
 
 use core::ffi::c_int;
 use core::pin::pin;
+use core::ptr::null;
 
-use super::poll::{after_millis, block, changes_mask, deadline_of, millis_of, with_time};
-use super::{errno, hooked, set_errno, uninterrupted};
-use crate::engine::door::clock;
+use super::poll::{for_millis, for_time, until};
+use super::{hooked, uninterrupted};
 use crate::engine::door::watch::{Call, Purpose};
 
 /// Collects events until there are some, or until `deadline`. `None`: the caller is to make the call that
@@ -22,24 +22,11 @@ unsafe fn wait(
     room: c_int,
     deadline: Option<u64>,
 ) -> Option<c_int> {
-    // SAFETY: the caller's promise.
-    let look = |fd| uninterrupted(|| unsafe { epoll_wait::real(fd, events, room, 0) });
-    let first = look(epoll);
-    if first != 0 || deadline.is_some_and(|deadline| deadline <= clock::now()) {
-        return Some(first);
-    }
-    let before = errno();
     let call = pin!(Call::new(epoll));
-    loop {
-        let has_come = call.as_ref().wait(Purpose::Read, deadline).ok()?;
-        let answer = look(call.fd());
-        if answer != 0 || !has_come {
-            if answer >= 0 {
-                set_errno(before);
-            }
-            return Some(answer);
-        }
-    }
+    let call = call.as_ref();
+    // SAFETY: the caller's promise.
+    let look = || uninterrupted(|| unsafe { epoll_wait::real(call.fd(), events, room, 0) });
+    until(deadline, look, |_| call.wait(Purpose::Read, deadline))
 }
 
 hooked! {
@@ -51,9 +38,8 @@ hooked! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            let deadline = after_millis(millis);
-            let real = |left| epoll_wait::real(epoll, events, room, millis_of(left));
-            wait(epoll, events, room, deadline).unwrap_or_else(|| block(deadline, real))
+            let wait = |deadline| wait(epoll, events, room, deadline);
+            for_millis(millis, null(), wait, |left| epoll_wait::real(epoll, events, room, left))
         }
     }
 
@@ -66,13 +52,9 @@ hooked! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            let deadline = after_millis(millis);
-            let real = |left| epoll_pwait::real(epoll, events, room, millis_of(left), mask);
-            match changes_mask(mask) {
-                true => None,
-                false => wait(epoll, events, room, deadline),
-            }
-            .unwrap_or_else(|| block(deadline, real))
+            let wait = |deadline| wait(epoll, events, room, deadline);
+            let real = |left| epoll_pwait::real(epoll, events, room, left, mask);
+            for_millis(millis, mask, wait, real)
         }
     }
 
@@ -85,15 +67,9 @@ hooked! {
     ) -> c_int {
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = |time| epoll_pwait2::real(epoll, events, room, time, mask);
-            let Ok(deadline) = deadline_of(time) else {
-                return real(time); // which refuses it
-            };
-            match changes_mask(mask) {
-                true => None,
-                false => wait(epoll, events, room, deadline),
-            }
-            .unwrap_or_else(|| block(deadline, |left| with_time(left, real)))
+            let wait = |deadline| wait(epoll, events, room, deadline);
+            let real = |left| epoll_pwait2::real(epoll, events, room, left, mask);
+            for_time(time, mask, wait, real)
         }
     }
 }

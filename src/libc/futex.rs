@@ -22,15 +22,16 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use super::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use super::{
-    close, count_parked, deadline_on, fail, futex2, is_hooked, is_on, nanos, repeated, value_at,
+    changes, close, count_parked, deadline_on, fail, futex2, is_hooked, is_on, nanos, repeated,
+    value_at,
 };
 use crate::engine::door::Subject;
-use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
 use crate::engine::door::{
-    clock, guard_change, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
+    clock, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
 };
 
 /// The threads that wait on words.
@@ -87,7 +88,7 @@ unsafe extern "C" fn syscall(
         let once = || unsafe { kernel_call(number, &arguments) };
         // An interrupted `close` has closed: the descriptor may be another's by now.
         let is_cut = |answer: &_| *answer == Err(libc::EINTR) && number != libc::SYS_close;
-        own.unwrap_or_else(|| guard_change(number, &arguments, || repeated(once, is_cut)))
+        own.unwrap_or_else(|| changes::guard(number, &arguments, || repeated(once, is_cut)))
     };
     // SAFETY: the caller's promise.
     if let Some(answer) = unsafe { close::by_number(number, a, b, c) } {

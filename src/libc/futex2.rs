@@ -8,12 +8,12 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use super::addresses::{ANY, Waiting};
 use super::descriptor::is_there;
 use super::futex::{
     self, Errno, FUTEXES, check, deadline_by, forget_in_children, how, waited, waits_here,
 };
 use super::is_on;
-use crate::engine::door::addresses::{ANY, Waiting};
 use crate::engine::door::{is_forked_child, kernel_call, word};
 
 /// From here on the four have one number each on all architectures.

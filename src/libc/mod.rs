@@ -1,9 +1,20 @@
-//! Blocking calls of libc park the green thread that makes them, in code that knows nothing of green
-//! threads.
+//! Functions with the names of libc's. The linker lets the program and the shared libraries that it is linked with call
+//! these.
 //!
-//! The functions in this folder have the names of libc's. The linker lets the program and the shared
-//! libraries that it is linked with call these. Each asks first whether the calling thread is a green
-//! one that may be parked ([`is_hooked`]). If not, it calls libc's function ([`Real`]).
+//! Some tell of a thread, or change it, where libc would mean the kernel thread:
+//!
+//! | file | functions | where |
+//! |---|---|---|
+//! | `masks` | signal masks, alternate stacks | `cfg(interposes)` |
+//! | `handlers` | `sigaction`, `signal` and their kin | the same |
+//! | `lifecycle` | `dlclose`; `vfork`, `_Fork`, `clone` | the same; `cfg(answers)` |
+//! | `answers` | what is asked about a pthread | `cfg(answers)` |
+//! | `changes` | calls that change the kernel thread, `prctl` | the same |
+//! | `clocks` | CPU time | the same |
+//!
+//! The others (`cfg(hooks)`: with the feature `unmodified`) block, and park the green thread that makes them, in code that
+//! knows nothing of green threads. Each asks first whether the calling thread is a green
+//! one that may be parked ([`is_hooked`]). If not, it calls libc's function.
 //!
 //! | file | functions |
 //! |---|---|
@@ -20,6 +31,8 @@
 //! | `announced` | `getaddrinfo` and others that cannot be waited for |
 //! | `close` | `close` and its kin: a descriptor for which threads wait |
 //! | `descriptor` | (none) a call on a descriptor: try, wait, try again |
+//! | `addresses` | (none) threads that wait at addresses, for the futexes and locks of code that is not ours |
+//! | `inside` | (none) a signal handler that has interrupted its thread in there leaves it a note |
 //! | `macros` | (none) declaring a function of libc's, and ours of the same name |
 //!
 //! What they promise:
@@ -34,31 +47,64 @@
 //!
 //! `docs/unmodified.md` says for each call what differs from the kernel's behaviour.
 
+#[cfg(hooks)]
+mod addresses;
+#[cfg(hooks)]
 mod announced;
+#[cfg(answers)]
+mod answers;
+#[cfg(answers)]
+mod changes;
+#[cfg(answers)]
+mod clocks;
+#[cfg(hooks)]
 mod close;
+#[cfg(hooks)]
 mod connect;
+#[cfg(hooks)]
 mod descriptor;
+#[cfg(hooks)]
 mod epoll;
+#[cfg(hooks)]
 mod futex;
+#[cfg(hooks)]
 mod futex2;
+mod handlers;
+#[cfg(hooks)]
+mod inside;
+mod lifecycle;
+#[cfg(hooks)]
 mod lock;
 mod macros;
+mod masks;
+#[cfg(hooks)]
 mod poll;
+#[cfg(hooks)]
 mod process;
+#[cfg(hooks)]
 mod pthread;
+#[cfg(hooks)]
 mod receive;
+#[cfg(hooks)]
 mod select;
+#[cfg(hooks)]
 mod send;
+#[cfg(hooks)]
 mod sleep;
+#[cfg(hooks)]
 mod splice;
+#[cfg(hooks)]
 mod stream;
 
-use self::macros::{around, hooked, interposed, libc_functions};
+#[cfg(hooks)]
+use self::descriptor::value_at;
+use self::macros::{around, fortified, hooked, interposed};
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::engine::door;
-use crate::engine::door::{clock, count_parked, handlers, names, variable};
+use crate::engine::door::handlers::begun;
+use crate::engine::door::{clock, count_parked, names, variable};
 
 /// Whether calls are hooked in this process.
 fn is_on() -> bool {
@@ -92,6 +138,14 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
+/// What a function returns that is one system call.
+fn answered(result: Result<usize, c_int>) -> c_int {
+    match result {
+        Ok(result) => result as c_int,
+        Err(errno) => fail(errno),
+    }
+}
+
 fn errno() -> c_int {
     // SAFETY: the address of the thread's own `errno`.
     unsafe { *libc::__errno_location() }
@@ -105,9 +159,9 @@ fn set_errno(errno: c_int) {
 /// Makes `call`: again, as long as `is_cut` says that a signal has cut it short, and that was none of the program's.
 fn repeated<T>(mut call: impl FnMut() -> T, is_cut: impl Fn(&T) -> bool) -> T {
     loop {
-        let begun = handlers::begun();
+        let before = begun();
         let answer = call();
-        if !is_cut(&answer) || handlers::begun() != begun {
+        if !is_cut(&answer) || begun() != before {
             return answer;
         }
     }
@@ -134,15 +188,6 @@ fn must_hold(is_right: bool) {
         // SAFETY: libc's function for this case.
         unsafe { __chk_fail() };
     }
-}
-
-/// The value at `at`. `None`: the kernel could not read it.
-///
-/// # Safety
-/// If it can be read, it is a valid value.
-unsafe fn value_at<T: Copy>(at: *const T) -> Option<T> {
-    // SAFETY: it can be read. The kernel asks for no alignment.
-    (!at.is_null() && descriptor::is_there(at, 1)).then(|| unsafe { at.read_unaligned() })
 }
 
 /// A time in nanoseconds. `None`: the kernel does not accept it.

@@ -7,7 +7,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::descriptor::{can_be_written, is_stream, length_of, rest_of, run, run_all};
-use super::{hooked, in_kernel, must_hold, value_at};
+use super::{fortified, hooked, in_kernel, value_at};
 use crate::engine::door::may_block;
 use crate::engine::door::watch::Purpose;
 
@@ -128,35 +128,26 @@ unsafe fn from(
     run_all(fd, Purpose::Read, length, attempt, block)
 }
 
-// What fortified C calls: it has checked nothing yet.
-hooked! {
-fn __recv_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: usize,
-    room: usize,
-    flags: c_int,
-) -> isize {
-    // SAFETY: the buffer has as much room as was found now; or the program ends.
-    unsafe {
-        must_hold(length <= room);
-        super::receive::recv(fd, buffer, length, flags)
+fortified! {
+    fn __recv_chk(
+        fd: c_int,
+        buffer: *mut c_void,
+        length: usize,
+        room: usize,
+        flags: c_int,
+    ) -> isize {
+        length <= room => recv(fd, buffer, length, flags)
     }
-}
 
-fn __recvfrom_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: usize,
-    room: usize,
-    flags: c_int,
-    address: *mut libc::sockaddr,
-    address_length: *mut libc::socklen_t,
-) -> isize {
-    // SAFETY: as above.
-    unsafe {
-        must_hold(length <= room);
-        super::receive::recvfrom(fd, buffer, length, flags, address, address_length)
+    fn __recvfrom_chk(
+        fd: c_int,
+        buffer: *mut c_void,
+        length: usize,
+        room: usize,
+        flags: c_int,
+        address: *mut libc::sockaddr,
+        address_length: *mut libc::socklen_t,
+    ) -> isize {
+        length <= room => recvfrom(fd, buffer, length, flags, address, address_length)
     }
-}
 }

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 
 use super::descriptor::is_there;
-use super::poll::{block, changes_mask, deadline_of, until, with_time};
+use super::poll::{after, block, for_time, until_any};
 use super::{hooked, uninterrupted, value_at};
 use crate::engine::door::clock;
 use crate::engine::door::watch::{Interest, Purpose};
@@ -104,7 +104,7 @@ unsafe fn wait(sets: Sets, deadline: Option<u64>) -> Option<c_int> {
             let [read, write, except] = sets.at;
             uninterrupted(|| select::real(sets.count, read, write, except, &mut timeval(0)))
         };
-        let answer = until(deadline, || interests_of(&asked, sets.count), look);
+        let answer = until_any(deadline, || interests_of(&asked, sets.count), look);
         if answer.is_none() {
             sets.store(&asked);
         }
@@ -130,26 +130,18 @@ hooked! {
         let sets = Sets { count, at: [read, write, except] };
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = || select::real(count, read, write, except, time);
             let asked = value_at(time);
-            if asked.is_none() && !time.is_null() {
-                return real();
+            let is_wrong = match asked {
+                None => !time.is_null(),
+                Some(asked) => asked.tv_sec < 0 || asked.tv_usec < 0,
+            };
+            if is_wrong {
+                return select::real(count, read, write, except, time); // which refuses it
             }
-            let deadline = match asked {
-                None => None,
-                Some(time) if time.tv_sec < 0 || time.tv_usec < 0 => Some(Err(())),
-                Some(time) => {
-                    let nanos = (time.tv_sec as u64).saturating_mul(1_000_000_000);
-                    let nanos = nanos.saturating_add((time.tv_usec as u64).saturating_mul(1_000));
-                    Some(Ok(match nanos {
-                        0 => 0,
-                        _ => clock::now().saturating_add(nanos),
-                    }))
-                }
-            };
-            let Ok(deadline) = deadline.transpose() else {
-                return real();
-            };
+            let deadline = asked.map(|asked| {
+                let nanos = (asked.tv_sec as u64).saturating_mul(1_000_000_000);
+                after(nanos.saturating_add((asked.tv_usec as u64).saturating_mul(1_000)))
+            });
             let answer = wait(sets, deadline).unwrap_or_else(|| {
                 block(deadline, |left| {
                     let mut left = left.map(timeval);
@@ -175,15 +167,8 @@ hooked! {
         let sets = Sets { count, at: [read, write, except] };
         // SAFETY: the caller's arguments.
         unsafe {
-            let real = |time| pselect::real(count, read, write, except, time, mask);
-            let Ok(deadline) = deadline_of(time) else {
-                return real(time); // which refuses it
-            };
-            match changes_mask(mask) {
-                true => None,
-                false => wait(sets, deadline),
-            }
-            .unwrap_or_else(|| block(deadline, |left| with_time(left, real)))
+            let real = |left| pselect::real(count, read, write, except, left, mask);
+            for_time(time, mask, |deadline| wait(sets, deadline), real)
         }
     }
 }

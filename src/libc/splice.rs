@@ -5,7 +5,9 @@
 
 use core::ffi::{c_int, c_uint};
 
-use super::descriptor::{Nature, is_nonblocking, is_ready, run, run_all};
+use super::descriptor::{
+    Nature, is_nonblocking, is_ready, not_ready, option, queued, ready_then, run, run_all,
+};
 use super::{errno, hooked, set_errno};
 use crate::engine::door::may_block;
 use crate::engine::door::watch::Purpose;
@@ -15,37 +17,17 @@ const LITTLE: usize = 16 << 10;
 
 /// How many bytes a socket has room for, at least.
 fn room_of(socket: c_int) -> usize {
-    let (mut size, mut queued): (c_int, c_int) = (0, 0);
-    let mut length = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: valid places. A call that fails leaves 0.
-    unsafe {
-        let place = (&raw mut size).cast();
-        libc::getsockopt(
-            socket,
-            libc::SOL_SOCKET,
-            libc::SO_SNDBUF,
-            place,
-            &mut length,
-        );
-        libc::ioctl(socket, libc::TIOCOUTQ, &mut queued);
-    }
     // The size is twice what a program may send: the kernel's own records are in it.
-    let room = (size / 2).saturating_sub(queued).max(0) as usize;
+    let size = option::<c_int>(socket, libc::SO_SNDBUF).unwrap_or(0) / 2;
+    let room = size.saturating_sub(queued(socket, libc::TIOCOUTQ)).max(0) as usize;
     room.max(LITTLE)
 }
 
-/// Where a descriptor stands in a call.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    From,
-    To,
-}
-
 /// Whether `fd` is open for this.
-fn can(fd: c_int, way: Way) -> bool {
+fn can(fd: c_int, way: Purpose) -> bool {
     let refused = match way {
-        Way::From => libc::O_WRONLY,
-        Way::To => libc::O_RDONLY,
+        Purpose::Read => libc::O_WRONLY,
+        _ => libc::O_RDONLY,
     };
     // SAFETY: the call asks for flags.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
@@ -55,15 +37,13 @@ fn can(fd: c_int, way: Way) -> bool {
 /// `sendfile`; `real` makes libc's call, for so many bytes.
 fn send_file(to: c_int, from: c_int, count: usize, real: impl Fn(c_int, usize) -> isize) -> isize {
     let is_for_file = Nature::of(to).is_none_or(|nature| nature == Nature::File);
-    if count == 0 || is_for_file || !can(from, Way::From) || is_nonblocking(to) {
+    if count == 0 || is_for_file || !can(from, Purpose::Read) || is_nonblocking(to) {
         return may_block(|| real(to, count));
     }
-    let attempt = |to: c_int, done: usize| match is_ready(to, libc::POLLOUT) {
-        true => may_block(|| real(to, (count - done).min(room_of(to)))),
-        false => {
-            set_errno(libc::EAGAIN);
-            -1
-        }
+    let attempt = |to: c_int, done: usize| {
+        ready_then(to, Purpose::Write, || {
+            real(to, (count - done).min(room_of(to)))
+        })
     };
     let block = |to, done| real(to, count - done);
     run_all(to, Purpose::Write, count, attempt, block)
@@ -98,7 +78,7 @@ hooked! {
         let has_pipe = is_pipe(from) || is_pipe(to);
         let has_offset = |fd, offset: *mut libc::off64_t| !offset.is_null() && is_pipe(fd);
         let is_wrong = has_offset(from, from_offset) || has_offset(to, to_offset);
-        if length == 0 || !has_pipe || is_wrong || !can(from, Way::From) || !can(to, Way::To) {
+        if length == 0 || !has_pipe || is_wrong || !can(from, Purpose::Read) || !can(to, Purpose::Write) {
             return may_block(|| real(flags));
         }
         let is_file = |fd| Nature::of(fd).is_none_or(|nature| nature == Nature::File);
@@ -121,13 +101,7 @@ hooked! {
                     return crate::engine::door::blocking(|| real(flags));
                 }
             };
-            let attempt = |fd| match is_ready(fd, events) {
-                true => 0,
-                false => {
-                    set_errno(libc::EAGAIN);
-                    -1
-                }
-            };
+            let attempt = |fd| if is_ready(fd, events) { 0 } else { not_ready() };
             match run(fd, purpose, attempt, |_| real(flags)) {
                 0 => set_errno(before),
                 result => return result,

@@ -12,33 +12,10 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::descriptor::{Nature, is_ready, length_of, rest_of, run, run_all};
-use super::{errno, hooked, must_hold, set_errno};
+use super::descriptor::{Nature, length_of, ready_then, rest_of, run, run_all};
+use super::{errno, fortified, hooked, set_errno};
 use crate::engine::door::may_block;
 use crate::engine::door::watch::Purpose;
-
-/// A direction in which bytes go.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Read,
-    Write,
-}
-
-impl Way {
-    fn purpose(self) -> Purpose {
-        match self {
-            Way::Read => Purpose::Read,
-            Way::Write => Purpose::Write,
-        }
-    }
-
-    fn events(self) -> i16 {
-        match self {
-            Way::Read => libc::POLLIN,
-            Way::Write => libc::POLLOUT,
-        }
-    }
-}
 
 /// The transfer of `buffers`; `real` makes libc's call.
 ///
@@ -46,7 +23,7 @@ impl Way {
 /// The records and their buffers are valid, as for `readv(2)` and `writev(2)`.
 unsafe fn transfer(
     fd: c_int,
-    way: Way,
+    way: Purpose,
     buffers: *const libc::iovec,
     count: c_int,
     real: impl Fn(c_int) -> isize,
@@ -78,7 +55,7 @@ unsafe fn transfer(
 /// As [`transfer`].
 unsafe fn socket(
     fd: c_int,
-    way: Way,
+    way: Purpose,
     buffers: *const libc::iovec,
     count: usize,
     wanted: usize,
@@ -90,8 +67,8 @@ unsafe fn socket(
     // SAFETY: the caller's promise.
     let result = unsafe {
         match way {
-            Way::Read => super::receive::message(fd, &mut message, 0, &real),
-            Way::Write => super::send::message(fd, &message, 0, wanted, &real),
+            Purpose::Read => super::receive::message(fd, &mut message, 0, &real),
+            _ => super::send::message(fd, &message, 0, wanted, &real),
         }
     };
     match result {
@@ -111,7 +88,7 @@ unsafe fn socket(
 /// As [`transfer`].
 unsafe fn pipe(
     fd: c_int,
-    way: Way,
+    way: Purpose,
     buffers: *const libc::iovec,
     count: usize,
     wanted: usize,
@@ -134,8 +111,8 @@ unsafe fn pipe(
                 Some(rest) => (rest.as_ptr(), rest.len() as c_int),
             };
             match way {
-                Way::Read => libc::preadv2(fd, at, count, -1, libc::RWF_NOWAIT),
-                Way::Write => libc::pwritev2(fd, at, count, -1, libc::RWF_NOWAIT),
+                Purpose::Read => libc::preadv2(fd, at, count, -1, libc::RWF_NOWAIT),
+                _ => libc::pwritev2(fd, at, count, -1, libc::RWF_NOWAIT),
             }
         };
         if result < 0 && is_unknown(errno()) {
@@ -145,8 +122,8 @@ unsafe fn pipe(
         result
     };
     match way {
-        Way::Read => run(fd, way.purpose(), |fd| attempt(fd, 0), |fd| block(fd, 0)),
-        Way::Write => run_all(fd, way.purpose(), wanted, attempt, block),
+        Purpose::Read => run(fd, way, |fd| attempt(fd, 0), |fd| block(fd, 0)),
+        _ => run_all(fd, way, wanted, attempt, block),
     }
 }
 
@@ -161,14 +138,14 @@ fn is_unknown(errno: c_int) -> bool {
 /// As [`transfer`].
 unsafe fn device(
     fd: c_int,
-    way: Way,
+    way: Purpose,
     buffers: *const libc::iovec,
     count: usize,
     real: impl Fn(c_int) -> isize,
 ) -> isize {
     let attempt = |fd: c_int| {
         let result = ready_then(fd, way, || real(fd));
-        if result >= 0 || errno() != libc::EAGAIN || way == Way::Write {
+        if result >= 0 || errno() != libc::EAGAIN || !matches!(way, Purpose::Read) {
             return result;
         }
         // Such a descriptor may refuse the call although it is not ready.
@@ -179,18 +156,7 @@ unsafe fn device(
         }
         result
     };
-    run(fd, way.purpose(), attempt, &real)
-}
-
-/// Makes `call`, if `fd` is ready at this moment.
-fn ready_then(fd: c_int, way: Way, call: impl FnOnce() -> isize) -> isize {
-    match is_ready(fd, way.events()) {
-        true => may_block(call),
-        false => {
-            set_errno(libc::EAGAIN);
-            -1
-        }
-    }
+    run(fd, way, attempt, &real)
 }
 
 fn one(buffer: *mut c_void, length: usize) -> libc::iovec {
@@ -204,38 +170,28 @@ hooked! {
     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize {
         let buffers = one(buffer, length);
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Way::Read, &buffers, 1, |fd| read::real(fd, buffer, length)) }
+        unsafe { transfer(fd, Purpose::Read, &buffers, 1, |fd| read::real(fd, buffer, length)) }
     }
 
     fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize {
         let buffers = one(buffer.cast_mut(), length);
         // SAFETY: the caller's buffer.
-        unsafe { transfer(fd, Way::Write, &buffers, 1, |fd| write::real(fd, buffer, length)) }
+        unsafe { transfer(fd, Purpose::Write, &buffers, 1, |fd| write::real(fd, buffer, length)) }
     }
 
     fn readv(fd: c_int, buffers: *const libc::iovec, count: c_int) -> isize {
         // SAFETY: the caller's buffers.
-        unsafe { transfer(fd, Way::Read, buffers, count, |fd| readv::real(fd, buffers, count)) }
+        unsafe { transfer(fd, Purpose::Read, buffers, count, |fd| readv::real(fd, buffers, count)) }
     }
 
     fn writev(fd: c_int, buffers: *const libc::iovec, count: c_int) -> isize {
         // SAFETY: the caller's buffers.
-        unsafe { transfer(fd, Way::Write, buffers, count, |fd| writev::real(fd, buffers, count)) }
+        unsafe { transfer(fd, Purpose::Write, buffers, count, |fd| writev::real(fd, buffers, count)) }
     }
 }
 
-// What fortified C calls: it has checked nothing yet.
-hooked! {
-fn __read_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: usize,
-    room: usize,
-) -> isize {
-    // SAFETY: the buffer has as much room as was found now; or the program ends.
-    unsafe {
-        must_hold(length <= room);
-        super::stream::read(fd, buffer, length)
+fortified! {
+    fn __read_chk(fd: c_int, buffer: *mut c_void, length: usize, room: usize) -> isize {
+        length <= room => read(fd, buffer, length)
     }
-}
 }

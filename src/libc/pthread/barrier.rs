@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use libc::{pthread_barrier_t, pthread_barrierattr_t};
 
 use super::{field, futex_wait, futex_wake};
-use crate::unmodified::{interposed, is_on};
+use crate::libc::{interposed, is_on};
 
 const ROUND: usize = 4;
 const COUNT: usize = 8;

@@ -6,7 +6,7 @@ use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{condition, mutex, once};
 use crate::engine::door::unwinding::Next;
-use crate::unmodified::around;
+use crate::libc::around;
 
 const SUCCESS: c_int = 0;
 const BUSY: c_int = 1;

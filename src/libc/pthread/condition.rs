@@ -17,11 +17,11 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
-use super::{SIGNAL, TABLE, Until, field, is_accepted, mutex, silent};
-use crate::engine::door::addresses::Waited;
+use super::{Asked, FOR_EVER, SIGNAL, TABLE, field, mutex, silent};
 use crate::engine::door::queue::Position;
 use crate::engine::door::{blocking, is_forked_child};
-use crate::unmodified::{around, count_parked, interposed, is_hooked, libc_functions};
+use crate::libc::addresses::Waited;
+use crate::libc::{around, count_parked, interposed, is_hooked};
 
 const IS_SHARED: u32 = 1;
 const IS_MONOTONIC: u32 = 2;
@@ -73,11 +73,11 @@ unsafe fn flags(condition: *mut pthread_cond_t) -> u32 {
     })
 }
 
-/// Waits; the calling thread is hooked. `until` and `real` as in `mutex`.
+/// Waits; the calling thread is hooked. `asked` and `real` as in `mutex`.
 unsafe fn wait_or(
     condition: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
-    until: impl FnOnce() -> Option<Until>,
+    asked: Asked,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     // SAFETY: the caller's objects.
@@ -86,7 +86,7 @@ unsafe fn wait_or(
             return silent::unlocking(mutex, || blocking(real));
         }
         count_parked();
-        let Some(until) = until() else {
+        let Some(until) = asked.until() else {
             return libc::EINVAL;
         };
         if mutex::may_not_unlock(mutex) {
@@ -116,112 +116,58 @@ fn wake(condition: *mut pthread_cond_t, most: usize) {
     }
 }
 
-libc_functions! {
-    fn pthread_cond_wait["GLIBC_2.3.2"](
-        condition: *mut pthread_cond_t,
-        mutex: *mut pthread_mutex_t,
-    ) -> c_int;
-
-    fn pthread_cond_timedwait["GLIBC_2.3.2"](
-        condition: *mut pthread_cond_t,
-        mutex: *mut pthread_mutex_t,
-        time: *const timespec,
-    ) -> c_int;
-
-    fn pthread_cond_clockwait(
-        condition: *mut pthread_cond_t,
-        mutex: *mut pthread_mutex_t,
-        clock: libc::clockid_t,
-        time: *const timespec,
-    ) -> c_int;
+/// The clock that a condition variable goes by.
+unsafe fn clock_of(condition: *mut pthread_cond_t) -> libc::clockid_t {
+    // SAFETY: the caller's condition variable.
+    match unsafe { flags(condition) } & IS_MONOTONIC {
+        0 => libc::CLOCK_REALTIME,
+        _ => libc::CLOCK_MONOTONIC,
+    }
 }
 
-around! {
-    fn pthread_cond_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int {
-        before {
-            unsafe extern "C-unwind" fn parking(
-                condition: *mut pthread_cond_t,
-                mutex: *mut pthread_mutex_t,
+/// Declares waits, which unlock a mutex and lock it again. `$asked` says until when.
+macro_rules! waits {
+    ($(
+        fn $name:ident $([$version:literal])?
+            ($condition:ident, $mutex:ident $(, $argument:ident: $Type:ty)*) until $asked:expr;
+    )*) => {
+        around! {
+            $(fn $name $([$version])? (
+                $condition: *mut pthread_cond_t,
+                $mutex: *mut pthread_mutex_t
+                $(, $argument: $Type)*
             ) -> c_int {
-                // SAFETY: the caller's objects.
-                unsafe {
-                    let real = || pthread_cond_wait::real(condition, mutex);
-                    wait_or(condition, mutex, || Some(Until::NEVER), real)
+                before {
+                    unsafe extern "C-unwind" fn parking(
+                        $condition: *mut pthread_cond_t,
+                        $mutex: *mut pthread_mutex_t
+                        $(, $argument: $Type)*
+                    ) -> c_int {
+                        // SAFETY: the caller's objects and time.
+                        unsafe {
+                            let real = || $name::real($condition, $mutex $(, $argument)*);
+                            wait_or($condition, $mutex, $asked, real)
+                        }
+                    }
+                    match is_hooked() {
+                        true => silent::not(parking as *const ()),
+                        // SAFETY: the caller's mutex.
+                        false => unsafe { silent::begin($mutex, $name::target()) },
+                    }
                 }
-            }
-            match is_hooked() {
-                true => silent::not(parking as *const ()),
-                // SAFETY: the caller's mutex.
-                false => unsafe { silent::begin(mutex, pthread_cond_wait::target()) },
-            }
+                after silent::ended,
+                unwound silent::cancelled,
+            })*
         }
-        after silent::ended,
-        unwound silent::cancelled,
-    }
+    };
+}
 
-    fn pthread_cond_timedwait(
-        condition: *mut pthread_cond_t,
-        mutex: *mut pthread_mutex_t,
-        time: *const timespec,
-    ) -> c_int {
-        before {
-            unsafe extern "C-unwind" fn parking(
-                condition: *mut pthread_cond_t,
-                mutex: *mut pthread_mutex_t,
-                time: *const timespec,
-            ) -> c_int {
-                // SAFETY: the caller's objects and time.
-                unsafe {
-                    let until = || {
-                        let clock = match flags(condition) & IS_MONOTONIC {
-                            0 => libc::CLOCK_REALTIME,
-                            _ => libc::CLOCK_MONOTONIC,
-                        };
-                        Until::new(clock, time)
-                    };
-                    let real = || pthread_cond_timedwait::real(condition, mutex, time);
-                    wait_or(condition, mutex, until, real)
-                }
-            }
-            match is_hooked() {
-                true => silent::not(parking as *const ()),
-                // SAFETY: the caller's mutex.
-                false => unsafe { silent::begin(mutex, pthread_cond_timedwait::target()) },
-            }
-        }
-        after silent::ended,
-        unwound silent::cancelled,
-    }
-
-    fn pthread_cond_clockwait(
-        condition: *mut pthread_cond_t,
-        mutex: *mut pthread_mutex_t,
-        clock: libc::clockid_t,
-        time: *const timespec,
-    ) -> c_int {
-        before {
-            unsafe extern "C-unwind" fn parking(
-                condition: *mut pthread_cond_t,
-                mutex: *mut pthread_mutex_t,
-                clock: libc::clockid_t,
-                time: *const timespec,
-            ) -> c_int {
-                // SAFETY: the caller's objects and time.
-                unsafe {
-                    let until = || Until::new(clock, time).filter(|_| is_accepted(clock));
-                    let real = || pthread_cond_clockwait::real(condition, mutex, clock, time);
-                    wait_or(condition, mutex, until, real)
-                }
-            }
-            match is_hooked() {
-                true => silent::not(parking as *const ()),
-                // SAFETY: the caller's mutex.
-                false => unsafe { silent::begin(mutex, pthread_cond_clockwait::target()) },
-            }
-        }
-        after silent::ended,
-        unwound silent::cancelled,
-    }
+waits! {
+    fn pthread_cond_wait["GLIBC_2.3.2"](condition, mutex) until FOR_EVER;
+    fn pthread_cond_timedwait["GLIBC_2.3.2"](condition, mutex, time: *const timespec)
+        until Asked(clock_of(condition), Some(time));
+    fn pthread_cond_clockwait(condition, mutex, clock: libc::clockid_t, time: *const timespec)
+        until Asked(clock, Some(time));
 }
 
 interposed! {

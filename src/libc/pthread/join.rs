@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use libc::pthread_t;
 
 use crate::engine::door::{Direction, Limit, Source, blocking, calls, thread_id};
-use crate::unmodified::{count_parked, hooked};
+use crate::libc::{count_parked, hooked};
 
 /// A descriptor that is readable when the thread has ended. `None`: the kernel has none to give.
 unsafe fn descriptor(thread: pthread_t) -> Option<OwnedFd> {

@@ -15,7 +15,7 @@
 //! thread's wait stays libc's, with its priorities and its cancellation.
 //!
 //! Invariants:
-//! 1. *No wake-up is lost* (invariant 1 of `wait::addresses`): the condition is libc's word, which the
+//! 1. *No wake-up is lost* (invariant 1 of `addresses`): the condition is libc's word, which the
 //!    waiter looks at under its bucket's lock, after a fence. All that gives back a lock is in these files, or is
 //!    a locked instruction of libc's on x86-64, or (a wait on a condition variable) is told by `silent`.
 //! 2. A thread that was woken for a lock either takes it, or queues again, or wakes another. So a lock that is
@@ -40,10 +40,12 @@ mod silent;
 
 use core::sync::atomic::AtomicU32;
 
-use super::{deadline_on, errno, read, set_errno};
-use crate::engine::door::addresses::{Addresses, Beside, Buckets, Events, Waited};
+use libc::timespec;
+
+use super::{deadline_on, errno, nanos, read, set_errno};
 use crate::engine::door::queue::Position;
 use crate::engine::door::{Subject, is_forked_child, subject, thread_id};
+use crate::libc::addresses::{Addresses, Beside, Buckets, Events, Waited};
 
 /// The green threads that wait for locks, semaphores and conditions.
 static TABLE: Addresses = Addresses::new(&OBJECT, &BUCKETS);
@@ -69,6 +71,44 @@ fn wake(address: usize, events: Events, most: usize) -> usize {
     TABLE.wake_after_locked(address, events, most)
 }
 
+/// Until when a call is to wait, as its caller says: until this clock shows that time. `None`: for ever.
+#[derive(Clone, Copy)]
+struct Asked(libc::clockid_t, Option<*const timespec>);
+
+const FOR_EVER: Asked = Asked(libc::CLOCK_MONOTONIC, None);
+
+/// The same by the real clock.
+fn real_time(time: *const timespec) -> Asked {
+    Asked(libc::CLOCK_REALTIME, Some(time))
+}
+
+impl Asked {
+    /// Whether libc's functions accept the clock.
+    fn has_clock(self) -> bool {
+        matches!(self.0, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC)
+    }
+
+    /// `None`: libc does not accept the clock or the time.
+    ///
+    /// # Safety
+    /// A time is valid.
+    unsafe fn until(self) -> Option<Until> {
+        let Asked(clock, time) = self;
+        let time = match time {
+            None => None,
+            // A time before the clock's beginning has passed, as its first second has.
+            // SAFETY: the caller's promise.
+            Some(time) => Some(unsafe {
+                nanos(timespec {
+                    tv_sec: (*time).tv_sec.max(0),
+                    ..*time
+                })?
+            }),
+        };
+        self.has_clock().then_some(Until { clock, time })
+    }
+}
+
 /// How long a call waits, by a clock of libc's.
 #[derive(Clone, Copy)]
 struct Until {
@@ -78,31 +118,6 @@ struct Until {
 }
 
 impl Until {
-    const NEVER: Until = Until {
-        clock: libc::CLOCK_MONOTONIC,
-        time: None,
-    };
-
-    /// `None`: libc does not accept the time.
-    ///
-    /// # Safety
-    /// `time` is valid.
-    unsafe fn new(clock: libc::clockid_t, time: *const libc::timespec) -> Option<Until> {
-        // SAFETY: the caller's promise.
-        let time = unsafe { &*time };
-        let nanos = u64::try_from(time.tv_nsec)
-            .ok()
-            .filter(|&n| n < 1_000_000_000)?;
-        // A time before the clock's beginning has passed.
-        let all = u64::try_from(time.tv_sec).map_or(0, |seconds| {
-            seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
-        });
-        Some(Until {
-            clock,
-            time: Some(all),
-        })
-    }
-
     /// In monotonic nanoseconds, as the clock is now.
     fn deadline(self) -> Option<u64> {
         self.time.map(|time| deadline_on(self.clock, time))
@@ -112,11 +127,6 @@ impl Until {
     fn has_come(self) -> bool {
         self.time.is_some_and(|time| read(self.clock) >= time)
     }
-}
-
-/// Whether libc's functions accept the clock.
-fn is_accepted(clock: libc::clockid_t) -> bool {
-    matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC)
 }
 
 /// Parks the calling thread at `address` until `attempt` returns an answer. It is asked under the bucket's
@@ -167,7 +177,7 @@ fn says_shared(word: u32) -> bool {
 
 /// Waits on a word that only this process uses: any thread, by the hooked system call. May return early.
 fn futex_wait(word: &AtomicU32, expected: u32) {
-    let none = core::ptr::null::<libc::timespec>();
+    let none = core::ptr::null::<timespec>();
     futex(word, libc::FUTEX_WAIT, expected, none);
 }
 
@@ -181,7 +191,7 @@ fn futex_wake(word: *const AtomicU32, most: u32) {
     );
 }
 
-fn futex(word: *const AtomicU32, operation: i32, value: u32, time: *const libc::timespec) {
+fn futex(word: *const AtomicU32, operation: i32, value: u32, time: *const timespec) {
     let before = errno();
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: a valid word, or one that is only named.

@@ -19,9 +19,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use libc::{pthread_mutex_t, timespec};
 
 use super::silent::must_stand;
-use super::{LOCK, Until, field, is_accepted, my_id, wait, wake};
+use super::{Asked, FOR_EVER, LOCK, field, my_id, real_time, wait, wake};
 use crate::engine::door::blocking;
-use crate::unmodified::{count_parked, hooked, interposed};
+use crate::libc::{count_parked, hooked, interposed};
 
 const COUNT: usize = 4;
 const OWNER: usize = 8;
@@ -58,12 +58,11 @@ pub(super) unsafe fn may_not_unlock(mutex: *mut pthread_mutex_t) -> bool {
     unsafe { matches!(kind(mutex) & TYPE, RECURSIVE | ERRORCHECK) && Some(owner(mutex)) != my_id() }
 }
 
-/// Locks the mutex; the calling thread is hooked. `until` is asked for if it has to wait; `real` makes libc's call.
-unsafe fn lock_or(
-    mutex: *mut pthread_mutex_t,
-    until: impl FnOnce() -> Option<Until>,
-    real: impl Fn() -> c_int,
-) -> c_int {
+/// Locks the mutex; the calling thread is hooked. The time is looked at if it has to wait; `real` makes libc's call.
+unsafe fn lock_or(mutex: *mut pthread_mutex_t, asked: Asked, real: impl Fn() -> c_int) -> c_int {
+    if !asked.has_clock() {
+        return libc::EINVAL;
+    }
     // SAFETY: the caller's mutex. (Libc's attempt leaves a robust one locked that nobody can recover.)
     if unsafe { is_special(mutex) } {
         return blocking(real);
@@ -79,7 +78,8 @@ unsafe fn lock_or(
         return blocking(real);
     }
     count_parked();
-    let Some(until) = until() else {
+    // SAFETY: the caller's time.
+    let Some(until) = (unsafe { asked.until() }) else {
         return libc::EINVAL;
     };
     let address = mutex as usize;
@@ -110,15 +110,12 @@ pub(super) unsafe fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
 hooked! {
     fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
         // SAFETY: the caller's mutex.
-        unsafe { lock_or(mutex, || Some(Until::NEVER), || pthread_mutex_lock::real(mutex)) }
+        unsafe { lock_or(mutex, FOR_EVER, || pthread_mutex_lock::real(mutex)) }
     }
 
     fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int {
         // SAFETY: the caller's mutex and time.
-        unsafe {
-            let until = || Until::new(libc::CLOCK_REALTIME, time);
-            lock_or(mutex, until, || pthread_mutex_timedlock::real(mutex, time))
-        }
+        unsafe { lock_or(mutex, real_time(time), || pthread_mutex_timedlock::real(mutex, time)) }
     }
 
     fn pthread_mutex_clocklock(
@@ -126,14 +123,9 @@ hooked! {
         clock: libc::clockid_t,
         time: *const timespec,
     ) -> c_int {
-        if !is_accepted(clock) {
-            return libc::EINVAL;
-        }
+        let asked = Asked(clock, Some(time));
         // SAFETY: the caller's mutex and time.
-        unsafe {
-            let until = || Until::new(clock, time);
-            lock_or(mutex, until, || pthread_mutex_clocklock::real(mutex, clock, time))
-        }
+        unsafe { lock_or(mutex, asked, || pthread_mutex_clocklock::real(mutex, clock, time)) }
     }
 }
 

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::{field, futex_wait, futex_wake};
 use crate::engine::door::unwinding::Next;
-use crate::unmodified::{around, is_on, libc_functions};
+use crate::libc::{around, is_on};
 
 const DONE: u32 = 2;
 
@@ -35,13 +35,6 @@ unsafe extern "C" fn done(word: usize, _: c_int) -> c_int {
 
 unsafe extern "C" fn unwound(word: usize) {
     end(word, 0);
-}
-
-libc_functions! {
-    fn pthread_once(
-        control: *mut libc::pthread_once_t,
-        initialise: unsafe extern "C-unwind" fn(),
-    ) -> c_int;
 }
 
 around! {

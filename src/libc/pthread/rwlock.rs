@@ -18,10 +18,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use libc::{pthread_rwlock_t, timespec};
 
 use super::{
-    READ, TABLE, Until, WRITE, field, is_accepted, my_id, says_shared, wait as wait_for, wake,
+    Asked, FOR_EVER, READ, TABLE, WRITE, field, my_id, real_time, says_shared, wait as wait_for,
+    wake,
 };
 use crate::engine::door::{blocking, is_forked_child};
-use crate::unmodified::{count_parked, hooked, interposed, is_hooked};
+use crate::libc::{count_parked, hooked, interposed, is_hooked};
 
 const WRITER: usize = 24;
 const SHARED: usize = 28;
@@ -39,13 +40,16 @@ unsafe fn prefers_writers(lock: *mut pthread_rwlock_t) -> bool {
     unsafe { field(lock, PREFERENCE) }.load(Relaxed) == PREFERS_WRITERS
 }
 
-/// Locks it; the calling thread is hooked. `until` and `real` as in `mutex`.
+/// Locks it; the calling thread is hooked. `asked` and `real` as in `mutex`.
 unsafe fn lock_or(
     lock: *mut pthread_rwlock_t,
     to: To,
-    until: impl FnOnce() -> Option<Until>,
+    asked: Asked,
     real: impl Fn() -> c_int,
 ) -> c_int {
+    if !asked.has_clock() {
+        return libc::EINVAL;
+    }
     // SAFETY: the caller's lock.
     let attempt = || unsafe {
         match to {
@@ -73,7 +77,8 @@ unsafe fn lock_or(
             return libc::EDEADLK;
         }
     }
-    let Some(until) = until() else {
+    // SAFETY: the caller's time.
+    let Some(until) = (unsafe { asked.until() }) else {
         return libc::EINVAL;
     };
     let events = match to {
@@ -89,16 +94,12 @@ unsafe fn lock_or(
     answer.unwrap_or(libc::ETIMEDOUT)
 }
 
-/// Locks it for writing, on any thread; `until` and `real` as in `mutex`.
-unsafe fn write_or(
-    lock: *mut pthread_rwlock_t,
-    until: impl FnOnce() -> Option<Until>,
-    real: impl Fn() -> c_int,
-) -> c_int {
+/// Locks it for writing, on any thread; `asked` and `real` as in `mutex`.
+unsafe fn write_or(lock: *mut pthread_rwlock_t, asked: Asked, real: impl Fn() -> c_int) -> c_int {
     // SAFETY: the caller's lock.
     let (answer, prefers_writers) = unsafe {
         let answer = match is_hooked() {
-            true => lock_or(lock, To::Write, until, real),
+            true => lock_or(lock, To::Write, asked, real),
             false => real(),
         };
         (answer, answer == libc::ETIMEDOUT && prefers_writers(lock))
@@ -112,24 +113,18 @@ unsafe fn write_or(
 hooked! {
     fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the caller's lock.
-        let real = || unsafe { pthread_rwlock_rdlock::real(lock) };
-        // SAFETY: as above.
-        unsafe { lock_or(lock, To::Read, || Some(Until::NEVER), real) }
+        unsafe { lock_or(lock, To::Read, FOR_EVER, || pthread_rwlock_rdlock::real(lock)) }
     }
 
     fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the caller's lock.
-        let real = || unsafe { pthread_rwlock_wrlock::real(lock) };
-        // SAFETY: as above.
-        unsafe { lock_or(lock, To::Write, || Some(Until::NEVER), real) }
+        unsafe { lock_or(lock, To::Write, FOR_EVER, || pthread_rwlock_wrlock::real(lock)) }
     }
 
     fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
+        let asked = real_time(time);
         // SAFETY: the caller's lock and time.
-        unsafe {
-            let until = || Until::new(libc::CLOCK_REALTIME, time);
-            lock_or(lock, To::Read, until, || pthread_rwlock_timedrdlock::real(lock, time))
-        }
+        unsafe { lock_or(lock, To::Read, asked, || pthread_rwlock_timedrdlock::real(lock, time)) }
     }
 
     fn pthread_rwlock_clockrdlock(
@@ -137,14 +132,10 @@ hooked! {
         clock: libc::clockid_t,
         time: *const timespec,
     ) -> c_int {
-        if !is_accepted(clock) {
-            return libc::EINVAL;
-        }
+        let asked = Asked(clock, Some(time));
         // SAFETY: the caller's lock and time.
         unsafe {
-            let until = || Until::new(clock, time);
-            let real = || pthread_rwlock_clockrdlock::real(lock, clock, time);
-            lock_or(lock, To::Read, until, real)
+            lock_or(lock, To::Read, asked, || pthread_rwlock_clockrdlock::real(lock, clock, time))
         }
     }
 }
@@ -152,10 +143,7 @@ hooked! {
 interposed! {
     fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, time: *const timespec) -> c_int {
         // SAFETY: the caller's lock and time.
-        unsafe {
-            let until = || Until::new(libc::CLOCK_REALTIME, time);
-            write_or(lock, until, || pthread_rwlock_timedwrlock::real(lock, time))
-        }
+        unsafe { write_or(lock, real_time(time), || pthread_rwlock_timedwrlock::real(lock, time)) }
     }
 
     fn pthread_rwlock_clockwrlock(
@@ -163,15 +151,9 @@ interposed! {
         clock: libc::clockid_t,
         time: *const timespec,
     ) -> c_int {
-        if !is_accepted(clock) {
-            return libc::EINVAL;
-        }
+        let asked = Asked(clock, Some(time));
         // SAFETY: the caller's lock and time.
-        unsafe {
-            let until = || Until::new(clock, time);
-            let real = || pthread_rwlock_clockwrlock::real(lock, clock, time);
-            write_or(lock, until, real)
-        }
+        unsafe { write_or(lock, asked, || pthread_rwlock_clockwrlock::real(lock, clock, time)) }
     }
 
     fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {

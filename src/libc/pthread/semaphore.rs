@@ -1,7 +1,7 @@
 //! Semaphores.
 //!
 //! `sem_post` is the only function of this folder that may be called in a signal handler: the table defers
-//! wake-ups that a handler cannot make (`wait::inside`).
+//! wake-ups that a handler cannot make (`inside`).
 //!
 //! The word at offset 8 says whether a semaphore is process-shared; those that have names are.
 
@@ -10,13 +10,17 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{sem_t, timespec};
 
-use super::{POST, Until, field, is_accepted, says_shared, wait as wait_for, wake};
-use crate::unmodified::{count_parked, errno, fail, hooked, in_kernel, interposed, set_errno};
+use super::{Asked, FOR_EVER, POST, field, real_time, says_shared, wait as wait_for, wake};
+use crate::libc::{count_parked, errno, fail, hooked, in_kernel, interposed, set_errno};
 
 const SHARED: usize = 8;
 
 /// Takes one; the calling thread is hooked. `real` makes libc's call.
-unsafe fn take_or(semaphore: *mut sem_t, until: Until, real: impl Fn() -> c_int) -> c_int {
+unsafe fn take_or(semaphore: *mut sem_t, asked: Asked, real: impl Fn() -> c_int) -> c_int {
+    // SAFETY: the caller's time.
+    let Some(until) = (unsafe { asked.until() }) else {
+        return fail(libc::EINVAL);
+    };
     let errno_before = errno();
     // SAFETY: the caller's semaphore. It fails with EAGAIN only if there is none to take.
     let attempt = || unsafe { libc::sem_trywait(semaphore) == 0 };
@@ -41,17 +45,12 @@ unsafe fn take_or(semaphore: *mut sem_t, until: Until, real: impl Fn() -> c_int)
 hooked! {
     fn sem_wait(semaphore: *mut sem_t) -> c_int {
         // SAFETY: the caller's semaphore.
-        unsafe { take_or(semaphore, Until::NEVER, || sem_wait::real(semaphore)) }
+        unsafe { take_or(semaphore, FOR_EVER, || sem_wait::real(semaphore)) }
     }
 
     fn sem_timedwait(semaphore: *mut sem_t, time: *const timespec) -> c_int {
         // SAFETY: the caller's semaphore and time.
-        unsafe {
-            match Until::new(libc::CLOCK_REALTIME, time) {
-                Some(until) => take_or(semaphore, until, || sem_timedwait::real(semaphore, time)),
-                None => fail(libc::EINVAL),
-            }
-        }
+        unsafe { take_or(semaphore, real_time(time), || sem_timedwait::real(semaphore, time)) }
     }
 
     fn sem_clockwait(
@@ -59,15 +58,9 @@ hooked! {
         clock: libc::clockid_t,
         time: *const timespec,
     ) -> c_int {
+        let asked = Asked(clock, Some(time));
         // SAFETY: the caller's semaphore and time.
-        unsafe {
-            match Until::new(clock, time).filter(|_| is_accepted(clock)) {
-                Some(until) => {
-                    take_or(semaphore, until, || sem_clockwait::real(semaphore, clock, time))
-                }
-                None => fail(libc::EINVAL),
-            }
-        }
+        unsafe { take_or(semaphore, asked, || sem_clockwait::real(semaphore, clock, time)) }
     }
 }
 

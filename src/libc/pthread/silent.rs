@@ -31,7 +31,7 @@
 //!    it clears `STANDING`, makes a fence, and wakes another. G saw it before it was cleared, so
 //!    G's fence came first, and G is found.
 //!
-//! Orderings: all accesses are Relaxed. The fences are those of `wait::addresses`.
+//! Orderings: all accesses are Relaxed. The fences are those of `addresses`.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 

@@ -1,25 +1,27 @@
 //! Calls that change the kernel thread that makes them: its CPUs, priority, credentials, namespaces, filters.
 //!
 //! On a green thread such a change would come to every thread that runs there later. So the thread stays on its kernel
-//! thread from the call on, and the two end together ([`locked::for_good`](super::locked::for_good)). [`changes`] is the
-//! table of these calls. Those with a function of libc's are interposed here: the function is the system call alone (or
-//! little more), so ours makes that, and looks for no function of libc's: it may be called in a forked child. The others come by `syscall(2)`, which the
+//! thread from the call on, and the two end together ([`for_good`]). [`changes`] is the
+//! table of these calls. Those with a function of libc's are here: the function is the system call alone (or
+//! little more), so ours makes that, and looks for no function of libc's. The others come by `syscall(2)`, which the
 //! feature `unmodified` interposes.
 //!
-//! Calls for another thread or process go through as they are, and so do those that set nothing. The name of a thread is not
-//! here: it is the green thread's own (`interpose`).
+//! Calls for another thread or process go through as they are, and so do those that set nothing. The name of a thread is the
+//! green thread's own.
 
-use super::locked::for_good;
-use crate::engine::green::current;
-use crate::engine::sys::{kernel_thread, word};
+use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+
+use super::macros::exported;
+use super::{answered, fail, set_errno};
+use crate::engine::door::{for_good, kernel_call, kernel_thread_id, name, owner, word};
 
 /// Makes `call`, which is this system call; the thread that changes its kernel thread by it stays there.
-pub(crate) fn guard<T, E>(
+pub(super) fn guard<T, E>(
     number: libc::c_long,
     arguments: &[usize],
     call: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
-    match current::owner().is_some() && changes(number, arguments) {
+    match owner().is_some() && changes(number, arguments) {
         true => for_good(call),
         false => call(),
     }
@@ -33,7 +35,7 @@ fn changes(number: libc::c_long, arguments: &[usize]) -> bool {
     const SESSION_KEYRINGS: [usize; 2] = [1, 14]; // KEYCTL_JOIN_SESSION_KEYRING, KEYCTL_SET_REQKEY_KEYRING
     const NONE: u32 = u32::MAX; // asks for the value that is set
     let argument = |i: usize| arguments.get(i).copied().unwrap_or(0);
-    let is_own = |id: usize| id as i32 == 0 || id as i32 == kernel_thread::id();
+    let is_own = |id: usize| id as i32 == 0 || id as i32 == kernel_thread_id();
     match number {
         libc::SYS_sched_setaffinity
         | libc::SYS_sched_setscheduler
@@ -117,67 +119,61 @@ const OPTIONS: [i32; 19] = [
     76, // PR_LOCK_SHADOW_STACK_STATUS
 ];
 
-#[cfg(answers)]
-mod functions {
-    use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+/// Makes this system call, as libc's function of that name does.
+///
+/// # Safety
+/// As the system call demands.
+unsafe fn guarded(number: c_long, arguments: &[usize]) -> c_int {
+    // SAFETY: the caller's promise.
+    answered(guard(number, arguments, || unsafe {
+        kernel_call(number, arguments)
+    }))
+}
 
-    use super::*;
-    use crate::engine::sys::call;
-
-    /// Declares functions of libc's that are one system call each, of the same arguments.
-    macro_rules! changing {
-        ($(fn $name:ident($($argument:ident: $Type:ty),*) -> $Result:ty = $number:ident;)*) => {$(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($argument: $Type),*) -> $Result {
-                let arguments = [$($argument as usize),*];
+/// Declares functions of libc's that are one system call each, of the same arguments.
+macro_rules! changing {
+    ($(fn $name:ident($($argument:ident: $Type:ty),*) = $number:ident;)*) => {
+        exported! {
+            $(fn $name($($argument: $Type),*) -> c_int {
                 // SAFETY: the caller's arguments, of the system call that libc's function makes.
-                let made = guard(libc::$number, &arguments, || unsafe { call(libc::$number, &arguments) });
-                match made {
-                    Ok(result) => result as $Result,
-                    Err(errno) => fail(errno) as $Result,
-                }
-            }
-        )*};
-    }
+                unsafe { guarded(libc::$number, &[$($argument as usize),*]) }
+            })*
+        }
+    };
+}
 
-    changing! {
-        fn sched_setaffinity(id: libc::pid_t, size: usize, cpus: *const libc::cpu_set_t) -> c_int = SYS_sched_setaffinity;
-        fn sched_setscheduler(id: libc::pid_t, policy: c_int, parameter: *const libc::sched_param) -> c_int = SYS_sched_setscheduler;
-        fn sched_setparam(id: libc::pid_t, parameter: *const libc::sched_param) -> c_int = SYS_sched_setparam;
-        fn sched_setattr(id: libc::pid_t, attributes: *mut c_void, flags: c_uint) -> c_int = SYS_sched_setattr;
-        fn setpriority(which: c_uint, id: libc::id_t, nice: c_int) -> c_int = SYS_setpriority;
-        fn unshare(flags: c_int) -> c_int = SYS_unshare;
-        fn setns(descriptor: c_int, kind: c_int) -> c_int = SYS_setns;
-        fn setfsuid(id: libc::uid_t) -> c_int = SYS_setfsuid;
-        fn setfsgid(id: libc::gid_t) -> c_int = SYS_setfsgid;
-        fn capset(header: *mut c_void, data: *const c_void) -> c_int = SYS_capset;
-        fn personality(persona: c_ulong) -> c_int = SYS_personality;
-    }
+changing! {
+    fn sched_setaffinity(id: libc::pid_t, size: usize, cpus: *const libc::cpu_set_t) = SYS_sched_setaffinity;
+    fn sched_setscheduler(id: libc::pid_t, policy: c_int, parameter: *const libc::sched_param) = SYS_sched_setscheduler;
+    fn sched_setparam(id: libc::pid_t, parameter: *const libc::sched_param) = SYS_sched_setparam;
+    fn sched_setattr(id: libc::pid_t, attributes: *mut c_void, flags: c_uint) = SYS_sched_setattr;
+    fn setpriority(which: c_uint, id: libc::id_t, nice: c_int) = SYS_setpriority;
+    fn unshare(flags: c_int) = SYS_unshare;
+    fn setns(descriptor: c_int, kind: c_int) = SYS_setns;
+    fn setfsuid(id: libc::uid_t) = SYS_setfsuid;
+    fn setfsgid(id: libc::gid_t) = SYS_setfsgid;
+    fn capset(header: *mut c_void, data: *const c_void) = SYS_capset;
+    fn personality(persona: c_ulong) = SYS_personality;
+}
 
-    #[cfg(target_arch = "x86_64")]
-    changing! {
-        fn arch_prctl(code: c_int, address: c_ulong) -> c_int = SYS_arch_prctl;
-        fn ioperm(from: c_ulong, count: c_ulong, is_on: c_int) -> c_int = SYS_ioperm;
-        fn iopl(level: c_int) -> c_int = SYS_iopl;
-    }
+#[cfg(target_arch = "x86_64")]
+changing! {
+    fn arch_prctl(code: c_int, address: c_ulong) = SYS_arch_prctl;
+    fn ioperm(from: c_ulong, count: c_ulong, is_on: c_int) = SYS_ioperm;
+    fn iopl(level: c_int) = SYS_iopl;
+}
 
-    fn fail(errno: c_int) -> c_int {
-        // SAFETY: the thread's own word.
-        unsafe { *libc::__errno_location() = errno };
-        -1
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn nice(change: c_int) -> c_int {
+exported! {
+    fn nice(change: c_int) -> c_int {
         let own = [libc::PRIO_PROCESS as usize, 0];
         // The kernel answers with a number that is never negative.
         // SAFETY: numbers.
-        let now = || unsafe { call(libc::SYS_getpriority, &own) }.map(|found| 20 - found as c_int);
+        let now = || unsafe { kernel_call(libc::SYS_getpriority, &own) }.map(|found| 20 - found as c_int);
         let set = |now: c_int| {
             let arguments = [own[0], own[1], now.saturating_add(change) as usize];
             // SAFETY: numbers.
             guard(libc::SYS_setpriority, &arguments, || unsafe {
-                call(libc::SYS_setpriority, &arguments)
+                kernel_call(libc::SYS_setpriority, &arguments)
             })
         };
         match now().and_then(set).and_then(|_| now()) {
@@ -187,28 +183,32 @@ mod functions {
         }
     }
 
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn ptrace(request: c_uint, id: usize, address: usize, data: usize) -> c_long {
+    fn ptrace(request: c_uint, id: usize, address: usize, data: usize) -> c_long {
         /// PTRACE_PEEKTEXT, PTRACE_PEEKDATA and PTRACE_PEEKUSER: libc's return the word that the kernel writes.
         const PEEKS: core::ops::RangeInclusive<c_uint> = 1..=3;
         let mut word: c_long = 0;
-        let place = match PEEKS.contains(&request) {
-            true => &raw mut word as usize,
-            false => data,
-        };
+        let peeks = PEEKS.contains(&request);
+        let place = if peeks { &raw mut word as usize } else { data };
         let arguments = [request as usize, id, address, place];
-        // SAFETY: the caller's arguments, and a word of ours; the thread's own `errno`.
-        unsafe {
-            match guard(libc::SYS_ptrace, &arguments, || {
-                call(libc::SYS_ptrace, &arguments)
-            }) {
-                Ok(_) if PEEKS.contains(&request) => {
-                    *libc::__errno_location() = 0;
-                    word
-                }
-                Ok(result) => result as c_long,
-                Err(errno) => fail(errno).into(),
+        // SAFETY: the caller's arguments, and a word of ours.
+        let call = || unsafe { kernel_call(libc::SYS_ptrace, &arguments) };
+        match guard(libc::SYS_ptrace, &arguments, call) {
+            Ok(_) if peeks => {
+                set_errno(0);
+                word
             }
+            Ok(result) => result as c_long,
+            Err(errno) => fail(errno).into(),
+        }
+    }
+
+    // libc's has any number of arguments, and hands on four after the first.
+    fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+        let number = option as usize;
+        match name::prctl(number, a) {
+            Some(answer) => answered(answer),
+            // SAFETY: the caller's arguments, of the system call that libc's function makes.
+            None => unsafe { guarded(libc::SYS_prctl, &[number, a, b, c, d]) },
         }
     }
 }
