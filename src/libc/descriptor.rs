@@ -41,11 +41,14 @@ static NATURES: [AtomicU8; KNOWN] = [const { AtomicU8::new(0) }; KNOWN];
 impl Nature {
     const ALL: [Nature; 4] = [Nature::Socket, Nature::Pipe, Nature::Device, Nature::File];
 
+    fn place(fd: c_int) -> Option<&'static AtomicU8> {
+        NATURES.get(usize::try_from(fd).ok()?)
+    }
+
     /// The nature of `fd`. `None`: it is not open.
     #[inline]
     pub(super) fn of(fd: c_int) -> Option<Nature> {
-        let known = usize::try_from(fd).ok().and_then(|fd| NATURES.get(fd));
-        match known.map_or(0, |known| known.load(Relaxed)) {
+        match Nature::place(fd).map_or(0, |known| known.load(Relaxed)) {
             0 => Nature::ask(fd),
             known => Some(Nature::ALL[usize::from(known) - 1]),
         }
@@ -73,7 +76,7 @@ impl Nature {
     }
 
     pub(super) fn remember(self, fd: c_int) {
-        if let Some(place) = usize::try_from(fd).ok().and_then(|fd| NATURES.get(fd)) {
+        if let Some(place) = Nature::place(fd) {
             place.store(self as u8 + 1, Relaxed);
         }
     }
@@ -81,9 +84,7 @@ impl Nature {
     /// Forgets the nature of a number that will be another file's.
     #[inline]
     pub(super) fn forget(fd: c_int) {
-        if let Some(place) = usize::try_from(fd).ok().and_then(|fd| NATURES.get(fd))
-            && place.load(Relaxed) != 0
-        {
+        if let Some(place) = Nature::place(fd).filter(|place| place.load(Relaxed) != 0) {
             place.store(0, Relaxed);
         }
     }
@@ -100,15 +101,20 @@ pub(super) fn is_nonblocking(fd: c_int) -> bool {
     flags != -1 && flags & libc::O_NONBLOCK != 0
 }
 
-/// Whether `poll` says at this moment that `fd` is ready for `events`, or that it has an error.
-pub(super) fn is_ready(fd: c_int, events: i16) -> bool {
+/// What `poll` says at this moment of `fd`: its answer, and which of `events` are there, or errors.
+fn polled(fd: c_int, events: i16) -> (c_int, i16) {
     let mut asked = libc::pollfd {
         fd,
         events,
         revents: 0,
     };
     // SAFETY: one valid record, and no waiting.
-    unsafe { super::poll::now(&mut asked, 1) != 0 }
+    (unsafe { super::poll::now(&mut asked, 1) }, asked.revents)
+}
+
+/// Whether `poll` says at this moment that `fd` is ready for `events`, or that it has an error.
+pub(super) fn is_ready(fd: c_int, events: i16) -> bool {
+    polled(fd, events).0 != 0
 }
 
 /// The length of the time-out that a socket has for a direction, in nanoseconds, if it has one.
@@ -169,16 +175,8 @@ fn would_block() -> bool {
 /// Whether a TCP connection has broken, and there is nothing more to read. The next call has the error: a call
 /// that has done a part does not take it.
 fn is_over(fd: c_int) -> bool {
-    let mut asked = libc::pollfd {
-        fd,
-        events: 0,
-        revents: 0,
-    };
-    // SAFETY: one valid record, and no waiting.
-    let is_known = unsafe { super::poll::now(&mut asked, 1) } > 0;
     let protocol = || option::<c_int>(fd, libc::SO_PROTOCOL);
-    is_known
-        && asked.revents & libc::POLLHUP != 0
+    polled(fd, 0).1 & libc::POLLHUP != 0
         && matches!(protocol(), Some(libc::IPPROTO_TCP | libc::IPPROTO_MPTCP))
         && queued(fd, libc::FIONREAD) == 0
 }
@@ -349,38 +347,46 @@ fn all_pages<T>(at: *const T, count: usize, ask: impl Fn(usize) -> bool) -> bool
     pages.chain(last).all(|at| ask(at & !3))
 }
 
-/// The total length of buffers. `None`: the kernel does not take them.
-pub(super) fn length_of(buffers: *const libc::iovec, count: usize) -> Option<usize> {
-    if count > MOST_BUFFERS || !is_there(buffers, count) {
-        return None;
-    }
-    // SAFETY: the records can be read.
-    let lengths = (0..count).map(|i| unsafe { (*buffers.add(i)).iov_len });
-    let total = lengths.fold(0, usize::saturating_add);
-    isize::try_from(total).is_ok().then_some(total)
+/// The buffers of a call, as `readv(2)` has them; the kernel could read the records.
+#[derive(Clone, Copy)]
+pub(super) struct Buffers {
+    pub(super) at: *const libc::iovec,
+    pub(super) count: usize,
+    /// Of all of them together.
+    pub(super) length: usize,
 }
 
-/// What is left of `buffers` behind the first `done` bytes.
-///
-/// # Safety
-/// The records are valid.
-pub(super) unsafe fn rest_of(
-    buffers: *const libc::iovec,
-    count: usize,
-    mut done: usize,
-) -> Vec<libc::iovec> {
-    let mut rest = Vec::with_capacity(count.min(MOST_BUFFERS));
-    for i in 0..count.min(MOST_BUFFERS) {
-        // SAFETY: the caller's promise.
-        let buffer = unsafe { *buffers.add(i) };
-        let skipped = done.min(buffer.iov_len);
-        done -= skipped;
-        if skipped < buffer.iov_len {
-            rest.push(libc::iovec {
-                iov_base: buffer.iov_base.wrapping_byte_add(skipped),
-                iov_len: buffer.iov_len - skipped,
-            });
+impl Buffers {
+    /// `None`: the kernel does not take them.
+    pub(super) fn new(at: *const libc::iovec, count: usize) -> Option<Buffers> {
+        if count > MOST_BUFFERS || !is_there(at, count) {
+            return None;
         }
+        // SAFETY: the records can be read.
+        let lengths = (0..count).map(|i| unsafe { (*at.add(i)).iov_len });
+        let length = lengths.fold(0, usize::saturating_add);
+        let is_accepted = isize::try_from(length).is_ok();
+        is_accepted.then_some(Buffers { at, count, length })
     }
-    rest
+
+    /// What is left of them behind the first `done` bytes.
+    ///
+    /// # Safety
+    /// The records are there still.
+    pub(super) unsafe fn rest(self, mut done: usize) -> Vec<libc::iovec> {
+        let mut rest = Vec::with_capacity(self.count);
+        for i in 0..self.count {
+            // SAFETY: the caller's promise.
+            let buffer = unsafe { *self.at.add(i) };
+            let skipped = done.min(buffer.iov_len);
+            done -= skipped;
+            if skipped < buffer.iov_len {
+                rest.push(libc::iovec {
+                    iov_base: buffer.iov_base.wrapping_byte_add(skipped),
+                    iov_len: buffer.iov_len - skipped,
+                });
+            }
+        }
+        rest
+    }
 }

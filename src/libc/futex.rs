@@ -23,9 +23,10 @@ use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
+use super::descriptor::value_at;
 use super::{
-    changes, close, count_parked, deadline_on, fail, futex2, is_hooked, is_on, nanos, repeated,
-    value_at,
+    changes, close, count_parked, deadline_on, exported, fail, futex2, is_hooked, is_on, nanos,
+    repeated,
 };
 use crate::engine::door::Subject;
 use crate::engine::door::queue::Position;
@@ -66,22 +67,28 @@ impl From<Fault> for Errno {
     }
 }
 
+exported! {
+    fn syscall(
+        number: c_long,
+        a: usize,
+        b: usize,
+        c: usize,
+        d: usize,
+        e: usize,
+        f: usize,
+    ) -> c_long {
+        // SAFETY: the caller's arguments.
+        unsafe { call(number, [a, b, c, d, e, f]) }
+    }
+}
+
 /// Makes a system call. A number that is not listed here goes to the kernel as it is.
 ///
 /// # Safety
 /// As the system call demands.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn syscall(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
+unsafe fn call(number: c_long, arguments: [usize; 6]) -> c_long {
+    let [a, b, c, ..] = arguments;
     let kernels = || {
-        let arguments = [a, b, c, d, e, f];
         // SAFETY: the caller's promise.
         let own = unsafe { thread_clock(number, &arguments) };
         // SAFETY: the same.
@@ -95,7 +102,7 @@ unsafe extern "C" fn syscall(
         return answer.into();
     }
     let answer = match number {
-        libc::SYS_futex if is_ours(b as c_int) => futex([a, b, c, d, e, f]),
+        libc::SYS_futex if is_ours(b as c_int) => futex(arguments),
         libc::SYS_prctl => name::prctl(a, b).unwrap_or_else(kernels).map_err(Errno),
         // The preemption signals' actions are the crate's.
         libc::SYS_rt_sigaction if b != 0 && handlers::is_reserved(a as c_int) => {
@@ -111,7 +118,7 @@ unsafe extern "C" fn syscall(
             mask_changed();
             answer.map_err(Errno)
         }
-        _ => futex2::call(number, [a, b, c, d, e, f]).unwrap_or_else(|| kernels().map_err(Errno)),
+        _ => futex2::call(number, arguments).unwrap_or_else(|| kernels().map_err(Errno)),
     };
     match answer {
         Ok(result) => result as c_long,

@@ -24,21 +24,30 @@ fn synced(fd: c_int, data_only: bool, real: impl Fn() -> c_int) -> c_int {
     }
 }
 
+/// Makes the call in its form that does not wait, and announced if it would; `real` makes libc's.
+fn announced_if_it_waits(
+    without_waiting: c_int,
+    waiting: c_int,
+    real: impl Fn(c_int) -> c_int,
+) -> c_int {
+    let before = errno();
+    match real(without_waiting) {
+        -1 if without_waiting != waiting && matches!(errno(), libc::EAGAIN | libc::EACCES) => {
+            set_errno(before);
+            blocking(|| real(waiting))
+        }
+        answer => answer,
+    }
+}
+
 /// `fcntl`; `real` makes libc's call with this command.
 fn controlled(command: c_int, real: impl Fn(c_int) -> c_int) -> c_int {
     let without_waiting = match command {
         libc::F_SETLKW => libc::F_SETLK,
         libc::F_OFD_SETLKW => libc::F_OFD_SETLK,
-        _ => return real(command),
+        _ => command,
     };
-    let before = errno();
-    match real(without_waiting) {
-        -1 if matches!(errno(), libc::EAGAIN | libc::EACCES) => {
-            set_errno(before);
-            blocking(|| real(command))
-        }
-        answer => answer,
-    }
+    announced_if_it_waits(without_waiting, command, real)
 }
 
 hooked! {
@@ -54,15 +63,9 @@ hooked! {
 
     fn flock(fd: c_int, operation: c_int) -> c_int {
         // SAFETY: numbers.
-        let real = |operation| unsafe { flock::real(fd, operation) };
-        let before = errno();
-        match real(operation | libc::LOCK_NB) {
-            -1 if operation & libc::LOCK_NB == 0 && errno() == libc::EWOULDBLOCK => {
-                set_errno(before);
-                blocking(|| real(operation))
-            }
-            answer => answer,
-        }
+        announced_if_it_waits(operation | libc::LOCK_NB, operation, |operation| unsafe {
+            flock::real(fd, operation)
+        })
     }
 
     // Its third argument, if there is one, comes as a variadic one does: in a register.

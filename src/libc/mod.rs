@@ -96,9 +96,7 @@ mod splice;
 #[cfg(hooks)]
 mod stream;
 
-#[cfg(hooks)]
-use self::descriptor::value_at;
-use self::macros::{around, fortified, hooked, interposed};
+use self::macros::{around, exported, fortified, hooked, interposed};
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 

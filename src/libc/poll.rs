@@ -5,7 +5,8 @@
 use core::ffi::{c_int, c_ulong};
 use core::ptr::null;
 
-use super::{errno, fortified, hooked, in_kernel, nanos, set_errno, uninterrupted, value_at};
+use super::descriptor::value_at;
+use super::{errno, fortified, hooked, in_kernel, nanos, set_errno, uninterrupted};
 use crate::engine::door::watch::{self, Interest, Purpose};
 use crate::engine::door::{self, clock, signal};
 

@@ -12,7 +12,7 @@
 use core::ffi::c_int;
 
 use super::descriptor::{can_be_written, is_nonblocking};
-use super::{count_parked, errno, fail, hooked, set_errno};
+use super::{count_parked, errno, exported, fail, hooked, set_errno};
 use crate::engine::door::{blocking, wait_for_child};
 
 /// Makes `look`, which does not wait, until it has an answer. In between it waits for those that `kind` and `id` name;
@@ -128,9 +128,10 @@ hooked! {
     }
 }
 
-/// `waitpid` for any child, by another name.
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn wait(status: *mut c_int) -> libc::pid_t {
-    // SAFETY: the caller's argument.
-    unsafe { waitpid(-1, status, 0) }
+exported! {
+    // For any child.
+    fn wait(status: *mut c_int) -> libc::pid_t {
+        // SAFETY: the caller's argument.
+        unsafe { waitpid(-1, status, 0) }
+    }
 }

@@ -6,8 +6,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::descriptor::{can_be_written, is_stream, length_of, rest_of, run, run_all};
-use super::{fortified, hooked, in_kernel, value_at};
+use super::descriptor::{Buffers, can_be_written, is_stream, run, run_all, value_at};
+use super::{fortified, hooked, in_kernel};
 use crate::engine::door::may_block;
 use crate::engine::door::watch::Purpose;
 
@@ -44,13 +44,13 @@ pub(super) unsafe fn message(
     if is_whole || !can_be_written(message, 1) {
         return in_kernel(|| real(fd));
     }
-    let Some(wanted) = length_of(asked.msg_iov, asked.msg_iovlen) else {
+    let Some(buffers) = Buffers::new(asked.msg_iov, asked.msg_iovlen) else {
         return real(fd);
     };
     let part = |fd, done, flags| {
         // SAFETY: the caller's promise; the rest of its buffers.
         unsafe {
-            let mut rest = rest_of(asked.msg_iov, asked.msg_iovlen, done);
+            let mut rest = buffers.rest(done);
             let mut part = asked;
             (part.msg_iov, part.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
             let result = recvmsg::real(fd, &mut part, flags);
@@ -62,9 +62,8 @@ pub(super) unsafe fn message(
         }
     };
     let attempt = |fd, done| part(fd, done, flags | NOW);
-    run_all(fd, Purpose::Read, wanted, attempt, |fd, done| {
-        part(fd, done, flags)
-    })
+    let block = |fd, done| part(fd, done, flags);
+    run_all(fd, Purpose::Read, buffers.length, attempt, block)
 }
 
 hooked! {

@@ -3,9 +3,9 @@
 use core::ffi::c_int;
 use core::ptr::null_mut;
 
-use super::descriptor::is_there;
+use super::descriptor::{is_there, value_at};
 use super::poll::{after, block, for_time, until_any};
-use super::{hooked, uninterrupted, value_at};
+use super::{hooked, uninterrupted};
 use crate::engine::door::clock;
 use crate::engine::door::watch::{Interest, Purpose};
 
@@ -28,32 +28,29 @@ impl Sets {
         (self.count as usize).div_ceil(BITS)
     }
 
+    /// Calls `f` with each word of the sets, and its place in `asked`.
+    fn each(&self, asked: &mut Asked, f: impl Fn(*mut u64, &mut u64)) {
+        for (set, asked) in self.at.iter().zip(asked).filter(|(set, _)| !set.is_null()) {
+            for (word, asked) in asked.iter_mut().enumerate().take(self.words()) {
+                f(set.cast::<u64>().wrapping_add(word), asked);
+            }
+        }
+    }
+
     /// # Safety
     /// The sets are null or valid for `count` descriptors.
     unsafe fn load(&self) -> Asked {
         let mut asked = [[0; WORDS]; 3];
-        for (set, asked) in self.at.iter().zip(&mut asked) {
-            for (word, asked) in asked.iter_mut().enumerate().take(self.words()) {
-                if !set.is_null() {
-                    // SAFETY: the caller's promise.
-                    *asked = unsafe { *set.cast::<u64>().add(word) };
-                }
-            }
-        }
+        // SAFETY: the caller's promise.
+        self.each(&mut asked, |word, asked| unsafe { *asked = *word });
         asked
     }
 
     /// # Safety
     /// As [`Sets::load`].
-    unsafe fn store(&self, asked: &Asked) {
-        for (set, asked) in self.at.iter().zip(asked) {
-            for (word, asked) in asked.iter().enumerate().take(self.words()) {
-                if !set.is_null() {
-                    // SAFETY: the caller's promise.
-                    unsafe { *set.cast::<u64>().add(word) = *asked };
-                }
-            }
-        }
+    unsafe fn store(&self, mut asked: Asked) {
+        // SAFETY: the caller's promise.
+        self.each(&mut asked, |word, asked| unsafe { *word = *asked });
     }
 }
 
@@ -99,14 +96,14 @@ unsafe fn wait(sets: Sets, deadline: Option<u64>) -> Option<c_int> {
         let mut is_first = true;
         let look = || {
             if !core::mem::replace(&mut is_first, false) {
-                sets.store(&asked);
+                sets.store(asked);
             }
             let [read, write, except] = sets.at;
             uninterrupted(|| select::real(sets.count, read, write, except, &mut timeval(0)))
         };
         let answer = until_any(deadline, || interests_of(&asked, sets.count), look);
         if answer.is_none() {
-            sets.store(&asked);
+            sets.store(asked);
         }
         answer
     }

@@ -5,7 +5,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::descriptor::{is_there, length_of, rest_of, run_all};
+use super::descriptor::{Buffers, is_there, run_all};
 use super::{hooked, in_kernel};
 use crate::engine::door::watch::Purpose;
 
@@ -21,15 +21,15 @@ fn part_flags(flags: c_int, done: usize) -> c_int {
     }
 }
 
-/// `sendmsg` of `wanted` bytes; `real` makes libc's call.
+/// `sendmsg`; `real` makes libc's call.
 ///
 /// # Safety
-/// The message is valid.
+/// The message is valid, and has these buffers.
 pub(super) unsafe fn message(
     fd: c_int,
     message: *const libc::msghdr,
     flags: c_int,
-    wanted: usize,
+    buffers: Buffers,
     real: impl Fn(c_int) -> isize,
 ) -> isize {
     let part = |fd, done, flags| {
@@ -38,7 +38,7 @@ pub(super) unsafe fn message(
             if done == 0 {
                 return sendmsg::real(fd, message, flags);
             }
-            let mut rest = rest_of((*message).msg_iov, (*message).msg_iovlen, done);
+            let mut rest = buffers.rest(done);
             let mut part = *message;
             (part.msg_iov, part.msg_iovlen) = (rest.as_mut_ptr(), rest.len());
             (part.msg_control, part.msg_controllen) = (core::ptr::null_mut(), 0);
@@ -50,7 +50,7 @@ pub(super) unsafe fn message(
         0 => real(fd),
         _ => part(fd, done, flags),
     };
-    run_all(fd, Purpose::Write, wanted, attempt, block)
+    run_all(fd, Purpose::Write, buffers.length, attempt, block)
 }
 
 hooked! {
@@ -81,9 +81,9 @@ hooked! {
             if flags & WHOLE != 0 {
                 return in_kernel(|| real(fd));
             }
-            match length_of((*from).msg_iov, (*from).msg_iovlen) {
+            match Buffers::new((*from).msg_iov, (*from).msg_iovlen) {
                 None => real(fd),
-                Some(wanted) => message(fd, from, flags, wanted, real),
+                Some(buffers) => message(fd, from, flags, buffers, real),
             }
         }
     }

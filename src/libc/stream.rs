@@ -12,12 +12,12 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::descriptor::{Nature, length_of, ready_then, rest_of, run, run_all};
+use super::descriptor::{Buffers, Nature, ready_then, run, run_all};
 use super::{errno, fortified, hooked, set_errno};
 use crate::engine::door::may_block;
 use crate::engine::door::watch::Purpose;
 
-/// The transfer of `buffers`; `real` makes libc's call.
+/// The transfer of buffers, to read or to write them; `real` makes libc's call.
 ///
 /// # Safety
 /// The records and their buffers are valid, as for `readv(2)` and `writev(2)`.
@@ -34,19 +34,17 @@ unsafe fn transfer(
     if nature == Nature::File {
         return may_block(|| real(fd));
     }
-    let Ok(count) = usize::try_from(count) else {
-        return real(fd);
-    };
-    let wanted = match length_of(buffers, count) {
-        Some(wanted) if wanted != 0 => wanted,
-        _ => return real(fd), // it does not wait
+    let count = usize::try_from(count).ok();
+    let buffers = count.and_then(|count| Buffers::new(buffers, count));
+    let Some(buffers) = buffers.filter(|buffers| buffers.length != 0) else {
+        return real(fd); // it does not wait
     };
     // SAFETY: the caller's promise.
     unsafe {
         match nature {
-            Nature::Socket => socket(fd, way, buffers, count, wanted, real),
-            Nature::Pipe => pipe(fd, way, buffers, count, wanted, real),
-            _ => device(fd, way, buffers, count, real),
+            Nature::Socket => socket(fd, way, buffers, real),
+            Nature::Pipe => pipe(fd, way, buffers, real),
+            _ => device(fd, way, buffers, real),
         }
     }
 }
@@ -56,63 +54,51 @@ unsafe fn transfer(
 unsafe fn socket(
     fd: c_int,
     way: Purpose,
-    buffers: *const libc::iovec,
-    count: usize,
-    wanted: usize,
+    buffers: Buffers,
     real: impl Fn(c_int) -> isize,
 ) -> isize {
     // SAFETY: a zeroed message is valid.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (buffers.cast_mut(), count);
+    (message.msg_iov, message.msg_iovlen) = (buffers.at.cast_mut(), buffers.count);
     // SAFETY: the caller's promise.
-    let result = unsafe {
-        match way {
+    unsafe {
+        let result = match way {
             Purpose::Read => super::receive::message(fd, &mut message, 0, &real),
-            _ => super::send::message(fd, &message, 0, wanted, &real),
+            _ => super::send::message(fd, &message, 0, buffers, &real),
+        };
+        if result != -1 || errno() != libc::ENOTSOCK {
+            return result;
         }
-    };
-    match result {
-        -1 if errno() == libc::ENOTSOCK => {
-            // The number is another file's now.
-            match Nature::ask(fd) {
-                Some(Nature::Socket) | None => -1,
-                // SAFETY: the caller's promise.
-                Some(_) => unsafe { transfer(fd, way, buffers, count as c_int, real) },
-            }
+        // The number is another file's now.
+        match Nature::ask(fd) {
+            Some(Nature::Socket) | None => -1,
+            Some(_) => transfer(fd, way, buffers.at, buffers.count as c_int, real),
         }
-        result => result,
     }
 }
 
 /// # Safety
 /// As [`transfer`].
-unsafe fn pipe(
-    fd: c_int,
-    way: Purpose,
-    buffers: *const libc::iovec,
-    count: usize,
-    wanted: usize,
-    real: impl Fn(c_int) -> isize,
-) -> isize {
+unsafe fn pipe(fd: c_int, way: Purpose, buffers: Buffers, real: impl Fn(c_int) -> isize) -> isize {
     let block = |fd: c_int, done: usize| match done {
         0 => real(fd),
         // SAFETY: the caller's promise; what is left of the records is valid for this call.
         _ => unsafe {
-            let rest = rest_of(buffers, count, done);
+            let rest = buffers.rest(done);
             writev::real(fd, rest.as_ptr(), rest.len() as c_int)
         },
     };
     let attempt = |fd: c_int, done: usize| {
         // SAFETY: as above.
         let result = unsafe {
-            let rest = (done != 0).then(|| rest_of(buffers, count, done));
+            let rest = (done != 0).then(|| buffers.rest(done));
             let (at, count) = match &rest {
-                None => (buffers, count as c_int),
-                Some(rest) => (rest.as_ptr(), rest.len() as c_int),
+                None => (buffers.at, buffers.count),
+                Some(rest) => (rest.as_ptr(), rest.len()),
             };
             match way {
-                Purpose::Read => libc::preadv2(fd, at, count, -1, libc::RWF_NOWAIT),
-                _ => libc::pwritev2(fd, at, count, -1, libc::RWF_NOWAIT),
+                Purpose::Read => libc::preadv2(fd, at, count as c_int, -1, libc::RWF_NOWAIT),
+                _ => libc::pwritev2(fd, at, count as c_int, -1, libc::RWF_NOWAIT),
             }
         };
         if result < 0 && is_unknown(errno()) {
@@ -123,7 +109,7 @@ unsafe fn pipe(
     };
     match way {
         Purpose::Read => run(fd, way, |fd| attempt(fd, 0), |fd| block(fd, 0)),
-        _ => run_all(fd, way, wanted, attempt, block),
+        _ => run_all(fd, way, buffers.length, attempt, block),
     }
 }
 
@@ -139,8 +125,7 @@ fn is_unknown(errno: c_int) -> bool {
 unsafe fn device(
     fd: c_int,
     way: Purpose,
-    buffers: *const libc::iovec,
-    count: usize,
+    buffers: Buffers,
     real: impl Fn(c_int) -> isize,
 ) -> isize {
     let attempt = |fd: c_int| {
@@ -149,8 +134,9 @@ unsafe fn device(
             return result;
         }
         // Such a descriptor may refuse the call although it is not ready.
+        let (at, count) = (buffers.at, buffers.count as c_int);
         // SAFETY: the caller's promise.
-        let result = unsafe { libc::preadv2(fd, buffers, count as c_int, -1, libc::RWF_NOWAIT) };
+        let result = unsafe { libc::preadv2(fd, at, count, -1, libc::RWF_NOWAIT) };
         if result < 0 && !matches!(errno(), libc::EBADF | libc::EINVAL) {
             set_errno(libc::EAGAIN);
         }

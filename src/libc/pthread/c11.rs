@@ -6,7 +6,7 @@ use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
 use super::{condition, mutex, once};
 use crate::engine::door::unwinding::Next;
-use crate::libc::around;
+use crate::libc::{around, exported};
 
 const SUCCESS: c_int = 0;
 const BUSY: c_int = 1;
@@ -25,13 +25,14 @@ fn answer(errno: c_int) -> c_int {
 }
 
 macro_rules! names {
-    ($($name:ident($($argument:ident: $Type:ty),*) is $file:ident::$as_pthread:ident;)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name($($argument: $Type),*) -> c_int {
-            // SAFETY: the caller's arguments, unchanged.
-            answer(unsafe { $file::$as_pthread($($argument),*) })
+    ($($name:ident($($argument:ident: $Type:ty),*) is $file:ident::$as_pthread:ident;)*) => {
+        exported! {
+            $(fn $name($($argument: $Type),*) -> c_int {
+                // SAFETY: the caller's arguments, unchanged.
+                answer(unsafe { $file::$as_pthread($($argument),*) })
+            })*
         }
-    )*};
+    };
 }
 
 names! {
@@ -48,36 +49,24 @@ unsafe extern "C" fn answered(_: usize, errno: c_int) -> c_int {
 
 unsafe extern "C" fn unwound(_: usize) {}
 
-// A thread may be cancelled in these, or unwind.
-around! {
-    fn cnd_wait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t) -> c_int {
-        before {
-            Next::call(condition::pthread_cond_wait as *const (), 0)
+/// The same for functions in which a thread may be cancelled, or which unwind.
+macro_rules! names_around {
+    ($($name:ident($($argument:ident: $Type:ty),*) is $file:ident::$as_pthread:ident;)*) => {
+        around! {
+            $(fn $name($($argument: $Type),*) -> c_int {
+                before {
+                    Next::call($file::$as_pthread as *const (), 0)
+                }
+                after answered,
+                unwound unwound,
+            })*
         }
-        after answered,
-        unwound unwound,
-    }
+    };
+}
 
-    fn cnd_timedwait(
-        condition: *mut pthread_cond_t,
-        lock: *mut pthread_mutex_t,
-        time: *const timespec,
-    ) -> c_int {
-        before {
-            Next::call(condition::pthread_cond_timedwait as *const (), 0)
-        }
-        after answered,
-        unwound unwound,
-    }
-
-    fn call_once(
-        control: *mut libc::pthread_once_t,
-        initialise: unsafe extern "C-unwind" fn(),
-    ) -> c_int {
-        before {
-            Next::call(once::pthread_once as *const (), 0)
-        }
-        after answered,
-        unwound unwound,
-    }
+names_around! {
+    cnd_wait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t) is condition::pthread_cond_wait;
+    cnd_timedwait(condition: *mut pthread_cond_t, lock: *mut pthread_mutex_t, time: *const timespec)
+        is condition::pthread_cond_timedwait;
+    call_once(control: *mut libc::pthread_once_t, initialise: unsafe extern "C-unwind" fn()) is once::pthread_once;
 }

@@ -99,10 +99,10 @@ unsafe fn wait_or(
             until.deadline(),
             |_| Ok::<(), Infallible>(()),
             || {
-                mutex::unlock(mutex);
+                mutex::pthread_mutex_unlock(mutex);
             },
         );
-        match mutex::lock(mutex) {
+        match mutex::pthread_mutex_lock(mutex) {
             // If the clock was set back meanwhile, the wait ends without a signal.
             0 if ended == Waited::TimedOut && until.has_come() => libc::ETIMEDOUT,
             answer => answer,

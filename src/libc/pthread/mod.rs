@@ -38,7 +38,7 @@ mod rwlock;
 mod semaphore;
 mod silent;
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use libc::timespec;
 
@@ -169,10 +169,14 @@ unsafe fn field<'a, T>(object: *mut T, offset: usize) -> &'a AtomicU32 {
     unsafe { AtomicU32::from_ptr(object.cast::<u32>().byte_add(offset)) }
 }
 
-/// Whether an object's word says "process-shared": glibc stores 0 for private objects, and for the others 1 in
+/// Whether the word at `offset` says "process-shared": glibc stores 0 for private objects, and for the others 1 in
 /// reader-writer locks and 128 in semaphores.
-fn says_shared(word: u32) -> bool {
-    word != 0
+///
+/// # Safety
+/// As [`field`].
+unsafe fn is_shared<T>(object: *mut T, offset: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { field(object, offset) }.load(Relaxed) != 0
 }
 
 /// Waits on a word that only this process uses: any thread, by the hooked system call. May return early.

@@ -95,18 +95,6 @@ unsafe fn lock_or(mutex: *mut pthread_mutex_t, asked: Asked, real: impl Fn() -> 
     }
 }
 
-/// Locks the mutex again, after a wait on a condition variable.
-pub(super) unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's mutex.
-    unsafe { pthread_mutex_lock(mutex) }
-}
-
-/// Unlocks it, and wakes one that waits for it.
-pub(super) unsafe fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's mutex.
-    unsafe { pthread_mutex_unlock(mutex) }
-}
-
 hooked! {
     fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
         // SAFETY: the caller's mutex.

@@ -18,8 +18,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use libc::{pthread_rwlock_t, timespec};
 
 use super::{
-    Asked, FOR_EVER, READ, TABLE, WRITE, field, my_id, real_time, says_shared, wait as wait_for,
-    wake,
+    Asked, FOR_EVER, READ, TABLE, WRITE, field, is_shared, my_id, real_time, wait as wait_for, wake,
 };
 use crate::engine::door::{blocking, is_forked_child};
 use crate::libc::{count_parked, hooked, interposed, is_hooked};
@@ -69,7 +68,7 @@ unsafe fn lock_or(
     }
     // SAFETY: the caller's lock, in glibc's layout.
     unsafe {
-        if says_shared(field(lock, SHARED).load(Relaxed)) {
+        if is_shared(lock, SHARED) {
             return blocking(real);
         }
         count_parked();

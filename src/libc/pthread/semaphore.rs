@@ -6,11 +6,10 @@
 //! The word at offset 8 says whether a semaphore is process-shared; those that have names are.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{sem_t, timespec};
 
-use super::{Asked, FOR_EVER, POST, field, real_time, says_shared, wait as wait_for, wake};
+use super::{Asked, FOR_EVER, POST, is_shared, real_time, wait as wait_for, wake};
 use crate::libc::{count_parked, errno, fail, hooked, in_kernel, interposed, set_errno};
 
 const SHARED: usize = 8;
@@ -28,8 +27,7 @@ unsafe fn take_or(semaphore: *mut sem_t, asked: Asked, real: impl Fn() -> c_int)
         return 0;
     }
     // SAFETY: the caller's semaphore, in glibc's layout.
-    let is_shared = unsafe { says_shared(field(semaphore, SHARED).load(Relaxed)) };
-    if is_shared {
+    if unsafe { is_shared(semaphore, SHARED) } {
         return in_kernel(real);
     }
     count_parked();
