@@ -17,8 +17,7 @@ use crate::engine::report::syscalls;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
-    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, sample,
-    setxid,
+    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, preempt, sample, setxid,
 };
 use crate::engine::sys::{names, sanitizer, signal};
 use crate::engine::{debugger, stack, tls};
@@ -30,7 +29,6 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
         None => choose_signal()?,
     };
     handlers::reserve(signal);
-    interpose::find();
     preempt::install(signal)?;
     debugger::prepare(signal);
     let config = Config {

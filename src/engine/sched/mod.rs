@@ -13,7 +13,7 @@
 //! | `guest` | a policy that a user wrote |
 //! | `idle`, `idlers` | sleeping and waking without a lost wake-up (`idle.md` has the proof); `lifo`: the last sleeper is woken first |
 //! | `start`, `census` | a thread's first time and its last: where its stack comes from, and where it goes; how many live, and who learns of the last end |
-//! | `locked`, `changes` | threads that are locked to a kernel thread; calls that change it lock their thread |
+//! | `locked` | threads that are locked to a kernel thread; a call that changes it locks its thread |
 //! | `timers`, `watched` | deadlines; which sleeper watches the earliest |
 //! | `enter`, `announce` | the way into the runtime; threads announce that they block, or may block |
 //! | `owned`, `record` | owning a processor as a value; the scheduler's part of a thread's record |
@@ -21,8 +21,8 @@
 //! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
 //! | `handlers`, `handed` | the program's signal handlers; what they leave to the monitor |
-//! | `interpose`, `cpu_time` | what a thread changes of its kernel thread; its CPU time, once somebody asks for it |
-//! | `pthreads` | what libc's functions answer about the pthread of a green thread |
+//! | `name`, `cpu_time` | a thread's name for the system; its CPU time, once somebody asks for it |
+//! | `pthreads` | whose pthread one is |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
@@ -54,7 +54,6 @@ pub(crate) mod announce;
 mod blocked_calls;
 mod caches;
 mod census;
-pub(crate) mod changes;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod enter;
@@ -66,7 +65,6 @@ pub(crate) mod handlers;
 pub(crate) mod hooked;
 mod idle;
 mod idlers;
-pub(crate) mod interpose;
 pub(crate) mod io;
 mod lifo;
 pub(crate) mod locked;
@@ -79,7 +77,7 @@ mod ownership;
 pub(crate) mod park;
 pub(crate) mod preempt;
 mod processor;
-mod pthreads;
+pub(crate) mod pthreads;
 mod record;
 mod recruiter;
 pub(crate) mod resize;
@@ -91,7 +89,7 @@ pub(crate) mod sight;
 pub(crate) mod start;
 mod switch;
 pub(crate) mod timers;
-mod unload;
+pub(crate) mod unload;
 mod wake;
 mod watched;
 pub(crate) mod witness;

@@ -23,13 +23,11 @@ pub(crate) mod names;
 pub(crate) mod observer;
 mod patience;
 pub(crate) mod perturb;
-pub(crate) mod real;
 pub(crate) mod sanitizer;
 pub(crate) mod signal;
 pub(crate) mod table;
 mod task_file;
 pub(crate) mod topology;
-#[cfg(feature = "unmodified")]
 pub(crate) mod unwinding;
 pub(crate) mod variable;
 pub(crate) mod word;

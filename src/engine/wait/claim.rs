@@ -139,7 +139,7 @@ impl Node {
     ///
     /// # Safety
     /// The node's wait is alive: the caller holds the lock of the list that the node is in.
-    pub(super) unsafe fn claim(&self) -> bool {
+    pub(crate) unsafe fn claim(&self) -> bool {
         // SAFETY: the caller's promise.
         unsafe { &*self.wait.get() }.claim_as(ptr::from_ref(self).cast_mut().cast())
     }
@@ -151,7 +151,7 @@ pub(crate) struct Claimed(*const Node);
 
 impl Claimed {
     /// The caller has claimed `node`, which is in no list.
-    pub(super) unsafe fn new(node: *const Node) -> Claimed {
+    pub(crate) unsafe fn new(node: *const Node) -> Claimed {
         Claimed(node)
     }
 
