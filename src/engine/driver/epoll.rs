@@ -7,25 +7,20 @@
 //! `sched::io`).
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
 use super::record::Record;
 use super::watch;
-use super::{Direct, Direction, Driver, Limit, Source, Transfer, would_block};
+use super::{Direct, Direction, Driver, Limit, Source, would_block};
 use crate::engine::arch;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sched::announce::blocking;
 use crate::engine::sched::events::{BATCH, Collect, events};
-use crate::engine::sched::outbox;
 use crate::engine::sys::clock;
 use crate::engine::sys::epoll::{self, BELL, Event};
 use crate::engine::sys::perturb;
 use crate::engine::wait::queue::Waited;
-
-/// The size up to which sends go together. A larger send gains nothing by that, and would delay
-/// others.
-const LITTLE: usize = 4096;
 
 const BOTH: i32 =
     libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET;
@@ -40,6 +35,12 @@ const WATCHED: u64 = 1;
 
 /// The driver.
 pub(crate) struct Epoll;
+
+/// There is no ring.
+#[cfg(not(feature = "io-uring"))]
+pub(super) fn available() -> bool {
+    false
+}
 
 impl Driver for Epoll {
     fn wait(&self, source: &Source, direction: Direction, limit: Limit) -> io::Result<()> {
@@ -58,23 +59,6 @@ impl Driver for Epoll {
             Waited::TimedOut => Err(would_block()),
             Waited::Refused | Waited::Woken(_) => Ok(()),
         }
-    }
-
-    /// Performs the sends of many threads by one system call, if there are many.
-    unsafe fn try_together(
-        &self,
-        source: &Source,
-        transfer: &mut Transfer<'_>,
-        flags: i32,
-    ) -> Option<io::Result<usize>> {
-        match transfer {
-            Transfer::Send(bytes) if bytes.len() <= LITTLE => {}
-            _ => return None,
-        }
-        let entry = || transfer.entry(source.as_raw_fd(), flags | libc::MSG_DONTWAIT);
-        // SAFETY: the bytes are borrowed until this returns; the flag keeps the send from waiting.
-        let result = unsafe { outbox::perform(entry) }?;
-        Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
     }
 
     fn end_waits(&self, source: &Source) {

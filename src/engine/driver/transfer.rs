@@ -5,11 +5,12 @@ use std::io;
 use std::os::fd::RawFd;
 
 #[cfg(feature = "io-uring")]
-use io_uring::{opcode, types};
+use io_uring::{opcode, squeue::Entry, types};
 
 use super::Direction;
 use super::source::answer;
-use crate::engine::sys::batch::Entry;
+#[cfg(feature = "io-uring")]
+use super::uring::length;
 
 /// The direction and the memory of a transfer.
 pub(crate) enum Transfer<'a> {
@@ -70,19 +71,15 @@ impl Transfer<'_> {
     /// The ring's entry, which points to the memory borrowed here.
     #[cfg(feature = "io-uring")]
     pub(crate) fn entry(&mut self, fd: RawFd, flags: i32) -> Entry {
-        /// The most that one system call transfers; the ring's lengths have 32 bits.
-        const LONGEST: usize = 0x7fff_f000;
         let flags = self.flags(flags);
         let fd = types::Fd(fd);
         match self {
             Transfer::Recv(to) => {
-                let length = to.len().min(LONGEST) as u32;
-                let entry = opcode::Recv::new(fd, to.as_mut_ptr().cast(), length);
+                let entry = opcode::Recv::new(fd, to.as_mut_ptr().cast(), length(to));
                 entry.flags(flags).build()
             }
             Transfer::Send(from) => {
-                let length = from.len().min(LONGEST) as u32;
-                let entry = opcode::Send::new(fd, from.as_ptr(), length);
+                let entry = opcode::Send::new(fd, from.as_ptr(), length(from));
                 entry.flags(flags).build()
             }
             Transfer::RecvMessage(message) => {
@@ -94,11 +91,5 @@ impl Transfer<'_> {
                 entry.flags(flags as u32).build()
             }
         }
-    }
-
-    /// The entry that no code submits.
-    #[cfg(not(feature = "io-uring"))]
-    pub(crate) fn entry(&mut self, _fd: RawFd, _flags: i32) -> Entry {
-        Entry
     }
 }
