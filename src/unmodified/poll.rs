@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_ulong};
 
 use super::{errno, hooked, in_kernel, must_hold, nanos, uninterrupted, value_at};
-use crate::engine::door::watch::{self, Interest, Purpose};
+use crate::engine::door::watch::{self, Interest};
 use crate::engine::door::{self, clock, signal};
 
 /// After so many events in a row that are none for the caller it pauses after each, for so many nanoseconds.
@@ -117,10 +117,9 @@ unsafe fn interests_of(records: *const libc::pollfd, count: c_ulong) -> Vec<Inte
     let interest = |i| {
         // SAFETY: the caller's promise.
         let record = unsafe { &*records.add(i) };
-        let purpose = Purpose::Poll(i32::from(record.events as u16));
         (record.fd >= 0).then_some(Interest {
             fd: record.fd,
-            purpose,
+            events: i32::from(record.events as u16),
         })
     };
     (0..count as usize).filter_map(interest).collect()

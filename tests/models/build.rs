@@ -33,7 +33,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("dependents", &[DEPENDENTS]),
     ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
     ("registration", &[REGISTRATION]),
-    ("watch", &[WATCH, WATCH_CALL, WATCH_CLOSING]),
+    ("watch", &[WATCH]),
     ("channels", CHANNEL),
     ("select", CHANNEL),
     (

@@ -24,9 +24,9 @@ mod messages;
 mod readiness;
 mod record;
 mod registration;
-pub(crate) mod source;
 #[cfg(feature = "io-uring")]
 mod sends;
+pub(crate) mod source;
 mod transfer;
 #[cfg(feature = "io-uring")]
 mod uring;

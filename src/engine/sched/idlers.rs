@@ -29,9 +29,7 @@ use crate::engine::policy::{ForOthers, Readied};
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::wake::Slept;
-use crate::engine::sched::{
-    Cluster, Machine, Owned, Processor, RunLoop, io, timers, witness,
-};
+use crate::engine::sched::{Cluster, Machine, Owned, Processor, RunLoop, io, timers, witness};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
 

@@ -129,7 +129,11 @@ pub(crate) fn hold(processor: &mut Owned<'_>, is_full: bool) {
     processor.holds.store(true, Ordering::Relaxed);
     let switches = processor.switches.get();
     let own = processor.own();
-    let last = if is_full { switches + 1 } else { own.arrivals_until };
+    let last = if is_full {
+        switches + 1
+    } else {
+        own.arrivals_until
+    };
     own.looks.flush_by(last);
 }
 

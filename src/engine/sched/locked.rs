@@ -9,8 +9,8 @@
 //! is locked for good before the call ([`for_good`]).
 
 use super::{
-    Action, Machine, Next, Owned, Readied, Ready, Rested, RunLoop, complete, current,
-    ready_again, witness,
+    Action, Machine, Next, Owned, Readied, Ready, Rested, RunLoop, complete, current, ready_again,
+    witness,
 };
 use crate::engine::atomic::Ordering;
 use crate::engine::green::{Green, Oddities};

@@ -6,15 +6,8 @@ pub(crate) mod inbox;
 pub(crate) mod readiness;
 #[path = "../../../src/engine/driver/registration.rs"]
 pub(crate) mod registration;
-pub(crate) use self::with_folders::watch;
-
-/// Files that have a folder of their own.
-#[path = "../../../src/engine/driver"]
-mod with_folders {
-    use super::epoll;
-    #[allow(unused_imports)] // its public names
-    pub(crate) mod watch;
-}
+#[path = "../../../src/engine/driver/watch.rs"]
+pub(crate) mod watch;
 
 pub(crate) mod record {
     use super::readiness::Readiness;

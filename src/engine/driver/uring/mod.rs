@@ -157,7 +157,10 @@ fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
             let write = opcode::Write::new(fd(file), buffer.as_ptr(), length(buffer));
             write.offset(at as u64).build()
         }
-        Operation::Sync { fd: file, data_only } => {
+        Operation::Sync {
+            fd: file,
+            data_only,
+        } => {
             let flags = match data_only {
                 true => types::FsyncFlags::DATASYNC,
                 false => types::FsyncFlags::empty(),
@@ -168,7 +171,9 @@ fn operate(operation: Operation<'_>) -> Option<io::Result<usize>> {
             opcode::Connect::new(fd(socket), address.cast(), length).build()
         }
         // A kernel that cannot do it (before Linux 6.7) answers EINVAL.
-        Operation::WaitForChild(kind, id, options) => opcode::WaitId::new(kind, id, options).build(),
+        Operation::WaitForChild(kind, id, options) => {
+            opcode::WaitId::new(kind, id, options).build()
+        }
     };
     // SAFETY: buffers are borrowed until this returns; an address is only read.
     let answer = unsafe { perform(entry, Limit::Forever) };
