@@ -31,7 +31,7 @@ const PROTOCOLS: &[(&str, &[&str])] = &[
     ("local_queue", &[LOCAL_QUEUE]),
     ("inbox", &[INBOX]),
     ("dependents", &[DEPENDENTS]),
-    ("readiness", &[CLAIM, LIST, QUEUE, READINESS]),
+    ("readiness", &[CLAIM, LIST, QUEUE, REGISTRATION]),
     ("registration", &[REGISTRATION]),
     ("watch", &[WATCH]),
     ("channels", CHANNEL),

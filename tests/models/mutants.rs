@@ -38,7 +38,6 @@ pub(super) const CONDVAR: &str = "sync/condvar.rs";
 pub(super) const LOCK: &str = "engine/sys/lock.rs";
 pub(super) const READERS: &str = "engine/policy/readers.rs";
 pub(super) const LOCAL_QUEUE: &str = "engine/policy/local_queue.rs";
-pub(super) const READINESS: &str = "engine/driver/readiness.rs";
 pub(super) const REGISTRATION: &str = "engine/driver/registration.rs";
 pub(super) const WATCH: &str = "engine/driver/watch.rs";
 pub(super) const INBOX: &str = "engine/driver/uring/inbox.rs";

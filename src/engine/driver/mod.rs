@@ -4,25 +4,20 @@
 //! | file | idea |
 //! |---|---|
 //! | `source` | a descriptor whose calls block the calling thread only |
-//! | `registration` | a descriptor is registered when a thread first waits for it, and may be closed |
-//! | `transfer`, `messages` | transfers of bytes through a socket |
+//! | `registration` | a descriptor is registered when a thread first waits for it, and may be closed; its known readiness |
+//! | `transfer` | transfers of bytes through a socket |
 //! | `epoll` | the kernel says which descriptors are ready |
-//! | `readiness`, `record` | the known readiness of one direction of a descriptor; of both |
 //! | `uring` | the kernel does the operation |
 //! | `sends` | sends of several threads are handed to the kernel together |
 //! | `direct` | a kernel thread's own way to wait |
 //! | `watch` | descriptors that are not ours: a thread waits until any of some may be ready |
 //!
-//! A cluster has the driver `epoll` or `uring`, chosen at its start: [`choose`]. Both live as long
-//! as the process and serve any number of clusters; a descriptor may be used with both.
+//! A cluster has one driver, chosen at its start ([`choose`]): epoll alone, io_uring for all, or each where it is
+//! better. All live as long as the process and serve any number of clusters; a descriptor may be used with all.
 
 mod direct;
 mod epoll;
 pub(crate) mod file;
-#[cfg(feature = "net")]
-mod messages;
-mod readiness;
-mod record;
 mod registration;
 #[cfg(feature = "io-uring")]
 mod sends;

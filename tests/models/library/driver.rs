@@ -2,15 +2,16 @@
 
 #[path = "../../../src/engine/driver/uring/inbox.rs"]
 pub(crate) mod inbox;
-#[path = "../../../src/engine/driver/readiness.rs"]
-pub(crate) mod readiness;
 #[path = "../../../src/engine/driver/registration.rs"]
 pub(crate) mod registration;
 #[path = "../../../src/engine/driver/watch.rs"]
 pub(crate) mod watch;
 
-pub(crate) mod record {
-    use super::readiness::Readiness;
+/// No events come. Who collects knows of the instance for watched descriptors without it.
+pub(crate) mod epoll {
+    use std::{io, os::fd::RawFd};
+
+    use super::registration::Readiness;
     use crate::engine::green::fifo::Fifo;
 
     /// It serves one descriptor, in one direction.
@@ -30,13 +31,6 @@ pub(crate) mod record {
             self.0.close(&mut Fifo::new());
         }
     }
-}
-
-/// No events come. Who collects knows of the instance for watched descriptors without it.
-pub(crate) mod epoll {
-    use std::{io, os::fd::RawFd};
-
-    use super::record::Record;
 
     pub(crate) struct Instance;
 

@@ -8,8 +8,8 @@ const OTHERWISE: &str = "left == right";
 /// For a mutant that weakens an ordering to another one.
 const USE_ORDERING: (&str, &str, &str) = (
     REGISTRATION,
-    "Ordering::SeqCst, const_fn",
-    "Ordering::{self, SeqCst}, const_fn",
+    "    Ordering::{Acquire, Relaxed, Release, SeqCst},\n",
+    "    Ordering::{self, Acquire, Relaxed, Release, SeqCst},\n",
 );
 
 #[rustfmt::skip]
@@ -84,7 +84,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant { protocol: "watch", name: "watched_and_settled_twice", model: "watched_and_closed_by_a_handler_beside_a_newcomer", fails: "it is open",
         edits: &[(WATCH, "if is_kept && duplicate != Some(self.kept.load(Relaxed)) {", "if false {")] },
     Mutant { protocol: "watch", name: "watched_and_kept_for_nobody", model: "watched_and_closed_by_a_handler_in_time", fails: OTHERWISE,
-        edits: &[(WATCH, "        watched.forget_kept();\n", "")] },
+        edits: &[(WATCH, "        watched.wake_all();\n        watched.forget_kept();\n", "        watched.wake_all();\n")] },
     Mutant { protocol: "watch", name: "watched_and_settled_too_early", model: "watched_and_closed_by_a_handler_beside_a_newcomer", fails: "deadlock",
         edits: &[(WATCH, "            self.give(Some(kept), true);", "            self.kept.store(NONE, Release);\n            self.give(Some(kept), false);")] },
     Mutant { protocol: "watch", name: "watched_and_kept_and_not_looked_for", model: "watched_and_closed_by_a_handler_in_time", fails: OTHERWISE,
