@@ -33,9 +33,9 @@ pub use super::backend::{
 };
 #[cfg(green)]
 pub(crate) use super::driver::{
-    Direction, Limit, Source, closed, connect, file,
+    Direction, Limit, Operation, Source, closed, file, operate,
     source::{says_would_block, uninterrupted},
-    sync, wait_for_child, watch,
+    watch,
 };
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
 #[cfg(interposes)]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::descriptor::{is_nonblocking, is_ready, is_stream, is_there, not_ready, option, run};
 use super::{count_parked, hooked, uninterrupted};
 use crate::engine::door::watch::Purpose;
-use crate::engine::door::{self, may_block};
+use crate::engine::door::{Operation, may_block, operate};
 
 /// How many threads may be blocked in libc's `connect` at a time, where there is a ring.
 const FEW: usize = 4;
@@ -87,9 +87,10 @@ hooked! {
                 return answer;
             }
             count_parked();
-            match door::connect(BorrowedFd::borrow_raw(fd), address, length) {
+            let socket = BorrowedFd::borrow_raw(fd);
+            match operate(Operation::Connect(socket, address, length)) {
                 None => may_block(real),
-                Some(Ok(())) => 0,
+                Some(Ok(_)) => 0,
                 Some(Err(error)) => super::fail(error.raw_os_error().unwrap_or(libc::EIO)),
             }
         }

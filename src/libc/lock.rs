@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
 
 use super::{count_parked, errno, fail, hooked, set_errno};
-use crate::engine::door::{self, blocking};
+use crate::engine::door::{Operation, blocking, operate};
 
 /// `fsync` or `fdatasync`; `real` makes libc's call.
 fn synced(fd: c_int, data_only: bool, real: impl Fn() -> c_int) -> c_int {
@@ -16,10 +16,10 @@ fn synced(fd: c_int, data_only: bool, real: impl Fn() -> c_int) -> c_int {
     }
     count_parked();
     // SAFETY: it is open, or the operation fails.
-    let answer = door::sync(unsafe { BorrowedFd::borrow_raw(fd) }, data_only);
-    match answer {
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    match operate(Operation::Sync { fd, data_only }) {
         None => blocking(real),
-        Some(Ok(())) => 0,
+        Some(Ok(_)) => 0,
         Some(Err(error)) => fail(error.raw_os_error().unwrap_or(libc::EIO)),
     }
 }

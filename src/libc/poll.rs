@@ -7,7 +7,7 @@ use core::ptr::null;
 
 use super::descriptor::value_at;
 use super::{errno, fortified, hooked, in_kernel, nanos, set_errno, uninterrupted};
-use crate::engine::door::watch::{self, Interest, Purpose};
+use crate::engine::door::watch::{self, Interest};
 use crate::engine::door::{self, clock, signal};
 
 /// After so many events in a row that are none for the caller it pauses after each, for so many nanoseconds.
@@ -143,10 +143,9 @@ unsafe fn interests_of(records: *const libc::pollfd, count: c_ulong) -> Vec<Inte
     let interest = |i| {
         // SAFETY: the caller's promise.
         let record = unsafe { &*records.add(i) };
-        let purpose = Purpose::Poll(i32::from(record.events as u16));
         (record.fd >= 0).then_some(Interest {
             fd: record.fd,
-            purpose,
+            events: i32::from(record.events as u16),
         })
     };
     (0..count as usize).filter_map(interest).collect()

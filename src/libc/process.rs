@@ -13,7 +13,7 @@ use core::ffi::c_int;
 
 use super::descriptor::{can_be_written, is_nonblocking};
 use super::{count_parked, errno, exported, fail, hooked, set_errno};
-use crate::engine::door::{blocking, wait_for_child};
+use crate::engine::door::{Operation, blocking, operate};
 
 /// Makes `look`, which does not wait, until it has an answer. In between it waits for those that `kind` and `id` name;
 /// `real` makes the call that waits.
@@ -30,7 +30,9 @@ fn until(
         }
         let told = options & libc::__WNOTHREAD == 0 && {
             count_parked();
-            wait_for_child(kind, id, options | libc::WNOWAIT)
+            let options = options | libc::WNOWAIT;
+            let answer = operate(Operation::WaitForChild(kind, id, options));
+            matches!(answer, Some(Ok(_)))
         };
         set_errno(before);
         if !told {

@@ -7,7 +7,7 @@ use super::descriptor::{is_there, value_at};
 use super::poll::{after, block, for_time, until_any};
 use super::{hooked, uninterrupted};
 use crate::engine::door::clock;
-use crate::engine::door::watch::{Interest, Purpose};
+use crate::engine::door::watch::Interest;
 
 const BITS: usize = u64::BITS as usize;
 /// The kernel accepts more descriptors than libc's type has room for. A longer set is libc's matter.
@@ -69,8 +69,7 @@ fn interests_of(asked: &Asked, count: c_int) -> Vec<Interest> {
             .zip(EVENTS)
             .filter(|(set, _)| set[word] >> bit & 1 != 0);
         let events = wanted.fold(0, |all, (_, events)| all | events);
-        let purpose = Purpose::Poll(events);
-        (events != 0).then_some(Interest { fd, purpose })
+        (events != 0).then_some(Interest { fd, events })
     };
     (0..count).filter_map(interest).collect()
 }

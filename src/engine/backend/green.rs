@@ -39,7 +39,6 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
         signal,
         max_kernel_threads: plan.max_kernel_threads,
         driver: driver::choose(plan.driver.map(Driver::kind)),
-        allows_rings: plan.driver != Some(Driver::Epoll),
         ideas: plan.ideas,
     };
     Cluster::start(config, policy, is_guest).map(Backend::Green)
@@ -105,7 +104,7 @@ impl Driver {
 pub(super) fn driver_of(cluster: &Cluster) -> Driver {
     match cluster.config.driver {
         Kind::Uring => Driver::IoUring,
-        Kind::Epoll => Driver::Epoll,
+        Kind::Epoll | Kind::Mixed => Driver::Epoll,
     }
 }
 

@@ -18,7 +18,6 @@
 //! | `enter`, `announce` | the way into the runtime; threads announce that they block, or may block |
 //! | `owned`, `record` | owning a processor as a value; the scheduler's part of a thread's record |
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
-//! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
 //! | `handlers`, `handed` | the program's signal handlers; what they leave to the monitor |
 //! | `name`, `cpu_time` | a thread's name for the system; its CPU time, once somebody asks for it |
@@ -47,7 +46,7 @@
 //! | spare machines | the processor sleeps on; the recruiter makes a machine, which looks for work first of all |
 //! | kernel threads | the recruiter asks again; a thread that comes back from the kernel takes an idle processor |
 //! | the turn at events | a machine that does not get it sleeps on its futex (`io`) |
-//! | places in an outbox | it is sent before the next thread runs (`outbox`) |
+//! | places in what a driver holds back at a processor | it goes out before the next thread runs (`io`) |
 
 mod activity;
 pub(crate) mod announce;
@@ -71,7 +70,6 @@ pub(crate) mod locked;
 pub(crate) mod machine;
 mod monitor;
 pub(crate) mod name;
-pub(crate) mod outbox;
 mod owned;
 mod ownership;
 pub(crate) mod park;
@@ -174,13 +172,10 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             look_around(machine, processor);
         }
         next = match successor {
-            Some(green) => {
-                outbox::send_all(processor);
-                Next {
-                    thread: Ready::new(green),
-                    inherits_slice: true,
-                }
-            }
+            Some(green) => Next {
+                thread: Ready::new(green),
+                inherits_slice: true,
+            },
             None => match own_queues(processor) {
                 Some(following) => following,
                 None => return Rested::Working { searching: false },
@@ -300,6 +295,7 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
     processor.dry.add(1);
     processor.note_cpu();
     timers::fire_own(processor);
+    io::flush(processor);
     let handed = handed(machine);
     if handed.is_none() && processor.is_surplus() {
         step_down(machine, processor);
@@ -336,7 +332,6 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
 #[inline(never)]
 fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
     machine.come_home();
-    outbox::send_all(processor);
     perturb::point("step_down");
     processor.cluster().policy.leave(&processor.seat());
     let own = processor.own();
@@ -348,13 +343,11 @@ fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
 #[inline(always)]
 fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = processor.cluster();
-    outbox::before_next(processor, |processor| {
-        let others = match cluster.idle.is_everybody_busy() {
-            true => Others::Busy,
-            false => Others::Idle,
-        };
-        cluster.policy.next(&processor.seat(), others)
-    })
+    let others = match cluster.idle.is_everybody_busy() {
+        true => Others::Busy,
+        false => Others::Idle,
+    };
+    cluster.policy.next(&processor.seat(), others)
 }
 
 /// Takes in the threads whose descriptors are ready, and returns the first to run.
@@ -363,14 +356,16 @@ fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next
     io::look(processor).then(|| own_queues(processor)).flatten()
 }
 
-/// Serves a busy processor between two threads: its timers and, less often, outbox and events.
+/// Serves a busy processor between two threads: what is held back there, its timers and, less often, events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
     let switches = processor.switches.get();
     let attention = processor.attention.load(Ordering::Relaxed);
+    if attention || processor.own().looks.is_flush_due(switches) {
+        io::flush(processor);
+    }
     if attention || switches.is_multiple_of(timers::INTERVAL) {
-        outbox::send_all(processor);
         processor.note_cpu();
     }
     if attention || switches.is_multiple_of(io::INTERVAL) {

@@ -6,8 +6,6 @@
 
 pub(crate) mod atomic_static;
 pub(crate) mod backoff;
-#[cfg_attr(not(feature = "io-uring"), path = "no_batch.rs")]
-pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod elf;

@@ -130,6 +130,11 @@ impl Node {
         self.wait.set(wait);
     }
 
+    /// Whether it is in a list. The caller holds the lock of any list that it may be in.
+    pub(crate) fn is_queued(&self) -> bool {
+        !self.next.get().is_null()
+    }
+
     /// The wait to which the node belongs.
     pub(crate) fn wait(&self) -> *const Wait {
         self.wait.get()
