@@ -19,17 +19,6 @@
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
 
 pub(crate) use super::atomic;
-pub(crate) use super::backend::config::check_stack_size;
-pub(crate) use super::backend::handle;
-pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
-pub(crate) use super::backend::runtimes;
-pub use super::backend::scope::Scope;
-pub(crate) use super::backend::scope::in_scope;
-pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
-pub use super::backend::{
-    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
-    ProcessorMetrics, QueueWait,
-};
 #[cfg(green)]
 pub(crate) use super::driver::{
     Direction, Limit, Source, closed, connect, file,
@@ -43,6 +32,17 @@ pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, p
 pub(crate) use super::green::resident::Resident;
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::report;
+pub(crate) use super::runtime::config::check_stack_size;
+pub(crate) use super::runtime::handle;
+pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
+pub(crate) use super::runtime::runtimes;
+pub use super::runtime::scope::Scope;
+pub(crate) use super::runtime::scope::in_scope;
+pub(crate) use super::runtime::{Backend, Choice, Knobs, Wishes};
+pub use super::runtime::{
+    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
+    ProcessorMetrics, QueueWait,
+};
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
 pub(crate) use super::sched::announce::may_block;

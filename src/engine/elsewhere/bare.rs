@@ -1,4 +1,4 @@
-//! The stand-in for `backend::bare`: std's threads do not work in a forked child here.
+//! The stand-in for `runtime::bare`: std's threads do not work in a forked child here.
 
 use core::convert::Infallible;
 use std::io;

@@ -1,4 +1,4 @@
-//! The stand-in for `backend::life`: no green thread is started.
+//! The stand-in for `runtime::life`: no green thread is started.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! A thread's closure and its result: the road of a spawned closure, from `spawn` to `join`.
 //!
 //! `spawn` puts the closure into a packet, and starts a green thread or a kernel thread
-//! (`engine::backend::spawn`) that runs the closure and leaves its result in the packet. The packet begins with
+//! (`engine::runtime::spawn`) that runs the closure and leaves its result in the packet. The packet begins with
 //! what the thread's handles share: all that a thread needs is one piece of memory, in which the thread, its joiner
 //! and each handle own a share (`handle::shares`).
 //!
@@ -30,7 +30,7 @@ use std::task::Waker;
 
 use super::scope::{Members, Scope};
 use super::{Backend, Job, Kernel, Wishes};
-use crate::engine::backend::handle::{self, End, Left, Shared, Thread};
+use crate::engine::runtime::handle::{self, End, Left, Shared, Thread};
 use crate::engine::sys::die;
 
 type Result<T> = std::thread::Result<T>;

@@ -158,7 +158,7 @@ impl Shared {
     pub(crate) fn pthread(&self) -> libc::pthread_t {
         let alarm = Waiter::new();
         loop {
-            // Acquire: partner: Release in `backend::life`.
+            // Acquire: partner: Release in `runtime::life`.
             match self.pthread.load(Ordering::Acquire) {
                 0 => drop(alarm.wait(About::only(&BEGUN), Some(clock::now() + 50_000))),
                 pthread => return pthread as libc::pthread_t,
@@ -330,7 +330,7 @@ impl fmt::Debug for Thread {
 static PARK: Subject = Subject::inside("unpark", handles::<1>);
 /// A kernel thread owns one, and another one while it waits.
 static PARK_KERNEL: Subject = Subject::inside("unpark", handles::<2>);
-/// If it was spawned here, it has a third one, for its end (`backend::spawn`).
+/// If it was spawned here, it has a third one, for its end (`runtime::spawn`).
 static PARK_SPAWNED_KERNEL: Subject = Subject::inside("unpark", handles::<3>);
 
 /// For reports: how many handles there are by which the thread with this token could be unparked. The thread itself

@@ -1,4 +1,4 @@
-//! The stand-in for `backend::green`: there are no green threads here.
+//! The stand-in for `runtime::green`: there are no green threads here.
 
 use std::io;
 use std::sync::OnceLock;

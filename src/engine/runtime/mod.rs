@@ -17,7 +17,7 @@
 mod bare;
 mod choice;
 pub(crate) mod config;
-#[cfg_attr(not(green), path = "../elsewhere/backend_green.rs")]
+#[cfg_attr(not(green), path = "../elsewhere/runtime_green.rs")]
 mod green;
 pub(crate) mod handle;
 mod histogram;

@@ -7,9 +7,9 @@ use super::choice::{Asked, Choice};
 use super::config::{self, check_stack_size, invalid};
 use super::{Backend, Driver, KernelBackend, Mode, OnDeadlock, green, runtimes, schedtrace};
 use crate::engine::atomic::Ordering;
-use crate::engine::backend::handle;
 #[cfg(green)]
 use crate::engine::report::reporter;
+use crate::engine::runtime::handle;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{Ideas, fork, machine, resize};
 use crate::engine::stack;

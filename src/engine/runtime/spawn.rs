@@ -6,9 +6,9 @@ use std::io;
 use std::os::unix::thread::{JoinHandleExt, RawPthread};
 
 use super::{Backend, KernelBackend, bare, life};
-use crate::engine::backend::handle::{self, Shared, Thread};
 use crate::engine::green::resident::Resident;
 use crate::engine::policy::Priority;
+use crate::engine::runtime::handle::{self, Shared, Thread};
 use crate::engine::sched::witness;
 use crate::engine::{sched, stack};
 

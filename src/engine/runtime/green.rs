@@ -9,10 +9,10 @@ use super::config::{invalid, read};
 use super::start::Plan;
 use super::{Backend, BlockedCall, BlockedPlace, Driver, Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
-use crate::engine::backend::handle;
 use crate::engine::driver;
 use crate::engine::green::{current, room};
 use crate::engine::policy::Policy;
+use crate::engine::runtime::handle;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
