@@ -13,7 +13,8 @@
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`guard_change`] |
 //! | record the schedule | [`Session`], [`Timeline`] |
 //! | measure times; look at every runtime's figures | [`measure`]; [`runtimes`] |
-//! | hear what happens to threads (feature `tracing`) | `news`, `Resident`, `syscall_name` |
+//! | hear what happens to threads (feature `tracing`) | `news`, `syscall_name` |
+//! | start a kernel thread of the crate's own | [`helper`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
@@ -28,8 +29,6 @@ pub(crate) use super::driver::{
 #[cfg(hooks)]
 pub(crate) use super::green::current::mask_changed;
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
-#[cfg(feature = "tracing")]
-pub(crate) use super::green::resident::Resident;
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::report;
 pub(crate) use super::runtime::config::check_stack_size;
@@ -51,6 +50,8 @@ pub(crate) use super::sched::changes::guard as guard_change;
 #[cfg(hooks)]
 pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
+#[cfg(any(green, feature = "tracing"))]
+pub(crate) use super::sched::helper;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
 pub(crate) use super::sched::hooked::{count_parked, is_hooked};
