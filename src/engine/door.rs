@@ -31,13 +31,12 @@ pub(crate) use super::green::current::mask_changed;
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
 pub(crate) use super::policy::{Policy, Priority};
 pub(crate) use super::report;
-pub(crate) use super::runtime::config::check_stack_size;
 pub(crate) use super::runtime::handle;
 pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
 pub(crate) use super::runtime::runtimes;
 pub use super::runtime::scope::Scope;
 pub(crate) use super::runtime::scope::in_scope;
-pub(crate) use super::runtime::{Backend, Choice, Knobs, Wishes};
+pub(crate) use super::runtime::{Backend, Choice, Knobs, Wishes, check_stack_size};
 pub use super::runtime::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,

@@ -283,7 +283,7 @@ mod tests {
         "greenthread::engine::runtime::packet::__rust_begin_short_backtrace",
         "core::ops::function::FnOnce::call_once",
         "std::panicking::try",
-        "<greenthread::engine::runtime::packet::Work<F,T> as greenthread::engine::runtime::Job>::run",
+        "greenthread::engine::runtime::packet::Packet<T,F>::run",
         "greenthread::engine::runtime::life::body",
         "greenthread::engine::arch::x86_64::switch::call_at_bottom",
     ];
