@@ -11,7 +11,6 @@ use super::{Backend, KernelBackend, life};
 use crate::engine::green::resident::Resident;
 use crate::engine::policy::Priority;
 use crate::engine::sched::witness;
-use crate::engine::stack;
 
 /// The configuration of a thread.
 pub(crate) struct Wishes {
@@ -65,9 +64,6 @@ impl Backend {
 
 fn start_kernel(backend: &'static KernelBackend, wishes: &Wishes, job: Job) -> io::Result<Pthread> {
     let stack_size = wishes.stack_size.or(backend.stack_size);
-    if let Some(size) = stack_size {
-        stack::check_size(size)?;
-    }
     backend.enter();
     witness::kernel_spawned(job.thread().shared().identity());
     let named = job.thread().clone();

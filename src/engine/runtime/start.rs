@@ -117,14 +117,11 @@ impl Knobs {
         if self.mode == Some(Mode::Green) {
             return Err(no_green("this process was forked from one with a runtime"));
         }
-        let processors = match self.processors {
-            Some(count) => resize::check(count, None).map(|()| count)?,
-            None => default.processors.load(Ordering::Relaxed),
-        };
-        if let Some(size) = self.stack_size {
-            check_stack_size(size)?;
-        }
+        let processors = self.processors;
+        let processors = processors.unwrap_or_else(|| default.processors.load(Ordering::Relaxed));
+        resize::check(processors, None)?;
         let stack_size = self.stack_size.or(default.stack_size);
+        stack_size.map_or(Ok(()), check_stack_size)?;
         Ok(Backend::Kernel(KernelBackend::start(
             stack_size, processors,
         )))
