@@ -111,8 +111,8 @@ impl Session {
 
     fn end(&mut self) -> io::Result<Timeline> {
         if fork::is_child() {
-            // The collector is the parent's, and so is the trace.
-            self.timeline = None;
+            // The collector is the parent's, and so is the trace. It may have been sending at the fork.
+            core::mem::forget(self.timeline.take());
             return Err(io::Error::other("the trace is the parent's"));
         }
         self.stop.say();
