@@ -12,7 +12,8 @@
 //! 1. In its source take atomics and cells from `crate::atomic`, wrap a constructor in `const_fn!`,
 //!    and set constants that multiply states (spins) by `cfg!(greenthread_model)`. What it keeps in
 //!    no atomic and no `Cell` the checker does not see: data belong to the model.
-//! 2. Name the source in `library/` (`sync.rs`, say). If it imports something that is not there,
+//! 2. Name the source in `library/` (`sync.rs`, say). If it is a part of a file, begin the part by `// ==== name ====`, and
+//!    list it in `PARTS` (`build.rs`). If it imports something that is not there,
 //!    add the least that stands in for it.
 //! 3. Write `<protocol>.rs`: small executions, first with a bound of 2. Data that the protocol
 //!    protects are `loom::cell::UnsafeCell`s; who is never woken is a deadlock, which the checker
@@ -47,10 +48,12 @@ use std::{
 mod channel;
 #[path = "library/engine.rs"]
 mod engine;
+#[path = "library/libc.rs"]
+mod libc;
 #[path = "library/sync.rs"]
 mod sync;
 
-use engine::{atomic, backend, driver, green, policy, sched, sys, wait};
+use engine::{atomic, driver, green, policy, runtime, sched, sys, wait};
 
 // What several models have in common.
 mod letters;

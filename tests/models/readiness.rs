@@ -9,7 +9,7 @@ use loom::thread;
 
 use crate::atomic::{AtomicBool, AtomicU32};
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::driver::readiness::Readiness;
+use crate::driver::registration::Readiness;
 use crate::sched::list::Fifo;
 use crate::wait::about;
 use crate::wait::queue::Waited;

@@ -15,7 +15,7 @@ use std::{os::fd::RawFd, pin::Pin};
 use loom::thread::{self, JoinHandle};
 
 use crate::driver::watch::{Call, Interest, Purpose, closing, collect, look_again, wait_for_any};
-use crate::driver::watch::Purpose::{Poll, Read, Write};
+use crate::driver::watch::Purpose::{Read, Write};
 use crate::sched::current::in_handler;
 use crate::sched::list::Fifo;
 use crate::sched::{handed, events};
@@ -129,8 +129,8 @@ fn poll(fd: RawFd) -> Result<(), i32> {
 }
 
 fn poll_once(fd: RawFd, deadline: Option<u64>) -> Result<bool, i32> {
-    let purpose = Poll(libc::EPOLLIN);
-    let come = wait_for_any(&[Interest { fd, purpose }], deadline);
+    let events = libc::EPOLLIN;
+    let come = wait_for_any(&[Interest { fd, events }], deadline);
     come.map_err(|error| error.raw_os_error().unwrap())
 }
 

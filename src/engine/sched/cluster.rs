@@ -54,7 +54,6 @@ use std::time::Duration;
 use crate::engine::atomic::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering, compiler_fence, const_fn, fence,
 };
-use crate::engine::green::resident::Resident;
 use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
@@ -67,13 +66,12 @@ use crate::engine::sched::resize::Size;
 use crate::engine::sched::start::Homeless;
 use crate::engine::sched::witness::measure::Gathered;
 use crate::engine::sched::{
-    Machine, Owned, Processor, current, monitor, outbox, recruiter, worker,
+    Machine, Owned, Processor, current, helper, monitor, recruiter, worker,
 };
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::table::Table;
 use crate::engine::sys::{clock, kernel_thread, perturb, sanitizer};
-use crate::engine::tls;
 
 // ==== the cluster ====
 
@@ -88,16 +86,16 @@ pub(crate) struct Config {
     pub(crate) signal: i32,
     pub(crate) max_kernel_threads: usize,
     pub(crate) driver: Kind,
-    /// Whether io_uring may be used, for the operations that it does better.
-    pub(crate) allows_rings: bool,
     pub(crate) ideas: Ideas,
 }
 
-/// How the threads of a cluster wait for descriptors.
+/// How the threads of a cluster wait for descriptors and files (`driver`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// epoll says which descriptors are ready.
     Epoll,
+    /// The same, and io_uring does what it does better.
+    Mixed,
     /// io_uring does the operation.
     Uring,
 }
@@ -227,32 +225,19 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a kernel thread that does `work` until the cluster stops. `end` waits for it.
-    pub(super) fn employ(
-        &'static self,
-        name: &str,
-        stack_size: usize,
-        work: fn(&'static Cluster),
-    ) -> io::Result<()> {
+    /// Starts a helper that does `work` until the cluster stops. `end` waits for it.
+    pub(super) fn employ(&'static self, name: &str, work: fn(&'static Cluster)) -> io::Result<()> {
         self.staff.fetch_add(1, Ordering::Relaxed);
         let life = move || {
-            let _unseen = sanitizer::unseen();
-            Resident::join_staff();
             work(self);
-            Resident::end();
             // Release: its changes to processors; pairs with the Acquire in `end`.
             self.staff.fetch_sub(1, Ordering::Release);
             perturb::point("close: one has left");
             self.emptied.wake();
         };
-        std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(tls::with_thread_locals(stack_size))
-            .spawn(life)
-            .map(drop)
-            .inspect_err(|_| {
-                self.staff.fetch_sub(1, Ordering::Relaxed);
-            })
+        helper::spawn(name, helper::STACK, Box::new(life)).inspect_err(|_| {
+            self.staff.fetch_sub(1, Ordering::Relaxed);
+        })
     }
 
     /// Every processor that the cluster has had, the active ones first.
@@ -328,7 +313,7 @@ impl Cluster {
         // SAFETY: no thread is left that could own one, or have it in hand; one at a time is used
         // here.
         let processors = || self.processors().map(|p| unsafe { Owned::assume(p) });
-        processors().for_each(|mut processor| outbox::close(&mut processor));
+        processors().for_each(|mut processor| processor.own().held = None);
         perturb::point("close: emptied");
         let off = current::preemption_off();
         // If it watched for events, another monitor must.

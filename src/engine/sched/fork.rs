@@ -17,14 +17,14 @@
 //! libc releases it in the child (malloc's, stdio's, the loader's, the list of pthreads), or the fork waits until it
 //! is free (the loader's for its list: `sys::libraries`). That
 //! rules out the scheduler's locks, everything that is made at its first use, and std's threads
-//! (`backend::bare`).
+//! (`runtime::pthread`).
 
 use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::engine::green::{inspection, resident};
-use crate::engine::sched::{current, identity, sample, witness};
+use crate::engine::sched::{Identity, current, sample, witness};
 use crate::engine::sys::{self, libraries, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -136,8 +136,6 @@ fn register_first() {
         // Release: the word; partner: Acquire in `is_child`.
         WORD.store(word, Ordering::Release);
     }
-    #[cfg(answers)]
-    functions::find();
     // SAFETY: the handlers are async-signal-safe: they write atomics and a thread-local, and make system calls.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
 }
@@ -176,8 +174,8 @@ unsafe extern "C" fn in_child() {
         // SAFETY: the kernel only forgets the area; if it has another one it refuses.
         let _ = unsafe { sys::call(libc::SYS_rseq, &arguments) };
     }
-    // The identity is never freed: nobody joins the thread here.
-    identity::set_of_kernel_thread(green.identity.load(Ordering::Relaxed));
+    // From now on it is a kernel thread's, and is never freed.
+    Identity::set_own(green.identity.load(Ordering::Relaxed));
 }
 
 /// Whether this process was forked from one with a runtime.
@@ -214,91 +212,4 @@ pub(crate) extern "C" fn after_vfork(result: i32, was_seen: bool) -> libc::pid_t
     // SAFETY: the thread's own `errno`.
     unsafe { *libc::__errno_location() = -result };
     -1
-}
-
-#[cfg(answers)]
-mod functions {
-    use core::ffi::{c_int, c_void};
-    use core::mem::transmute;
-
-    use super::*;
-    use crate::engine::arch;
-    use crate::engine::sys::real::Real;
-
-    static FORK: Real = Real::new(c"_Fork");
-    static CLONE: Real = Real::new(c"clone");
-
-    /// Finds libc's functions: now, not in a child.
-    pub(super) fn find() {
-        CLONE.address();
-    }
-
-    type Start = extern "C" fn(*mut c_void) -> c_int;
-    type Clone = unsafe extern "C" fn(
-        Start,
-        *mut c_void,
-        c_int,
-        *mut c_void,
-        *mut libc::pid_t,
-        *mut c_void,
-        *mut libc::pid_t,
-    ) -> c_int;
-
-    #[unsafe(no_mangle)]
-    #[unsafe(naked)]
-    unsafe extern "C" fn vfork() -> libc::pid_t {
-        arch::vfork!(before_vfork, after_vfork)
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn _Fork() -> libc::pid_t {
-        // SAFETY: libc's function of that name.
-        let pid =
-            unsafe { transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(FORK.address())() };
-        if pid == 0 {
-            is_child();
-        }
-        pid
-    }
-
-    /// libc's has three arguments that need not be there; then they are not looked at.
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn clone(
-        start: Start,
-        stack: *mut c_void,
-        flags: c_int,
-        argument: *mut c_void,
-        parent: *mut libc::pid_t,
-        thread_pointer: *mut c_void,
-        child: *mut libc::pid_t,
-    ) -> c_int {
-        let real = |start, argument| {
-            // SAFETY: libc's function, with the caller's arguments.
-            unsafe {
-                let real = transmute::<usize, Clone>(CLONE.address());
-                real(start, stack, flags, argument, parent, thread_pointer, child)
-            }
-        };
-        if flags & libc::CLONE_VM == 0 {
-            // The child has a copy of this.
-            let mut begin = (start, argument);
-            return real(begin_copy, (&raw mut begin).cast());
-        }
-        if flags & (libc::CLONE_THREAD | libc::CLONE_SETTLS) != 0 {
-            return real(start, argument);
-        }
-        let was_seen = before_vfork();
-        let pid = real(start, argument);
-        if was_seen && (pid < 0 || flags & libc::CLONE_VFORK != 0) {
-            current::reveal_all();
-        }
-        pid
-    }
-
-    extern "C" fn begin_copy(begin: *mut c_void) -> c_int {
-        is_child();
-        // SAFETY: the child's copy of what `clone` has put there.
-        let (start, argument) = unsafe { *begin.cast::<(Start, *mut c_void)>() };
-        start(argument)
-    }
 }

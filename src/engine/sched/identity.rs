@@ -17,26 +17,26 @@ pub(crate) struct Identity {
     spawned_at: Option<&'static Location<'static>>,
 }
 
-thread_local! {
-    /// The identity of this kernel thread, made when a caller first asks for it; null before. It has no destructor: the
-    /// destructors of other thread-locals may ask for it.
-    static OF_KERNEL_THREAD: Cell<*const Identity> = const { Cell::new(core::ptr::null()) };
-}
-
-/// The identity of the calling kernel thread, which runs no green thread; null if nobody has asked for it.
-pub(crate) fn of_kernel_thread() -> *const Identity {
-    OF_KERNEL_THREAD.get()
-}
-
-/// Async-signal-safe.
-pub(crate) fn set_of_kernel_thread(identity: *const Identity) {
-    OF_KERNEL_THREAD.set(identity);
-}
-
 /// A name. Boxed, it takes one word in its owner: most threads have none.
 struct Name(Box<str>);
 
+thread_local! {
+    /// Of a kernel thread: see [`Identity::own`]. It has no destructor: the destructors of other thread-locals may ask.
+    static OWN: Cell<*const Identity> = const { Cell::new(core::ptr::null()) };
+}
+
 impl Identity {
+    /// The identity of the calling kernel thread, which owns a share of what begins with it
+    /// (`runtime::handle::current`); null until a caller first asks for the thread's handle.
+    pub(crate) fn own() -> *const Identity {
+        OWN.get()
+    }
+
+    /// Async-signal-safe.
+    pub(crate) fn set_own(identity: *const Identity) {
+        OWN.set(identity);
+    }
+
     /// For debuggers: where the parts lie.
     pub(crate) const ID: usize = offset_of!(Identity, id);
     pub(crate) const NAME: usize = offset_of!(Identity, name);

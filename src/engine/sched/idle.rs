@@ -84,10 +84,8 @@ use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::list::{Fifo, Lifo};
 use crate::engine::sched::parker::Slept;
 use crate::engine::sched::steal::stop_searching;
-use crate::engine::sched::witness::Arrival;
 use crate::engine::sched::{
-    Cluster, Machine, Owned, Processor, RunLoop, current, io, outbox, ready_globally, timers,
-    witness,
+    Cluster, Machine, Owned, Processor, RunLoop, current, io, ready_globally, timers, witness,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
@@ -634,12 +632,9 @@ impl Cluster {
     /// The monitor lays down the processor that it has taken, since nothing waits for it.
     pub(super) fn lay_to_rest(&'static self, mut processor: Owned<'static>) {
         processor.machine.store(None, Relaxed);
+        io::flush(&mut processor);
         // Some of its threads would be out of reach of machines that get another processor.
         self.policy.leave(&processor.seat());
-        for green in outbox::take_senders(&mut processor) {
-            witness::arrived(&mut processor, green, Arrival::Event);
-            ready_globally(green, Readied::Arrived);
-        }
         perturb::point("lay_to_rest: left");
         self.lie_down(&mut self.idlers.lock(), processor, false);
         perturb::point("lay_to_rest: lain");

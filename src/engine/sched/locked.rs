@@ -11,7 +11,7 @@
 use super::idle::Rested;
 use super::run::{complete, ready_again};
 use super::switch::Action;
-use super::{Machine, Owned, RunLoop, current, outbox, witness};
+use super::{Machine, Owned, RunLoop, current, witness};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::{Next, Readied, Ready};
 use crate::engine::sched::{Green, Oddities};
@@ -144,12 +144,10 @@ pub(super) fn hand_to_its_machine(run: &mut RunLoop, green: &'static Green) -> R
     let Some(bound) = green.locked_to.get() else {
         crate::engine::sys::die("a locked thread is locked to no machine")
     };
-    let Some(mut processor) = run.surrender() else {
+    let Some(processor) = run.surrender() else {
         ready_again(machine, None, green, Readied::Yielded);
         return cluster.wait_for_processor(run);
     };
-    // The processor is still in hand.
-    outbox::send_all(&mut processor);
     bound.handed.set(Some(green));
     bound.searching.set(false);
     perturb::point("locked: handing");

@@ -12,13 +12,13 @@
 //! | `timers`, `list` | deadlines; intrusive lists |
 //! | `start` | a thread's first time and its last: where its stack comes from, and where it goes |
 //! | `resize`, `guest` | more processors, or fewer; a policy that a user wrote |
-//! | `locked`, `changes` | threads that are locked to a kernel thread; calls that change it lock their thread |
+//! | `locked` | threads that are locked to a kernel thread; a call that changes it locks its thread |
 //! | `events`, `io` | a driver as the scheduler sees it; which thread collects its events, and when |
-//! | `outbox` | sends of several threads are handed to the kernel together |
 //! | `preempt`, `monitor` | ending a time slice from outside; the monitor |
 //! | `handlers` | the program's signal handlers |
-//! | `interpose`, `cpu_time` | what a thread changes of its kernel thread; its CPU time, once somebody asks for it |
-//! | `pthreads` | what libc's functions answer about the pthread of a green thread |
+//! | `name`, `cpu_time` | a thread's name for the system; its CPU time, once somebody asks for it |
+//! | `pthreads` | whose pthread one is |
+//! | `helper` | the crate's own kernel threads: by std's means, or without the program's allocator |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
@@ -43,11 +43,10 @@
 //! | spare machines | the processor sleeps on; the recruiter makes a machine, which looks for work first of all |
 //! | kernel threads | the recruiter asks again; a thread that comes back from the kernel takes an idle processor |
 //! | the turn at events | a machine that does not get it sleeps on its futex (`io`) |
-//! | places in an outbox | it is sent before the next thread runs (`outbox`) |
+//! | places in what a driver holds back at a processor | it goes out before the next thread runs (`io`) |
 
 mod activity;
 mod blocked_calls;
-pub(crate) mod changes;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
 pub(crate) mod current;
@@ -56,23 +55,22 @@ pub(crate) mod fork;
 mod guest;
 pub(crate) mod handed;
 pub(crate) mod handlers;
+pub(crate) mod helper;
 mod hiding;
 pub(crate) mod hooked;
 pub(crate) mod identity;
 mod idle;
-pub(crate) mod interpose;
 pub(crate) mod io;
 pub(crate) mod list;
 pub(crate) mod locked;
 mod monitor;
 pub(crate) mod name;
-pub(crate) mod outbox;
 pub(crate) mod park;
 mod parker;
 pub(crate) mod places;
 pub(crate) mod preempt;
 mod processor;
-mod pthreads;
+pub(crate) mod pthreads;
 pub(crate) mod records;
 mod recruiter;
 pub(crate) mod resize;
@@ -87,12 +85,12 @@ mod steal;
 pub(crate) mod switch;
 pub(crate) mod thread;
 pub(crate) mod timers;
-mod unload;
+pub(crate) mod unload;
 pub(crate) mod witness;
 pub(crate) mod worker;
 
 pub(crate) use self::activity::Activity;
-pub(crate) use self::blocked_calls::{Blocked, BlockedAt, name as syscall_name};
+pub(crate) use self::blocked_calls::{Blocked, BlockedAt};
 pub(crate) use self::cluster::{Cluster, Config, Counter, Ideas};
 pub(crate) use self::current::enter;
 pub(crate) use self::identity::Identity;

@@ -13,7 +13,7 @@
 //! | announced that it blocks | takes the processor if work waits, or nobody looks for events (`io`), or after 10 ms |
 //! | is blocked in the kernel (it uses no CPU time, and the kernel says so, or the kernel does not tell and this lasts 20 ms) | the same, without a signal |
 //! | runs longer than its slice while work waits, or than a 20th of it while others wait behind the thread, out of reach | ends the slice, sends the signal, again every 50 µs |
-//! | … and is in a call that may block (`announce::may_block`) | the same, except the signal: the thread looks at the end of the call |
+//! | … and is in a call that may block (`current::may_block`) | the same, except the signal: the thread looks at the end of the call |
 //! | … and 1 ms of CPU time later still runs, or was seen blocked in a call of the program's own assembly | takes the processor; the thread goes on under the OS |
 //!
 //! It takes a surplus processor (`resize`), or ends its time slice, even if nothing waits.
@@ -59,7 +59,7 @@ use crate::engine::sched::{
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::observer::Observer;
-use crate::engine::sys::{kernel_thread, perturb, signal};
+use crate::engine::sys::{kernel_thread, perturb};
 
 const SHORTEST: u64 = 20_000;
 const LONGEST: u64 = 10_000_000;
@@ -71,11 +71,10 @@ const EVENTS: u64 = 1_000_000;
 const QUOTA: u64 = 1_000_000_000;
 /// How often it looks at machines without a processor.
 const STRAYS: u64 = 5_000_000;
-const STACK_SIZE: usize = 256 << 10;
 
 /// Starts the monitor.
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
-    cluster.employ("gt-monitor", STACK_SIZE, watch)
+    cluster.employ("gt-monitor", watch)
 }
 
 /// How often the monitor looks.
@@ -129,7 +128,6 @@ struct Looked {
 
 /// The monitor's life.
 fn watch(cluster: &'static Cluster) {
-    signal::set_mask(signal::ALL);
     kernel_thread::set_precise_timers();
     let mut watch = Watch {
         cluster,
@@ -384,10 +382,10 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Looks at the threads that wait at `processor`, and at the sends in its outbox.
+    /// Looks at the threads that wait at `processor`, for it or for what is held back there.
     fn at_queue(&mut self, processor: &Processor, seen: &mut Seen) {
-        if !processor.has_no_sends() {
-            // The senders in the outbox cannot know how long the thread runs that they wait for.
+        if processor.holds.load(Ordering::Relaxed) {
+            // Nobody knew how long the thread would run that they wait for.
             processor.attention.store(true, Ordering::Relaxed);
             self.waiting = true;
         }

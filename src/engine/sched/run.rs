@@ -12,7 +12,7 @@ use super::park::Parking;
 use super::steal::{look_at_others, search, stop_searching};
 use super::switch::{self, Action};
 use super::{Cluster, Green, Machine, Oddities, Owned, RunLoop};
-use super::{current, enter, fork, io, outbox, start, timers, witness};
+use super::{current, enter, fork, io, start, timers, witness};
 use crate::engine::atomic::Ordering;
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready};
 use crate::engine::sys::{clock, perturb, sanitizer};
@@ -79,13 +79,10 @@ fn run_one_after_another(run: &mut RunLoop, mut next: Next) -> Rested {
             look_around(machine, processor);
         }
         next = match successor {
-            Some(green) => {
-                outbox::send_all(processor);
-                Next {
-                    thread: Ready::new(green),
-                    inherits_slice: true,
-                }
-            }
+            Some(green) => Next {
+                thread: Ready::new(green),
+                inherits_slice: true,
+            },
             None => match own_queues(processor) {
                 Some(following) => following,
                 None => return Rested::Working { searching: false },
@@ -203,6 +200,7 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
     processor.dry.add(1);
     processor.note_cpu();
     timers::fire_own(processor);
+    io::flush(processor);
     let handed = handed(machine);
     if handed.is_none() && processor.is_surplus() {
         step_down(machine, processor);
@@ -239,7 +237,6 @@ fn find_work(run: &mut RunLoop, mut searching: bool) -> Result<Next, NothingFoun
 #[inline(never)]
 fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
     machine.come_home();
-    outbox::send_all(processor);
     perturb::point("step_down");
     processor.cluster().policy.leave(&processor.seat());
     let own = processor.own();
@@ -251,13 +248,11 @@ fn step_down(machine: &'static Machine, processor: &mut Owned<'_>) {
 #[inline(always)]
 pub(super) fn own_queues(processor: &mut Owned<'_>) -> Option<Next> {
     let cluster = processor.cluster();
-    outbox::before_next(processor, |processor| {
-        let others = match cluster.idle.is_everybody_busy() {
-            true => Others::Busy,
-            false => Others::Idle,
-        };
-        cluster.policy.next(&processor.seat(), others)
-    })
+    let others = match cluster.idle.is_everybody_busy() {
+        true => Others::Busy,
+        false => Others::Idle,
+    };
+    cluster.policy.next(&processor.seat(), others)
 }
 
 /// Takes in the threads whose descriptors are ready, and returns the first to run.
@@ -266,14 +261,16 @@ fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next
     io::look(processor).then(|| own_queues(processor)).flatten()
 }
 
-/// Serves a busy processor between two threads: its timers and, less often, outbox and events.
+/// Serves a busy processor between two threads: what is held back there, its timers and, less often, events.
 #[cold]
 #[inline(never)]
 fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
     let switches = processor.switches.get();
     let attention = processor.attention.load(Ordering::Relaxed);
+    if attention || processor.own().looks.is_flush_due(switches) {
+        io::flush(processor);
+    }
     if attention || switches.is_multiple_of(timers::INTERVAL) {
-        outbox::send_all(processor);
         processor.note_cpu();
     }
     if attention || switches.is_multiple_of(io::INTERVAL) {

@@ -17,7 +17,7 @@
 //! (a lock, a condition variable, a barrier), for a lock on a file, for the other end of a FIFO or
 //! for a child. A thread blocked in anything else, or in what the kernel does not tell (`observer`),
 //! keeps its kernel thread. When its call returns, it takes an idle processor and goes on
-//! (`enter::recover`), and its machine runs others afterwards.
+//! (`current::recover`), and its machine runs others afterwards.
 //!
 //! *How often.* Once the shortage has lasted for [`RETRY_SPAWN`], and again after each further one,
 //! the monitor looks at the next [`PROBES`] blocked machines, round and round. So a program all of

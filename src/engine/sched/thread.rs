@@ -58,13 +58,11 @@ pub(crate) struct Green {
     pub(crate) machine: AtomicStatic<Machine>,
     /// The next thread in an intrusive queue, or the thread to which this one hands over.
     pub(crate) next: Cell<Option<&'static Green>>,
-    /// The thread is an arrival (`sched::outbox`).
-    pub(crate) arrived: Cell<bool>,
     /// The thread took the last room that its processor had at hand, or there was none.
     pub(crate) took_last: Cell<bool>,
     /// The thread has announced that it blocks; the monitor reads this.
     pub(crate) announced: AtomicBool,
-    /// The thread is in a call that may block (`announce::may_block`); the monitor does not signal
+    /// The thread is in a call that may block (`current::may_block`); the monitor does not signal
     /// it.
     pub(crate) in_call: AtomicBool,
     /// The thread was seen blocked in a system call of the program's own assembly: its processor is taken instead of a
@@ -238,7 +236,6 @@ impl Green {
             machine: AtomicStatic::none(),
             context: Context::new(),
             next: Cell::new(None),
-            arrived: Cell::new(false),
             cluster: AtomicStatic::none(),
             identity: AtomicPtr::new(core::ptr::null_mut()),
             parking: AtomicPtr::new(core::ptr::null_mut()),

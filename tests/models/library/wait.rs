@@ -16,8 +16,6 @@ use crate::sched::Green;
 use crate::sched::switch::Action;
 use crate::sys::clock;
 
-#[path = "../../../src/engine/wait/addresses.rs"]
-pub(crate) mod addresses;
 #[path = "../../../src/engine/wait/claim.rs"]
 pub(crate) mod claim;
 #[path = "../../../src/engine/wait/dependents.rs"]
@@ -30,21 +28,6 @@ pub(crate) mod queue;
 pub(crate) mod side;
 #[path = "../../../src/engine/wait/turns.rs"]
 pub(crate) mod turns;
-
-/// No signal comes here.
-pub(crate) mod inside {
-    pub(crate) struct Inside(());
-
-    impl Inside {
-        pub(crate) fn enter() -> Option<Inside> {
-            Some(Inside(()))
-        }
-    }
-
-    pub(crate) fn wake_later<T>(_: &T, _: usize, _: u32, _: usize) {
-        unreachable!("no handler");
-    }
-}
 
 pub(crate) use crate::green::subject::{self, About, Clue, Facts, Subject};
 pub(crate) use crate::sched::park::Outcome;

@@ -29,8 +29,6 @@ mod parker;
 mod cluster;
 #[path = "sched/current.rs"]
 pub(crate) mod current;
-#[path = "sched/outbox.rs"]
-mod outbox;
 #[path = "sched/processor.rs"]
 mod processor;
 #[path = "sched/run.rs"]

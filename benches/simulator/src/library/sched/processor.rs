@@ -14,9 +14,10 @@ use crate::engine::atomic::{
 };
 use crate::engine::policy::Seat;
 use crate::engine::sched::cluster::Counts;
+use crate::engine::sched::events::Held;
 use crate::engine::sched::list::Linked;
-use crate::engine::sched::outbox::Outbox;
 use crate::engine::sched::start::{Cache, Records};
+use crate::engine::sched::timers::Looks;
 use crate::engine::sched::{Cluster, Counter, Machine, witness};
 use crate::engine::sys::atomic_static::AtomicStatic;
 use crate::engine::sys::clock::NEVER;
@@ -47,6 +48,7 @@ pub(crate) struct Watched {
     cluster: &'static Cluster,
     pub(crate) attention: AtomicBool,
     pub(crate) retired: AtomicBool,
+    pub(super) holds: AtomicBool,
 }
 
 impl core::ops::Deref for Processor {
@@ -61,7 +63,9 @@ pub(crate) struct Own {
     pub(super) crowded_since: u64,
     pub(super) spin_pays: bool,
     pub(super) spins_from: u64,
-    pub(super) outbox: Outbox,
+    pub(super) looks: Looks,
+    pub(super) arrivals_until: u64,
+    pub(super) held: Option<Box<dyn Held>>,
     pub(crate) stacks: Cache,
     pub(crate) records: Records,
     random: Random,
@@ -102,7 +106,9 @@ impl Processor {
                 crowded_since: NEVER,
                 spin_pays: false,
                 spins_from: 0,
-                outbox: Outbox,
+                looks: Looks,
+                arrivals_until: 0,
+                held: None,
                 stacks: Cache::new(),
                 records: Records::new(),
                 random: Random::new(seed, index),
@@ -112,6 +118,7 @@ impl Processor {
                 cluster,
                 attention: AtomicBool::new(false),
                 retired: AtomicBool::new(false),
+                holds: AtomicBool::new(false),
             },
         }
     }
