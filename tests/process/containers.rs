@@ -231,7 +231,7 @@ fn dump() -> String {
     let mut said = String::new();
     for line in BufReader::new(reader).lines().map(Result::unwrap) {
         said = said + &line + "\n";
-        if line.contains("kernel threads of process") {
+        if line.contains(" of process ") {
             break;
         }
     }
