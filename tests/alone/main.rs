@@ -8,7 +8,6 @@ mod common;
 mod support;
 
 mod disassembly;
-mod fs_cost;
 mod memory;
 mod roads;
 mod scale;
