@@ -13,19 +13,21 @@
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`guard_change`] |
 //! | record the schedule | [`Session`], [`Timeline`] |
 //! | measure times; look at every runtime's figures | [`measure`]; [`runtimes`] |
-//! | hear what happens to threads (feature `tracing`) | `news`, `Resident`, `syscall_name` |
+//! | hear what happens to threads (feature `tracing`) | `news` |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
 
 pub(crate) use super::atomic;
 pub(crate) use super::backend::config::check_stack_size;
+#[cfg(feature = "observe")]
+pub(crate) use super::backend::config::read as read_variable;
 pub(crate) use super::backend::handle;
 pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
 pub(crate) use super::backend::runtimes;
 pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
-pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
+pub(crate) use super::backend::{Backend, Choice, Figures, Knobs, Wishes};
 pub use super::backend::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,
@@ -39,10 +41,7 @@ pub(crate) use super::driver::{
 #[cfg(hooks)]
 pub(crate) use super::green::current::mask_changed;
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
-#[cfg(feature = "tracing")]
-pub(crate) use super::green::resident::Resident;
 pub(crate) use super::policy::{Policy, Priority};
-pub(crate) use super::report;
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
 pub(crate) use super::sched::announce::may_block;
@@ -55,8 +54,6 @@ pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
 pub(crate) use super::sched::hooked::{count_parked, is_hooked};
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
-#[cfg(all(green, feature = "tracing"))]
-pub(crate) use super::sched::syscall_name;
 pub(crate) use super::sched::witness::measure;
 #[cfg(feature = "tracing")]
 pub(crate) use super::sched::witness::news;
@@ -73,9 +70,11 @@ pub(crate) use super::sys::{
 };
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
-pub(crate) use super::trace::{Session, Timeline};
+#[cfg(feature = "observe")]
+pub(crate) use super::trace::{Session, Timeline, environment as trace_of_process};
 pub(crate) use super::wait::{
-    About, Clue, Facts, Subject, Waiter, addresses, claim, dependents, list, queue, subject, turns,
+    Facts, Locator, WaitKind, WaitReason, Waiter, addresses, claim, dependents, list, queue,
+    reason, turns,
 };
 
 use super::green::context::Action;
@@ -91,13 +90,13 @@ pub(crate) fn yield_now() {
     }
 }
 
-static SLEEP: Subject = Subject::inside("end of sleep", subject::nothing);
+static SLEEP: WaitKind = WaitKind::inside("end of sleep", reason::nothing);
 
 /// Blocks until `deadline` (monotonic nanoseconds); returns at once if it has passed.
 pub(crate) fn sleep_until(deadline: u64) {
     let alarm = Waiter::new();
     while clock::now() < deadline {
-        alarm.wait(About::only(&SLEEP), Some(deadline));
+        alarm.wait(WaitReason::only(&SLEEP), Some(deadline));
     }
 }
 

@@ -13,20 +13,17 @@
 //! |---|---|
 //! | another green thread | it runs, or is ready, or waits for something from outside |
 //! | a timer | the wait has a deadline |
-//! | a socket, a file, a child, another process | the subject is one from outside, or the thread is blocked in the kernel |
+//! | a socket, a file, a child, another process | the kind of wait is one from outside, or the thread is blocked in the kernel |
 //! | a kernel thread that holds a handle | it is not known to wait |
 //! | a signal | the program has handlers |
-//! | a future's waker | the subject is one from outside |
+//! | a future's waker | the kind of wait is one from outside |
 
 use std::collections::HashSet;
 
-use super::collect::{Depth, Snapshot};
-use super::describe::{self, Named};
-use crate::engine::green::{records, resident};
-use crate::engine::sched::handlers;
-use crate::engine::sched::machine::any_is_awake;
-use crate::engine::sched::sight::{Doing, Seen, Sight};
-use crate::engine::sys::handler;
+use super::snapshot::{Depth, Snapshot};
+use super::text::{Named, wait_text};
+use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
+use crate::engine::inspect::{all, kernel, may_be_woken};
 
 /// Threads that wait for each other, each for the next and the last for the first: places among the entries.
 pub(crate) type Cycle = Vec<u32>;
@@ -84,22 +81,22 @@ pub(crate) enum Lively {
 /// Whether every thread waits for another. The answer is a digest of all waits: if it is the same a second time, all
 /// waited at once in between.
 pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
-    if any_is_awake() || handlers::exist() || handler::is_used() {
+    if may_be_woken() {
         return Err(Lively::Green);
     }
     let mut digest = Digest::default();
     let mut known = HashSet::from([own_thread]);
-    for resident in resident::all() {
-        if resident.is_staff() {
-            known.insert(resident.thread());
+    for thread in kernel::all() {
+        if thread.is_helper() {
+            known.insert(thread.thread());
             continue;
         }
-        match Seen::Kernel(resident).look() {
-            Some(sight) if waits_inside(&sight) => {
-                known.insert(resident.thread());
-                digest.add(core::ptr::from_ref(resident).addr(), &sight);
+        match Thread::Kernel(thread).look() {
+            Some(seen) if waits_inside(&seen) => {
+                known.insert(thread.thread());
+                digest.add(core::ptr::from_ref(thread).addr(), &seen);
             }
-            Some(sight) if sight.doing == Doing::Parked => return Err(Lively::Green),
+            Some(seen) if seen.doing == Doing::Parked => return Err(Lively::Green),
             Some(_) => return Err(Lively::Kernel),
             // It has ended. Should it be there after all, it is among the tasks, and not known.
             None => {}
@@ -113,12 +110,12 @@ pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
             return Err(Lively::Kernel);
         }
     }
-    for green in records::all() {
-        if let Some(sight) = Seen::Green(green).look() {
-            if !waits_inside(&sight) {
+    for thread in all().filter(|thread| matches!(thread, Thread::Green(_))) {
+        if let Some(seen) = thread.look() {
+            if !waits_inside(&seen) {
                 return Err(Lively::Green);
             }
-            digest.add(core::ptr::from_ref(green).addr(), &sight);
+            digest.add(thread.record(), &seen);
         }
     }
     match digest.threads {
@@ -127,11 +124,11 @@ pub(crate) fn all_wait(own_thread: i32) -> Result<u64, Lively> {
     }
 }
 
-fn waits_inside(sight: &Sight) -> bool {
-    sight.doing == Doing::Parked
-        && sight
+fn waits_inside(seen: &ThreadSnapshot) -> bool {
+    seen.doing == Doing::Parked
+        && seen
             .waiting
-            .is_some_and(|waiting| waiting.deadline.is_none() && waiting.about.subject.is_inside)
+            .is_some_and(|waiting| waiting.deadline.is_none() && waiting.reason.kind.is_inside)
 }
 
 /// Differs if any wait does.
@@ -142,9 +139,9 @@ struct Digest {
 }
 
 impl Digest {
-    fn add(&mut self, record: usize, sight: &Sight) {
+    fn add(&mut self, record: usize, seen: &ThreadSnapshot) {
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let one = (record as u64).wrapping_mul(SPREAD) ^ u64::from(sight.turns());
+        let one = (record as u64).wrapping_mul(SPREAD) ^ u64::from(seen.turns());
         self.sum = self
             .sum
             .rotate_left(7)
@@ -158,10 +155,7 @@ pub(crate) fn describe(snapshot: &Snapshot, cycle: &Cycle) -> String {
     let mut text = String::new();
     for &place in cycle {
         let entry = &snapshot.threads[place as usize];
-        let wait = entry
-            .wait
-            .as_ref()
-            .map(|wait| describe::wait(snapshot, wait));
+        let wait = entry.wait.as_ref().map(|wait| wait_text(snapshot, wait));
         text += &format!(
             "  {} waits for {}\n",
             Named(entry),

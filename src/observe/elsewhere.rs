@@ -1,12 +1,11 @@
-//! The stand-in for `report`: the names of threads, and whether they wait. What they wait for lies on their
+//! The stand-in for `snapshot` and its kin where there are no green threads: the names of threads, and whether they wait. What they wait for lies on their
 //! stacks, which nobody can read here.
 
 use core::panic::Location;
 use std::io::{self, Write};
 
-use crate::engine::green::Identity;
-use crate::engine::green::inspection::Inspection;
-use crate::engine::green::resident;
+use crate::engine::inspect::epoch::ReadSection;
+use crate::engine::inspect::{Identity, kernel};
 
 /// What a thread does.
 pub(crate) enum Doing {
@@ -54,20 +53,20 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn take(_: Depth) -> Snapshot {
-        let _inspection = Inspection::begin();
-        let entry = |resident: &resident::Resident| {
-            let identity = resident.identity();
-            // SAFETY: it was seen during the inspection, and so it stays.
+        let _section = ReadSection::begin();
+        let entry = |kernel: &kernel::KernelThread| {
+            let identity = kernel.identity();
+            // SAFETY: it was seen in the read section, and so it stays.
             let identity: Option<&Identity> = unsafe { identity.as_ref() };
             Entry {
                 id: identity.map_or(0, |identity| identity.id().get()),
                 name: identity.and_then(Identity::name).map(Into::into),
                 is_green: false,
-                doing: match resident.parking().is_null() {
+                doing: match kernel.parking().is_null() {
                     true => Doing::Running(0),
                     false => Doing::Parked,
                 },
-                since: resident.millis(),
+                since: kernel.millis(),
                 cpu: None,
                 wait: None,
                 call: None,
@@ -76,7 +75,7 @@ impl Snapshot {
             }
         };
         Snapshot {
-            threads: resident::all().map(entry).collect(),
+            threads: kernel::all().map(entry).collect(),
         }
     }
 

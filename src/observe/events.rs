@@ -7,8 +7,8 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::engine::door::Resident;
 use crate::engine::door::news::{self, Happened, Item};
+use crate::engine::inspect::kernel::KernelThread;
 
 /// How soon the queue is looked at again: if there was something, and if there was not.
 const SOON: Duration = Duration::from_millis(1);
@@ -73,7 +73,7 @@ pub fn publish_events() -> io::Result<()> {
 }
 
 fn live() {
-    Resident::join_staff();
+    KernelThread::begin_helper();
     loop {
         let mut pause = LATER;
         while let Some(item) = news::take() {
@@ -113,7 +113,7 @@ fn tell(item: &Item) {
 
 #[cfg(green)]
 fn call_name(number: u64) -> String {
-    crate::engine::door::syscall_name(number as i64)
+    crate::engine::inspect::system::syscall_name(number as i64)
 }
 
 #[cfg(not(green))]

@@ -29,15 +29,12 @@ use core::mem::offset_of;
 use core::panic::Location;
 use core::ptr::from_ref;
 
-use crate::engine::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::engine::green::identity::Identity;
-use crate::engine::green::records::{self, Roster};
-use crate::engine::green::subject::{About, Clue, Subject};
-use crate::engine::green::ticket::Ticket;
-use crate::engine::green::waiter::{Parking, Waiter};
-use crate::engine::green::{Green, Oddities, Room, context};
-use crate::engine::sched::Machine;
-use crate::engine::sys::clock;
+use crate::engine::door::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::engine::door::clock;
+use crate::engine::inspect::layout::{
+    Bounds, Green, Identity, Machine, Oddities, Parking, Room, Roster, Ticket, Waiter, records,
+};
+use crate::engine::inspect::reason::{Locator, WaitKind, WaitReason};
 
 /// The script as gdb expects it in its section: a byte that says Python, a name, the text, a null. The parts run in a
 /// module of their own, since all scripts of gdb's share one namespace. So a part stands in quotes.
@@ -47,7 +44,7 @@ macro_rules! parts {
             "\x04gdb.inlined-script.greenthread\n",
             "import types\n",
             "greenthread_gdb = types.ModuleType('greenthread_gdb')\n",
-            $("exec(compile(r'''", include_str!($name), "''', 'greenthread/", $name, "', 'exec'), greenthread_gdb.__dict__)\n",)*
+            $("exec(compile(r'''", include_str!(concat!("gdb/", $name)), "''', 'greenthread/", $name, "', 'exec'), greenthread_gdb.__dict__)\n",)*
             "\0"
         );
     };
@@ -125,23 +122,23 @@ table! {
     machine_current: usize = offset_of!(Machine, current),
     machine_kernel_thread: usize = offset_of!(Machine, kernel_thread),
     room_stack: usize = offset_of!(Room, stack),
-    stack_bottom: usize = offset_of!(context::Bounds, bottom),
-    stack_top: usize = offset_of!(context::Bounds, top),
+    stack_bottom: usize = offset_of!(Bounds, bottom),
+    stack_top: usize = offset_of!(Bounds, top),
     identity_id: usize = Identity::ID,
     /// Null, or the address of a slice's two words.
     identity_name: usize = Identity::NAME,
     identity_place: usize = Identity::PLACE,
     parking_waiter: usize = offset_of!(Parking, waiter),
     parking_deadline: usize = offset_of!(Parking, deadline),
-    parking_subject: usize = offset_of!(Parking, about) + offset_of!(About, subject),
-    parking_of: usize = offset_of!(Parking, about) + offset_of!(About, of),
+    parking_kind: usize = offset_of!(Parking, reason) + offset_of!(WaitReason, kind),
+    parking_of: usize = offset_of!(Parking, reason) + offset_of!(WaitReason, of),
     waiter_ticket: usize = Waiter::TICKET,
     ticket_parked: usize = Ticket::WORD_OF_PARKED as usize,
-    subject_name: usize = offset_of!(Subject, name),
-    subject_clue: usize = offset_of!(Subject, clue),
-    clue_holder: usize = Clue::HOLDER,
-    clue_target: usize = Clue::TARGET,
-    clue_descriptor: usize = Clue::DESCRIPTOR,
+    kind_name: usize = offset_of!(WaitKind, name),
+    kind_locator: usize = offset_of!(WaitKind, locator),
+    locator_holder: usize = Locator::HOLDER,
+    locator_target: usize = Locator::TARGET,
+    locator_descriptor: usize = Locator::DESCRIPTOR,
     /// The parts of a place in the source, which is std's type: the file's name, its length, line and column;
     /// one more than the offset, and 0 if it is not known.
     place_file: AtomicUsize = LATER,

@@ -5,10 +5,10 @@ use core::fmt;
 use std::io::{self, Write};
 use std::time::UNIX_EPOCH;
 
-use super::collect::{Entry, Snapshot};
-use super::describe;
 use super::raw;
+use super::snapshot::{Entry, Snapshot};
 use super::symbols::Symbols;
+use super::text::{self, descriptor_text};
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -64,7 +64,7 @@ impl Snapshot {
             to,
             "{{\"id\":{},\"kind\":\"{kind}\",\"state\":\"{}\",\"since_ms\":{},\"stack\":{}",
             entry.id,
-            describe::state(entry),
+            text::state(entry),
             entry.since,
             entry.stack
         )?;
@@ -74,7 +74,7 @@ impl Snapshot {
         if let Some(name) = &entry.name {
             write!(to, ",\"name\":{}", Quoted(name))?;
         }
-        if let Some(call) = describe::call(entry) {
+        if let Some(call) = text::call(entry) {
             write!(to, ",\"system_call\":{}", Quoted(&call))?;
         }
         if let Some(place) = entry.spawned_at {
@@ -89,11 +89,7 @@ impl Snapshot {
         let Some(wait) = &entry.wait else {
             return Ok(());
         };
-        write!(
-            to,
-            ",\"waits_for\":{{\"what\":{}",
-            Quoted(wait.subject.name)
-        )?;
+        write!(to, ",\"waits_for\":{{\"what\":{}", Quoted(wait.kind.name))?;
         if wait.of != 0 {
             write!(to, ",\"address\":\"{:#x}\"", wait.of)?;
         }
@@ -109,7 +105,7 @@ impl Snapshot {
         }
         if let Some(descriptor) = wait.facts.descriptor {
             write!(to, ",\"descriptor\":{descriptor}")?;
-            if let Some(text) = super::descriptor::describe(descriptor) {
+            if let Some(text) = descriptor_text(descriptor) {
                 write!(to, ",\"file\":{}", Quoted(&text))?;
             }
         }

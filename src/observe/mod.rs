@@ -50,15 +50,59 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+#[cfg(green)]
+mod deadlock;
 mod dump;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "a file is mapped")]
+mod elf;
 #[cfg(feature = "tracing")]
 mod events;
 mod figures;
+#[cfg(green)]
+#[allow(
+    unsafe_code,
+    reason = "a symbol and a section that debuggers know, std's place of a call"
+)]
+mod gdb;
+#[cfg(green)]
+mod json;
 mod measure;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "the loader's list")]
+mod modules;
 mod prometheus;
 #[cfg(feature = "metrics")]
 mod publish;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "names that others own")]
+mod raw;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "a signal's handler")]
+mod reporter;
+#[cfg(green)]
+mod runtimes;
+mod schedtrace;
+#[cfg_attr(not(green), path = "elsewhere.rs")]
+#[allow(unsafe_code, reason = "names that others own")]
+mod snapshot;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "a socket's name, the file of a lock")]
+mod socket;
+pub(crate) mod start;
+#[cfg(green)]
+mod summary;
+#[cfg(green)]
+mod symbols;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "the address of a socket's peer")]
+mod text;
 mod trace;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "unwind tables")]
+pub(crate) mod unwind;
+#[cfg(green)]
+mod warn;
 
 pub use self::dump::{Deadlock, Dump, State, ThreadReport, deadlocks, dump};
 #[cfg(feature = "tracing")]
@@ -67,4 +111,27 @@ pub use self::measure::{is_measuring, measure};
 pub use self::prometheus::write_prometheus;
 #[cfg(feature = "metrics")]
 pub use self::publish::publish_metrics;
+#[cfg(not(green))]
+use self::snapshot::deadlock;
 pub use self::trace::{Trace, trace};
+
+/// Starts a kernel thread that observes. It runs no handler of the program's.
+#[cfg(green)]
+fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    use crate::engine::door::signal;
+    use crate::engine::inspect::{kernel::KernelThread, quiet, system::with_thread_locals};
+    const STACK_SIZE: usize = 2 << 20;
+    let mask = signal::set_mask(signal::ALL);
+    let started = std::thread::Builder::new()
+        .name(name.into())
+        .stack_size(with_thread_locals(STACK_SIZE))
+        .spawn(move || {
+            KernelThread::begin_helper();
+            // A search for a deadlock may have found a kernel thread that was not known.
+            quiet::tell();
+            work();
+            KernelThread::end();
+        });
+    signal::set_mask(mask);
+    started.map(drop)
+}

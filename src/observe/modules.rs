@@ -16,7 +16,7 @@ use std::path::Path;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian};
 
-use crate::engine::sys::libraries::{self, Library};
+use crate::engine::inspect::system::libraries::{self, Library};
 
 /// Bytes of an unwind table.
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;

@@ -9,15 +9,15 @@ use core::fmt::{self, Write};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
+use super::employ;
+use super::snapshot::frames_of_running;
 use super::unwind::{FRAMES, Registers, Unwinder};
-use super::{employ, running};
-use crate::engine::atomic::{AtomicU32, Ordering};
-use crate::engine::green::inspection::Inspection;
-use crate::engine::green::resident;
-use crate::engine::green::{Identity, records};
-use crate::engine::sched::sight::{Doing, Seen, Sight};
-use crate::engine::sys::observer::Observer;
-use crate::engine::sys::{self, clock, futex, variable};
+use crate::engine::door::atomic::{AtomicU32, Ordering};
+use crate::engine::door::{clock, variable};
+use crate::engine::inspect::epoch::ReadSection;
+use crate::engine::inspect::system::{self as sys, futex, observer::Observer};
+use crate::engine::inspect::threads::{Doing, Thread, ThreadSnapshot};
+use crate::engine::inspect::{Identity, all};
 
 /// How long the reporter may do nothing that is seen, in nanoseconds.
 const PATIENCE: u64 = 5_000_000_000;
@@ -154,34 +154,30 @@ fn write_all(unwinder: &mut Unwinder, observer: &mut Observer, frames: &mut Vec<
         out,
         "greenthread: a dump without names, since one with names makes no progress (a thread may hold the allocator's lock)"
     );
-    let others = resident::all().filter(|resident| !resident.is_staff());
-    let all = records::all()
-        .map(Seen::Green)
-        .chain(others.map(Seen::Kernel));
-    let inspection = Inspection::begin();
-    for thread in all {
+    let section = ReadSection::begin();
+    for thread in all() {
         // Nothing that it writes can fail.
         let _ = write_thread(thread, unwinder, observer, frames, &mut out);
     }
-    inspection.end_without_dropping();
+    section.end_without_dropping();
 }
 
 fn write_thread(
-    thread: Seen,
+    thread: Thread,
     unwinder: &mut Unwinder,
     observer: &mut Observer,
     frames: &mut Vec<usize>,
     out: &mut Out,
 ) -> fmt::Result {
     let identity = thread.identity();
-    // SAFETY: it was seen during the inspection, and so it stays.
+    // SAFETY: it was seen in the read section, and so it stays.
     let identity: Option<&Identity> = unsafe { identity.as_ref() };
-    let Some(sight) = thread.look() else {
+    let Some(seen) = thread.look() else {
         return Ok(());
     };
     match thread {
-        Seen::Green(_) => write!(out, "\nthread")?,
-        Seen::Kernel(resident) => write!(out, "\nkernel thread (system's {})", resident.thread())?,
+        Thread::Green(_) => write!(out, "\nthread")?,
+        Thread::Kernel(kernel) => write!(out, "\nkernel thread (system's {})", kernel.thread())?,
     }
     if let Some(identity) = identity {
         write!(out, " {}", identity.id())?;
@@ -189,11 +185,11 @@ fn write_thread(
             write!(out, " {name:?}")?;
         }
     }
-    write_doing(&sight, out)?;
+    write_doing(&seen, out)?;
     if let Some(place) = identity.and_then(Identity::spawned_at) {
         writeln!(out, "  spawned at {place}")?;
     }
-    read_stack(&sight, unwinder, observer, frames);
+    read_stack(&seen, unwinder, observer, frames);
     for &frame in &*frames {
         // The instruction that is meant lies before the address.
         match unwinder.modules().raw(frame.wrapping_sub(1)) {
@@ -204,19 +200,19 @@ fn write_thread(
     Ok(())
 }
 
-fn write_doing(sight: &Sight, out: &mut Out) -> fmt::Result {
-    let doing = match sight.doing {
+fn write_doing(seen: &ThreadSnapshot, out: &mut Out) -> fmt::Result {
+    let doing = match seen.doing {
         Doing::New => "new",
         Doing::Ready => "ready",
         Doing::Running(_) => "running, or blocked in the kernel",
         Doing::Parked => "parked",
     };
-    write!(out, ": {doing} for {} ms", sight.since)?;
-    if let (Some(waiting), Some(facts)) = (sight.waiting, sight.facts()) {
+    write!(out, ": {doing} for {} ms", seen.since)?;
+    if let (Some(waiting), Some(facts)) = (seen.waiting, seen.facts()) {
         write!(
             out,
             ", waits for {} {:p}",
-            waiting.about.subject.name, waiting.about.of
+            waiting.reason.kind.name, waiting.reason.of
         )?;
         for (name, value) in facts.numbers() {
             write!(out, ", {name} {value}")?;
@@ -225,27 +221,27 @@ fn write_doing(sight: &Sight, out: &mut Out) -> fmt::Result {
             write!(out, ", held by the thread with the mark {holder:#x}")?;
         }
     }
-    writeln!(out, " (its mark: {:#x})", sight.mark)
+    writeln!(out, " (its mark: {:#x})", seen.mark)
 }
 
 /// Fills `frames`, which has room for all.
 fn read_stack(
-    sight: &Sight,
+    seen: &ThreadSnapshot,
     unwinder: &mut Unwinder,
     observer: &mut Observer,
     frames: &mut Vec<usize>,
 ) {
     frames.clear();
-    if let Some(thread) = sight.kernel_thread() {
-        let is_green = matches!(sight.thread, Seen::Green(_));
-        let _ = running::frames(thread, is_green, observer, unwinder, frames);
-    } else if let Some((saved, stack)) = sight.saved()
+    if let Some(thread) = seen.kernel_thread() {
+        let is_green = matches!(seen.thread, Thread::Green(_));
+        let _ = frames_of_running(thread, is_green, observer, unwinder, frames);
+    } else if let Some((saved, stack)) = seen.saved()
         && let Some(registers) = Registers::of_switch(saved, |at| stack.word(at))
     {
         unwinder.frames(registers, |at| stack.word(at), &mut |frame| {
             frames.push(frame)
         });
-        if !sight.holds() {
+        if !seen.holds() {
             frames.clear();
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The signal's handler leaves a note and wakes the reporter, nothing else; so a dump is made whatever the
 //! interrupted thread was doing. The reporter looks for a deadlock when it hears that threads have become quiet
-//! (`green::quiet`), but rarely. Nobody tells it when a kernel thread ends that might have helped, so it looks
+//! (`inspect::quiet`), but rarely. Nobody tells it when a kernel thread ends that might have helped, so it looks
 //! at a program that rests from time to time, more and more seldom.
 
 use std::fs::OpenOptions;
@@ -10,27 +10,21 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, PoisonError};
 
-use super::collect::{Depth, Snapshot};
+use super::snapshot::{Depth, Snapshot};
 use super::{deadlock, employ, raw, socket, warn};
-use crate::engine::atomic::{AtomicU8, Ordering};
-use crate::engine::green::quiet;
-use crate::engine::sched::{fork, handlers};
-use crate::engine::sys::{clock, kernel_thread, sanitizer, signal, variable};
+use crate::engine::door::atomic::{AtomicU8, Ordering};
+use crate::engine::door::{
+    OnDeadlock, clock, handlers, is_forked_child, sanitizer, signal, variable,
+};
+use crate::engine::inspect::quiet;
+use crate::engine::inspect::system::kernel_thread;
 
-/// What the process does about a deadlock of all threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum OnDeadlock {
-    Report,
-    Abort,
-    Ignore,
-}
-
-/// What the environment asks for.
-#[derive(Clone, Debug)]
+/// What is asked for.
 pub(crate) struct Wishes {
     pub(crate) on_signal: bool,
-    pub(crate) on_deadlock: Option<OnDeadlock>,
+    /// What to do about a deadlock of all threads.
+    pub(crate) by_builder: Option<OnDeadlock>,
+    pub(crate) by_environment: Option<OnDeadlock>,
     /// The path of a socket on which to answer questions (`socket`).
     pub(crate) socket: Option<PathBuf>,
 }
@@ -53,10 +47,10 @@ pub(crate) fn set_on_deadlock(action: OnDeadlock) {
     quiet::tell_now();
 }
 
-/// Starts the reporter, once, unless it would have nothing to do. `knob` is a builder's wish.
-pub(crate) fn start(wishes: &Wishes, knob: Option<OnDeadlock>, warnings: Option<warn::Limits>) {
+/// Starts the reporter, once, unless it would have nothing to do.
+pub(crate) fn start(wishes: &Wishes, warnings: Option<warn::Limits>) {
     static STARTED: Mutex<bool> = Mutex::new(false);
-    match (knob, wishes.on_deadlock) {
+    match (wishes.by_builder, wishes.by_environment) {
         (Some(action), _) => set_on_deadlock(action),
         (None, Some(action)) => {
             let (old, new) = (UNSET, action as u8);
@@ -93,7 +87,7 @@ pub(crate) fn start(wishes: &Wishes, knob: Option<OnDeadlock>, warnings: Option<
 }
 
 unsafe extern "C" fn on_quit(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    if !fork::is_child() {
+    if !is_forked_child() {
         raw::ask();
         quiet::tell_now();
     }
@@ -169,7 +163,7 @@ fn report() {
     let _ = write_dump(&snapshot, &head);
     #[cfg(feature = "tracing")]
     {
-        use crate::engine::sched::witness::news::{self, Happened};
+        use crate::engine::door::news::{self, Happened};
         news::put(
             Happened::Deadlock,
             0,

@@ -1,51 +1,50 @@
-//! The runtimes of the process, for reports: which there are, and their figures.
-//!
-//! A runtime's figures are a type of the backend, a higher room. So the backend enters each runtime here, with
-//! a function that tells the figures as names and numbers.
+//! The runtimes of the process, for the socket: their processors, and their figures.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use crate::engine::sched::{Cluster, fork};
-
-/// What a runtime tells of itself.
-#[derive(Default)]
-pub(crate) struct Figures {
-    pub(crate) numbers: Vec<(&'static str, u64)>,
-    /// System calls that have blocked kernel threads, and how often.
-    pub(crate) blocked_calls: Vec<(String, u64)>,
-}
+use crate::engine::door::{Backend, Figures, is_forked_child};
+use crate::engine::inspect::workers::Cluster;
 
 /// A runtime.
-pub(crate) struct Runtime {
-    /// Its cluster, if it has green threads.
-    pub(crate) cluster: Option<&'static Cluster>,
-    /// The name of its policy, if it has one.
-    pub(crate) policy: Option<&'static str>,
-    pub(crate) figures: Box<dyn Fn() -> Figures + Send + Sync>,
-    /// By this it is found again: an address that no other runtime has.
-    pub(crate) address: usize,
+#[derive(Clone, Copy)]
+pub(super) struct Runtime {
+    backend: Backend,
+    policy: &'static str,
 }
 
-static ALL: Mutex<Vec<Arc<Runtime>>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<Runtime>> = Mutex::new(Vec::new());
 
 /// A runtime has started.
-pub(crate) fn enter(runtime: Runtime) {
-    change(|all| all.push(Arc::new(runtime)));
-}
-
-/// A runtime ends.
-pub(crate) fn leave(address: usize) {
-    change(|all| all.retain(|runtime| runtime.address != address));
-}
-
-fn change(change: impl FnOnce(&mut Vec<Arc<Runtime>>)) {
+pub(super) fn enter(backend: Backend, policy: &'static str) {
     // In a forked child the lock may be held for ever, and nobody reads the list.
-    if !fork::is_child() {
-        change(&mut ALL.lock().unwrap_or_else(PoisonError::into_inner));
+    if !is_forked_child() {
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Runtime { backend, policy });
     }
 }
 
 /// Those that have started and not ended, the oldest first.
-pub(crate) fn all() -> Vec<Arc<Runtime>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner).clone()
+pub(super) fn all() -> Vec<Runtime> {
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|runtime| !runtime.backend.is_closed());
+    all.clone()
+}
+
+impl Runtime {
+    /// Its cluster, if it has green threads.
+    pub(super) fn cluster(&self) -> Option<&'static Cluster> {
+        match self.backend {
+            Backend::Green(cluster) => Some(cluster),
+            Backend::Kernel(_) => None,
+        }
+    }
+
+    /// The name of its policy, if it has one.
+    pub(super) fn policy(&self) -> Option<&'static str> {
+        self.cluster().map(|_| self.policy)
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        self.backend.metrics().figures()
+    }
 }

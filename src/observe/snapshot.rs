@@ -1,30 +1,39 @@
-//! Reads all threads, for a report.
+//! All threads as they were looked at, one after the other.
 //!
 //! The program runs on meanwhile, so this is no picture of one moment: each thread is shown as it was when it
-//! was looked at. A thread that lives all the while is in the report, once.
+//! was looked at. A thread that lives all the while is in the snapshot, once.
 //!
-//! Names stay while an inspection is under way (`green::inspection`). An inspection lasts for some threads only:
-//! threads that end leave memory behind until it is over.
+//! Names stay while a read section is open (`inspect::epoch`). A section covers some threads only: threads that end
+//! leave memory behind until it is over.
+//!
+//! A thread that runs is held by a signal while its stack is read (`inspect::hold`). So is one that is blocked in a
+//! call which begins anew after a signal. Any other call could fail by the signal: there the system tells the program
+//! counter and the stack pointer, and callers' frames may be missing.
+//!
+//! Each different stack is kept once: memory goes with the number of different stacks, not with that of threads. Stacks
+//! with the same hash are compared, so no two different ones are ever taken for one.
 
+use core::hash::BuildHasher;
 use core::panic::Location;
+use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use super::stacks::Stacks;
+use super::raw;
 use super::symbols::{Style, Symbol, Symbols};
-use super::unwind::{Registers, Unwinder};
-use super::{raw, running};
-use crate::engine::green::resident;
-use crate::engine::green::room::SystemName;
-use crate::engine::green::subject::{Facts, Subject};
-use crate::engine::green::{Identity, Room, inspection::Inspection, records};
-use crate::engine::sched::sight::{Doing, Seen, Sight};
-use crate::engine::sched::{cpu_time, fork};
-use crate::engine::sys::clock;
-use crate::engine::sys::observer::{self, Observer};
+use super::unwind::{End, Registers, Unwinder};
+use crate::engine::door::{clock, signal, word};
+use crate::engine::inspect::epoch::ReadSection;
+use crate::engine::inspect::hold::Held;
+use crate::engine::inspect::reason::{Facts, WaitKind};
+use crate::engine::inspect::system::kernel_thread;
+use crate::engine::inspect::system::observer::{self, Observer};
+pub(super) use crate::engine::inspect::threads::Doing;
+use crate::engine::inspect::threads::{Thread, ThreadSnapshot};
+use crate::engine::inspect::{Identity, all};
 
-/// The number of threads that one inspection looks at.
+/// The number of threads that one read section covers.
 const AT_ONCE: usize = 1024;
 /// How often a thread's stack is read anew because the thread has run meanwhile.
 const TRIES: usize = 8;
@@ -45,7 +54,7 @@ pub(crate) struct Entry {
     pub(crate) spawned_at: Option<&'static Location<'static>>,
     /// The number of its stack.
     pub(crate) stack: u32,
-    pub(super) thread: Seen,
+    pub(super) thread: Thread,
     pub(super) turns: u32,
     /// The address of its identity, and the word that it leaves in locks.
     identity: usize,
@@ -54,7 +63,7 @@ pub(crate) struct Entry {
 
 /// What a thread waits for.
 pub(crate) struct Wait {
-    pub(crate) subject: &'static Subject,
+    pub(crate) kind: &'static WaitKind,
     /// The address of the thing.
     pub(crate) of: usize,
     /// For how long it will wait at most, in nanoseconds.
@@ -67,20 +76,20 @@ pub(crate) struct Wait {
 impl Entry {
     /// Whether the thread has not run since it was looked at.
     pub(super) fn stands(&self) -> bool {
-        let sight = self.thread.look();
-        sight.is_some_and(|sight| self.is_same(&sight))
+        let seen = self.thread.look();
+        seen.is_some_and(|seen| self.is_same(&seen))
     }
 
     /// Whether the thread waits still, and for `whom`.
     pub(super) fn waits_still_for(&self, whom: &Entry) -> bool {
-        let sight = self.thread.look().filter(|sight| self.is_same(sight));
-        sight.and_then(|sight| sight.facts()).is_some_and(|facts| {
+        let seen = self.thread.look().filter(|seen| self.is_same(seen));
+        seen.and_then(|seen| seen.facts()).is_some_and(|facts| {
             facts.holder == Some(whom.mark) || facts.target == Some(whom.identity)
         })
     }
 
-    fn is_same(&self, sight: &Sight) -> bool {
-        sight.turns() == self.turns && sight.doing == self.doing
+    fn is_same(&self, seen: &ThreadSnapshot) -> bool {
+        seen.turns() == self.turns && seen.doing == self.doing
     }
 }
 
@@ -105,11 +114,11 @@ pub(crate) enum Depth {
 impl Snapshot {
     /// Looks at every thread.
     pub(crate) fn take(depth: Depth) -> Snapshot {
-        Snapshot::of(everybody(), depth)
+        Snapshot::of(all(), depth)
     }
 
     /// Looks at these threads.
-    pub(super) fn of(mut threads: impl Iterator<Item = Seen>, depth: Depth) -> Snapshot {
+    pub(super) fn of(mut threads: impl Iterator<Item = Thread>, depth: Depth) -> Snapshot {
         let mut collector = Collector {
             depth,
             observer: Observer::new(),
@@ -150,10 +159,10 @@ impl Snapshot {
         if wanted.is_empty() {
             return;
         }
-        let is_wanted = |thread: &Seen| {
+        let is_wanted = |thread: &Thread| {
             wanted.contains(&thread.mark()) || wanted.contains(&thread.identity().addr())
         };
-        let mut others = Snapshot::of(everybody().filter(is_wanted), Depth::Waits);
+        let mut others = Snapshot::of(all().filter(is_wanted), Depth::Waits);
         self.threads.append(&mut others.threads);
         self.resolve();
     }
@@ -190,18 +199,19 @@ impl Snapshot {
     }
 }
 
-/// Every thread but the kernel threads that keep runtimes going: those are no concern of the program's.
-pub(super) fn everybody() -> impl Iterator<Item = Seen> {
-    // In a forked child green threads are the parent's.
-    let green = records::all().filter(|_| !fork::is_child());
-    let others = resident::all().filter(|resident| !resident.is_staff());
-    green.map(Seen::Green).chain(others.map(Seen::Kernel))
+/// Does `work` on the calling kernel thread without handlers of the program's, and with faults let through: a snapshot
+/// reads words that may not be there.
+pub(super) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    let mask = signal::set_mask(signal::ALL);
+    let result = work();
+    signal::set_mask(mask);
+    result
 }
 
-/// Does something with each thread during an inspection, some threads at a time.
-pub(super) fn inspect(threads: &mut impl Iterator<Item = Seen>, mut each: impl FnMut(Seen)) {
+/// Does something with each thread in a read section, some threads at a time.
+pub(super) fn inspect(threads: &mut impl Iterator<Item = Thread>, mut each: impl FnMut(Thread)) {
     loop {
-        let _inspection = Inspection::begin();
+        let _section = ReadSection::begin();
         for _ in 0..AT_ONCE {
             match threads.next() {
                 Some(thread) => each(thread),
@@ -240,39 +250,36 @@ struct Collector {
 }
 
 impl Collector {
-    /// Adds a thread, if it is there. An inspection is under way.
-    fn look(&mut self, thread: Seen) {
+    /// Adds a thread, if it is there. A read section is open.
+    fn look(&mut self, thread: Thread) {
         raw::progress();
         for tries in (0..TRIES).rev() {
             let identity: *const Identity = thread.identity();
-            // SAFETY: it was seen during this inspection, and so it stays.
+            // SAFETY: it was seen in this read section, and so it stays.
             let name = unsafe { identity.as_ref() };
-            if matches!(thread, Seen::Green(_)) && name.is_none() {
+            if matches!(thread, Thread::Green(_)) && name.is_none() {
                 return;
             }
-            let Some(sight) = thread.look() else { return };
-            let facts = sight.facts();
-            let call = self.call(&sight);
+            let Some(seen) = thread.look() else { return };
+            let facts = seen.facts();
+            let call = self.call(&seen);
             let stack = match self.depth {
                 Depth::Waits => Some(0),
-                Depth::Stacks => self.stack(&sight),
+                Depth::Stacks => self.stack(&seen),
             };
             // At the last try the thread is shown all the same, as one that runs.
-            if tries > 0 && (stack.is_none() || !sight.holds()) {
+            if tries > 0 && (stack.is_none() || !seen.holds()) {
                 continue;
             }
-            let own_name = match thread {
-                Seen::Green(green) => green.room().and_then(Room::own_name),
-                Seen::Kernel(_) => None,
-            };
+            let own_name = thread.own_name();
             // Another thread has the record by now.
             if thread.identity() != identity {
                 continue;
             }
-            let wait = sight.waiting.zip(facts).map(|(waiting, facts)| {
+            let wait = seen.waiting.zip(facts).map(|(waiting, facts)| {
                 Box::new(Wait {
-                    subject: waiting.about.subject,
-                    of: waiting.about.of.addr(),
+                    kind: waiting.reason.kind,
+                    of: waiting.reason.of.addr(),
                     left: waiting.deadline.map(|at| at.saturating_sub(clock::now())),
                     facts,
                     whom: None,
@@ -284,30 +291,27 @@ impl Collector {
                     .and_then(Identity::name)
                     .map(Into::into)
                     .or_else(|| own_name.map(text_of))
-                    .or_else(|| kernel_name(&sight)),
-                is_green: matches!(thread, Seen::Green(_)),
-                doing: sight.doing,
-                since: sight.since,
-                cpu: match thread {
-                    Seen::Green(green) => cpu_time::known(green),
-                    Seen::Kernel(_) => None,
-                },
+                    .or_else(|| kernel_name(&seen)),
+                is_green: matches!(thread, Thread::Green(_)),
+                doing: seen.doing,
+                since: seen.since,
+                cpu: thread.cpu_time(),
                 wait,
                 call,
                 spawned_at: name.and_then(Identity::spawned_at),
                 stack: stack.unwrap_or(0),
                 thread,
-                turns: sight.turns(),
+                turns: seen.turns(),
                 identity: identity.addr(),
-                mark: sight.mark,
+                mark: seen.mark,
             });
             return;
         }
     }
 
     /// The system call in which the thread blocks its kernel thread.
-    fn call(&mut self, sight: &Sight) -> Option<i64> {
-        let Doing::Running(thread) = sight.doing else {
+    fn call(&mut self, seen: &ThreadSnapshot) -> Option<i64> {
+        let Doing::Running(thread) = seen.doing else {
             return None;
         };
         match self.observer.doing(thread) {
@@ -317,22 +321,22 @@ impl Collector {
     }
 
     /// The number of the thread's stack; `None`: the thread has run meanwhile.
-    fn stack(&mut self, sight: &Sight) -> Option<u32> {
+    fn stack(&mut self, seen: &ThreadSnapshot) -> Option<u32> {
         self.frames.clear();
         let frames = &mut self.frames;
         let unwinder = self.snapshot.unwinder.get_or_insert_with(Unwinder::new);
-        if let Some(thread) = sight.kernel_thread() {
+        if let Some(thread) = seen.kernel_thread() {
             // It may run on meanwhile; then the stack is one of another moment.
-            let is_green = matches!(sight.thread, Seen::Green(_));
-            let _ = running::frames(thread, is_green, &mut self.observer, unwinder, frames);
+            let is_green = matches!(seen.thread, Thread::Green(_));
+            let _ = frames_of_running(thread, is_green, &mut self.observer, unwinder, frames);
         } else {
-            if let Some((saved, stack)) = sight.saved()
+            if let Some((saved, stack)) = seen.saved()
                 && let Some(registers) = Registers::of_switch(saved, |at| stack.word(at))
             {
                 let read = |at| stack.word(at);
                 unwinder.frames(registers, read, &mut |frame| frames.push(frame));
             }
-            if !sight.holds() {
+            if !seen.holds() {
                 return None;
             }
         }
@@ -340,16 +344,16 @@ impl Collector {
     }
 }
 
-fn text_of(name: SystemName) -> Box<str> {
+fn text_of(name: [u8; 16]) -> Box<str> {
     let text = name.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into()
 }
 
 /// The name that the system has for a kernel thread of which nothing else is known. (A thread of a runtime
 /// that has no name has that of the thread which has spawned it, there.)
-fn kernel_name(sight: &Sight) -> Option<Box<str>> {
-    let thread = match sight.thread {
-        Seen::Kernel(resident) if !resident.is_ours() => resident.thread(),
+fn kernel_name(seen: &ThreadSnapshot) -> Option<Box<str>> {
+    let thread = match seen.thread {
+        Thread::Kernel(kernel) if !kernel.is_ours() => kernel.thread(),
         _ => return None,
     };
     if thread.unsigned_abs() == std::process::id() {
@@ -357,4 +361,132 @@ fn kernel_name(sight: &Sight) -> Option<Box<str>> {
     }
     let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).ok()?;
     Some(name.trim_end().into())
+}
+
+/// How often a thread is held that has not stood still for as long as its stack was read: the first time takes longest.
+const HOLDS: usize = 4;
+
+/// Fills `frames` with those of the stack that kernel thread `thread` runs on; with none if they cannot be had. It
+/// allocates nothing if there is room.
+pub(super) fn frames_of_running(
+    thread: i32,
+    is_green: bool,
+    observer: &mut Observer,
+    unwinder: &mut Unwinder,
+    frames: &mut Vec<usize>,
+) -> Option<End> {
+    frames.clear();
+    let call = match observer.doing(thread) {
+        observer::Doing::Call(call) => Some(call),
+        observer::Doing::Untold if !is_green => return None,
+        _ => None,
+    };
+    if call
+        .as_ref()
+        .is_none_or(kernel_thread::SystemCall::begins_anew)
+    {
+        for _ in 0..HOLDS {
+            // `None`: it blocks the signal, or the system does not run it for long.
+            let Some(held) = Held::hold(thread, call.is_none()) else {
+                break;
+            };
+            let registers = Registers::of_signal(held.registers());
+            let end = unwinder.frames(registers, word::read, &mut |frame| frames.push(frame));
+            if held.let_go() {
+                return Some(end);
+            }
+            frames.clear();
+        }
+    }
+    let (pc, sp) = call?.place();
+    let registers = Registers::new(pc, sp, 0);
+    Some(unwinder.frames(registers, word::read, &mut |frame| frames.push(frame)))
+}
+
+/// Different stacks, by number.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    /// All stacks, one after the other.
+    frames: Vec<usize>,
+    stacks: Vec<Stack>,
+    /// For each hash the stack that came last; `Stack::next` leads to the others.
+    by_hash: HashMap<u64, u32>,
+    hasher: RandomState,
+}
+
+struct Stack {
+    start: usize,
+    length: u32,
+    next: Option<u32>,
+}
+
+impl Stacks {
+    /// The number of this stack, which is kept if it is new.
+    pub(crate) fn number(&mut self, stack: &[usize]) -> u32 {
+        let hash = self.hasher.hash_one(stack);
+        let first = self.by_hash.get(&hash).copied();
+        let mut next = first;
+        while let Some(number) = next {
+            if self.get(number) == stack {
+                return number;
+            }
+            next = self.stacks[number as usize].next;
+        }
+        let number = self.stacks.len() as u32;
+        self.stacks.push(Stack {
+            start: self.frames.len(),
+            length: stack.len() as u32,
+            next: first,
+        });
+        self.frames.extend_from_slice(stack);
+        self.by_hash.insert(hash, number);
+        number
+    }
+
+    /// The stack with this number.
+    pub(crate) fn get(&self, number: u32) -> &[usize] {
+        let stack = &self.stacks[number as usize];
+        &self.frames[stack.start..][..stack.length as usize]
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.stacks.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_stacks_have_one_number() {
+        let mut stacks = Stacks::default();
+        let numbers = [
+            stacks.number(&[1, 2, 3]),
+            stacks.number(&[1, 2]),
+            stacks.number(&[]),
+        ];
+        assert_eq!(numbers, [0, 1, 2]);
+        for _ in 0..100 {
+            assert_eq!(stacks.number(&[1, 2]), 1);
+            assert_eq!(stacks.number(&[1, 2, 3]), 0);
+            assert_eq!(stacks.number(&[]), 2);
+        }
+        assert_eq!((stacks.len(), stacks.frames.len()), (3, 5));
+        assert_eq!(stacks.get(0), [1, 2, 3]);
+        assert_eq!(stacks.get(2), [0; 0]);
+    }
+
+    #[test]
+    fn stacks_with_the_same_hash_stay_apart() {
+        let mut stacks = Stacks::default();
+        stacks.number(&[1]);
+        // As if the second had the hash of the first.
+        let hash = stacks.hasher.hash_one(&[2_usize][..]);
+        stacks.by_hash.insert(hash, 0);
+        assert_eq!(stacks.number(&[2]), 1);
+        assert_eq!(stacks.number(&[2]), 1);
+        assert_eq!(stacks.number(&[1]), 0);
+    }
 }

@@ -6,7 +6,7 @@
 //! which a function stands, if that is known, or else by the function's path. (Debug information that is
 //! only line tables has names without paths of inlined functions.)
 //!
-//! To find a name (`debug_info`) allocates, and maps the program's file; where that may not be done, `Modules::raw` still
+//! To find a name (`elf`) allocates, and maps the program's file; where that may not be done, `Modules::raw` still
 //! tells the module and the address in it.
 
 use core::ops::Range;
@@ -15,9 +15,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::debug_info::DebugInfo;
+use super::elf::DebugInfo;
 use super::modules::Modules;
-use crate::engine::sys::variable;
+use crate::engine::door::variable;
 
 /// How much of a stack is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,8 +181,8 @@ enum Kind {
 const KINDS: [(&str, &str, Kind); 10] = [
     // The tests of this folder play the program.
     (
-        "greenthread::engine::report::unwind::tests::",
-        "~src/engine/report/unwind/tests/",
+        "greenthread::observe::unwind::tests::",
+        "~src/observe/unwind/tests/",
         Kind::Program,
     ),
     // The program has called libc's function.
@@ -234,7 +234,7 @@ fn own_folder(debug_info: &mut DebugInfo, modules: &Modules) -> String {
 }
 
 /// This file, in the library's folder.
-const OWN_FILE: &str = "src/engine/report/symbols.rs";
+const OWN_FILE: &str = "src/observe/symbols.rs";
 
 /// The frames that a short backtrace shows; all of them if it would show none.
 fn short(frames: &[Symbol]) -> &[Symbol] {

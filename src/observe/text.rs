@@ -1,16 +1,21 @@
-//! A dump for people.
+//! A dump for people, and the words for a thread's name, its state and its wait.
 //!
 //! Threads that do the same at the same place are shown together: those with the same state, the same kind of
 //! wait, the same stack, and the same place of birth. Groups of few come first: they are what is unusual.
 
+use core::fmt::{self, Write as _};
+use core::mem::MaybeUninit;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::time::Duration;
 
-use super::collect::{Entry, Snapshot, Wait};
-use super::describe::{self, Named};
 use super::raw;
+use super::snapshot::{Entry, Snapshot, Wait};
 use super::symbols::Symbols;
-use crate::engine::sched::sight::Doing;
+use crate::engine::inspect::system::syscall_name;
+use crate::engine::inspect::threads::Doing;
 
 /// So many threads of a group are named.
 const NAMED: usize = 8;
@@ -45,7 +50,7 @@ impl Snapshot {
             humantime(self.at),
         )?;
         let of = |word: &str| {
-            let is = |entry: &&Entry| entry.is_green && describe::state(entry) == word;
+            let is = |entry: &&Entry| entry.is_green && state(entry) == word;
             self.threads.iter().filter(is).count()
         };
         let states = ["running", "blocked", "ready", "new", "parked"];
@@ -58,10 +63,10 @@ impl Snapshot {
         let mut places = HashMap::new();
         let mut groups: Vec<Group> = Vec::new();
         for (index, entry) in self.threads.iter().enumerate() {
-            let subject = entry.wait.as_ref().map(|wait| wait.subject.name.as_ptr());
+            let kind = entry.wait.as_ref().map(|wait| wait.kind.name.as_ptr());
             let spawned_at = entry.spawned_at.map(core::ptr::from_ref);
-            let state = describe::state(entry);
-            let key = (state, subject, spawned_at, entry.stack, entry.is_green);
+            let state = state(entry);
+            let key = (state, kind, spawned_at, entry.stack, entry.is_green);
             let place = *places.entry(key).or_insert_with(|| {
                 groups.push(Group {
                     members: Vec::new(),
@@ -116,9 +121,9 @@ impl Snapshot {
                 to,
                 "  and {} more; all are {} for {} to {}",
                 all - NAMED,
-                entries().next().map_or("", describe::state),
-                describe::time(times().min().unwrap_or(0)),
-                describe::time(times().max().unwrap_or(0)),
+                entries().next().map_or("", state),
+                time(times().min().unwrap_or(0)),
+                time(times().max().unwrap_or(0)),
             )?;
         }
         Ok(())
@@ -126,20 +131,20 @@ impl Snapshot {
 
     /// The state of a thread, and its wait.
     pub(super) fn doing(&self, entry: &Entry) -> String {
-        let since = describe::time(u64::from(entry.since));
-        let mut text = format!("{} for {since}", describe::state(entry));
+        let since = time(u64::from(entry.since));
+        let mut text = format!("{} for {since}", state(entry));
         if let Some(cpu) = entry.cpu {
-            text += &format!(", with {} of CPU time", describe::time(cpu / 1_000_000));
+            text += &format!(", with {} of CPU time", time(cpu / 1_000_000));
         }
-        if let Some(call) = describe::call(entry) {
+        if let Some(call) = call(entry) {
             text += &format!(" in the system call {call}");
         }
         match &entry.wait {
             // One that was woken, or that waits on its own kernel thread.
             Some(wait) if entry.doing == Doing::Ready => {
-                text += &format!(", woken from its wait for {}", describe::wait(self, wait));
+                text += &format!(", woken from its wait for {}", wait_text(self, wait));
             }
-            Some(wait) => text += &format!(", waits for {}", describe::wait(self, wait)),
+            Some(wait) => text += &format!(", waits for {}", wait_text(self, wait)),
             None => {}
         }
         text
@@ -147,12 +152,12 @@ impl Snapshot {
 
     /// A thread's wait in words.
     pub(crate) fn describe_wait(&self, wait: &Wait) -> String {
-        describe::wait(self, wait)
+        wait_text(self, wait)
     }
 
     /// The name of the system call that the thread is blocked in.
     pub(crate) fn describe_call(&self, entry: &Entry) -> Option<String> {
-        describe::call(entry)
+        call(entry)
     }
 
     /// A stack as text.
@@ -224,4 +229,129 @@ fn civil(days: i64) -> (i64, u32, u32) {
         month += 1;
     }
     (year, month as u32 + 1, left as u32 + 1)
+}
+
+/// A thread as a report calls it: its number, and its name.
+pub(super) struct Named<'a>(pub(super) &'a Entry);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entry = self.0;
+        match entry.is_green {
+            true => write!(f, "thread {}", entry.id)?,
+            false if entry.id != 0 => write!(f, "kernel thread {}", entry.id)?,
+            false => write!(f, "kernel thread")?,
+        }
+        match &entry.name {
+            Some(name) => write!(f, " {name:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The word for a state.
+pub(super) fn state(entry: &Entry) -> &'static str {
+    match entry.doing {
+        Doing::New => "new",
+        Doing::Ready => "ready",
+        Doing::Running(_) if entry.call.is_some() => "blocked",
+        Doing::Running(_) => "running",
+        Doing::Parked => "parked",
+    }
+}
+
+/// The name of the system call that the thread is blocked in.
+pub(super) fn call(entry: &Entry) -> Option<String> {
+    entry.call.map(syscall_name)
+}
+
+/// A time, to two digits or so.
+pub(super) fn time(millis: u64) -> String {
+    let (seconds, minutes) = (millis / 1_000, millis / 60_000);
+    if seconds == 0 {
+        format!("{millis} ms")
+    } else if minutes == 0 {
+        format!("{seconds}.{} s", millis % 1_000 / 100)
+    } else if minutes < 60 {
+        format!("{minutes} min {} s", seconds % 60)
+    } else {
+        format!("{} h {} min", minutes / 60, minutes % 60)
+    }
+}
+
+/// What a thread waits for: `mutex 0x7f…, held by thread 3 "b"`.
+pub(super) fn wait_text(snapshot: &Snapshot, wait: &Wait) -> String {
+    let mut text = wait.kind.name.to_string();
+    let whom = wait
+        .whom
+        .map(|place| Named(&snapshot.threads[place as usize]));
+    match (wait.facts.target, &whom) {
+        (Some(_), Some(whom)) => text = format!("the end of {whom}"),
+        _ if wait.of != 0 => {
+            let _ = write!(text, " {:#x}", wait.of);
+        }
+        _ => {}
+    }
+    if wait.facts.holder.is_some() {
+        match &whom {
+            Some(whom) => {
+                let _ = write!(text, ", held by {whom}");
+            }
+            None => text.push_str(", held by a thread that is not known"),
+        }
+    }
+    let mut details: Vec<String> = wait
+        .facts
+        .numbers()
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    if let Some(descriptor) = wait.facts.descriptor {
+        details.push(format!("descriptor {descriptor}"));
+        details.extend(descriptor_text(descriptor));
+    }
+    if !details.is_empty() {
+        let _ = write!(text, " ({})", details.join(", "));
+    }
+    if let Some(left) = wait.left {
+        let left = Duration::from_nanos(left).as_millis() as u64;
+        let _ = write!(text, ", for {} at most", time(left));
+    }
+    text
+}
+
+/// `peer 127.0.0.1:80`, or what `/proc` calls the file.
+pub(super) fn descriptor_text(descriptor: RawFd) -> Option<String> {
+    if let Some(peer) = peer(descriptor) {
+        return Some(format!("peer {peer}"));
+    }
+    let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+/// The address of the other end of a socket of the Internet's.
+fn peer(descriptor: RawFd) -> Option<SocketAddr> {
+    let mut address = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // SAFETY: the place is valid, and its length is right.
+    let failed = unsafe { libc::getpeername(descriptor, address.as_mut_ptr().cast(), &mut length) };
+    if failed != 0 {
+        return None;
+    }
+    // SAFETY: zeroed, and written by the kernel; a storage of the family that it names.
+    unsafe {
+        let storage = address.assume_init();
+        match i32::from(storage.ss_family) {
+            libc::AF_INET => {
+                let v4 = *(&raw const storage).cast::<libc::sockaddr_in>();
+                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+                Some(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
+            }
+            libc::AF_INET6 => {
+                let v6 = *(&raw const storage).cast::<libc::sockaddr_in6>();
+                let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+                Some(SocketAddr::new(ip.into(), u16::from_be(v6.sin6_port)))
+            }
+            _ => None,
+        }
+    }
 }

@@ -28,7 +28,7 @@ mod registers;
 pub(crate) mod tests;
 
 use super::modules::Modules;
-use crate::engine::arch;
+use crate::engine::inspect::system::plain_address;
 use cfi::{Registry, Rule, Tables, Trouble};
 use registers::HERE;
 
@@ -299,7 +299,7 @@ impl Unwinder {
         let (sp, bp) = (place.registry.sp(), place.registry.bp());
         let modules = self.tables.modules();
         let mut code_at = |address| {
-            let pc = read(address).map(arch::plain_address);
+            let pc = read(address).map(plain_address);
             pc.filter(|&pc| modules.has_code(pc))
         };
         let just_called = match (place.is_exact, place.registry.link()) {

@@ -19,14 +19,13 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use super::collect::{Depth, Entry, Snapshot, everybody};
-use super::describe::{self, Named};
+use super::snapshot::{Depth, Entry, Snapshot};
+use super::text::{Named, call};
 use super::{deadlock, employ};
-use crate::engine::green::Green;
-use crate::engine::sched::machine;
-use crate::engine::sched::sight::{Doing, Seen};
-use crate::engine::sys::kernel_thread;
-use crate::engine::sys::observer::{self, Observer};
+use crate::engine::inspect::system::kernel_thread;
+use crate::engine::inspect::system::observer::{self, Observer};
+use crate::engine::inspect::threads::{Doing, Thread};
+use crate::engine::inspect::{all, workers};
 
 /// What is warned of, and when.
 #[derive(Clone, Copy, Debug)]
@@ -109,25 +108,19 @@ fn live(limits: Limits) {
 impl Warner {
     /// Looks at the threads that have a kernel thread now.
     fn sample(&mut self) {
-        for machine in machine::all() {
-            let Some(green) = machine.running() else {
-                continue;
-            };
-            let tally = self
-                .tallies
-                .entry(core::ptr::from_ref(green).addr())
-                .or_default();
-            let thread = machine.thread();
-            match self.observer.doing(thread) {
-                observer::Doing::Call(_) if machine.is_running(green) => {
-                    if has_announced(green) {
+        for run in workers::runs() {
+            let record = Thread::Green(run.green).record();
+            let tally = self.tallies.entry(record).or_default();
+            match self.observer.doing(run.kernel_thread()) {
+                observer::Doing::Call(_) if run.goes_on() => {
+                    if run.is_announced() {
                         continue;
                     }
                     tally.blocked += 1;
                 }
                 _ => {
                     tally.running += 1;
-                    tally.wanted += u32::from(green.cluster().has_work());
+                    tally.wanted += u32::from(run.keeps_others_waiting());
                 }
             }
         }
@@ -141,8 +134,8 @@ impl Warner {
             if !blocks && !hogs {
                 continue;
             }
-            let is_it = |seen: &Seen| matches!(seen, Seen::Green(green) if core::ptr::from_ref(*green).addr() == record);
-            let snapshot = Snapshot::of(everybody().filter(is_it), Depth::Stacks);
+            let is_it = |thread: &Thread| thread.record() == record;
+            let snapshot = Snapshot::of(all().filter(is_it), Depth::Stacks);
             let Some(entry) = snapshot.threads.first() else {
                 continue;
             };
@@ -152,8 +145,7 @@ impl Warner {
                      greenthread::blocking says so",
                     Named(entry),
                     tally.blocked,
-                    describe::call(entry)
-                        .map_or("in system calls".into(), |call| format!("now in {call}")),
+                    call(entry).map_or("in system calls".into(), |call| format!("now in {call}")),
                 );
                 self.say(Kind::Blocks, &snapshot, entry, &text);
             } else {
@@ -244,11 +236,6 @@ impl Warner {
         out += &snapshot.backtrace(entry.stack);
         let _ = io::stderr().write_all(out.as_bytes());
     }
-}
-
-fn has_announced(green: &Green) -> bool {
-    use crate::engine::atomic::Ordering::Relaxed;
-    green.announced.load(Relaxed) || green.in_call.load(Relaxed)
 }
 
 /// Whether the thread waits, by way of others, for a thread in `goal`.

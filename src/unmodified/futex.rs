@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::{
     close, count_parked, deadline_on, fail, futex2, is_hooked, is_on, nanos, repeated, value_at,
 };
-use crate::engine::door::Subject;
+use crate::engine::door::WaitKind;
 use crate::engine::door::addresses::{ANY, Addresses, Buckets, Events, How, Waited};
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
@@ -37,7 +37,7 @@ use crate::engine::door::{
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
-static FUTEX: Subject = Subject::inside("futex", |address, facts| {
+static FUTEX: WaitKind = WaitKind::inside("futex", |address, facts| {
     if let Ok(word) = word::look(address) {
         facts.number("word", u64::from(word));
     }

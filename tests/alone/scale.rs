@@ -191,6 +191,7 @@ fn a_million_parked_threads() {
 
 /// A dump shows all the threads, grouped by their stacks, and takes neither long nor much memory.
 #[cfg(all(
+    feature = "observe",
     target_os = "linux",
     any(
         target_arch = "x86_64",
@@ -240,6 +241,7 @@ fn dump(n: usize, green: bool, dog: &Watchdog) {
 }
 
 #[cfg(not(all(
+    feature = "observe",
     target_os = "linux",
     any(
         target_arch = "x86_64",

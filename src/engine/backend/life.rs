@@ -11,7 +11,8 @@ use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::backend::handle::{Thread, own_shared, shared_of};
 use crate::engine::green::current;
-use crate::engine::green::{Green, Oddities, Room, inspection, records};
+use crate::engine::green::{Green, Oddities, Room, records};
+use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
 use crate::engine::sched::start::stock_up;
 use crate::engine::sched::{self, Cluster, witness};
@@ -39,7 +40,7 @@ pub(super) unsafe fn start<J: Job>(
     unsafe { green.prepare((body::<J>, share.cast())) };
     green.set_cluster(cluster);
     let identity = share.cast_mut().cast();
-    // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `sched::sight`.
+    // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `inspect::threads`.
     green.identity.store(identity, Ordering::Release);
     green
         .priority
@@ -162,6 +163,6 @@ fn leave(green: &'static Green) {
     // fence in `spawned_at` (`sched::blocked_calls`).
     fence(Ordering::Release);
     // SAFETY: the share that `start` gave to the thread; no code asks for the current thread any more.
-    inspection::leave(unsafe { Thread::from_raw(shared) });
+    epoch::leave(unsafe { Thread::from_raw(shared) });
     current::forbid_preemption(green);
 }

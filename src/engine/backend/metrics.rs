@@ -5,8 +5,6 @@ use core::time::Duration;
 
 use super::{Histogram, KernelBackend};
 use crate::engine::atomic::Ordering;
-#[cfg(green)]
-use crate::engine::report::runtimes::Figures;
 
 /// Figures about a runtime: counts since its start, and its present state.
 ///
@@ -173,10 +171,17 @@ pub struct BlockedPlace {
     pub time: Duration,
 }
 
+/// The figures of a runtime, as the socket tells them.
+#[derive(Default)]
+pub(crate) struct Figures {
+    pub(crate) numbers: Vec<(&'static str, u64)>,
+    /// System calls that have blocked kernel threads, and how often.
+    pub(crate) blocked_calls: Vec<(String, u64)>,
+}
+
 impl Metrics {
     /// The figures as reports tell them.
-    #[cfg(green)]
-    pub(super) fn figures(self) -> Figures {
+    pub(crate) fn figures(self) -> Figures {
         let calls = self.blocked_calls.into_iter();
         Figures {
             numbers: vec![

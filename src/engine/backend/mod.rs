@@ -11,7 +11,8 @@
 //! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
 //! | `handle/` | a thread's shared data: its name, its number, its token, its end |
 //! | `metrics`, `histogram` | figures: counts since the start, and the present state; times |
-//! | `runtimes`, `schedtrace` | every runtime of the process; a line about each now and then |
+//! | `runtimes` | every runtime of the process |
+//! | `unobserved` | the stand-in for `observe::start` |
 
 #[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
 mod bare;
@@ -27,10 +28,11 @@ mod life;
 mod metrics;
 pub(crate) mod packet;
 pub(crate) mod runtimes;
-mod schedtrace;
 pub(crate) mod scope;
 mod spawn;
 mod start;
+#[cfg(not(feature = "observe"))]
+mod unobserved;
 
 use std::io;
 use std::sync::{Mutex, OnceLock};
@@ -38,16 +40,12 @@ use std::sync::{Mutex, OnceLock};
 pub(crate) use self::choice::Choice;
 pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
+pub(crate) use self::metrics::Figures;
 pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
 pub(crate) use self::spawn::{Job, Kernel, Wishes};
 pub(crate) use self::start::Knobs;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::current;
-#[cfg(green)]
-use crate::engine::report::{
-    reporter,
-    runtimes::{self as reported, Runtime},
-};
 use crate::engine::sched::{self, Cluster, resize};
 
 /// The kind of threads that a runtime runs.
@@ -108,6 +106,7 @@ pub enum Driver {
 /// ```
 /// use greenthread::runtime::{Builder, OnDeadlock};
 ///
+/// # if !cfg!(feature = "observe") { return Ok(()) }
 /// let runtime = Builder::new().on_deadlock(OnDeadlock::Abort).build()?;
 /// assert_eq!(runtime.spawn(|| 6 * 7).join().unwrap(), 42);
 /// # Ok::<(), std::io::Error>(())
@@ -121,17 +120,6 @@ pub enum OnDeadlock {
     Abort,
     /// Nothing: it does not look for deadlocks.
     Ignore,
-}
-
-#[cfg(green)]
-impl OnDeadlock {
-    fn for_reporter(self) -> reporter::OnDeadlock {
-        match self {
-            OnDeadlock::Report => reporter::OnDeadlock::Report,
-            OnDeadlock::Abort => reporter::OnDeadlock::Abort,
-            OnDeadlock::Ignore => reporter::OnDeadlock::Ignore,
-        }
-    }
 }
 
 /// The part of a runtime that runs its threads. Neither kind is ever freed.
@@ -239,26 +227,12 @@ impl Backend {
         }
     }
 
-    /// Makes the backend known to reports.
+    /// Returns the signal that preempts its threads, if these are green.
     #[cfg(green)]
-    fn introduce(self, policy: &'static str) {
-        let cluster = match self {
-            Backend::Green(cluster) => Some(cluster),
-            Backend::Kernel(_) => None,
-        };
-        reported::enter(Runtime {
-            cluster,
-            policy: cluster.map(|_| policy),
-            figures: Box::new(move || self.metrics().figures()),
-            address: self.address(),
-        });
-    }
-
-    #[cfg(green)]
-    fn address(self) -> usize {
+    pub(crate) fn preemption_signal(self) -> Option<i32> {
         match self {
-            Backend::Green(cluster) => core::ptr::from_ref(cluster).addr(),
-            Backend::Kernel(backend) => core::ptr::from_ref(backend).addr(),
+            Backend::Green(cluster) => Some(cluster.config.signal),
+            Backend::Kernel(_) => None,
         }
     }
 
@@ -291,8 +265,6 @@ impl Backend {
     /// Waits until the backend's threads have ended, and ends its kernel threads. None of its
     /// threads may call it.
     pub(crate) fn close(self) {
-        #[cfg(green)]
-        reported::leave(self.address());
         match self.or_child() {
             Backend::Green(cluster) => cluster.close(),
             Backend::Kernel(backend) => backend.close(),

@@ -7,7 +7,7 @@ use std::os::unix::thread::{JoinHandleExt, RawPthread};
 
 use super::{Backend, KernelBackend, bare, life};
 use crate::engine::backend::handle::{self, Shared, Thread};
-use crate::engine::green::resident::Resident;
+use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::policy::Priority;
 use crate::engine::sched::witness;
 use crate::engine::{sched, stack};
@@ -114,7 +114,7 @@ unsafe fn start_kernel<J: Job>(
             fn drop(&mut self) {
                 witness::kernel_ended(self.1.shared().identity());
                 let _ = self.1.shared().end();
-                Resident::end();
+                KernelThread::end();
                 self.0.leave();
             }
         }
@@ -129,7 +129,7 @@ unsafe fn start_kernel<J: Job>(
         witness::kernel_began(thread.shared().identity());
         let thread = job.into_thread();
         LAST.set(Some(Last(backend, thread.clone())));
-        Resident::begin();
+        KernelThread::begin();
         let share = thread.as_ptr();
         handle::set_kernel_thread(thread);
         // SAFETY: the job's share, which this thread keeps until it ends.

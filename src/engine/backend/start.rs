@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use super::choice::{Asked, Choice};
 use super::config::{self, check_stack_size, invalid};
-use super::{Backend, Driver, KernelBackend, Mode, OnDeadlock, green, runtimes, schedtrace};
+#[cfg(not(feature = "observe"))]
+use super::unobserved as observers;
+use super::{Backend, Driver, KernelBackend, Mode, OnDeadlock, green, runtimes};
 use crate::engine::atomic::Ordering;
 use crate::engine::backend::handle;
-#[cfg(green)]
-use crate::engine::report::reporter;
-use crate::engine::sched::witness::measure;
 use crate::engine::sched::{Ideas, fork, machine, resize};
 use crate::engine::stack;
 #[cfg(green)]
 use crate::engine::sys::names;
-use crate::engine::trace::environment;
+#[cfg(feature = "observe")]
+use crate::observe::start as observers;
 
 const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
 const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
@@ -78,11 +78,7 @@ impl Knobs {
             None => config::std_stack_size()?,
         };
         config::check_unmodified()?;
-        let trace = config::trace()?;
-        #[cfg(not(green))]
-        config::say_unobserved();
-        let measures = config::metrics()?;
-        let schedtrace = config::schedtrace()?;
+        let observers = observers::Plan::read(self.on_deadlock)?;
         let plan = Plan {
             processors,
             follows_quota: named.is_none(),
@@ -104,24 +100,16 @@ impl Knobs {
             },
         };
         #[cfg(green)]
-        let (wishes, warnings) = (config::reporter()?, config::warnings()?);
-        #[cfg(green)]
         names::stay_loaded();
         let mode = self.mode(plan.stack_size)?;
         KernelBackend::prepare_forked_child(asked_stack, processors);
         handle::prepare_fork();
-        if let Some(path) = trace {
-            environment::begin(&path)?;
-        }
+        observers.begin()?;
         let choice = self.policy.unwrap_or(asked.policy);
-        #[cfg(green)]
         let policy_name = choice.name();
-        if measures == Some(true) {
-            measure::switch(true);
-        }
         let backend = match mode {
             Mode::Kernel => {
-                #[cfg(green)]
+                #[cfg(all(green, feature = "observe"))]
                 green::allow_samples();
                 Backend::Kernel(KernelBackend::start(asked_stack, processors))
             }
@@ -131,17 +119,7 @@ impl Knobs {
             }
         };
         runtimes::add(backend);
-        #[cfg(green)]
-        backend.introduce(policy_name);
-        #[cfg(green)]
-        reporter::start(
-            &wishes,
-            self.on_deadlock.map(OnDeadlock::for_reporter),
-            warnings,
-        );
-        if let Some(interval) = schedtrace {
-            schedtrace::begin(interval)?;
-        }
+        observers.watch(backend, policy_name)?;
         Ok(backend)
     }
 

@@ -53,7 +53,7 @@ use crate::engine::sys::perturb;
 use crate::engine::sys::table::Table;
 use crate::engine::wait::claim::{Claimed, Ended, Node, Wait};
 use crate::engine::wait::list::List;
-use crate::engine::wait::{About, Subject, Waiter, subject};
+use crate::engine::wait::{WaitKind, WaitReason, Waiter, reason};
 
 /// Room for so many numbers: 2^24.
 const SEGMENTS: usize = 24;
@@ -255,14 +255,14 @@ fn nested() -> io::Result<&'static Epoll> {
 }
 
 /// For reports: a `poll`, or the like.
-static DESCRIPTORS: Subject = Subject::outside("descriptors", subject::nothing);
+static DESCRIPTORS: WaitKind = WaitKind::outside("descriptors", reason::nothing);
 
 /// Blocks the calling thread, a green one, until something may have come that it waits for, or until
 /// `deadline`: then the answer is false. An error: the descriptors cannot be watched, and the caller is
 /// to make the blocking call.
 pub(crate) fn wait_for_any(interests: &[Interest], deadline: Option<u64>) -> io::Result<bool> {
     const FEW: usize = 4;
-    let wait = Wait::new(About::new(&DESCRIPTORS, interests.as_ptr()));
+    let wait = Wait::new(WaitReason::new(&DESCRIPTORS, interests.as_ptr()));
     let new = |interest: &Interest| Waiting::new(&wait, *interest);
     match interests.len() {
         ..=FEW => {

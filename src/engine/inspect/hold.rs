@@ -30,7 +30,7 @@ use crate::engine::sys::signal::{self, Payload};
 use crate::engine::sys::{clock, futex, kernel_thread};
 
 /// The addressee of a payload that asks for this: no machine.
-pub(super) const WHO: u32 = u32::MAX - 2;
+pub(crate) const WHO: u32 = u32::MAX - 2;
 /// The longest time, in nanoseconds, for which a thread is held.
 const PATIENCE: u64 = 5_000_000;
 /// How long a report waits for the handler of a thread that is blocked, and for its turn.
@@ -215,13 +215,13 @@ fn give_up(word: u32) -> bool {
 }
 
 /// In a forked child: a thread was held in the parent only.
-pub(super) fn forget() {
+pub(crate) fn forget() {
     WORD.store(IDLE, Relaxed);
     DEAF.iter().for_each(|place| place.store(0, Relaxed));
 }
 
 /// The handler's part, on the kernel thread that a report wants to look at. It touches no thread-local.
-pub(super) fn answer(payload: Payload, frame: &Frame<'_>) {
+pub(crate) fn answer(payload: Payload, frame: &Frame<'_>) {
     let word = payload.tick.wrapping_mul(STATES);
     // AcqRel: one handler writes the registers at a time. Acquire: the note of a report that has given up; partner:
     // Release in `give_up`.

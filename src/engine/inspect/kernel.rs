@@ -1,11 +1,10 @@
-//! The record of a kernel thread that waits as green threads do, for reports: a thread of a runtime of
-//! kernel threads, or one of the program's own that has waited once. (The kernel threads that run green
-//! threads have other records, `sched::machine`.)
+//! The record of a kernel thread that parks as green threads do, for observers: a thread of a runtime of
+//! kernel threads, or one of the program's own that has parked once. (Workers have other records, `sched::machine`.)
 //!
 //! The records lie in a static table and are used again (`places`). A thread takes one without a lock and without the
-//! allocator, since it may wait inside of that. A thread of ours gives its record back; of a thread of the
+//! allocator, since it may park inside of that. A thread of ours gives its record back; of a thread of the
 //! program's own nobody hears when it ends, so its record is taken back when records become scarce and the
-//! system no longer knows the thread. If the table is full, a thread goes without a record, and reports do
+//! system no longer knows the thread. If the table is full, a thread goes without a record, and observers do
 //! not know what it waits for.
 //!
 //! Invariant: only the record's thread writes it while it lives. A record whose `mark` (`current::mark`) is 0 belongs to
@@ -13,22 +12,21 @@
 //!
 //! Orderings: `place` sees to it that the writes of a record's threads do not mix.
 //! `parking` is stored with Release and loaded with Acquire: it leads to the thread's stack. That may be
-//! gone when it is read (`sys::word`), and what was read counts only if `turns` is still the same (`sched::sight`).
+//! gone when it is read (`sys::word`), and what was read counts only if `turns` is still the same (`inspect::threads`).
 //! So `turns` changes before `parking` leads to a new wait, and after it leads away from an old one (Release): a reader
 //! that finds a wait, and the same count before and after, has read while the wait lasted.
 
 use core::cell::Cell;
 
-use super::Identity;
-use super::places::{Place, Placed, Places};
 use super::quiet;
-use super::waiter::Parking;
 use crate::engine::atomic::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use crate::engine::green::current;
+use crate::engine::green::places::{Place, Placed, Places};
+use crate::engine::green::waiter::Parking;
+use crate::engine::green::{Identity, current};
 use crate::engine::sys::{clock, kernel_thread, sanitizer};
 
 /// How many threads can have one.
@@ -38,15 +36,15 @@ const MOST: usize = 1 << 16;
 #[repr(u8)]
 enum Role {
     /// The program's own.
-    Guest,
+    Foreign,
     /// One of a runtime of kernel threads.
-    Ours,
+    Runtime,
     /// One that keeps a runtime going: it runs no code of the program's but green threads.
-    Staff,
+    Helper,
 }
 
 #[repr(C, align(64))]
-pub(crate) struct Resident {
+pub(crate) struct KernelThread {
     mark: AtomicUsize,
     place: Place,
     role: AtomicU8,
@@ -58,32 +56,32 @@ pub(crate) struct Resident {
     at: AtomicU32,
 }
 
-static TABLE: [Resident; MOST] = [const { Resident::free() }; MOST];
+static TABLE: [KernelThread; MOST] = [const { KernelThread::free() }; MOST];
 static PLACES: Places = Places::new();
 
 thread_local! {
-    static OWN: Cell<Option<&'static Resident>> = const { Cell::new(None) };
+    static OWN: Cell<Option<&'static KernelThread>> = const { Cell::new(None) };
 }
 
 /// Every record in use.
-pub(crate) fn all() -> impl Iterator<Item = &'static Resident> {
+pub(crate) fn all() -> impl Iterator<Item = &'static KernelThread> {
     TABLE[..PLACES.used()]
         .iter()
-        .filter(|resident| resident.mark() != 0)
+        .filter(|thread| thread.mark() != 0)
 }
 
-impl Placed for Resident {
+impl Placed for KernelThread {
     fn place(&self) -> &Place {
         &self.place
     }
 
     /// The system is asked, but for threads of ours, which give their records back.
     fn is_gone(&self, thread: i32) -> bool {
-        !self.is_ours() && !self.is_staff() && !kernel_thread::exists(thread)
+        !self.is_ours() && !self.is_helper() && !kernel_thread::exists(thread)
     }
 
     fn clear(&self) {
-        self.role.store(Role::Guest as u8, Relaxed);
+        self.role.store(Role::Foreign as u8, Relaxed);
         self.identity.store(core::ptr::null_mut(), Relaxed);
         self.parking.store(core::ptr::null_mut(), Relaxed);
         self.next_turn();
@@ -91,12 +89,12 @@ impl Placed for Resident {
     }
 }
 
-impl Resident {
-    const fn free() -> Resident {
-        Resident {
+impl KernelThread {
+    const fn free() -> KernelThread {
+        KernelThread {
             mark: AtomicUsize::new(0),
             place: Place::new(),
-            role: AtomicU8::new(Role::Guest as u8),
+            role: AtomicU8::new(Role::Foreign as u8),
             identity: AtomicPtr::new(core::ptr::null_mut()),
             parking: AtomicPtr::new(core::ptr::null_mut()),
             turns: AtomicU32::new(0),
@@ -105,10 +103,10 @@ impl Resident {
     }
 
     /// The record of the calling kernel thread.
-    fn own() -> Option<&'static Resident> {
+    fn own() -> Option<&'static KernelThread> {
         match OWN.get() {
             None => {
-                let found = Resident::take();
+                let found = KernelThread::take();
                 OWN.set(found);
                 found
             }
@@ -116,44 +114,44 @@ impl Resident {
         }
     }
 
-    fn take() -> Option<&'static Resident> {
-        let resident = &TABLE[PLACES.take(&TABLE, kernel_thread::id())?];
-        resident.note_time();
-        resident.mark.store(current::mark(), Relaxed);
-        Some(resident)
+    fn take() -> Option<&'static KernelThread> {
+        let record = &TABLE[PLACES.take(&TABLE, kernel_thread::id())?];
+        record.note_time();
+        record.mark.store(current::mark(), Relaxed);
+        Some(record)
     }
 
     /// The calling kernel thread is one of a runtime, and has just begun.
     pub(crate) fn begin() {
-        if let Some(own) = Resident::own() {
-            own.role.store(Role::Ours as u8, Relaxed);
+        if let Some(own) = KernelThread::own() {
+            own.role.store(Role::Runtime as u8, Relaxed);
         }
     }
 
     /// The calling kernel thread keeps a runtime going.
-    pub(crate) fn join_staff() {
-        if let Some(own) = Resident::own() {
-            own.role.store(Role::Staff as u8, Relaxed);
+    pub(crate) fn begin_helper() {
+        if let Some(own) = KernelThread::own() {
+            own.role.store(Role::Helper as u8, Relaxed);
             core::mem::forget(sanitizer::unseen());
         }
     }
 
-    /// The calling kernel thread, which has called [`begin`](Resident::begin) or
-    /// [`join_staff`](Resident::join_staff), ends.
+    /// The calling kernel thread, which has called [`begin`](KernelThread::begin) or
+    /// [`begin_helper`](KernelThread::begin_helper), ends.
     pub(crate) fn end() {
         if let Some(own) = OWN.take() {
-            if own.role.load(Relaxed) == Role::Staff as u8 {
+            if own.role.load(Relaxed) == Role::Helper as u8 {
                 sanitizer::see_again();
             }
-            let place =
-                (core::ptr::from_ref(own).addr() - TABLE.as_ptr().addr()) / size_of::<Resident>();
+            let place = (core::ptr::from_ref(own).addr() - TABLE.as_ptr().addr())
+                / size_of::<KernelThread>();
             PLACES.give_back(&TABLE, place);
         }
     }
 
     /// The name and number of the calling kernel thread, which lives as long as the thread, or null.
     pub(crate) fn note_own_identity(identity: *const Identity) {
-        if let Some(own) = Resident::own() {
+        if let Some(own) = KernelThread::own() {
             own.note_identity(identity);
         }
     }
@@ -172,7 +170,7 @@ impl Resident {
 
     /// Runs `wait`, in which the calling kernel thread waits.
     pub(crate) fn while_waiting<R>(parking: &Parking, wait: impl FnOnce() -> R) -> R {
-        let Some(own) = Resident::own() else {
+        let Some(own) = KernelThread::own() else {
             return wait();
         };
         // A handler may have interrupted a wait of this thread, and waits itself.
@@ -187,14 +185,14 @@ impl Resident {
         own.parking.store(outer, Release);
         own.note_time();
         own.next_turn();
-        // Release: a report that sees what the thread writes next sees the new count; partner: the Acquire
-        // fence in `Sight::holds`.
+        // Release: an observer that sees what the thread writes next sees the new count; partner: the Acquire
+        // fence in `ThreadSnapshot::holds`.
         fence(Release);
         result
     }
 
     fn next_turn(&self) {
-        // Release: a reader that sees the count sees the end of the wait before; partner: Acquire in `sched::sight`.
+        // Release: a reader that sees the count sees the end of the wait before; partner: Acquire in `inspect::threads`.
         self.turns
             .store(self.turns.load(Relaxed).wrapping_add(1), Release);
     }
@@ -213,7 +211,7 @@ impl Resident {
 
     /// Whether it is a thread of a runtime of kernel threads.
     pub(crate) fn is_ours(&self) -> bool {
-        self.role.load(Relaxed) == Role::Ours as u8
+        self.role.load(Relaxed) == Role::Runtime as u8
     }
 
     /// Whether its thread has ended. Nobody hears of that, so the system is asked.
@@ -222,8 +220,8 @@ impl Resident {
     }
 
     /// Whether it is one of the kernel threads that keep runtimes going.
-    pub(crate) fn is_staff(&self) -> bool {
-        self.role.load(Relaxed) == Role::Staff as u8
+    pub(crate) fn is_helper(&self) -> bool {
+        self.role.load(Relaxed) == Role::Helper as u8
     }
 
     pub(crate) fn identity(&self) -> *const Identity {
@@ -252,8 +250,8 @@ pub(crate) fn forget_others() {
     if let Some(own) = own {
         own.place.renumber(kernel_thread::id());
     }
-    for (place, resident) in TABLE[..PLACES.used()].iter().enumerate() {
-        if resident.thread() != 0 && !own.is_some_and(|own| core::ptr::eq(own, resident)) {
+    for (place, record) in TABLE[..PLACES.used()].iter().enumerate() {
+        if record.thread() != 0 && !own.is_some_and(|own| core::ptr::eq(own, record)) {
             PLACES.give_back(&TABLE, place);
         }
     }
@@ -271,8 +269,8 @@ mod tests {
             .map(|_| {
                 std::thread::spawn(|| {
                     for _ in 0..1_000_000 / THREADS {
-                        Resident::begin();
-                        Resident::end();
+                        KernelThread::begin();
+                        KernelThread::end();
                     }
                 })
             })

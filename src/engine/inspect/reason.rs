@@ -1,17 +1,17 @@
-//! The subject of a wait: the kind of thing that a thread waits for, for reports.
+//! Why a thread waits: the kind of thing that it waits for, and which one, for observers.
 //!
-//! A thread that parks leaves an [`About`] in its [`Parking`](super::waiter::Parking): the subject and
-//! the address of the very thing. That is two words on the thread's own stack, written once a wait.
-//! Each primitive declares its own subject, so this folder knows none of them.
+//! A thread that parks leaves a [`WaitReason`] in its [`Parking`](crate::engine::green::waiter::Parking): that is two
+//! words on the thread's own stack, written once a wait. Each primitive declares its own [`WaitKind`], so this file
+//! knows none of them.
 //!
-//! A report reads the thing behind the address while the program runs on. The thread that waits keeps
-//! the thing alive for as long as it waits, so the reader looks whether the thread still waits
-//! *after* it has read (`sched::sight`), and otherwise forgets what it saw. Until then the memory may be
-//! anything: a subject's `look` reads by `sys::word` only, which never faults.
+//! An observer reads the thing behind the address while the program runs on. The thread that waits keeps
+//! the thing alive for as long as it waits, so the observer looks whether the thread still waits
+//! *after* it has read (`inspect::threads`), and otherwise forgets what it saw. Until then the memory may be
+//! anything: the `look` of a kind reads by `sys::word` only, which never faults.
 
 /// A kind of thing that threads wait for.
 #[repr(C)]
-pub(crate) struct Subject {
+pub(crate) struct WaitKind {
     /// The word for it in reports, such as `mutex`.
     pub(crate) name: &'static str,
     /// The threads of this process are all that can end the wait, apart from the clock.
@@ -19,23 +19,23 @@ pub(crate) struct Subject {
     /// Tells what can be read of the thing at an address.
     pub(crate) look: fn(usize, &mut Facts),
     /// The same for a debugger, which calls no functions.
-    pub(crate) clue: Clue,
+    pub(crate) locator: Locator,
 }
 
-/// Where a debugger finds the thread that a thing leads to: a part of what [`Subject::look`] tells. The
-/// debugger's script reads these words, so a change here is a change there (`engine::debugger`).
+/// Where a debugger finds the thread that a thing leads to: a part of what [`WaitKind::look`] tells. The
+/// debugger's script reads these words, so a change here is a change there (`observe::gdb`).
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Clue {
+pub(crate) struct Locator {
     kind: usize,
     /// Where to read, from the thing's address on; it may lie before that.
     at: usize,
-    /// The clue counts only if the word at `flags_at` has one of these bits.
+    /// The locator counts only if the word at `flags_at` has one of these bits.
     flags_at: usize,
     flags: usize,
 }
 
-impl Clue {
+impl Locator {
     pub(crate) const NONE: usize = 0;
     /// At `at` is the mark of the thread that holds the thing.
     pub(crate) const HOLDER: usize = 1;
@@ -44,8 +44,8 @@ impl Clue {
     /// At `at` is a file descriptor, of four bytes.
     pub(crate) const DESCRIPTOR: usize = 3;
 
-    const fn new(kind: usize, at: usize) -> Clue {
-        Clue {
+    const fn new(kind: usize, at: usize) -> Locator {
+        Locator {
             kind,
             at,
             flags_at: 0,
@@ -54,9 +54,9 @@ impl Clue {
     }
 
     /// The mark of the holder lies at `at` while the word at `flags_at` has one of the `flags`.
-    pub(crate) const fn holder(at: usize, flags_at: usize, flags: usize) -> Clue {
-        Clue {
-            kind: Clue::HOLDER,
+    pub(crate) const fn holder(at: usize, flags_at: usize, flags: usize) -> Locator {
+        Locator {
+            kind: Locator::HOLDER,
             at,
             flags_at,
             flags,
@@ -64,67 +64,67 @@ impl Clue {
     }
 
     /// The thing lies `behind` bytes behind the identity of the thread that is waited for.
-    pub(crate) const fn target(behind: usize) -> Clue {
-        Clue::new(Clue::TARGET, behind.wrapping_neg())
+    pub(crate) const fn target(behind: usize) -> Locator {
+        Locator::new(Locator::TARGET, behind.wrapping_neg())
     }
 
     /// A file descriptor lies at `at`.
-    pub(crate) const fn descriptor(at: usize) -> Clue {
-        Clue::new(Clue::DESCRIPTOR, at)
+    pub(crate) const fn descriptor(at: usize) -> Locator {
+        Locator::new(Locator::DESCRIPTOR, at)
     }
 }
 
-impl Subject {
-    /// A subject whose waits other threads end.
-    pub(crate) const fn inside(name: &'static str, look: fn(usize, &mut Facts)) -> Subject {
-        Subject {
+impl WaitKind {
+    /// A kind whose waits other threads end.
+    pub(crate) const fn inside(name: &'static str, look: fn(usize, &mut Facts)) -> WaitKind {
+        WaitKind {
             name,
             is_inside: true,
             look,
-            clue: Clue::new(Clue::NONE, 0),
+            locator: Locator::new(Locator::NONE, 0),
         }
     }
 
-    /// A subject whose waits may be ended from outside: by the kernel, or another process.
-    pub(crate) const fn outside(name: &'static str, look: fn(usize, &mut Facts)) -> Subject {
-        Subject {
+    /// A kind whose waits may be ended from outside: by the kernel, or another process.
+    pub(crate) const fn outside(name: &'static str, look: fn(usize, &mut Facts)) -> WaitKind {
+        WaitKind {
             name,
             is_inside: false,
             look,
-            clue: Clue::new(Clue::NONE, 0),
+            locator: Locator::new(Locator::NONE, 0),
         }
     }
 
-    /// The same subject with a clue for debuggers.
-    pub(crate) const fn with(self, clue: Clue) -> Subject {
-        Subject { clue, ..self }
+    /// The same kind with a locator for debuggers.
+    pub(crate) const fn with(self, locator: Locator) -> WaitKind {
+        WaitKind { locator, ..self }
     }
 }
 
-/// For subjects of which nothing more is to be told.
+/// For kinds of which nothing more is to be told.
 pub(crate) fn nothing(_: usize, _: &mut Facts) {}
 
-/// What a thread waits for: a subject, and the address of the thing.
+/// What a thread waits for: a kind of thing, and the address of the thing.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct About {
-    pub(crate) subject: &'static Subject,
+pub(crate) struct WaitReason {
+    pub(crate) kind: &'static WaitKind,
     pub(crate) of: *const (),
 }
 
-impl About {
+impl WaitReason {
     #[inline(always)]
-    pub(crate) const fn new<T>(subject: &'static Subject, of: *const T) -> About {
-        About {
-            subject,
+    pub(crate) const fn new<T>(kind: &'static WaitKind, of: *const T) -> WaitReason {
+        WaitReason {
+            kind,
             of: of.cast(),
         }
     }
 
     /// A wait for nothing that has an address.
     #[inline(always)]
-    pub(crate) const fn only(subject: &'static Subject) -> About {
-        About::new(subject, core::ptr::null::<()>())
+    pub(crate) const fn only(kind: &'static WaitKind) -> WaitReason {
+        WaitReason::new(kind, core::ptr::null::<()>())
     }
 }
 

@@ -1,8 +1,8 @@
-//! How often a green thread has left its stack, and since when it is as it is: for reports.
+//! How often a green thread has left its stack, and since when it is as it is, for observers.
 //!
 //! The kernel thread that runs a green thread writes both words, a plain store each; any thread reads
 //! them. The count lets a reader see whether what it has read of a suspended thread belongs together
-//! (`sched::sight`). The time is the coarse clock's ([`clock::coarse`]): a few milliseconds off while the
+//! (`inspect::threads`). The time is the coarse clock's ([`clock::coarse`]): a few milliseconds off while the
 //! program is busy.
 //!
 //! Orderings: the count is stored before the run loop says that the thread has left
@@ -20,7 +20,7 @@ pub(crate) struct Since {
 
 impl Since {
     /// For debuggers.
-    pub(super) const AT: usize = core::mem::offset_of!(Since, at);
+    pub(crate) const AT: usize = core::mem::offset_of!(Since, at);
 
     const_fn! {
         pub(crate) const fn new() -> Since {
@@ -42,7 +42,7 @@ impl Since {
     #[inline(always)]
     pub(crate) fn left(&self) {
         let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
-        // Release: partner: Acquire in `sched::sight`.
+        // Release: partner: Acquire in `inspect::threads`.
         self.turns.store(turns, Ordering::Release);
     }
 

@@ -1,7 +1,7 @@
-//! What a report sees of a thread from outside, while the program runs on.
+//! A snapshot of one thread, taken from outside while the program runs on.
 //!
-//! A report asks no thread to stop and takes no lock. It reads a suspended thread's record and stack, and then
-//! asks whether the thread has run meanwhile ([`Sight::holds`]); if so, it looks again, or says that the thread
+//! An observer asks no thread to stop and takes no lock. It reads a suspended thread's record and stack, and then
+//! asks whether the thread has run meanwhile ([`ThreadSnapshot::holds`]); if so, it looks again, or says that the thread
 //! runs. Until then nothing that it has read is true:
 //!
 //! | the reader | the run loop |
@@ -18,15 +18,15 @@
 //!
 //! Stacks are never unmapped, nor are records; other memory is read by `sys::word`.
 
-use super::Machine;
 use crate::engine::arch;
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::green::context::Bounds;
-use crate::engine::green::resident::Resident;
-use crate::engine::green::subject::{About, Facts};
 use crate::engine::green::ticket::Ticket;
 use crate::engine::green::waiter::{Parking, Waiter};
 use crate::engine::green::{Green, Identity, Oddities};
+use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::inspect::reason::{Facts, WaitReason};
+use crate::engine::sched::Machine;
 use crate::engine::sys::{clock, word};
 
 /// What a thread does.
@@ -45,21 +45,21 @@ pub(crate) enum Doing {
 /// The wait of a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiting {
-    pub(crate) about: About,
+    pub(crate) reason: WaitReason,
     /// In monotonic nanoseconds.
     pub(crate) deadline: Option<u64>,
 }
 
-/// A thread, green or kernel, that reports can see.
+/// A thread, green or kernel, that observers can see.
 #[derive(Clone, Copy)]
-pub(crate) enum Seen {
+pub(crate) enum Thread {
     Green(&'static Green),
-    Kernel(&'static Resident),
+    Kernel(&'static KernelThread),
 }
 
-/// One look at a thread.
-pub(crate) struct Sight {
-    pub(crate) thread: Seen,
+/// A thread as one look has found it.
+pub(crate) struct ThreadSnapshot {
+    pub(crate) thread: Thread,
     pub(crate) doing: Doing,
     /// In milliseconds.
     pub(crate) since: u32,
@@ -69,36 +69,36 @@ pub(crate) struct Sight {
     turns: u32,
 }
 
-impl Seen {
-    /// The thread's name and number, or null. They stay during an inspection (`green::inspection`).
+impl Thread {
+    /// The thread's name and number, or null. They stay while a read section is open (`inspect::epoch`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
             // Acquire: what it points to was written before; partner: Release in `backend::life`.
-            Seen::Green(green) => green.identity.load(Ordering::Acquire),
-            Seen::Kernel(resident) => resident.identity(),
+            Thread::Green(green) => green.identity.load(Ordering::Acquire),
+            Thread::Kernel(kernel) => kernel.identity(),
         }
     }
 
     /// The word that the thread leaves in locks, or 0.
     pub(crate) fn mark(self) -> usize {
         match self {
-            Seen::Green(green) => mark_of(green),
-            Seen::Kernel(resident) => resident.mark(),
+            Thread::Green(green) => mark_of(green),
+            Thread::Kernel(kernel) => kernel.mark(),
         }
     }
 
     /// Where its record lies. Another thread may have it later.
     pub(crate) fn record(self) -> usize {
         match self {
-            Seen::Green(green) => core::ptr::from_ref(green).addr(),
-            Seen::Kernel(resident) => core::ptr::from_ref(resident).addr(),
+            Thread::Green(green) => core::ptr::from_ref(green).addr(),
+            Thread::Kernel(kernel) => core::ptr::from_ref(kernel).addr(),
         }
     }
 
     /// Fetches what a look will read, for a caller that looks at many threads one after the other. What the record
     /// leads to is fetched if the record is there already.
     pub(crate) fn prefetch(self) {
-        if let Seen::Green(green) = self {
+        if let Thread::Green(green) = self {
             const LINE: usize = 64;
             let parking = green.parking().cast::<u8>();
             arch::prefetch(parking);
@@ -110,28 +110,62 @@ impl Seen {
     }
 
     /// Looks at the thread; `None`: it has ended, or is not there yet.
-    pub(crate) fn look(self) -> Option<Sight> {
+    pub(crate) fn look(self) -> Option<ThreadSnapshot> {
+        for left in (0..TRIES).rev() {
+            let turns = self.turns();
+            // Acquire: what is read below is read after the count.
+            fence(Ordering::Acquire);
+            let (mut seen, parking) = match self {
+                Thread::Green(green) => look_at_green(green, turns)?,
+                Thread::Kernel(kernel) => look_at_kernel(kernel, turns)?,
+            };
+            let parking = read_words(parking);
+            if !seen.holds() {
+                if left == 0 {
+                    // It runs all the time, a little each time.
+                    return Some(seen);
+                }
+                continue;
+            }
+            // SAFETY: the thread has not run since the words were read: they are those of its park.
+            if let Some(parking) = parking.map(|words| unsafe { Parking::from_words(words) }) {
+                seen.waiting = Some(Waiting::of(&parking));
+                let is_parked = match (self, seen.doing) {
+                    // It blocks its kernel thread.
+                    (Thread::Green(_), Doing::Running(_)) => false,
+                    (Thread::Green(_), _) => is_waiting(&parking, Ticket::says_parked),
+                    // One that was notified goes on as soon as the system runs it.
+                    (Thread::Kernel(_), _) => is_waiting(&parking, Ticket::says_asleep),
+                };
+                if is_parked {
+                    seen.doing = Doing::Parked;
+                }
+            }
+            return Some(seen);
+        }
+        None
+    }
+
+    fn turns(self) -> u32 {
         match self {
-            Seen::Green(green) => look_at_green(green),
-            Seen::Kernel(resident) => look_at_kernel(resident),
+            Thread::Green(green) => green.since.turns(),
+            Thread::Kernel(kernel) => kernel.turns(),
         }
     }
 }
 
-impl Sight {
+impl ThreadSnapshot {
     /// Whether the thread has not run since the look: all that was read in between was true at once.
     pub(crate) fn holds(&self) -> bool {
         // Acquire: all reads before this one come before the looks here; see the header.
         fence(Ordering::Acquire);
         match self.thread {
-            Seen::Green(green) => {
+            Thread::Green(green) => {
                 let runs = runs_it(green).is_some();
                 // Acquire, in `runs_it`: the count is as new as the answer.
                 runs == matches!(self.doing, Doing::Running(_)) && green.since.turns() == self.turns
             }
-            Seen::Kernel(resident) => {
-                resident.turns() == self.turns && resident.mark() == self.mark
-            }
+            Thread::Kernel(kernel) => kernel.turns() == self.turns && kernel.mark() == self.mark,
         }
     }
 
@@ -143,24 +177,24 @@ impl Sight {
     /// The kernel thread that the thread runs or waits on.
     pub(crate) fn kernel_thread(&self) -> Option<i32> {
         match (self.thread, self.doing) {
-            (Seen::Kernel(resident), _) => Some(resident.thread()),
-            (Seen::Green(_), Doing::Running(thread)) => Some(thread),
-            (Seen::Green(_), _) => None,
+            (Thread::Kernel(kernel), _) => Some(kernel.thread()),
+            (Thread::Green(_), Doing::Running(thread)) => Some(thread),
+            (Thread::Green(_), _) => None,
         }
     }
 
     /// What can be told of the thing that the thread waits for; `None`: it waits no more, or for nothing.
     pub(crate) fn facts(&self) -> Option<Facts> {
-        let about = self.waiting?.about;
+        let reason = self.waiting?.reason;
         let mut facts = Facts::default();
-        (about.subject.look)(about.of.addr(), &mut facts);
+        (reason.kind.look)(reason.of.addr(), &mut facts);
         self.holds().then_some(facts)
     }
 
     /// Where a suspended green thread has saved its registers, and its stack. That is to be read before
-    /// [`holds`](Sight::holds) is asked.
+    /// [`holds`](ThreadSnapshot::holds) is asked.
     pub(crate) fn saved(&self) -> Option<(usize, Bounds)> {
-        let Seen::Green(green) = self.thread else {
+        let Thread::Green(green) = self.thread else {
             return None;
         };
         let (stack, saved) = (green.stack()?, green.context.saved_stack_pointer());
@@ -180,93 +214,50 @@ fn runs_it(green: &'static Green) -> Option<&'static Machine> {
 /// How often a look is begun anew because the thread has run meanwhile.
 const TRIES: usize = if cfg!(greenthread_model) { 2 } else { 64 };
 
-fn look_at_green(green: &'static Green) -> Option<Sight> {
-    for left in (0..TRIES).rev() {
-        let turns = green.since.turns();
-        // Acquire: what is read below is read after the count.
-        fence(Ordering::Acquire);
-        if green.identity.load(Ordering::Acquire).is_null() {
-            return None;
-        }
-        let runner = runs_it(green);
-        let mut sight = Sight {
-            thread: Seen::Green(green),
-            doing: match runner {
-                Some(machine) => {
-                    Doing::Running(machine.kernel_thread.load(Ordering::Relaxed) as i32)
-                }
-                None if green.oddities.has(Oddities::NEW) => Doing::New,
-                None => Doing::Ready,
-            },
-            since: green.since.millis(),
-            waiting: None,
-            mark: mark_of(green),
-            turns,
-        };
-        let parking = read_words(green.seen_parking(runner.is_some()));
-        if !sight.holds() {
-            if left == 0 {
-                // It runs all the time, a little each time.
-                return Some(sight);
-            }
-            continue;
-        }
-        // SAFETY: the thread has not run since the words were read: they are those of its park.
-        if let Some(parking) = parking.map(|words| unsafe { Parking::from_words(words) }) {
-            sight.waiting = Some(Waiting::of(&parking));
-            if runner.is_none() && is_waiting(&parking, Ticket::says_parked) {
-                sight.doing = Doing::Parked;
-            }
-        }
-        return Some(sight);
-    }
-    None
-}
+/// A look at the record, and where the park lies that it leads to, or null.
+type Look = (ThreadSnapshot, *const Parking);
 
-fn look_at_kernel(resident: &'static Resident) -> Option<Sight> {
-    if resident.is_left_over() {
+fn look_at_green(green: &'static Green, turns: u32) -> Option<Look> {
+    // Acquire: what it points to was written before; partner: Release in `backend::life`.
+    if green.identity.load(Ordering::Acquire).is_null() {
         return None;
     }
-    for left in (0..TRIES).rev() {
-        let turns = resident.turns();
-        // Acquire: as above.
-        fence(Ordering::Acquire);
-        let mark = resident.mark();
-        if mark == 0 {
-            return None;
-        }
-        let mut sight = Sight {
-            thread: Seen::Kernel(resident),
-            doing: Doing::Running(resident.thread()),
-            since: resident.millis(),
-            waiting: None,
-            mark,
-            turns,
-        };
-        let parking = read_words(resident.parking());
-        if !sight.holds() {
-            if left == 0 {
-                return Some(sight);
-            }
-            continue;
-        }
-        // SAFETY: as above: the thread has not begun or ended a wait since.
-        if let Some(parking) = parking.map(|words| unsafe { Parking::from_words(words) }) {
-            sight.waiting = Some(Waiting::of(&parking));
-            // A thread that was notified goes on as soon as the system runs it.
-            if is_waiting(&parking, Ticket::says_asleep) {
-                sight.doing = Doing::Parked;
-            }
-        }
-        return Some(sight);
+    let runner = runs_it(green);
+    let seen = ThreadSnapshot {
+        thread: Thread::Green(green),
+        doing: match runner {
+            Some(machine) => Doing::Running(machine.kernel_thread.load(Ordering::Relaxed) as i32),
+            None if green.oddities.has(Oddities::NEW) => Doing::New,
+            None => Doing::Ready,
+        },
+        since: green.since.millis(),
+        waiting: None,
+        mark: mark_of(green),
+        turns,
+    };
+    Some((seen, green.seen_parking(runner.is_some())))
+}
+
+fn look_at_kernel(kernel: &'static KernelThread, turns: u32) -> Option<Look> {
+    let mark = kernel.mark();
+    if mark == 0 || kernel.is_left_over() {
+        return None;
     }
-    None
+    let seen = ThreadSnapshot {
+        thread: Thread::Kernel(kernel),
+        doing: Doing::Running(kernel.thread()),
+        since: kernel.millis(),
+        waiting: None,
+        mark,
+        turns,
+    };
+    Some((seen, kernel.parking()))
 }
 
 impl Waiting {
     fn of(parking: &Parking) -> Waiting {
         Waiting {
-            about: parking.about,
+            reason: parking.reason,
             deadline: (parking.deadline != clock::NEVER).then_some(parking.deadline),
         }
     }

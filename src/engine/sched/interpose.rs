@@ -173,7 +173,7 @@ mod answers {
 
     use super::*;
     use crate::engine::green::current;
-    use crate::engine::green::inspection::Inspection;
+    use crate::engine::inspect::epoch::ReadSection;
     use crate::engine::sched::name;
     use crate::engine::sched::pthreads::Who;
     use crate::engine::stack;
@@ -226,9 +226,9 @@ mod answers {
         let answered = match Who::is(thread) {
             Who::Own(green) => name::tell(green, buffer.addr(), length),
             Who::Other(green) => {
-                let inspection = Inspection::begin();
+                let section = ReadSection::begin();
                 let told = name::tell(green, buffer.addr(), length);
-                inspection.end_without_dropping();
+                section.end_without_dropping();
                 told
             }
             Who::Libcs => None,

@@ -52,9 +52,9 @@ use core::cell::Cell;
 use core::ptr;
 
 use crate::engine::atomic::Ordering::Relaxed;
-use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
 use crate::engine::green::{Green, Oddities};
+use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::policy::{Next, Readied, Ready};
 use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Owned, enter};
@@ -126,7 +126,7 @@ pub(crate) unsafe fn perform(entry: impl FnOnce() -> Entry) -> Option<i32> {
             push(&mut processor, &request);
             request
                 .waiter
-                .wait_inside(entered, About::only(&SENT), None);
+                .wait_inside(entered, WaitReason::only(&SENT), None);
             request.result.get()
         }
         Way::Together(_) | Way::Alone => None,
@@ -134,7 +134,7 @@ pub(crate) unsafe fn perform(entry: impl FnOnce() -> Entry) -> Option<i32> {
 }
 
 /// For reports. The kernel ends such a wait soon.
-static SENT: Subject = Subject::outside("sending", subject::nothing);
+static SENT: WaitKind = WaitKind::outside("sending", reason::nothing);
 
 /// Makes a ring for the processor that is the caller's afterwards, if that needs one.
 #[cold]

@@ -37,7 +37,7 @@ use super::claim::{Claimed, Ended, Node, Wait};
 use super::inside::{self, Inside};
 use super::list::{Chain, List};
 use super::queue::{Locked, Position, WaitQueue};
-use super::{About, Subject};
+use super::{WaitKind, WaitReason};
 use crate::engine::atomic::{
     AtomicUsize, Cell,
     Ordering::{Relaxed, SeqCst},
@@ -56,7 +56,7 @@ pub(crate) const ANY: Events = !0;
 /// The threads that wait at addresses. A table is a static.
 pub(crate) struct Addresses {
     /// For reports: the kind of thing at these addresses.
-    subject: &'static Subject,
+    kind: &'static WaitKind,
     buckets: &'static Buckets,
 }
 
@@ -134,8 +134,8 @@ pub(crate) enum Waited {
 
 impl Addresses {
     const_fn! {
-        pub(crate) const fn new(subject: &'static Subject, buckets: &'static Buckets) -> Addresses {
-            Addresses { subject, buckets }
+        pub(crate) const fn new(kind: &'static WaitKind, buckets: &'static Buckets) -> Addresses {
+            Addresses { kind, buckets }
         }
     }
 
@@ -201,7 +201,7 @@ impl Addresses {
         then: impl FnOnce(),
     ) -> Result<Waited, E> {
         let name = places[0].address.load(Relaxed);
-        let wait = Wait::new(About::new(self.subject, name as *const ()));
+        let wait = Wait::new(WaitReason::new(self.kind, name as *const ()));
         let leave = || places.iter().for_each(|place| self.leave(place));
         let mut refusal = None;
         {

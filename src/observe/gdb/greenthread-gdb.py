@@ -9,7 +9,7 @@
 #     greenthread core FILE                               writes a core file with all stacks, as gcore does not
 #     greenthread stacks FILE                             writes which stack is whose, for greenthread-perf.py
 #
-# It reads memory by the addresses and offsets in `greenthread_debugger` (src/engine/debugger/mod.rs), so it
+# It reads memory by the addresses and offsets in `greenthread_debugger` (src/observe/gdb.rs), so it
 # needs the program's symbols and no debug information, and works for processes and for core files. It writes
 # nothing to the program.
 #

@@ -16,7 +16,7 @@ NOT_THEIRS = ("greenthread::", "core::", "alloc::", "std::", "preempt_trampoline
 NOT_THEIR_FILES = ("/library/core/src/", "/library/alloc/src/", "/library/std/src/")
 # The function that calls the user's closure.
 BOTTOM = "__rust_begin_short_backtrace"
-OWN_FILE = "src/engine/debugger/mod.rs"
+OWN_FILE = "src/observe/gdb.rs"
 
 
 class Failure(gdb.GdbError):
@@ -225,17 +225,17 @@ class Waits:
     """What threads wait for, in words."""
 
     def __init__(self, threads):
-        self.subjects = {}
+        self.kinds = {}
         self.by_mark = {thread.mark: thread for thread in threads if thread.mark}
         self.by_identity = {thread.identity: thread for thread in threads}
         self.kernel_threads = None
 
-    def subject(self, table, address):
-        if address not in self.subjects:
-            name = address + table.subject_name
-            clue = struct.unpack("<4Q", read(address + table.subject_clue, 4 * WORD))
-            self.subjects[address] = (text(word(name), word(name + WORD)), clue)
-        return self.subjects[address]
+    def kind(self, table, address):
+        if address not in self.kinds:
+            name = address + table.kind_name
+            locator = struct.unpack("<4Q", read(address + table.kind_locator, 4 * WORD))
+            self.kinds[address] = (text(word(name), word(name + WORD)), locator)
+        return self.kinds[address]
 
     def of(self, thread):
         try:
@@ -250,15 +250,15 @@ class Waits:
         if thread.parking is None:
             return None
         of = word_in(thread.parking, table.parking_of)
-        name, (kind, at, flags_at, flags) = self.subject(table, word_in(thread.parking, table.parking_subject))
+        name, (kind, at, flags_at, flags) = self.kind(table, word_in(thread.parking, table.parking_kind))
         at = (of + at) & NEVER
         behind = ""
-        if kind == table.clue_holder and word(of + flags_at) & flags:
+        if kind == table.locator_holder and word(of + flags_at) & flags:
             behind = f", held by {self.holder(word(at))}"
-        elif kind == table.clue_target:
+        elif kind == table.locator_target:
             target = self.by_identity.get(at)
             behind = f": {target.title()}" if target else ": has ended, or is a kernel thread"
-        elif kind == table.clue_descriptor:
+        elif kind == table.locator_descriptor:
             behind = f": {short(at)}"
         return of, name, behind
 

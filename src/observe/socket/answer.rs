@@ -1,19 +1,19 @@
 //! The answers: a line of JSON each. `docs/observe-socket.md` describes them.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use super::ask::{Ask, VERSION};
 use super::client::Client;
-use crate::engine::report::collect::{self, Depth, Entry, Snapshot};
-use crate::engine::report::deadlock;
-use crate::engine::report::describe;
-use crate::engine::report::json::Quoted;
-use crate::engine::report::runtimes::{self, Runtime};
-use crate::engine::report::summary::{Counts, OfProcessor, Summary};
-use crate::engine::report::symbols::Symbols;
-use crate::engine::sched::sight::Seen;
-use crate::engine::sys::clock;
+use crate::engine::door::clock;
+use crate::engine::inspect::all;
+use crate::engine::inspect::threads::Thread;
+use crate::observe::deadlock;
+use crate::observe::json::Quoted;
+use crate::observe::runtimes::{self, Runtime};
+use crate::observe::snapshot::{self, Depth, Entry, Snapshot};
+use crate::observe::summary::{Counts, OfProcessor, Summary};
+use crate::observe::symbols::Symbols;
+use crate::observe::text;
 
 /// The answer that says why there is no other.
 pub(super) fn error(reason: &str) -> String {
@@ -81,20 +81,20 @@ fn program() -> String {
 }
 
 fn write_runtime(
-    runtime: &Arc<Runtime>,
+    runtime: &Runtime,
     processors: &[OfProcessor],
     snapshot: &Snapshot,
     to: &mut dyn Write,
 ) -> io::Result<()> {
-    let mode = match runtime.cluster {
+    let mode = match runtime.cluster() {
         Some(_) => "green",
         None => "kernel",
     };
     write!(to, "{{\"mode\":\"{mode}\"")?;
-    if let Some(policy) = runtime.policy {
+    if let Some(policy) = runtime.policy() {
         write!(to, ",\"policy\":{}", Quoted(policy))?;
     }
-    let figures = (runtime.figures)();
+    let figures = runtime.figures();
     for (name, value) in figures.numbers {
         write!(to, ",{}:{value}", Quoted(name))?;
     }
@@ -138,13 +138,9 @@ fn write_counts(counts: &Counts, to: &mut dyn Write) -> io::Result<()> {
         counts.blocked,
         counts.parked
     )?;
-    for (i, (subject, count)) in counts.waits.iter().enumerate() {
+    for (i, (kind, count)) in counts.waits.iter().enumerate() {
         comma(i, to)?;
-        write!(
-            to,
-            "{{\"what\":{},\"count\":{count}}}",
-            Quoted(subject.name)
-        )?;
+        write!(to, "{{\"what\":{},\"count\":{count}}}", Quoted(kind.name))?;
     }
     to.write_all(b"]}")
 }
@@ -156,7 +152,7 @@ fn write_members(snapshot: &Snapshot, entry: &Entry, to: &mut dyn Write) -> io::
         to,
         "{{\"id\":{},\"kind\":\"{kind}\",\"state\":\"{}\",\"since_ms\":{},\"turns\":{}",
         entry.id,
-        describe::state(entry),
+        text::state(entry),
         entry.since,
         entry.turns
     )?;
@@ -164,10 +160,10 @@ fn write_members(snapshot: &Snapshot, entry: &Entry, to: &mut dyn Write) -> io::
         write!(to, ",\"name\":{}", Quoted(name))?;
     }
     if let Some(wait) = &entry.wait {
-        let text = describe::wait(snapshot, wait);
+        let text = text::wait_text(snapshot, wait);
         write!(to, ",\"waits_for\":{}", Quoted(&text))?;
     }
-    if let Some(call) = describe::call(entry) {
+    if let Some(call) = text::call(entry) {
         write!(to, ",\"system_call\":{}", Quoted(&call))?;
     }
     if let Some(place) = entry.spawned_at {
@@ -213,10 +209,10 @@ fn thread(id: u64, to: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The thread that was shown with this number.
-fn find(id: u64) -> Option<Seen> {
+fn find(id: u64) -> Option<Thread> {
     let mut found = None;
-    collect::inspect(&mut collect::everybody(), |thread| {
-        // SAFETY: it was seen during the inspection that is under way, and so it stays.
+    snapshot::inspect(&mut all(), |thread| {
+        // SAFETY: it was seen in the read section that is open, and so it stays.
         let identity = unsafe { thread.identity().as_ref() };
         let known = identity.and_then(|identity| identity.known_id());
         if known.is_some_and(|known| known.get() == id) {

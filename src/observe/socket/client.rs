@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use super::answer;
 use super::ask::{self, Ask, LONGEST};
-use crate::engine::report::busy::Looks;
-use crate::engine::report::runtimes;
-use crate::engine::sys::observer::Observer;
-use crate::engine::sys::{clock, kernel_thread};
+use crate::engine::door::clock;
+use crate::engine::inspect::system::kernel_thread;
+use crate::engine::inspect::system::observer::Observer;
+use crate::observe::runtimes;
+use crate::observe::summary::Looks;
 
 const SECOND: u64 = 1_000_000_000;
 /// A client that asks nothing is sent away.

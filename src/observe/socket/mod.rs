@@ -33,9 +33,9 @@ use std::time::Duration;
 
 pub(crate) use self::place::LONGEST_PATH;
 use super::employ;
-use crate::engine::atomic::{AtomicUsize, Ordering};
-use crate::engine::sched::fork::{self, OnlyHere};
-use crate::engine::sys::{clock, kernel_thread};
+use crate::engine::door::atomic::{AtomicUsize, Ordering};
+use crate::engine::door::{clock, is_forked_child};
+use crate::engine::inspect::system::{OnlyHere, kernel_thread};
 
 /// How many clients are served at once.
 const CLIENTS: usize = 4;
@@ -48,7 +48,7 @@ static SERVED: AtomicUsize = AtomicUsize::new(0);
 /// standard error says why, and the program goes on.
 pub(super) fn start(path: &Path) {
     static ONCE: Once = Once::new();
-    if fork::is_child() {
+    if is_forked_child() {
         return;
     }
     ONCE.call_once(|| {

@@ -17,8 +17,8 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::engine::sched::fork;
-use crate::engine::sys::kernel_thread;
+use crate::engine::door::is_forked_child;
+use crate::engine::inspect::system::kernel_thread;
 
 /// The longest path, in bytes: what fits into the system's address, and a zero behind it.
 pub(crate) const LONGEST_PATH: usize = 107;
@@ -189,7 +189,7 @@ impl Address {
 extern "C" fn remove() {
     let Some(made) = MADE.get() else { return };
     // A child that was made without the handlers of `fork` has another number.
-    if fork::is_child() || std::process::id() != made.process {
+    if is_forked_child() || std::process::id() != made.process {
         return;
     }
     let about = std::fs::symlink_metadata(&made.path);

@@ -13,8 +13,8 @@ use gimli::{
 
 use super::super::modules::{Bytes, Modules};
 use super::registers::HERE;
-use crate::engine::arch;
-use crate::engine::sys::word;
+use crate::engine::door::word;
+use crate::engine::inspect::system::plain_address;
 
 /// The short form of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Registry {
     /// To a frame of which nothing else is known.
     #[inline]
     pub(super) fn go_down(&mut self, pc: usize, sp: usize, bp: usize) {
-        self.pc = arch::plain_address(pc);
+        self.pc = plain_address(pc);
         self.values[Registry::SP] = sp;
         self.values[Registry::BP] = bp;
         self.known = 1 << Registry::SP | 1 << Registry::BP;
@@ -99,7 +99,7 @@ impl Registry {
     #[inline]
     pub(super) fn link(&self) -> Option<usize> {
         let link = Register(HERE.link? as u16);
-        self.get(link).ok().map(arch::plain_address)
+        self.get(link).ok().map(plain_address)
     }
 
     fn get(&self, register: Register) -> Result<usize, Trouble> {

@@ -10,8 +10,8 @@ mod signals;
 pub(crate) mod stepped;
 
 use super::*;
-use crate::engine::arch;
-use crate::engine::report::symbols::{Style, Symbols};
+use crate::engine::inspect::system as arch;
+use crate::observe::symbols::{Style, Symbols};
 use core::arch::{asm, naked_asm};
 use core::cell::Cell;
 

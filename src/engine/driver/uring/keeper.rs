@@ -47,7 +47,7 @@ use super::operation::Operation;
 use crate::engine::atomic::{AtomicBool, Ordering};
 use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
-use crate::engine::green::resident::Resident;
+use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::sched::{self, announce, fork};
 use crate::engine::sys::perturb;
 use crate::engine::{sys, tls};
@@ -94,7 +94,7 @@ impl Keeper {
         let (tell, told) = mpsc::sync_channel(1);
         let live = move || {
             sys::signal::set_mask(sys::signal::ALL);
-            Resident::join_staff();
+            KernelThread::begin_helper();
             // Only the kernel thread that makes the ring can use it.
             match Service::open(entries) {
                 Ok(mut service) => {

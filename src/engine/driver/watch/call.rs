@@ -20,13 +20,13 @@ use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::sys::word;
 use crate::engine::wait::claim::{Node, Wait};
-use crate::engine::wait::{About, Clue, Subject};
+use crate::engine::wait::{Locator, WaitKind, WaitReason};
 
 /// For reports.
-static DESCRIPTOR: Subject = Subject::outside("descriptor", |address, facts| {
+static DESCRIPTOR: WaitKind = WaitKind::outside("descriptor", |address, facts| {
     facts.descriptor = word::look(address).ok().map(|fd| fd as i32);
 })
-.with(Clue::descriptor(0));
+.with(Locator::descriptor(0));
 
 /// A call on a descriptor, which may have to wait. It takes something if the descriptor is ready, so
 /// an event wakes one such call, and that passes the rest on when it ends.
@@ -81,7 +81,7 @@ impl Call {
             self.sit_down()?;
         }
         let seat = &self.get_ref().seat;
-        let wait = Wait::new(About::new(&DESCRIPTOR, &raw const seat.fd));
+        let wait = Wait::new(WaitReason::new(&DESCRIPTOR, &raw const seat.fd));
         let fd = self.fd();
         let place = [Some(Waiting::new(&wait, Interest { fd, purpose }))];
         match wait_in(&wait, &place, deadline, Some(seat), again) {

@@ -70,7 +70,7 @@ fn cost_of_a_stack_and_a_symbol() {
         read(&mut unwinder, &mut frames);
     }
     println!("without rules: {:?}", (start.elapsed() - clearing) / 1000);
-    let mut stacks = crate::engine::report::stacks::Stacks::default();
+    let mut stacks = crate::observe::snapshot::Stacks::default();
     let start = Instant::now();
     for _ in 0..ROUNDS {
         stacks.number(&frames);
@@ -135,7 +135,7 @@ fn cost_of_many_stacks() {
     let mut threads: Vec<_> = (0..THREADS).map(|_| thread()).collect();
     let registers: Vec<_> = threads.iter().map(Thread::registers).collect();
     let mut unwinder = Unwinder::new();
-    let mut stacks = crate::engine::report::stacks::Stacks::default();
+    let mut stacks = crate::observe::snapshot::Stacks::default();
     let mut frames = Vec::new();
     let start = Instant::now();
     for (key, thread) in threads.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Threads that have left their stack by a switch.
 
 use super::*;
-use crate::engine::report::symbols::Symbol;
+use crate::observe::symbols::Symbol;
 
 #[inline(never)]
 fn outer(yielder: &Yield) {
@@ -63,7 +63,7 @@ fn an_inlined_function_is_named_with_its_line() {
     assert!(position("inlined") + 1 == position("inner"));
     let file = inlined.file.as_deref().unwrap();
     assert!(
-        file.ends_with("src/engine/report/unwind/tests/parked.rs"),
+        file.ends_with("src/observe/unwind/tests/parked.rs"),
         "{file}"
     );
     let line = |symbol: &Symbol| symbol.line.unwrap() as usize;

@@ -24,9 +24,8 @@ use std::io::{self, Write as _};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use super::{Backend, Mode, runtimes};
-use crate::engine::green::resident::Resident;
-use crate::engine::sched::fork;
+use crate::engine::door::{Backend, Mode, is_forked_child, runtimes};
+use crate::engine::inspect::kernel::KernelThread;
 
 /// Starts the kernel thread that writes the lines, once.
 pub(super) fn begin(interval: Duration) -> io::Result<()> {
@@ -36,17 +35,17 @@ pub(super) fn begin(interval: Duration) -> io::Result<()> {
         let begin = Instant::now();
         // It runs no handler of the program's.
         #[cfg(green)]
-        let mask = crate::engine::sys::signal::set_mask(crate::engine::sys::signal::ALL);
+        let mask = crate::engine::door::signal::set_mask(!0);
         let writer = std::thread::Builder::new().name("gt-schedtrace".into());
         result = writer.spawn(move || live(begin, interval)).map(drop);
         #[cfg(green)]
-        crate::engine::sys::signal::set_mask(mask);
+        crate::engine::door::signal::set_mask(mask);
     });
     result
 }
 
 fn live(begin: Instant, interval: Duration) {
-    Resident::join_staff();
+    KernelThread::begin_helper();
     let mut at = begin;
     loop {
         // If it is late, it leaves lines out.
@@ -55,7 +54,7 @@ fn live(begin: Instant, interval: Duration) {
             at += interval;
         }
         std::thread::sleep(at - now);
-        if fork::is_child() {
+        if is_forked_child() {
             return;
         }
         let mut lines = String::new();

@@ -18,10 +18,13 @@ use crate::{
         Ordering::{Relaxed, Release},
         fence,
     },
-    green::{Green, Identity, Turns, since::Since},
+    green::{Green, Identity, Turns},
+    engine::inspect::{
+        since::Since,
+        threads::{Doing, Thread},
+    },
     sched::{
         Machine, RunLoop,
-        sight::{Doing, Seen},
         switch,
     },
     sys::{kernel_thread, word},
@@ -48,7 +51,7 @@ impl Turns for Since {
 /// As in `backend::life`.
 fn begin(green: &'static Green, name: usize) {
     let identity = Box::leak(Box::new(Identity(UnsafeCell::new(name))));
-    // Release: the name; partner: Acquire in `sched::sight`.
+    // Release: the name; partner: Acquire in `inspect::threads`.
     green.identity.store(identity, Release);
 }
 
@@ -74,11 +77,11 @@ fn look_while_it_runs(runs: &'static [usize]) {
             unsafe { switch::to(&mut RunLoop(machines[machine]), green, false) };
         }
     });
-    if let Some(sight) = Seen::Green(green).look() {
+    if let Some(snapshot) = Thread::Green(green).look() {
         let of_stack = stack[1].load(Relaxed) as u64;
-        if sight.doing == Doing::Parked && sight.holds() {
-            let of_park = sight.waiting.and_then(|waiting| waiting.deadline);
-            let turns = u64::from(sight.turns());
+        if snapshot.doing == Doing::Parked && snapshot.holds() {
+            let of_park = snapshot.waiting.and_then(|waiting| waiting.deadline);
+            let turns = u64::from(snapshot.turns());
             assert_eq!((of_park, of_stack), (Some(turns), turns), "torn");
         }
     }
@@ -111,7 +114,7 @@ pub(crate) fn looked_at_while_it_blocks() {
             let count = || {
                 green.since.left();
                 green.since.note_time();
-                // Release: the count comes before the wait; partner: Acquire in `sched::sight`.
+                // Release: the count comes before the wait; partner: Acquire in `inspect::threads`.
                 fence(Release);
             };
             count();
@@ -120,9 +123,9 @@ pub(crate) fn looked_at_while_it_blocks() {
             green.parked.store(ptr::null_mut(), Relaxed);
             count();
         });
-        let sight = Seen::Green(green).look().unwrap();
-        if sight.holds() && sight.waiting.is_some() {
-            assert_eq!(sight.turns(), 1, "torn");
+        let snapshot = Thread::Green(green).look().unwrap();
+        if snapshot.holds() && snapshot.waiting.is_some() {
+            assert_eq!(snapshot.turns(), 1, "torn");
         }
         runner.join().unwrap();
     });
@@ -133,7 +136,7 @@ pub(crate) fn named() {
     crate::check(None, || {
         let green = Green::new();
         let starter = thread::spawn(move || begin(green, 1));
-        let identity = Seen::Green(green).identity();
+        let identity = Thread::Green(green).identity();
         if !identity.is_null() {
             // SAFETY: it is leaked; the rest is what the model checks.
             let name = unsafe { (*identity).0.with(|name| *name) };
