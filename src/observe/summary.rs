@@ -11,7 +11,7 @@
 //! thread that has taken over an ended one's record is another thread: its identity lies elsewhere.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 
 use super::runtimes::Runtime;
 use super::snapshot::{Depth, Entry, Snapshot};
@@ -52,6 +52,7 @@ pub(super) struct OfProcessor {
     pub(super) busy: u32,
     /// The thread that it runs: its place in the snapshot.
     pub(super) thread: Option<usize>,
+    seen: Option<Thread>,
 }
 
 pub(super) struct Summary {
@@ -78,25 +79,26 @@ impl Summary {
         let shares = looks.take(most);
         let mut counts = Counts::default();
         let longest = counts.count(observer, most);
-        let current: Vec<Vec<Now>> = runtimes
-            .iter()
-            .map(|runtime| Now::of_all(runtime, observer))
-            .collect();
-        let mut shown = Shown::default();
-        shares
-            .threads
-            .iter()
-            .for_each(|share| shown.add(share.thread));
-        longest.iter().for_each(|&thread| shown.add(thread));
-        for now in current.iter().flatten() {
-            now.thread.into_iter().for_each(|thread| shown.add(thread));
+        let of_runtime = |runtime: &Runtime| OfProcessor::all(runtime, &shares, observer);
+        let mut processors: Vec<Vec<OfProcessor>> = runtimes.iter().map(of_runtime).collect();
+        let running = processors.iter().flatten().filter_map(|one| one.seen);
+        let busy = shares.threads.iter().map(|share| share.thread);
+        let mut shown: Vec<Thread> = Vec::new();
+        for thread in busy.chain(longest.iter().copied()).chain(running) {
+            // Each once.
+            if !shown.iter().any(|other| other.record() == thread.record()) {
+                shown.push(thread);
+            }
         }
-        let mut snapshot = Snapshot::of(shown.threads.into_iter(), Depth::Waits);
+        let mut snapshot = Snapshot::of(shown.into_iter(), Depth::Waits);
         snapshot.add_holders();
         let place = |thread: Thread| {
             let is = |entry: &Entry| entry.thread.record() == thread.record();
             snapshot.threads.iter().position(is)
         };
+        for one in processors.iter_mut().flatten() {
+            one.thread = one.seen.and_then(place);
+        }
         let mut longest: Vec<usize> = longest.into_iter().filter_map(place).collect();
         longest.retain(|&place| waits(&snapshot.threads[place]));
         longest.sort_by_key(|&place| {
@@ -105,13 +107,9 @@ impl Summary {
         });
         let busiest = shares.threads.iter();
         let busiest = busiest.filter_map(|share| Some((place(share.thread)?, share.thousandths)));
-        let of = |now: Now| now.with(&shares, place);
         Summary {
             busiest: busiest.collect(),
-            processors: current
-                .into_iter()
-                .map(|all| all.into_iter().map(of).collect())
-                .collect(),
+            processors,
             counts,
             longest,
             snapshot,
@@ -120,58 +118,18 @@ impl Summary {
     }
 }
 
-/// Threads that are to be shown, each once.
-#[derive(Default)]
-struct Shown {
-    threads: Vec<Thread>,
-}
-
-impl Shown {
-    fn add(&mut self, thread: Thread) {
-        let is = |other: &Thread| other.record() == thread.record();
-        if !self.threads.iter().any(is) {
-            self.threads.push(thread);
-        }
-    }
-}
-
 fn waits(entry: &Entry) -> bool {
     !matches!(entry.doing, Doing::Running(_)) || entry.call.is_some()
-}
-
-/// The threads that have waited longest.
-struct Longest {
-    most: usize,
-    threads: Vec<Thread>,
-    /// Since when, and the place among `threads`; the shortest on top.
-    order: BinaryHeap<Reverse<(u32, usize)>>,
-}
-
-impl Longest {
-    fn add(&mut self, since: u32, thread: Thread) {
-        if self.threads.len() < self.most {
-            self.order.push(Reverse((since, self.threads.len())));
-            self.threads.push(thread);
-            return;
-        }
-        // The one that goes leaves its place.
-        if let Some(mut shortest) = self.order.peek_mut()
-            && since > shortest.0.0
-        {
-            let place = shortest.0.1;
-            *shortest = Reverse((since, place));
-            self.threads[place] = thread;
-        }
-    }
 }
 
 impl Counts {
     /// Counts all threads. Returns the `most` that have waited longest.
     fn count(&mut self, observer: &mut Observer, most: usize) -> Vec<Thread> {
-        let mut longest = Longest {
-            most,
-            threads: Vec::new(),
-            order: BinaryHeap::new(),
+        // Twice as many at most; then the shorter half goes.
+        let mut longest: Vec<(u32, Thread)> = Vec::new();
+        let cut = |longest: &mut Vec<(u32, Thread)>| {
+            longest.sort_unstable_by_key(|&(since, _)| Reverse(since));
+            longest.truncate(most);
         };
         let mut questions = QUESTIONS;
         let mut all = all();
@@ -188,14 +146,18 @@ impl Counts {
                     let waits = self.add(&seen, observer, &mut questions);
                     // A thread that began to wait just now may be ahead of the clock that was read.
                     let is_ahead = seen.since > u32::MAX - 10_000;
-                    if waits && !is_ahead {
-                        longest.add(seen.since, thread);
+                    if waits && !is_ahead && most > 0 {
+                        longest.push((seen.since, thread));
+                        if longest.len() >= 2 * most {
+                            cut(&mut longest);
+                        }
                     }
                 }
             }
         }
         self.waits.sort_by_key(|(_, count)| Reverse(*count));
-        longest.threads
+        cut(&mut longest);
+        longest.into_iter().map(|(_, thread)| thread).collect()
     }
 
     /// Counts a thread. Whether it waits.
@@ -240,22 +202,14 @@ impl Counts {
     }
 }
 
-/// A processor as it was seen.
-struct Now {
-    processor: &'static Processor,
-    state: &'static str,
-    queue: usize,
-    thread: Option<Thread>,
-}
-
-impl Now {
-    fn of_all(runtime: &Runtime, observer: &mut Observer) -> Vec<Now> {
+impl OfProcessor {
+    fn all(runtime: &Runtime, shares: &Shares, observer: &mut Observer) -> Vec<OfProcessor> {
         let Some(cluster) = runtime.cluster() else {
             return Vec::new();
         };
         let processors = cluster.processors().filter(|p| !p.is_retired());
-        let mut now = |processor: &'static Processor| {
-            let (state, thread) = match processor.activity() {
+        let seen = |processor: &'static Processor| {
+            let (state, seen) = match processor.activity() {
                 Activity::Idle => ("idle", None),
                 Activity::Scheduling => ("scheduling", None),
                 Activity::Running(green, id) => match observer.doing(id) {
@@ -263,25 +217,17 @@ impl Now {
                     _ => ("running", Some(Thread::Green(green))),
                 },
             };
-            Now {
-                processor,
+            OfProcessor {
+                index: processor.index,
                 state,
                 queue: cluster.policy.len(Some(processor.index)),
-                thread,
+                switches: processor.switches.get(),
+                busy: shares.of_processor(processor),
+                thread: None,
+                seen,
             }
         };
-        processors.map(&mut now).collect()
-    }
-
-    fn with(self, shares: &Shares, place: impl Fn(Thread) -> Option<usize>) -> OfProcessor {
-        OfProcessor {
-            index: self.processor.index,
-            state: self.state,
-            queue: self.queue,
-            switches: self.processor.switches.get(),
-            busy: shares.of_processor(self.processor),
-            thread: self.thread.and_then(place),
-        }
+        processors.map(seen).collect()
     }
 }
 

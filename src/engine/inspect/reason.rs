@@ -88,10 +88,8 @@ impl WaitKind {
     /// A kind whose waits may be ended from outside: by the kernel, or another process.
     pub(crate) const fn outside(name: &'static str, look: fn(usize, &mut Facts)) -> WaitKind {
         WaitKind {
-            name,
             is_inside: false,
-            look,
-            locator: Locator::new(Locator::NONE, 0),
+            ..WaitKind::inside(name, look)
         }
     }
 
