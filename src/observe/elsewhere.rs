@@ -1,5 +1,5 @@
-//! The stand-in for `snapshot` and its kin where there are no green threads: the names of threads, and whether they wait. What they wait for lies on their
-//! stacks, which nobody can read here.
+//! The stand-in for `snapshot` and its kin where there are no green threads: the names of threads, and whether they
+//! wait. What they wait for lies on their stacks, which nobody can read here.
 
 use core::panic::Location;
 use std::io::{self, Write};

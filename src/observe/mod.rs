@@ -50,6 +50,27 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+// | file | idea |
+// |---|---|
+// | `start` | what the environment and builders ask for, when a runtime starts |
+// | `dump` | what users see of a snapshot |
+// | `snapshot` | reads all threads, one after the other, while the program runs on |
+// | `unwind`, `modules` | reads a stack; the libraries that this relies on |
+// | `symbols`, `elf` | the names of functions; what the files tell of an address |
+// | `text`, `json` | a dump for people, and the words for a wait; a dump for tools |
+// | `deadlock` | threads that wait for each other; programs in which all do |
+// | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
+// | `raw` | a dump that needs no memory, if the reporter makes no progress |
+// | `warn` | warnings of what costs threads their time |
+// | `summary`, `runtimes` | all threads in a few figures, and which are busy; what the runtimes tell of themselves |
+// | `socket` | the socket on which a running program is asked for all that |
+// | `trace`, `measure`, `events` | the schedule of a piece of work; whether times are measured; what happens, for the crate tracing |
+// | `figures`, `prometheus`, `publish`, `schedtrace` | a runtime's figures; ways out of the program |
+// | `gdb` | a table and a script by which gdb finds green threads |
+// | `elsewhere` | the stand-in for `snapshot` and its kin where there are no green threads |
+//
+// Nothing here stops a thread or takes a lock of the scheduler's: `engine::inspect` says why what is read is true.
+
 #[cfg(green)]
 mod deadlock;
 mod dump;

@@ -373,7 +373,7 @@ mod tests {
         let mut symbols = Symbols::new();
         let address = Modules::load as fn() -> Modules as usize + 1;
         let found = symbols.of(address, &modules).last().unwrap();
-        assert_eq!(found.kind, Kind::Runtime, "{found:?}");
+        assert_eq!(found.kind, Kind::Public, "{found:?}");
     }
 
     #[test]

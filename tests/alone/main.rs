@@ -10,5 +10,6 @@ mod support;
 mod disassembly;
 mod fs_cost;
 mod memory;
+#[cfg(feature = "net")]
 mod roads;
 mod scale;

@@ -12,6 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+#[cfg(feature = "observe")]
 use std::time::Duration;
 
 const PAGE: usize = 4096;
