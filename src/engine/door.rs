@@ -27,7 +27,7 @@ pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unche
 pub(crate) use super::backend::runtimes;
 pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
-pub(crate) use super::backend::{Backend, Choice, Figures, Knobs, Wishes};
+pub(crate) use super::backend::{Backend, Choice, FIGURES, Figure, Figures, Knobs, Value, Wishes};
 pub use super::backend::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
     ProcessorMetrics, QueueWait,
@@ -70,6 +70,8 @@ pub(crate) use super::sys::{
 };
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
+#[cfg(feature = "observe")]
+pub(crate) use super::trace::text::Quoted;
 #[cfg(feature = "observe")]
 pub(crate) use super::trace::{Session, Timeline, environment as trace_of_process};
 pub(crate) use super::wait::{

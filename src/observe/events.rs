@@ -113,10 +113,10 @@ fn tell(item: &Item) {
 
 #[cfg(green)]
 fn call_name(number: u64) -> String {
-    crate::engine::inspect::system::syscall_name(number as i64)
+    crate::engine::inspect::system::syscalls::name(number as i64)
 }
 
 #[cfg(not(green))]
 fn call_name(number: u64) -> String {
-    format!("system call {number}")
+    format!("syscall {number}")
 }

@@ -20,14 +20,14 @@
 //! `GREENTHREAD_SCHEDTRACE=1000` makes any program say every 1000 ms, on standard error, what its scheduler does:
 //!
 //! ```text
-//! SCHED 1009ms: runtime=0 processors=2 idle=0 searching=0 kernelthreads=5 spare=2 blocked=1 threads=12 globalqueue=3 [0 4]
+//! SCHED 1009ms: runtime=0 live_threads=12 kernel_threads=5 parked_kernel_threads=2 global_queue_len=3 processors=2 idle=0 searching=0 blocked=1 [0 4]
 //! ```
 //!
-//! That is: the time since the first runtime was started; the number of the runtime; how many processors there
-//! are, how many of them sleep, and how many look for work; how many kernel threads run green threads, how many of
-//! these have nothing to do, and how many are blocked in the kernel (or compute) without a processor; how many
-//! threads were spawned and have not ended; how many ready threads wait in the global queue, and at each
-//! processor. For a runtime of kernel threads the line is short: `runtime=0 mode=kernel processors=2 threads=12`.
+//! That is: the time since the first runtime was started; the number of the runtime; the figures with the names that they
+//! have in [`Metrics`](crate::runtime::Metrics), `processors` being their number; how many processors sleep, and how many
+//! look for work; how many kernel threads are blocked in the kernel (or compute) without a processor; and how many ready
+//! threads wait at each processor. The line of a runtime of kernel threads has `mode=kernel` behind the number, and ends
+//! with `processors`.
 //!
 //! With the feature `metrics`, `publish_metrics` gives the figures to the recorder of the crate
 //! [metrics](https://docs.rs/metrics). With the feature `tracing`, `publish_events` tells the subscriber of the crate
@@ -60,12 +60,11 @@
 // | `text`, `json` | a dump for people, and the words for a wait; a dump for tools |
 // | `deadlock` | threads that wait for each other; programs in which all do |
 // | `reporter` | the kernel thread that writes dumps when a signal asks, and looks for deadlocks |
-// | `raw` | a dump that needs no memory, if the reporter makes no progress |
 // | `warn` | warnings of what costs threads their time |
 // | `summary`, `runtimes` | all threads in a few figures, and which are busy; what the runtimes tell of themselves |
 // | `socket` | the socket on which a running program is asked for all that |
 // | `trace`, `measure`, `events` | the schedule of a piece of work; whether times are measured; what happens, for the crate tracing |
-// | `figures`, `prometheus`, `publish`, `schedtrace` | a runtime's figures; ways out of the program |
+// | `export`, `schedtrace` | runtimes' figures for Prometheus, the crate metrics, and standard error |
 // | `gdb` | a table and a script by which gdb finds green threads |
 // | `elsewhere` | the stand-in for `snapshot` and its kin where there are no green threads |
 //
@@ -79,7 +78,7 @@ mod dump;
 mod elf;
 #[cfg(feature = "tracing")]
 mod events;
-mod figures;
+mod export;
 #[cfg(green)]
 #[allow(
     unsafe_code,
@@ -92,12 +91,6 @@ mod measure;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "the loader's list")]
 mod modules;
-mod prometheus;
-#[cfg(feature = "metrics")]
-mod publish;
-#[cfg(green)]
-#[allow(unsafe_code, reason = "names that others own")]
-mod raw;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "a signal's handler")]
 mod reporter;
@@ -128,10 +121,10 @@ mod warn;
 pub use self::dump::{Deadlock, Dump, State, ThreadReport, deadlocks, dump};
 #[cfg(feature = "tracing")]
 pub use self::events::publish_events;
-pub use self::measure::{is_measuring, measure};
-pub use self::prometheus::write_prometheus;
 #[cfg(feature = "metrics")]
-pub use self::publish::publish_metrics;
+pub use self::export::publish_metrics;
+pub use self::export::write_prometheus;
+pub use self::measure::{is_measuring, measure};
 #[cfg(not(green))]
 use self::snapshot::deadlock;
 pub use self::trace::{Trace, trace};

@@ -20,7 +20,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use super::raw;
 use super::symbols::{Style, Symbol, Symbols};
 use super::unwind::{End, Registers, Unwinder};
 use crate::engine::door::{clock, signal, word};
@@ -252,7 +251,6 @@ struct Collector {
 impl Collector {
     /// Adds a thread, if it is there. A read section is open.
     fn look(&mut self, thread: Thread) {
-        raw::progress();
         for tries in (0..TRIES).rev() {
             let identity: *const Identity = thread.identity();
             // SAFETY: it was seen in this read section, and so it stays.

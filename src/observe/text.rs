@@ -11,10 +11,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use super::raw;
 use super::snapshot::{Entry, Snapshot, Wait};
 use super::symbols::Symbols;
-use crate::engine::inspect::system::syscall_name;
+use crate::engine::inspect::system::syscalls;
 use crate::engine::inspect::threads::Doing;
 
 /// So many threads of a group are named.
@@ -31,7 +30,6 @@ impl Snapshot {
         self.write_summary(to)?;
         let mut symbols = Symbols::new();
         for group in self.groups() {
-            raw::progress();
             writeln!(to)?;
             self.write_group(&group, &mut symbols, to)?;
         }
@@ -262,7 +260,7 @@ pub(super) fn state(entry: &Entry) -> &'static str {
 
 /// The name of the system call that the thread is blocked in.
 pub(super) fn call(entry: &Entry) -> Option<String> {
-    entry.call.map(syscall_name)
+    entry.call.map(syscalls::name)
 }
 
 /// A time, to two digits or so.

@@ -19,7 +19,7 @@ use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, setxid,
 };
-use crate::engine::sys::{names, sanitizer, signal};
+use crate::engine::sys::{names, sanitizer, signal, syscalls};
 use crate::engine::{stack, tls};
 
 /// Starts a cluster.
@@ -185,7 +185,7 @@ fn blocked_call(blocked: Blocked) -> BlockedCall {
         time: Duration::from_nanos(at.nanos),
     };
     BlockedCall {
-        name: blocked.name,
+        name: syscalls::name(blocked.call),
         count: blocked.count,
         places: blocked.places.into_iter().map(place).collect(),
     }

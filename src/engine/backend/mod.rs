@@ -42,6 +42,7 @@ pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
 pub(crate) use self::metrics::Figures;
 pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
+pub(crate) use self::metrics::{FIGURES, Figure, Value};
 pub(crate) use self::spawn::{Job, Kernel, Wishes};
 pub(crate) use self::start::Knobs;
 use crate::engine::atomic::Ordering;

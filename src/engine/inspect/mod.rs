@@ -40,10 +40,7 @@ pub(crate) mod system {
     #[cfg(test)]
     pub(crate) use crate::engine::arch::{fresh_stack, switch};
     pub(crate) use crate::engine::sched::fork::OnlyHere;
-    pub(crate) use crate::engine::sched::syscall_name;
-    pub(crate) use crate::engine::sys::{
-        close, elf, futex, kernel_thread, libraries, observer, open_to_append, write,
-    };
+    pub(crate) use crate::engine::sys::{elf, kernel_thread, libraries, observer, print, syscalls};
     pub(crate) use crate::engine::tls::with_thread_locals;
 }
 

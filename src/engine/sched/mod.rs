@@ -92,7 +92,7 @@ mod wake;
 mod watched;
 pub(crate) mod witness;
 
-pub(crate) use self::blocked_calls::{Blocked, BlockedAt, name as syscall_name};
+pub(crate) use self::blocked_calls::{Blocked, BlockedAt};
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
 pub(crate) use self::enter::enter;
 use self::idlers::Rested;

@@ -84,6 +84,34 @@ pub(crate) fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// A timer of the system's that sends the process a signal. It stays as long as the process; a forked child has none.
+pub(crate) struct Timer(i32);
+
+impl Timer {
+    pub(crate) fn of_signal(signal: i32) -> Option<Timer> {
+        // SAFETY: zeroes are a valid event.
+        let mut event: libc::sigevent = unsafe { core::mem::zeroed() };
+        (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, signal);
+        let mut number = 0;
+        let places = [&raw const event as usize, &raw mut number as usize];
+        let arguments = [libc::CLOCK_MONOTONIC as usize, places[0], places[1]];
+        // SAFETY: the kernel reads the event, and writes the timer's number, an `int`.
+        let made = unsafe { super::call(libc::SYS_timer_create, &arguments) };
+        made.ok().map(|_| Timer(number))
+    }
+
+    /// It goes off once, `nanos` from now; 0: it does not go off. A signal handler may call this.
+    pub(crate) fn set(&self, nanos: u64) {
+        let time = libc::itimerspec {
+            it_interval: timespec(0),
+            it_value: timespec(nanos),
+        };
+        let arguments = [self.0 as usize, 0, &raw const time as usize, 0];
+        // SAFETY: the kernel reads a valid time, and is given no place to write to.
+        let _ = unsafe { super::call(libc::SYS_timer_settime, &arguments) };
+    }
+}
+
 /// The coarse clock: milliseconds of the monotonic clock, as somebody last noted them. Alone on its
 /// cache line: every switch reads it.
 #[repr(align(128))]

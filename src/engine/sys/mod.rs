@@ -26,6 +26,7 @@ pub(crate) mod perturb;
 pub(crate) mod real;
 pub(crate) mod sanitizer;
 pub(crate) mod signal;
+pub(crate) mod syscalls;
 pub(crate) mod table;
 mod task_file;
 pub(crate) mod topology;
@@ -112,17 +113,6 @@ pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> Result<usize, i32> {
     let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len()];
     // SAFETY: the kernel reads the bytes, which are valid.
     unsafe { call(libc::SYS_write, &arguments) }
-}
-
-/// Opens the file at `path` to write at its end, and makes it if there is none. Allocates nothing.
-pub(crate) fn open_to_append(path: &core::ffi::CStr) -> Option<RawFd> {
-    const RIGHTS: usize = 0o666;
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    let path = path.as_ptr() as usize;
-    let arguments = [libc::AT_FDCWD as usize, path, flags as usize, RIGHTS];
-    // SAFETY: the kernel reads the path, which ends with a NUL.
-    let opened = unsafe { call(libc::SYS_openat, &arguments) };
-    opened.ok().map(|descriptor| descriptor as RawFd)
 }
 
 /// Writes `text` to standard error. A failure cannot be reported anywhere.

@@ -21,7 +21,7 @@ pub(crate) mod environment;
 mod json;
 mod outside;
 mod page;
-mod text;
+pub(crate) mod text;
 mod timeline;
 
 use std::io;
