@@ -17,7 +17,7 @@ use crate::engine::policy::Policy;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
-    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, interpose, preempt, setxid,
+    Blocked, BlockedAt, Cluster, Config, Counter, Processor, handlers, preempt, setxid,
 };
 use crate::engine::sys::{names, sanitizer, signal, syscalls};
 use crate::engine::{stack, tls};
@@ -29,7 +29,6 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
         None => choose_signal()?,
     };
     handlers::reserve(signal);
-    interpose::find();
     preempt::install(signal)?;
     let config = Config {
         processors: plan.processors,
@@ -39,7 +38,6 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
         signal,
         max_kernel_threads: plan.max_kernel_threads,
         driver: driver::choose(plan.driver.map(Driver::kind)),
-        allows_rings: plan.driver != Some(Driver::Epoll),
         ideas: plan.ideas,
     };
     Cluster::start(config, policy, is_guest).map(Backend::Green)
@@ -105,7 +103,7 @@ impl Driver {
 pub(super) fn driver_of(cluster: &Cluster) -> Driver {
     match cluster.config.driver {
         Kind::Uring => Driver::IoUring,
-        Kind::Epoll => Driver::Epoll,
+        Kind::Epoll | Kind::Mixed => Driver::Epoll,
     }
 }
 

@@ -6,8 +6,6 @@
 
 pub(crate) mod atomic_static;
 pub(crate) mod backoff;
-#[cfg_attr(not(feature = "io-uring"), path = "no_batch.rs")]
-pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod elf;
@@ -23,14 +21,12 @@ pub(crate) mod names;
 pub(crate) mod observer;
 mod patience;
 pub(crate) mod perturb;
-pub(crate) mod real;
 pub(crate) mod sanitizer;
 pub(crate) mod signal;
 pub(crate) mod syscalls;
 pub(crate) mod table;
 mod task_file;
 pub(crate) mod topology;
-#[cfg(feature = "unmodified")]
 pub(crate) mod unwinding;
 pub(crate) mod variable;
 pub(crate) mod word;
