@@ -15,24 +15,12 @@
 //! | record the schedule | [`Session`], [`Timeline`] |
 //! | measure times; look at every runtime's figures | [`measure`]; [`runtimes`] |
 //! | hear what happens to threads (feature `tracing`) | `news` |
+//! | start a kernel thread of the crate's own | [`helper`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
 
 pub(crate) use super::atomic;
-pub(crate) use super::backend::config::check_stack_size;
-#[cfg(feature = "observe")]
-pub(crate) use super::backend::config::read as read_variable;
-pub(crate) use super::backend::handle;
-pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
-pub(crate) use super::backend::runtimes;
-pub use super::backend::scope::Scope;
-pub(crate) use super::backend::scope::in_scope;
-pub(crate) use super::backend::{Backend, Choice, FIGURES, Figure, Figures, Knobs, Value, Wishes};
-pub use super::backend::{
-    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
-    ProcessorMetrics, QueueWait,
-};
 #[cfg(green)]
 pub(crate) use super::driver::{
     Direction, Limit, Operation, Source, closed, file, operate,
@@ -43,6 +31,20 @@ pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, p
 #[cfg(interposes)]
 pub(crate) use super::green::current::{mask_changed, owner, reveal_all};
 pub(crate) use super::policy::{Policy, Priority};
+pub(crate) use super::runtime::handle;
+#[cfg(feature = "observe")]
+pub(crate) use super::runtime::options::read as read_variable;
+pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
+pub(crate) use super::runtime::runtimes;
+pub use super::runtime::scope::Scope;
+pub(crate) use super::runtime::scope::in_scope;
+pub(crate) use super::runtime::{
+    Backend, Choice, FIGURES, Figure, Figures, Knobs, Value, Wishes, check_stack_size,
+};
+pub use super::runtime::{
+    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
+    ProcessorMetrics, QueueWait,
+};
 pub(crate) use super::sched::announce::blocking;
 #[cfg(green)]
 pub(crate) use super::sched::announce::may_block;
@@ -51,6 +53,8 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
+#[cfg(any(green, feature = "tracing"))]
+pub(crate) use super::sched::helper;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
 pub(crate) use super::sched::hooked::{count_parked, is_hooked};

@@ -1,18 +1,13 @@
 //! The engine: it makes threads green. The modules in front of it (`thread`, `sync`, `net` …) come in by
 //! one door, [`door`]; the others are private.
 //!
-//! From the top: `backend` → `driver` → `wait` → `inspect` → `sched` → `policy` → `green` → `tls`, `stack` → `sys` → `arch`.
+//! From the top: `runtime` → `driver` → `wait` → `inspect` → `sched` → `policy` → `green` → `tls`, `stack` → `sys` → `arch`.
 
 #[cfg(green)]
 #[allow(unsafe_code, reason = "registers and assembly")]
 #[path = "../../arch/mod.rs"]
 mod arch;
 pub(crate) mod atomic;
-#[allow(
-    unsafe_code,
-    reason = "threads that begin and end, and the handles to them"
-)]
-mod backend;
 pub(crate) mod door;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
@@ -27,6 +22,11 @@ mod green;
 pub(crate) mod inspect;
 #[allow(unsafe_code, reason = "queues of records")]
 pub mod policy;
+#[allow(
+    unsafe_code,
+    reason = "threads that begin and end, and the handles to them"
+)]
+mod runtime;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "records that change hands, signals")]
 mod sched;

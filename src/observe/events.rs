@@ -7,8 +7,8 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::engine::door::helper;
 use crate::engine::door::news::{self, Happened, Item};
-use crate::engine::inspect::kernel::KernelThread;
 
 /// How soon the queue is looked at again: if there was something, and if there was not.
 const SOON: Duration = Duration::from_millis(1);
@@ -58,14 +58,7 @@ pub fn publish_events() -> io::Result<()> {
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     if !*begun {
-        // It runs no handler of the program's.
-        #[cfg(green)]
-        let mask = crate::engine::door::signal::set_mask(!0);
-        let teller = std::thread::Builder::new().name("gt-events".into());
-        let started = teller.spawn(live);
-        #[cfg(green)]
-        crate::engine::door::signal::set_mask(mask);
-        started?;
+        helper::spawn("gt-events", helper::OBSERVER_STACK, Box::new(live))?;
         news::want();
         *begun = true;
     }
@@ -73,7 +66,6 @@ pub fn publish_events() -> io::Result<()> {
 }
 
 fn live() {
-    KernelThread::begin_helper();
     loop {
         let mut pause = LATER;
         while let Some(item) = news::take() {

@@ -129,23 +129,9 @@ pub use self::measure::{is_measuring, measure};
 use self::snapshot::deadlock;
 pub use self::trace::{Trace, trace};
 
-/// Starts a kernel thread that observes. It runs no handler of the program's.
+/// Starts a helper that observes.
 #[cfg(green)]
 fn employ(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    use crate::engine::door::signal;
-    use crate::engine::inspect::{kernel::KernelThread, quiet, system::with_thread_locals};
-    const STACK_SIZE: usize = 2 << 20;
-    let mask = signal::set_mask(signal::ALL);
-    let started = std::thread::Builder::new()
-        .name(name.into())
-        .stack_size(with_thread_locals(STACK_SIZE))
-        .spawn(move || {
-            KernelThread::begin_helper();
-            // A search for a deadlock may have found a kernel thread that was not known.
-            quiet::tell();
-            work();
-            KernelThread::end();
-        });
-    signal::set_mask(mask);
-    started.map(drop)
+    use crate::engine::door::helper;
+    helper::spawn(name, helper::OBSERVER_STACK, Box::new(work))
 }

@@ -24,8 +24,7 @@ use std::io::{self, Write as _};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use crate::engine::door::{Backend, FIGURES, Mode, Value, is_forked_child, runtimes};
-use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::door::{Backend, FIGURES, Mode, Value, helper, is_forked_child, runtimes};
 
 /// Starts the kernel thread that writes the lines, once.
 pub(super) fn begin(interval: Duration) -> io::Result<()> {
@@ -33,19 +32,13 @@ pub(super) fn begin(interval: Duration) -> io::Result<()> {
     let mut result = Ok(());
     ONCE.call_once(|| {
         let begin = Instant::now();
-        // It runs no handler of the program's.
-        #[cfg(green)]
-        let mask = crate::engine::door::signal::set_mask(!0);
-        let writer = std::thread::Builder::new().name("gt-schedtrace".into());
-        result = writer.spawn(move || live(begin, interval)).map(drop);
-        #[cfg(green)]
-        crate::engine::door::signal::set_mask(mask);
+        let live = move || live(begin, interval);
+        result = helper::spawn("gt-schedtrace", helper::OBSERVER_STACK, Box::new(live));
     });
     result
 }
 
 fn live(begin: Instant, interval: Duration) {
-    KernelThread::begin_helper();
     let mut at = begin;
     loop {
         // If it is late, it leaves lines out.

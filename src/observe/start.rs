@@ -1,7 +1,7 @@
 //! How observers start: with a runtime, as its builder and the environment ask.
 //!
 //! The engine calls this where it starts a runtime. It is the only name of a front module's that the engine knows;
-//! without the feature `observe` it has a stand-in (`engine::backend::unobserved`).
+//! without the feature `observe` it has a stand-in (`engine::runtime::unobserved`).
 
 use std::io;
 #[cfg(green)]

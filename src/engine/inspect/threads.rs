@@ -73,7 +73,7 @@ impl Thread {
     /// The thread's name and number, or null. They stay while a read section is open (`inspect::epoch`).
     pub(crate) fn identity(self) -> *const Identity {
         match self {
-            // Acquire: what it points to was written before; partner: Release in `backend::life`.
+            // Acquire: what it points to was written before; partner: Release in `runtime::life`.
             Thread::Green(green) => green.identity.load(Ordering::Acquire),
             Thread::Kernel(kernel) => kernel.identity(),
         }
@@ -218,7 +218,7 @@ const TRIES: usize = if cfg!(greenthread_model) { 2 } else { 64 };
 type Look = (ThreadSnapshot, *const Parking);
 
 fn look_at_green(green: &'static Green, turns: u32) -> Option<Look> {
-    // Acquire: what it points to was written before; partner: Release in `backend::life`.
+    // Acquire: what it points to was written before; partner: Release in `runtime::life`.
     if green.identity.load(Ordering::Acquire).is_null() {
         return None;
     }

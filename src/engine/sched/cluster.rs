@@ -11,6 +11,7 @@ use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::engine::green::waiter::Waiter;
 use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
+use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::policy::Policy;
 use crate::engine::sched::blocked_calls::BlockedCalls;
 use crate::engine::sched::census::{Census, Counts};
@@ -21,14 +22,13 @@ use crate::engine::sched::start::Homeless;
 use crate::engine::sched::watched::Watched;
 use crate::engine::sched::witness::measure::Gathered;
 use crate::engine::sched::{
-    Counter, Machine, Owned, Processor, guest::Guest, idlers::Idlers, monitor, recruiter,
+    Counter, Machine, Owned, Processor, guest::Guest, helper, idlers::Idlers, monitor, recruiter,
 };
 use crate::engine::sys::clock;
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::signal::{self, Mask};
 use crate::engine::sys::table::Table;
 use crate::engine::sys::{perturb, sanitizer};
-use crate::engine::tls;
 
 /// The configuration of a cluster; `runtime::Builder` checks it.
 #[derive(Clone, Debug)]
@@ -180,32 +180,19 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a kernel thread that does `work` until the cluster stops. `end` waits for it.
-    pub(super) fn employ(
-        &'static self,
-        name: &str,
-        stack_size: usize,
-        work: fn(&'static Cluster),
-    ) -> io::Result<()> {
+    /// Starts a helper that does `work` until the cluster stops. `end` waits for it.
+    pub(super) fn employ(&'static self, name: &str, work: fn(&'static Cluster)) -> io::Result<()> {
         self.staff.fetch_add(1, Ordering::Relaxed);
         let life = move || {
-            let _unseen = sanitizer::unseen();
-            KernelThread::begin_helper();
             work(self);
-            KernelThread::end();
             // Release: its changes to processors; pairs with the Acquire in `end`.
             self.staff.fetch_sub(1, Ordering::Release);
             perturb::point("close: one has left");
             self.emptied.wake();
         };
-        std::thread::Builder::new()
-            .name(name.into())
-            .stack_size(tls::with_thread_locals(stack_size))
-            .spawn(life)
-            .map(drop)
-            .inspect_err(|_| {
-                self.staff.fetch_sub(1, Ordering::Relaxed);
-            })
+        helper::spawn(name, helper::STACK, Box::new(life)).inspect_err(|_| {
+            self.staff.fetch_sub(1, Ordering::Relaxed);
+        })
     }
 
     /// Every processor that the cluster has had, the active ones first.
