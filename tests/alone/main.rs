@@ -9,5 +9,6 @@ mod support;
 
 mod disassembly;
 mod memory;
+#[cfg(feature = "net")]
 mod roads;
 mod scale;

@@ -24,8 +24,9 @@ use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::engine::green::Identity;
-use crate::engine::green::{current, inspection, resident};
-use crate::engine::sched::{enter, sample, witness};
+use crate::engine::green::current;
+use crate::engine::inspect::{epoch, hold, kernel};
+use crate::engine::sched::{enter, witness};
 use crate::engine::sys::{self, libraries, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -152,9 +153,9 @@ unsafe extern "C" fn after() {
 unsafe extern "C" fn in_child() {
     libraries::forget_lists();
     FORKED.store(true, Ordering::Relaxed);
-    resident::forget_others();
-    inspection::forget_others();
-    sample::forget();
+    kernel::forget_others();
+    epoch::forget_others();
+    hold::forget();
     // Nobody reads in the child.
     witness::ON.store(0, Ordering::Relaxed);
     CLOSED.iter().for_each(Closed::close);

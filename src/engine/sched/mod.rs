@@ -25,7 +25,6 @@
 //! | `helper` | the crate's own kernel threads: by std's means, or without the program's allocator |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
-//! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
 //! | `witness` | each event is announced there, for traces |
 //!
 //! Invariants:
@@ -49,7 +48,6 @@
 //! | the turn at events | a machine that does not get it sleeps on its futex (`io`) |
 //! | places in what a driver holds back at a processor | it goes out before the next thread runs (`io`) |
 
-mod activity;
 pub(crate) mod announce;
 mod blocked_calls;
 mod caches;
@@ -81,11 +79,9 @@ pub(crate) mod pthreads;
 mod record;
 mod recruiter;
 pub(crate) mod resize;
-pub(crate) mod sample;
 mod search;
 pub(crate) mod setxid;
 mod shortage;
-pub(crate) mod sight;
 pub(crate) mod start;
 mod switch;
 pub(crate) mod timers;
@@ -94,7 +90,6 @@ mod wake;
 mod watched;
 pub(crate) mod witness;
 
-pub(crate) use self::activity::Activity;
 pub(crate) use self::blocked_calls::{Blocked, BlockedAt};
 pub(crate) use self::cluster::{Cluster, Config, Ideas};
 pub(crate) use self::enter::enter;

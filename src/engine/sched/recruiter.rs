@@ -19,8 +19,8 @@ use core::fmt;
 use std::io;
 
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::engine::green::resident::Resident;
 use crate::engine::green::{Room, current};
+use crate::engine::inspect::kernel::KernelThread;
 use crate::engine::sched::shortage;
 use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, helper, machine};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
@@ -237,14 +237,14 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
     perturb::point("machine: begins");
     let cluster = machine.cluster();
     kernel_thread::set_name(format_args!("gt-machine-{}", machine.index));
-    Resident::join_staff();
+    KernelThread::begin_helper();
     if machine.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.
         super::run(unsafe { RunLoop::new(machine) });
         machine.come_home();
         caches::leave(machine);
         signal::drop_alternate_stack();
-        Resident::end();
+        KernelThread::end();
     } else {
         // There is no memory for its alternate stack. A thread that needs a machine asks again.
         std::thread::sleep(std::time::Duration::from_nanos(RETRY_SPAWN));

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use crate::engine::arch;
 use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::Room;
-use crate::engine::green::inspection::Inspection;
+use crate::engine::inspect::epoch::ReadSection;
 use crate::engine::sched::{fork, handlers, helper};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{stack, tls};
@@ -97,7 +97,7 @@ pub(crate) fn unloaded_by(close: impl FnOnce() -> c_int) -> c_int {
     word.store(OVER, Ordering::Relaxed);
     futex::wake(word, 1);
     // The proxy's inspection is over. What threads left behind for it is dropped here, as the proxy frees nothing.
-    drop(Inspection::begin());
+    drop(ReadSection::begin());
     result
 }
 
@@ -140,7 +140,7 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
 /// `caller`.
 fn wait_for_green_threads(caller: usize) {
     // Rooms that were visited stay.
-    let inspection = Inspection::begin();
+    let section = ReadSection::begin();
     stack::visit(|room| {
         let block = Room::at(room).thread_pointer;
         // SAFETY: a room has a block.
@@ -150,5 +150,5 @@ fn wait_for_green_threads(caller: usize) {
             kernel_thread::give_way();
         }
     });
-    inspection.end_without_dropping();
+    section.end_without_dropping();
 }

@@ -46,7 +46,7 @@ use self::look::Look;
 pub(super) use self::look::Seen as SeenOfProcessor;
 pub(crate) use self::post::Post;
 use crate::engine::atomic::Ordering;
-use crate::engine::green::quiet;
+use crate::engine::inspect::quiet;
 use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
 use crate::engine::sched::{Cluster, recruiter};
