@@ -26,6 +26,7 @@
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
 //! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
+//! | `tuning` | what can be tuned, and what loses without it |
 //! | `witness` | each event is announced there, for traces |
 //!
 //! Invariants:
@@ -91,6 +92,7 @@ pub(crate) mod sight;
 pub(crate) mod start;
 mod switch;
 pub(crate) mod timers;
+mod tuning;
 mod unload;
 mod wake;
 mod watched;
@@ -105,6 +107,7 @@ use self::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 pub(crate) use self::machine::Machine;
 pub(crate) use self::owned::{Owned, RunLoop};
 use self::search::{look_at_others, search, stop_searching};
+use self::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS};
 pub(crate) use self::{census::Counter, processor::Processor};
 use crate::engine::atomic::Ordering;
 use crate::engine::green::context::Action;
@@ -371,11 +374,11 @@ fn arrivals(machine: &'static Machine, processor: &mut Owned<'_>) -> Option<Next
 fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
     let switches = processor.switches.get();
     let attention = processor.attention.load(Ordering::Relaxed);
-    if attention || switches.is_multiple_of(timers::INTERVAL) {
+    if attention || switches.is_multiple_of(LOOK_AT_TIMERS) {
         outbox::send_all(processor);
         processor.note_cpu();
     }
-    if attention || switches.is_multiple_of(io::INTERVAL) {
+    if attention || switches.is_multiple_of(LOOK_AT_EVENTS) {
         machine.come_home();
         io::look_when_busy(processor);
     }

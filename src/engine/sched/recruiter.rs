@@ -22,18 +22,15 @@ use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
 use crate::engine::green::{Room, current};
 use crate::engine::sched::shortage;
+use crate::engine::sched::tuning::{HELPER_STACK, RETRY_SPAWN};
 use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, machine};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
 use crate::engine::tls;
 
-const STACK_SIZE: usize = 256 << 10;
 const CLOSELY: u64 = 5_000_000;
 const AT_ONCE: usize = 32;
-/// How soon a kernel thread is asked for again that was refused while work waits; for as long nobody
-/// is evicted for want of one (`shortage`).
-pub(super) const RETRY_SPAWN: u64 = 10_000_000;
 
 /// Where calls arrive.
 pub(crate) struct Office {
@@ -113,7 +110,7 @@ impl Office {
 
 /// Starts the recruiter.
 pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
-    cluster.employ("gt-recruiter", STACK_SIZE, work)
+    cluster.employ("gt-recruiter", HELPER_STACK, work)
 }
 
 /// The recruiter's work. When it returns it makes no more machines, and the processors that have
@@ -221,7 +218,7 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
         return Err(Refusal::Limit(limit));
     }
     let made = Machine::new(cluster).and_then(|machine| {
-        let size = tls::with_thread_locals(STACK_SIZE);
+        let size = tls::with_thread_locals(HELPER_STACK);
         let argument = core::ptr::from_ref(machine).cast_mut().cast();
         // SAFETY: `live` expects a machine's record, which is never freed, and aborts rather than
         // unwinds.

@@ -42,6 +42,7 @@ use crate::engine::atomic::{AtomicU32, Ordering};
 use crate::engine::green::Room;
 use crate::engine::green::inspection::Inspection;
 use crate::engine::sched::fork;
+use crate::engine::sched::tuning::{HELPER_STACK, SHORTEST_TICK, SOON};
 use crate::engine::sys::{clock, futex, kernel_thread, signal};
 use crate::engine::{stack, tls};
 
@@ -54,12 +55,6 @@ const WAITED_FOR: u32 = 2;
 const STARTING: u32 = 0;
 const READY: u32 = 1;
 const OVER: u32 = 2;
-
-/// How often the proxy looks whether it is waited for, in nanoseconds: ever less often, since
-/// destructors may take long.
-const SHORTEST: u64 = 20_000;
-const LONGEST: u64 = 1_000_000;
-const STACK_SIZE: usize = 64 << 10;
 
 /// The state that the proxy and the caller of `dlclose` share.
 struct Shared {
@@ -79,7 +74,7 @@ pub(super) fn waiting<T>(close: impl FnOnce() -> T) -> Option<T> {
         caller: arch::thread_pointer() as usize,
     });
     let theirs = Arc::into_raw(shared.clone());
-    let size = tls::with_thread_locals(STACK_SIZE);
+    let size = tls::with_thread_locals(HELPER_STACK);
     // SAFETY: `stand_in` expects a share that is its own; nothing in it unwinds.
     if unsafe { kernel_thread::start(size, stand_in, theirs.cast_mut().cast()) }.is_err() {
         // SAFETY: nobody has taken it.
@@ -113,7 +108,8 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
     // Release: pairs with the Acquire in `waiting`.
     word.store(READY, Ordering::Release);
     futex::wake(word, 1);
-    let mut tick = SHORTEST;
+    // It looks ever less often, since destructors may take long.
+    let mut tick = SHORTEST_TICK;
     while word.load(Ordering::Relaxed) != OVER {
         // Acquire: pairs with glibc's change of it, after the library is out of the lists.
         if flag.load(Ordering::Acquire) == WAITED_FOR {
@@ -122,10 +118,10 @@ extern "C" fn stand_in(shared: *mut c_void) -> *mut c_void {
             // Release: pairs with glibc's load of it, by which the unloading goes on.
             flag.store(USED, Ordering::Release);
             futex::wake(flag, 1);
-            tick = SHORTEST;
+            tick = SHORTEST_TICK;
         }
         futex::wait(word, READY, Some(clock::now() + tick));
-        tick = (tick * 2).min(LONGEST);
+        tick = (tick * 2).min(SOON);
     }
     // Another `dlclose` has a proxy of its own.
     if flag.swap(UNUSED, Ordering::Release) == WAITED_FOR {
