@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::engine::door::Resident;
+use crate::engine::door::helper;
 use crate::engine::door::news::{self, Happened, Item};
 
 /// How soon the queue is looked at again: if there was something, and if there was not.
@@ -58,14 +58,7 @@ pub fn publish_events() -> io::Result<()> {
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     if !*begun {
-        // It runs no handler of the program's.
-        #[cfg(green)]
-        let mask = crate::engine::door::signal::set_mask(!0);
-        let teller = std::thread::Builder::new().name("gt-events".into());
-        let started = teller.spawn(live);
-        #[cfg(green)]
-        crate::engine::door::signal::set_mask(mask);
-        started?;
+        helper::spawn("gt-events", helper::OBSERVER_STACK, Box::new(live))?;
         news::want();
         *begun = true;
     }
@@ -73,7 +66,6 @@ pub fn publish_events() -> io::Result<()> {
 }
 
 fn live() {
-    Resident::join_staff();
     loop {
         let mut pause = LATER;
         while let Some(item) = news::take() {
@@ -118,5 +110,5 @@ fn call_name(number: u64) -> String {
 
 #[cfg(not(green))]
 fn call_name(number: u64) -> String {
-    format!("system call {number}")
+    format!("syscall {number}")
 }

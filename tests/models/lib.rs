@@ -47,10 +47,12 @@ use std::{
 mod channel;
 #[path = "library/engine.rs"]
 mod engine;
+#[path = "library/libc.rs"]
+mod libc;
 #[path = "library/sync.rs"]
 mod sync;
 
-use engine::{atomic, backend, driver, green, policy, sched, sys, wait};
+use engine::{atomic, driver, green, policy, runtime, sched, sys, wait};
 
 // What several models have in common.
 mod letters;

@@ -21,12 +21,11 @@ use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
 use crate::engine::green::{Room, current};
 use crate::engine::sched::shortage;
-use crate::engine::sched::tuning::{HELPER_STACK, RETRY_SPAWN};
-use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, machine};
+use crate::engine::sched::tuning::RETRY_SPAWN;
+use crate::engine::sched::{Cluster, Machine, Owned, RunLoop, caches, helper, machine};
 use crate::engine::stack::reclaim::{self, Looks, Stays};
 use crate::engine::stack::{List, Slot};
 use crate::engine::sys::{clock, futex, kernel_thread, perturb, sanitizer, signal};
-use crate::engine::tls;
 
 /// Where calls arrive.
 pub(crate) struct Office {
@@ -106,13 +105,12 @@ impl Office {
 
 /// Starts the recruiter.
 pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
-    cluster.employ("gt-recruiter", HELPER_STACK, work)
+    cluster.employ("gt-recruiter", work)
 }
 
 /// The recruiter's work. When it returns it makes no more machines, and the processors that have
 /// retired are no longer its own.
 fn work(cluster: &'static Cluster) {
-    signal::set_mask(signal::ALL);
     let (mut heard, mut seen) = (0, 0);
     // After a refusal another attempt is due.
     let mut asks_again = false;
@@ -207,11 +205,10 @@ pub(crate) fn recruit(cluster: &'static Cluster) -> Result<(), Refusal> {
         return Err(Refusal::Limit(limit));
     }
     let made = Machine::new(cluster).and_then(|machine| {
-        let size = tls::with_thread_locals(HELPER_STACK);
         let argument = core::ptr::from_ref(machine).cast_mut().cast();
         // SAFETY: `live` expects a machine's record, which is never freed, and aborts rather than
         // unwinds.
-        unsafe { kernel_thread::start(size, live, argument) }.inspect_err(|_| machine.end())
+        unsafe { helper::bare(live, argument) }.inspect_err(|_| machine.end())
     });
     made.map_err(|number| {
         cluster.machines.fetch_sub(1, Ordering::Relaxed);
@@ -226,7 +223,7 @@ extern "C" fn live(machine: *mut c_void) -> *mut c_void {
     let machine: &'static Machine = unsafe { &*machine.cast::<Machine>() };
     perturb::point("machine: begins");
     let cluster = machine.cluster();
-    kernel_thread::set_name("gt-machine", machine.index);
+    kernel_thread::set_name(format_args!("gt-machine-{}", machine.index));
     Resident::join_staff();
     if machine.begin().is_ok() {
         // SAFETY: this is its kernel thread, and it runs here only.

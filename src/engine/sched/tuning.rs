@@ -86,8 +86,6 @@ pub(super) const CROWDED_PART: u64 = 20;
 /// block finds its threads again (`tests/threads/blocking.rs`), and a program at rest has few.
 pub(super) const SPARES_KEPT: usize = 8;
 pub(super) const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
-/// The stacks of machines, the monitor, the recruiter and the proxy of `dlclose`.
-pub(super) const HELPER_STACK: usize = 256 << 10;
 /// How soon a kernel thread is asked for again that was refused while work waits; for as long nobody is evicted
 /// for want of one (`shortage`).
 pub(super) const RETRY_SPAWN: u64 = 10_000_000;

@@ -21,21 +21,20 @@ pub(crate) mod environment;
 mod json;
 mod outside;
 mod page;
-mod text;
+pub(crate) mod text;
 mod timeline;
 
 use std::io;
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use self::collect::Collector;
 pub(crate) use self::timeline::Timeline;
 use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::engine::sched::fork;
 use crate::engine::sched::witness::words::SESSION_SHIFT;
 use crate::engine::sched::witness::{ON, TRACE};
+use crate::engine::sched::{fork, helper};
 
 /// Whether a trace is being written.
 static BUSY: AtomicBool = AtomicBool::new(false);
@@ -46,7 +45,8 @@ const MOST: u32 = 15;
 /// A trace that is being written. Dropped, it ends.
 pub(crate) struct Session {
     stop: Arc<Stop>,
-    collector: Option<JoinHandle<Timeline>>,
+    /// What the collector makes of it.
+    timeline: Option<mpsc::Receiver<Timeline>>,
 }
 
 /// Says to the collector that the trace is over.
@@ -84,22 +84,23 @@ impl Session {
         LAST.store(number, Ordering::Relaxed);
         let stop = Arc::new(Stop::default());
         let (ready, is_ready) = mpsc::sync_channel(1);
+        let (result, timeline) = mpsc::sync_channel(1);
         let life = {
             let stop = stop.clone();
             move || {
                 let collector = Collector::begin(number);
                 let _ = ready.send(());
-                collector.collect(|pause| stop.wait(pause))
+                let _ = result.send(collector.collect(|pause| stop.wait(pause)));
             }
         };
-        let builder = std::thread::Builder::new().name("trace".into());
-        let collector = builder.spawn(life).inspect_err(|_| release())?;
+        helper::spawn("gt-trace", helper::OBSERVER_STACK, Box::new(life))
+            .inspect_err(|_| release())?;
         // It cannot fail: the collector sends first of all.
         let _ = is_ready.recv();
         ON.fetch_or(TRACE | number << SESSION_SHIFT, Ordering::Relaxed);
         Ok(Session {
             stop,
-            collector: Some(collector),
+            timeline: Some(timeline),
         })
     }
 
@@ -110,14 +111,13 @@ impl Session {
 
     fn end(&mut self) -> io::Result<Timeline> {
         if fork::is_child() {
-            // The collector is the parent's, and so is the trace.
-            core::mem::forget(self.collector.take());
+            // The collector is the parent's, and so is the trace. It may have been sending at the fork.
+            core::mem::forget(self.timeline.take());
             return Err(io::Error::other("the trace is the parent's"));
         }
         self.stop.say();
         let over = || io::Error::other("the trace is over");
-        let collector = self.collector.take().ok_or_else(over)?;
-        let timeline = collector.join();
+        let timeline = self.timeline.take().ok_or_else(over)?.recv();
         // If it has panicked.
         switch_off();
         release();
@@ -127,7 +127,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.collector.is_some() {
+        if self.timeline.is_some() {
             let _ = self.end();
         }
     }

@@ -49,16 +49,14 @@ use crate::engine::atomic::Ordering;
 use crate::engine::green::quiet;
 use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
-use crate::engine::sched::tuning::{
-    HELPER_STACK, LONGEST_TICK, QUIET_LOOKS, QUOTA, SHORTEST_TICK, SOON,
-};
+use crate::engine::sched::tuning::{LONGEST_TICK, QUIET_LOOKS, QUOTA, SHORTEST_TICK, SOON};
 use crate::engine::sched::{Cluster, recruiter};
 use crate::engine::sys::observer::Observer;
-use crate::engine::sys::{clock, kernel_thread, signal};
+use crate::engine::sys::{clock, kernel_thread};
 
 /// Starts the monitor.
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
-    cluster.employ("gt-monitor", HELPER_STACK, watch)
+    cluster.employ("gt-monitor", watch)
 }
 
 /// How often the monitor looks.
@@ -112,7 +110,6 @@ struct Seen {
 
 /// The monitor's life.
 fn watch(cluster: &'static Cluster) {
-    signal::set_mask(signal::ALL);
     kernel_thread::set_precise_timers();
     let mut watch = Watch {
         cluster,

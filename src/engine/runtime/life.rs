@@ -1,0 +1,159 @@
+//! The beginning and end of a green thread: the parts that the thread itself runs.
+//!
+//! [`start`] makes a thread ready whose first code is [`body`]. It gets a stack when it runs
+//! (`sched::start`). `body` runs the closure, which leaves its result with the joiner, runs the
+//! thread-local destructors, and says that the thread has ended (`end`); the run loop buries it.
+
+use std::io;
+
+use super::handle::{Shared, Thread, own_shared, shared_of};
+use super::spawn::{Job, Wishes};
+use crate::engine::arch::FloatControl;
+use crate::engine::atomic::{Ordering, fence};
+use crate::engine::green::current;
+use crate::engine::green::{Green, Oddities, Room, inspection, records};
+use crate::engine::policy::Readied;
+use crate::engine::sched::start::stock_up;
+use crate::engine::sched::{self, Cluster, witness};
+use crate::engine::sys::{sanitizer, signal};
+use crate::engine::tls;
+
+/// Starts a green thread.
+pub(super) fn start(cluster: &'static Cluster, wishes: &Wishes, job: Job) -> io::Result<()> {
+    let green = {
+        let _unseen = sanitizer::unseen();
+        new_green(cluster, wishes.stack_size)?
+    };
+    let share = job.into_thread().into_raw();
+    sanitizer::publish(green);
+    let _unseen = sanitizer::unseen();
+    // SAFETY: the thread is new; `body` does not unwind, and gets the job that it expects.
+    unsafe { green.prepare((body, share.cast())) };
+    green.set_cluster(cluster);
+    let identity = share.cast_mut().cast();
+    // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `sched::sight`.
+    green.identity.store(identity, Ordering::Release);
+    green
+        .priority
+        .store(wishes.priority.get(), Ordering::Relaxed);
+    inherit_mask(cluster, green);
+    inherit_floats(green);
+    green.since.note_time();
+    match &mut sched::enter() {
+        Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+            entered.processor().counts.spawned.add(1);
+            witness::spawned(Some(entered), green);
+            sched::ready_from(&entered.processor(), green, Readied::Spawned);
+        }
+        _ => {
+            let _off = current::preemption_off();
+            cluster.census.outside.spawned.add_shared(1);
+            witness::spawned(None, green);
+            sched::ready_globally(green, Readied::Spawned);
+        }
+    }
+    Ok(())
+}
+
+/// Gives a new thread the signal mask of its creator, as std does.
+fn inherit_mask(cluster: &'static Cluster, new: &'static Green) {
+    let may_differ = match current::green() {
+        Some(green) => green.oddities.has(Oddities::MASK),
+        None => true,
+    };
+    if may_differ {
+        let mask = signal::mask() & !signal::bit(cluster.config.signal);
+        if mask != cluster.base_mask {
+            new.mask.set(mask);
+            new.oddities.add(Oddities::MASK);
+        }
+    }
+}
+
+/// Gives a new thread the floating-point settings of its creator, as std does.
+fn inherit_floats(new: &'static Green) {
+    let floats = FloatControl::current();
+    if floats != FloatControl::DEFAULT {
+        new.oddities.keep_floats(floats);
+    }
+}
+
+/// Makes a record for a new thread. A thread with the common stack size gets its room when it first
+/// runs; a room was free a moment ago. Any other thread has its room from now on.
+fn new_green(cluster: &'static Cluster, size: Option<usize>) -> io::Result<&'static Green> {
+    let (free, is_stocked) = match sched::enter() {
+        Some(mut entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
+            let mut processor = entered.processor();
+            let own = processor.own();
+            (own.records.pop(), !own.stacks.is_empty())
+        }
+        _ => (None, false),
+    };
+    let green = free.map_or_else(records::create, Ok)?;
+    let prepared = match size.filter(|&size| size != cluster.config.stack_size) {
+        Some(size) => Room::find(size).map(|room| green.move_in(room)),
+        None if is_stocked => Ok(()),
+        None => stock_up(cluster),
+    };
+    if let Err(error) = prepared {
+        let _off = current::preemption_off();
+        records::release(green);
+        return Err(error);
+    }
+    Ok(green)
+}
+
+/// Runs the whole life of a green thread, on its own stack. Starts and ends with preemption off.
+///
+/// # Safety
+/// `job` is the [`Job::into_thread`] of this thread's job, turned raw.
+unsafe fn body(green: &'static Green, job: *const ()) {
+    sanitizer::see_again();
+    sanitizer::observe(green);
+    current::begin(green);
+    current::allow_preemption(green);
+    // SAFETY: the block is the thread's own, at the start of its life.
+    unsafe { tls::enter() };
+    if green.took_last.get() {
+        // If there is no memory, the next thread that needs it waits for some.
+        let _ = stock_up(green.cluster());
+        tls::forget_errno();
+    }
+    // SAFETY: libc's function only reads the thread pointer.
+    let pthread = unsafe { libc::pthread_self() } as usize;
+    // Release: partner: Acquire in `Shared::pthread`, whose caller may read the control block.
+    own_shared(green).pthread.store(pthread, Ordering::Release);
+    // SAFETY: the caller's promise; the share is given up in `leave`.
+    unsafe { Shared::run(job.cast()) };
+    leave(green);
+}
+
+/// Ends a green thread: all that comes after its closure, up to its stack's last frame.
+fn leave(green: &'static Green) {
+    // SAFETY: the block is the thread's own, at the end of its life.
+    unsafe { tls::exit() };
+    if sched::fork::is_child() && current::green().is_none() {
+        // The thread that forked has returned in the child, and no other thread is there. The
+        // process ends, as libc has it when the last pthread ends. (std's `exit` takes a lock that
+        // may be held for ever: see `pthread`.)
+        // SAFETY: no other thread runs, or else it is as in any C program.
+        unsafe { libc::exit(0) };
+    }
+    if own_shared(green).end() {
+        // SAFETY: the block is the thread's own, at the end of its life again.
+        unsafe { tls::exit() };
+    }
+    sanitizer::publish(green.cluster());
+    let shared = shared_of(green);
+    #[cfg(feature = "tracing")]
+    witness::ends(green);
+    green
+        .identity
+        .store(core::ptr::null_mut(), Ordering::Relaxed);
+    // Release: who reads memory that is used again sees that the thread has ended; partner: the Acquire
+    // fence in `spawned_at` (`sched::blocked_calls`).
+    fence(Ordering::Release);
+    // SAFETY: the share that `start` gave to the thread; no code asks for the current thread any more.
+    inspection::leave(unsafe { Thread::from_raw(shared) });
+    current::forbid_preemption(green);
+}
