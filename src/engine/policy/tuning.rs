@@ -7,12 +7,12 @@
 /// Picks of a processor after which the global queue and the backlog come first. After as many uses in a row the
 /// next slot gives way to those that yield, one of as many turns of the global queue evens out the queues of two
 /// processors, and one of as many fills of the next slot is timed. A prime, Go's and tokio's: it does not fall
-/// into step with a program's period. `work_stealing/tests/turns` fails where one of these has no turn.
+/// into step with a program's period. `src/engine/policy/work_stealing/tests/turns.rs` fails where one of these has no turn.
 pub(super) const GLOBAL_INTERVAL: u32 = 61;
 /// Uses of the next slot in a row while others wait in the queue: tokio's number. More of them keep the others
-/// waiting (`tests/turns`); none takes from pairs that wake each other what is in the cache (`benches/wake`).
+/// waiting (the same tests); none takes from pairs that wake each other what is in the cache (`benches/wake`).
 pub(super) const NEXT_IN_A_ROW: u32 = 3;
-/// Turns of those that yield, of which the last is the queue's (`tests/turns`); at each second turn a yield
+/// Turns of those that yield, of which the last is the queue's (the same tests); at each second turn a yield
 /// would take the queue's locked instruction as often (`benches/yield`).
 pub(super) const ROUND_TURNS: u32 = 4;
 /// Yields at a processor until it exchanges a thread. Without it threads that yield have as many turns as few
