@@ -6,7 +6,7 @@ mod turns;
 
 use super::*;
 use crate::engine::policy::stand_ins::{dismiss, next, seats, stand_ins};
-use crate::engine::policy::tuning::{AGING, MIXING_INTERVAL, ROUND_TURNS};
+use crate::engine::policy::tuning::{AGING, MIXING_INTERVAL};
 
 #[test]
 fn yielding_threads_have_even_shares_wherever_they_begin() {
