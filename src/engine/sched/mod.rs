@@ -25,6 +25,7 @@
 //! | `helper` | the crate's own kernel threads: by std's means, or without the program's allocator |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
+//! | `tuning` | what can be tuned, and what loses without it |
 //! | `witness` | each event is announced there, for traces |
 //!
 //! Invariants:
@@ -85,6 +86,7 @@ mod shortage;
 pub(crate) mod start;
 mod switch;
 pub(crate) mod timers;
+mod tuning;
 pub(crate) mod unload;
 mod wake;
 mod watched;
@@ -98,6 +100,7 @@ use self::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 pub(crate) use self::machine::Machine;
 pub(crate) use self::owned::{Owned, RunLoop};
 use self::search::{look_at_others, search, stop_searching};
+use self::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS};
 pub(crate) use self::{census::Counter, processor::Processor};
 use crate::engine::atomic::Ordering;
 use crate::engine::green::context::Action;
@@ -362,10 +365,10 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
     if attention || processor.own().looks.is_flush_due(switches) {
         io::flush(processor);
     }
-    if attention || switches.is_multiple_of(timers::INTERVAL) {
+    if attention || switches.is_multiple_of(LOOK_AT_TIMERS) {
         processor.note_cpu();
     }
-    if attention || switches.is_multiple_of(io::INTERVAL) {
+    if attention || switches.is_multiple_of(LOOK_AT_EVENTS) {
         machine.come_home();
         io::look_when_busy(processor);
     }
