@@ -14,7 +14,7 @@
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`for_good`] |
 //! | record the schedule | [`Session`], [`Timeline`] |
 //! | measure times; look at every runtime's figures | [`measure`]; [`runtimes`] |
-//! | hear what happens to threads (feature `tracing`) | `news`, `syscall_name` |
+//! | hear what happens to threads (feature `tracing`) | `news` |
 //! | start a kernel thread of the crate's own | [`helper`] |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
@@ -28,14 +28,14 @@ pub(crate) use super::driver::{
     watch,
 };
 pub(crate) use super::policy::{Policy, Priority};
-pub(crate) use super::report;
-#[cfg(all(green, feature = "tracing"))]
-pub(crate) use super::report::syscalls::name as syscall_name;
+#[cfg(feature = "observe")]
+pub(crate) use super::runtime::options::read as read_variable;
 pub(crate) use super::runtime::packet::{Joiner, spawn, spawn_scoped, spawn_unchecked};
 pub use super::runtime::scope::Scope;
 pub(crate) use super::runtime::scope::in_scope;
 pub(crate) use super::runtime::{
-    Backend, Choice, FIGURES, Figure, Knobs, Value, Wishes, check_stack_size, handle, runtimes,
+    Backend, Choice, FIGURES, Figure, Figures, Knobs, Value, Wishes, check_stack_size, handle,
+    runtimes,
 };
 pub use super::runtime::{
     BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
@@ -46,7 +46,7 @@ pub(crate) use super::sched::cpu_time::answer as thread_clock;
 pub(crate) use super::sched::fork::is_child as is_forked_child;
 #[cfg(interposes)]
 pub(crate) use super::sched::fork::{after_vfork, before_vfork};
-#[cfg(any(green, feature = "tracing"))]
+#[cfg(any(green, feature = "observe"))]
 pub(crate) use super::sched::helper;
 pub(crate) use super::sched::hooked::unhooked;
 #[cfg(green)]
@@ -74,9 +74,12 @@ pub(crate) use super::sys::{
 pub(crate) use super::sys::{calls, handler, mm::page as page_size, names, sanitizer, signal};
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
-pub(crate) use super::trace::{Session, Timeline};
+#[cfg(feature = "observe")]
+pub(crate) use super::trace::text::Quoted;
+#[cfg(feature = "observe")]
+pub(crate) use super::trace::{Session, Timeline, environment as trace_of_process};
 pub(crate) use super::wait::{
-    About, Clue, Facts, Subject, Waiter, claim, dependents, list, queue, subject, turns,
+    Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
 };
 #[cfg(green)]
 pub(crate) use crate::engine::sched::current::may_block;
@@ -102,13 +105,13 @@ pub(crate) fn yield_now() {
     }
 }
 
-static SLEEP: Subject = Subject::inside("end of sleep", subject::nothing);
+static SLEEP: WaitKind = WaitKind::inside("end of sleep", reason::nothing);
 
 /// Blocks until `deadline` (monotonic nanoseconds); returns at once if it has passed.
 pub(crate) fn sleep_until(deadline: u64) {
     let alarm = Waiter::new();
     while clock::now() < deadline {
-        alarm.wait(About::only(&SLEEP), Some(deadline));
+        alarm.wait(WaitReason::only(&SLEEP), Some(deadline));
     }
 }
 

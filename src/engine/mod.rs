@@ -1,37 +1,21 @@
 //! The engine: it makes threads green. The modules in front of it (`thread`, `sync`, `net` …) come in by
 //! one door, [`door`]; the others are private.
 //!
-//! From the top: `runtime` → `driver` → `wait` → `sched` → `policy` → `green` → `tls`, `stack` → `sys` → `arch`.
+//! From the top: `runtime` → `driver` → `wait` → `inspect` → `sched` → `policy` → `tls`, `stack` → `sys` → `arch`.
 
 #[cfg(green)]
 #[allow(unsafe_code, reason = "registers and assembly")]
 #[path = "../../arch/mod.rs"]
 mod arch;
 pub(crate) mod atomic;
-#[cfg(green)]
-#[allow(
-    unsafe_code,
-    reason = "a symbol and a section that debuggers know, std's place of a call"
-)]
-mod debugger;
 pub(crate) mod door;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "intrusive timers, system calls")]
 mod driver;
-#[cfg(green)]
-#[allow(
-    unsafe_code,
-    reason = "records, the stacks that they get, and what is saved there"
-)]
-mod green;
+#[allow(unsafe_code, reason = "parks are copied from stacks that may be gone")]
+pub(crate) mod inspect;
 #[allow(unsafe_code, reason = "queues of records")]
 pub mod policy;
-#[cfg(green)]
-#[allow(
-    unsafe_code,
-    reason = "names that others own, the loader's list, unwind tables"
-)]
-pub(crate) mod report;
 #[allow(
     unsafe_code,
     reason = "threads that begin and end, and the handles to them"
@@ -49,6 +33,7 @@ mod sys;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
+#[cfg(feature = "observe")]
 #[allow(unsafe_code, reason = "text in words; the end of the process")]
 pub(crate) mod trace;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
@@ -59,6 +44,4 @@ mod wait;
 #[allow(unsafe_code, reason = "a record that there is none of")]
 pub(crate) mod elsewhere;
 #[cfg(not(green))]
-pub(crate) use self::elsewhere::report;
-#[cfg(not(green))]
-use self::elsewhere::{arch, green, sched, stack, sys};
+use self::elsewhere::{arch, sched, stack, sys};

@@ -28,17 +28,18 @@ use super::{
     changes, close, count_parked, deadline_on, exported, fail, futex2, is_hooked, is_on, nanos,
     repeated,
 };
+use crate::engine::door::WaitKind;
 use crate::engine::door::queue::Position;
 use crate::engine::door::word::{self, Fault};
 use crate::engine::door::{
-    Subject, clock, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
+    clock, handlers, is_forked_child, kernel_call, mask_changed, name, thread_clock,
 };
 
 /// The threads that wait on words.
 pub(super) static FUTEXES: Addresses = Addresses::new(&FUTEX, &BUCKETS);
 static BUCKETS: Buckets = Buckets::new();
 
-static FUTEX: Subject = Subject::inside("futex", |address, facts| {
+static FUTEX: WaitKind = WaitKind::inside("futex", |address, facts| {
     if let Ok(word) = word::look(address) {
         facts.number("word", u64::from(word));
     }

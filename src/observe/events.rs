@@ -105,7 +105,7 @@ fn tell(item: &Item) {
 
 #[cfg(green)]
 fn call_name(number: u64) -> String {
-    crate::engine::door::syscall_name(number as i64)
+    crate::engine::inspect::system::syscalls::name(number as i64)
 }
 
 #[cfg(not(green))]

@@ -17,7 +17,7 @@ use loom::{
 
 use crate::sched::cluster::{Census, Counts};
 use crate::sys::kernel_thread;
-use crate::wait::{Waiter, about};
+use crate::wait::{Waiter, wait_reason};
 
 /// Where the barrier interrupts a processor: before its thread runs.
 const BEFORE: usize = 0;
@@ -111,7 +111,7 @@ impl World {
             self.processors.iter()
         };
         let wait = || {
-            self.drained.wait(about(), None);
+            self.drained.wait(wait_reason(), None);
         };
         self.census.close(inside, wait);
         for life in &self.lives {

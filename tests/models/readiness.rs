@@ -11,8 +11,8 @@ use crate::atomic::{AtomicBool, AtomicU32};
 use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::driver::registration::Readiness;
 use crate::sched::list::Fifo;
-use crate::wait::about;
 use crate::wait::queue::Waited;
+use crate::wait::wait_reason;
 
 /// The other side has sent all it will.
 const END: u32 = 1 << 16;
@@ -76,7 +76,7 @@ impl Socket {
                     return answer;
                 }
             }
-            is_last = match self.readiness.wait(about(), deadline) {
+            is_last = match self.readiness.wait(wait_reason(), deadline) {
                 Waited::Refused | Waited::Woken(_) => false,
                 Waited::TimedOut => true,
             };
@@ -147,7 +147,9 @@ pub(crate) fn closed() {
         let socket = Socket::new();
         let readers = [0, 1].map(|_| {
             let socket = socket.clone();
-            thread::spawn(move || while socket.readiness.wait(about(), None) != Waited::Refused {})
+            thread::spawn(
+                move || while socket.readiness.wait(wait_reason(), None) != Waited::Refused {},
+            )
         });
         socket.readiness.begin();
         socket.readiness.close(&mut Fifo::new());

@@ -8,15 +8,12 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use crate::{
-    atomic::{
-        AtomicBool, Cell,
-        Ordering::{AcqRel, Relaxed},
-    },
-        sched::events::{self, Turn, events},
-    sched::parker::{Parker, Slept},
-    wait::{Outcome, Waiter, about},
-};
+use crate::atomic::Ordering::{AcqRel, Relaxed};
+use crate::atomic::{AtomicBool, Cell};
+use crate::sched::events;
+use crate::sched::events::{Turn, events};
+use crate::sched::parker::{Parker, Slept};
+use crate::wait::{Outcome, Waiter, wait_reason};
 
 #[derive(Clone, Copy, PartialEq)]
 enum By {
@@ -136,7 +133,7 @@ pub(crate) fn woken_twice() {
                 let machine = machine.clone();
                 move || {
                     machine.hand(1);
-                    assert_eq!(again.wait(about(), None), Outcome::Notified);
+                    assert_eq!(again.wait(wait_reason(), None), Outcome::Notified);
                     machine.hand(2);
                 }
             });

@@ -11,9 +11,8 @@
 mod debugging;
 
 use crate::common;
-use crate::common::alone;
 use crate::common::directory::Directory;
-use crate::common::watchdog;
+use crate::common::{alone, watchdog};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ use std::process::Command;
 
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/src/engine/debugger/greenthread-gdb.py"
+    "/src/observe/gdb/greenthread-gdb.py"
 );
 const ASKED: &str = "GREENTHREAD_GDB_PROGRAM";
 /// The output of a command stands behind its number.

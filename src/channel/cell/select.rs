@@ -9,9 +9,8 @@ use core::ptr;
 use super::{AnyPlain, Kind, Outcome};
 use crate::channel::handle::Handle;
 use crate::channel::report::SELECT;
-use crate::engine::door::About;
 use crate::engine::door::claim::{self, Claimed, Node, Wait};
-use crate::engine::door::die;
+use crate::engine::door::{WaitReason, die};
 
 /// The place of a select, in one queue at a time.
 pub(in crate::channel) struct Spot {
@@ -68,7 +67,7 @@ impl<'o> Waiting<'o> {
     /// Runs `body`, which may queue, wait and leave.
     pub(in crate::channel) fn scope<R>(kind: Kind, body: impl FnOnce(&Waiting<'o>) -> R) -> R {
         body(&Waiting {
-            wait: Wait::new(About::only(&SELECT)),
+            wait: Wait::new(WaitReason::only(&SELECT)),
             kind,
             queued: Cell::new(0),
             is_over: Cell::new(false),

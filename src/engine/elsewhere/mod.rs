@@ -15,10 +15,8 @@
 //! `--cfg greenthread_portable`, or GREENTHREAD_ELSEWHERE in the environment of the build, asks for
 //! this on any platform, so that tests can run there.
 
-pub(crate) mod green;
 #[cfg(feature = "net")]
 pub mod net;
-pub(crate) mod report;
 pub(crate) mod sched;
 pub mod signal;
 pub(crate) mod sys;

@@ -9,17 +9,17 @@ use super::options::invalid;
 use super::start::Plan;
 use super::{Backend, BlockedCall, BlockedPlace, Driver, Metrics, ProcessorMetrics};
 use crate::engine::atomic::Ordering;
+use crate::engine::inspect::hold;
 use crate::engine::policy::Policy;
-use crate::engine::report::syscalls;
 use crate::engine::runtime::handle;
 use crate::engine::sched::cluster::Kind;
 use crate::engine::sched::witness::measure;
 use crate::engine::sched::{
     Blocked, BlockedAt, Cluster, Config, Counter, Processor, current, handlers, preempt, room,
-    sample, setxid,
+    setxid,
 };
-use crate::engine::sys::{names, sanitizer, signal};
-use crate::engine::{debugger, driver, stack, tls};
+use crate::engine::sys::{names, sanitizer, signal, syscalls};
+use crate::engine::{driver, stack, tls};
 
 /// Starts a cluster.
 pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::Result<Backend> {
@@ -29,7 +29,6 @@ pub(super) fn start(plan: Plan, policy: Box<dyn Policy>, is_guest: bool) -> io::
     };
     handlers::reserve(signal);
     preempt::install(signal)?;
-    debugger::prepare(signal);
     let config = Config {
         processors: plan.processors,
         follows_quota: plan.follows_quota,
@@ -223,7 +222,7 @@ fn is_free(signal: i32) -> bool {
 /// caller's. Nor is it tried beside a sanitizer, which delivers signals when it likes.
 pub(super) fn allow_samples() {
     if sanitizer::stranger().is_none()
-        && !sample::is_possible()
+        && !hold::is_possible()
         && let Ok(signal) = choose_signal()
     {
         let _ = preempt::install_for_samples(signal);

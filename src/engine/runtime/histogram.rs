@@ -14,6 +14,7 @@ use crate::engine::sched::witness::scale;
 /// # Examples
 ///
 /// ```
+/// # #[cfg(feature = "observe")] {
 /// use greenthread::{observe, runtime::{Mode, Runtime}};
 ///
 /// observe::measure(true);
@@ -25,6 +26,7 @@ use crate::engine::sched::witness::scale;
 /// }
 /// println!("{} times; half of them within {:?}", latency.count(), latency.quantile(0.5));
 /// # observe::measure(false);
+/// # }
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]

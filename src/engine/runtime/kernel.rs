@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 
 use crate::engine::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::engine::green::subject::{self, About, Subject};
+use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::sched::park::Waiter;
 
 thread_local! {
@@ -26,7 +26,7 @@ pub(crate) struct KernelBackend {
 }
 
 /// For reports: a runtime that is being shut down.
-static DRAINED: Subject = Subject::inside("end of a runtime's threads", subject::nothing);
+static DRAINED: WaitKind = WaitKind::inside("end of a runtime's threads", reason::nothing);
 
 impl KernelBackend {
     /// Makes a backend, which is never freed: threads hold it without counting.
@@ -85,7 +85,7 @@ impl KernelBackend {
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         while self.live.load(Ordering::SeqCst) != 0 {
-            self.drained.wait(About::new(&DRAINED, self), None);
+            self.drained.wait(WaitReason::new(&DRAINED, self), None);
         }
     }
 }

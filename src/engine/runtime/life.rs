@@ -10,7 +10,7 @@ use super::handle::{Shared, Thread, own_shared, shared_of};
 use super::spawn::{Job, Wishes};
 use crate::engine::arch::FloatControl;
 use crate::engine::atomic::{Ordering, fence};
-use crate::engine::green::inspection;
+use crate::engine::inspect::epoch;
 use crate::engine::policy::Readied;
 use crate::engine::sched::room::Room;
 use crate::engine::sched::start::stock_up;
@@ -31,7 +31,7 @@ pub(super) fn start(cluster: &'static Cluster, wishes: &Wishes, job: Job) -> io:
     unsafe { green.prepare((body, share.cast())) };
     green.set_cluster(cluster);
     let identity = share.cast_mut().cast();
-    // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `sched::sight`.
+    // Release: a report finds the record in the roster, not in a queue; partner: Acquire in `inspect::threads`.
     green.identity.store(identity, Ordering::Release);
     green
         .priority
@@ -155,6 +155,6 @@ fn leave(green: &'static Green) {
     // fence in `spawned_at` (`sched::blocked_calls`).
     fence(Ordering::Release);
     // SAFETY: the share that `start` gave to the thread; no code asks for the current thread any more.
-    inspection::leave(unsafe { Thread::from_raw(shared) });
+    epoch::leave(unsafe { Thread::from_raw(shared) });
     current::forbid_preemption(green);
 }

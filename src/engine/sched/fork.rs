@@ -23,8 +23,8 @@ use core::mem::MaybeUninit;
 use std::sync::{Once, OnceLock};
 
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::engine::green::{inspection, resident};
-use crate::engine::sched::{Identity, current, sample, witness};
+use crate::engine::inspect::{epoch, hold, kernel};
+use crate::engine::sched::{Identity, current, witness};
 use crate::engine::sys::{self, libraries, mm};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -151,9 +151,9 @@ unsafe extern "C" fn after() {
 unsafe extern "C" fn in_child() {
     libraries::forget_lists();
     FORKED.store(true, Ordering::Relaxed);
-    resident::forget_others();
-    inspection::forget_others();
-    sample::forget();
+    kernel::forget_others();
+    epoch::forget_others();
+    hold::forget();
     // Nobody reads in the child.
     witness::ON.store(0, Ordering::Relaxed);
     CLOSED.iter().for_each(Closed::close);

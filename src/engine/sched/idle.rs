@@ -84,6 +84,7 @@ use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::list::{Fifo, Lifo};
 use crate::engine::sched::parker::Slept;
 use crate::engine::sched::steal::stop_searching;
+use crate::engine::sched::tuning::{IDLE_BEFORE_RETIREMENT, SPARES_KEPT};
 use crate::engine::sched::{
     Cluster, Machine, Owned, Processor, RunLoop, current, io, ready_globally, timers, witness,
 };
@@ -256,10 +257,6 @@ fn awake(word: u64) -> u32 {
 }
 
 // ==== the sleepers ====
-
-/// Machines beyond this many spares end when they have been idle for a while.
-const SPARES_KEPT: usize = 8;
-const IDLE_BEFORE_RETIREMENT: u64 = 10_000_000_000;
 
 pub(crate) struct Idlers {
     /// The idle processors.

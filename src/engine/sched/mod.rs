@@ -21,7 +21,7 @@
 //! | `helper` | the crate's own kernel threads: by std's means, or without the program's allocator |
 //! | `recruiter`, `shortage` | the recruiter makes kernel threads ahead of need, and returns unused stacks; what the monitor does when there can be no thread |
 //! | `fork`, `setxid`, `unload` | what a forked child keeps; user ids change in every kernel thread; `dlclose` waits for green threads, too |
-//! | `sight`, `sample`, `activity` | what a report sees of a thread from outside; holding one that runs for a moment; of a processor |
+//! | `tuning` | what can be tuned, and what loses without it |
 //! | `witness` | each event is announced there, for traces |
 //!
 //! Invariants:
@@ -45,7 +45,6 @@
 //! | the turn at events | a machine that does not get it sleeps on its futex (`io`) |
 //! | places in what a driver holds back at a processor | it goes out before the next thread runs (`io`) |
 
-mod activity;
 mod blocked_calls;
 pub(crate) mod cluster;
 pub(crate) mod cpu_time;
@@ -76,20 +75,18 @@ mod recruiter;
 pub(crate) mod resize;
 pub(crate) mod room;
 mod run;
-pub(crate) mod sample;
 pub(crate) mod setxid;
 mod shortage;
-pub(crate) mod sight;
 pub(crate) mod start;
 mod steal;
 pub(crate) mod switch;
 pub(crate) mod thread;
 pub(crate) mod timers;
+mod tuning;
 pub(crate) mod unload;
 pub(crate) mod witness;
 pub(crate) mod worker;
 
-pub(crate) use self::activity::Activity;
 pub(crate) use self::blocked_calls::{Blocked, BlockedAt};
 pub(crate) use self::cluster::{Cluster, Config, Counter, Ideas};
 pub(crate) use self::current::enter;

@@ -51,26 +51,19 @@
 use std::io;
 
 use crate::engine::atomic::{AtomicU64, Ordering};
-use crate::engine::green::quiet;
+use crate::engine::inspect::quiet;
 use crate::engine::sched::events::events;
 use crate::engine::sched::shortage::Shortage;
+use crate::engine::sched::tuning::{
+    CERTAIN, CROWDED_PART, LATE, LONGEST_TICK, NOT_RUN_FOR, QUIET_LOOKS, QUOTA, RETRY,
+    SETTLING_PART, SHORTEST_TICK, SOON, STRAYS_AT_ONCE,
+};
 use crate::engine::sched::{
     Cluster, Green, Machine, Owned, Processor, preempt, recruiter, witness, worker,
 };
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::observer::Observer;
 use crate::engine::sys::{kernel_thread, perturb};
-
-const SHORTEST: u64 = 20_000;
-const LONGEST: u64 = 10_000_000;
-/// Looks in a row without an event before the tick doubles.
-const PATIENCE: u32 = 5;
-/// How soon to look again whether somebody has collected events.
-const EVENTS: u64 = 1_000_000;
-/// How often the quota of CPU time is read again, and unused stacks are returned, while anything runs.
-const QUOTA: u64 = 1_000_000_000;
-/// How often it looks at machines without a processor.
-const STRAYS: u64 = 5_000_000;
 
 /// Starts the monitor.
 pub(crate) fn post(cluster: &'static Cluster) -> io::Result<()> {
@@ -86,7 +79,7 @@ struct Pace {
 
 impl Pace {
     const QUICK: Pace = Pace {
-        tick: SHORTEST,
+        tick: SHORTEST_TICK,
         quiet: 0,
     };
 
@@ -95,10 +88,10 @@ impl Pace {
     fn adapt(&mut self, event: bool) {
         if event {
             *self = Pace::QUICK;
-        } else if self.quiet < PATIENCE {
+        } else if self.quiet < QUIET_LOOKS {
             self.quiet += 1;
         } else {
-            self.tick = (self.tick * 2).min(LONGEST);
+            self.tick = (self.tick * 2).min(LONGEST_TICK);
         }
     }
 }
@@ -169,7 +162,7 @@ impl Watch {
         }
         if now >= self.strays_at {
             self.first_stray = look.at_strays(self.first_stray);
-            self.strays_at = now + STRAYS;
+            self.strays_at = now + LONGEST_TICK;
         }
         if look.stuck && cluster.idle.sleeping() != 0 {
             cluster.notify();
@@ -177,7 +170,7 @@ impl Watch {
         let relief = self.shortage.relieve(cluster, now, look.observer);
         look.next = look.next.min(relief);
         if cluster.see_to_events(now) {
-            look.next = look.next.min(now + EVENTS);
+            look.next = look.next.min(now + SOON);
         }
         let (event, next) = (look.event, look.next);
         self.pace.adapt(event);
@@ -187,7 +180,7 @@ impl Watch {
             next,
             // It does not sleep at once: processors that sleep only for moments would have to kick
             // it each time.
-            at_rest: self.pace.tick == LONGEST && !event && !has_switched,
+            at_rest: self.pace.tick == LONGEST_TICK && !event && !has_switched,
         }
     }
 
@@ -217,7 +210,7 @@ impl Watch {
             }
             return;
         }
-        let until = seen.next.min(seen.at + tick).max(seen.at + SHORTEST);
+        let until = seen.next.min(seen.at + tick).max(seen.at + SHORTEST_TICK);
         let is_over = || {
             clock::now() >= until
                 || cluster.stopping.load(Ordering::SeqCst)
@@ -230,27 +223,6 @@ impl Watch {
 }
 
 // ==== at one processor ====
-
-const RETRY: u64 = 50_000;
-const DECLINED_FOR: u64 = 1_000_000;
-/// How long the monitor waits for a kernel thread that the system does not run, or may not run.
-const NOT_RUN_FOR: u64 = 20_000_000;
-/// A thread that blocks while nothing waits keeps its processor this long.
-const QUIET: u64 = 10_000_000;
-/// The shortest tick for the sake of a deadline: a busy processor sees its timers by itself most of
-/// the time.
-const DEADLINE_TICK: u64 = 500_000;
-/// A processor that has run out of threads so often since the last look keeps up with its work.
-const SEVERAL: u64 = 3;
-/// While work waits, a slice that is seen for the first time is looked at again after this part of
-/// it: a short slice is over by then, and otherwise the next slice would be counted from its own
-/// end, a whole slice later.
-const SETTLING_PART: u64 = 8;
-/// A thread has this part of a time slice while others wait behind it that no other processor can
-/// take: otherwise threads that yield would wait as long as the busiest of them likes.
-const CROWDED_PART: u64 = 20;
-/// How soon to look whether any thread waits for one whose slice is over.
-const OVERTIME: u64 = 1_000_000;
 
 /// The monitor's memory of a processor at the last look.
 #[derive(Default)]
@@ -281,7 +253,7 @@ impl Over {
         // smaller time than before is that of another kernel thread, which has taken the place of
         // one that has ended.
         let declined_for = cpu.saturating_sub(self.cpu);
-        let insists = declined_for < DECLINED_FOR && now - self.at < NOT_RUN_FOR;
+        let insists = declined_for < SOON && now - self.at < NOT_RUN_FOR;
         if insists {
             // If it is not sent, the thread is in the runtime, on its way out, or blocked, as the
             // next look finds.
@@ -358,7 +330,7 @@ impl<'a> Look<'a> {
         }
         if self.is_blocked(machine, green, seen) {
             let is_missed = self.waiting || is_surplus || self.cluster.needs_a_watch(self.now);
-            let is_due = is_missed || self.now - seen.since >= QUIET;
+            let is_due = is_missed || self.now - seen.since >= LONGEST_TICK;
             if is_due && (self.cluster.config.ideas.hand_off || is_surplus) {
                 let thread = machine.kernel_thread.load(Ordering::Relaxed) as i32;
                 let doing = self.observer.doing(thread);
@@ -392,10 +364,10 @@ impl<'a> Look<'a> {
         if self.cluster.policy.len(Some(processor.index)) != 0 {
             // A processor that comes to the end of its queue again and again, as with events, keeps
             // up. Otherwise the threads in the queue may have been there since the last look.
-            if processor.dry.get() - seen.dry < SEVERAL {
+            if processor.dry.get() - seen.dry <= 1 {
                 self.stuck = true;
             } else {
-                self.next = self.next.min(self.now + EVENTS);
+                self.next = self.next.min(self.now + SOON);
             }
         }
         seen.dry = processor.dry.get();
@@ -406,7 +378,7 @@ impl<'a> Look<'a> {
         let slice = self.cluster.config.time_slice.as_nanos() as u64;
         match self.cluster.policy.out_of_reach(processor.index) {
             0 => slice,
-            _ => (slice / CROWDED_PART).max(SHORTEST),
+            _ => (slice / CROWDED_PART).max(SHORTEST_TICK),
         }
     }
 
@@ -416,7 +388,7 @@ impl<'a> Look<'a> {
         let end = seen.since + slice;
         let next = match end > self.now {
             true => end,
-            false => self.now + OVERTIME.min(slice),
+            false => self.now + SOON.min(slice),
         };
         self.next = self.next.min(next);
     }
@@ -426,13 +398,13 @@ impl<'a> Look<'a> {
         if deadline <= self.now {
             // The processor's owner, if it has one, is on its way out, or runs a thread that
             // computes: then the processor whose slice ends first fires the timers of all.
-            if processor.is_surplus() || self.now - deadline >= DEADLINE_TICK {
+            if processor.is_surplus() || self.now - deadline >= LATE {
                 for active in self.cluster.processors().take(self.cluster.active()) {
                     active.attention.store(true, Ordering::Relaxed);
                 }
             } else {
                 processor.attention.store(true, Ordering::Relaxed);
-                self.next = self.next.min(deadline + DEADLINE_TICK);
+                self.next = self.next.min(deadline + LATE);
             }
             if self.cluster.idle.sleeping() != 0 {
                 // A processor that searches fires the timers of all.
@@ -440,7 +412,7 @@ impl<'a> Look<'a> {
             }
             self.waiting = true;
         } else if deadline != NEVER {
-            self.next = self.next.min(deadline.max(self.now + DEADLINE_TICK));
+            self.next = self.next.min(deadline.max(self.now + LATE));
         }
     }
 
@@ -524,13 +496,6 @@ impl<'a> Look<'a> {
 
 // ==== strays ====
 
-/// How many are looked at in one go: a look at each of ten thousand takes as long as a time slice.
-const AT_ONCE: usize = 256;
-/// A stray computes for so long, in nanoseconds, before it is signalled: the usual time slice.
-const COMPUTES: u64 = 10_000_000;
-/// A thread that has used so much CPU time without rest computes, whatever else is known.
-const CERTAIN: u64 = 100_000_000;
-
 /// What a machine had used when its thread was last seen at rest: blocked, or not run since the look before.
 /// A record serves several clusters in turn, and so several monitors.
 #[derive(Default)]
@@ -558,7 +523,7 @@ impl Rest {
     /// Whether the machine, which has used `cpu` by now, has computed for long since.
     fn is_over(&self, machine: &Machine, cpu: u64) -> bool {
         let since = |then: &AtomicU64, now: u64| now.saturating_sub(then.load(Ordering::Relaxed));
-        let computes = || since(&self.user, machine.user_time()) >= COMPUTES;
+        let computes = || since(&self.user, machine.user_time()) >= LONGEST_TICK;
         let is_on_a_cpu = || machine.cpu_time() != cpu;
         since(&self.cpu, cpu) >= CERTAIN || computes() && is_on_a_cpu()
     }
@@ -567,7 +532,7 @@ impl Rest {
 impl Look<'_> {
     /// Sends strays to the queue. Looks at some machines, from index `first` on; returns the index of the next one.
     fn at_strays(&mut self, first: usize) -> usize {
-        let next = first + AT_ONCE;
+        let next = first + STRAYS_AT_ONCE;
         let some = (first..next).map_while(worker::get);
         for machine in some.filter(|machine| machine.is_of(self.cluster)) {
             let Some(green) = machine.running() else {

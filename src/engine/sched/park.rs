@@ -63,8 +63,8 @@ use crate::engine::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
     const_fn,
 };
-use crate::engine::green::resident::Resident;
-use crate::engine::green::subject::About;
+use crate::engine::inspect::kernel::KernelThread;
+use crate::engine::inspect::reason::WaitReason;
 use crate::engine::sched::current::{self, Entered, enter};
 use crate::engine::sched::handed::ready_from_anywhere;
 use crate::engine::sched::switch::Action;
@@ -91,7 +91,7 @@ pub(crate) struct Parking {
     pub(crate) waiter: *const Waiter,
     /// `clock::NEVER`: there is none.
     pub(crate) deadline: u64,
-    pub(crate) about: About,
+    pub(crate) reason: WaitReason,
 }
 
 // SAFETY: it is read only; the waiter belongs to the thread that owns the parked one.
@@ -108,11 +108,11 @@ impl Parking {
     }
 
     /// The park of threads that wait without a waiter.
-    pub(crate) const fn without_waiter(about: About) -> Parking {
+    pub(crate) const fn without_waiter(reason: WaitReason) -> Parking {
         Parking {
             waiter: core::ptr::null(),
             deadline: clock::NEVER,
-            about,
+            reason,
         }
     }
 }
@@ -129,31 +129,31 @@ impl Waiter {
     }
 
     /// Blocks the calling thread until [`Waiter::wake`], or until `deadline` (monotonic
-    /// nanoseconds). Reports say that it waits for what `about` names.
-    pub(crate) fn wait(&self, about: About, deadline: Option<u64>) -> Outcome {
+    /// nanoseconds). Reports say that it waits for what `reason` names.
+    pub(crate) fn wait(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
         if self.ticket.consume() {
             return Outcome::Notified;
         }
         perturb::point("wait: no token");
         let deadline = deadline.filter(|&d| d != clock::NEVER);
         match enter() {
-            Some(entered) => self.wait_inside(entered, about, deadline),
-            None => self.wait_on_kernel_thread(about, deadline),
+            Some(entered) => self.wait_inside(entered, reason, deadline),
+            None => self.wait_on_kernel_thread(reason, deadline),
         }
     }
 
     /// [`Waiter::wait`] for a token that stays once it is there: it is not waited for again.
     #[inline(always)]
-    pub(crate) fn wait_for_good(&self, about: About, deadline: Option<u64>) -> Outcome {
+    pub(crate) fn wait_for_good(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
         if self.ticket.is_over() {
             return Outcome::Notified;
         }
         perturb::point("wait: no token");
         let deadline = deadline.filter(|&d| d != clock::NEVER);
         let Some(entered) = enter() else {
-            return self.wait_on_kernel_thread(about, deadline);
+            return self.wait_on_kernel_thread(reason, deadline);
         };
-        self.leave_stack(entered, about, deadline);
+        self.leave_stack(entered, reason, deadline);
         match self.ticket.is_over() {
             true => Outcome::Notified,
             false => self.ticket.resumed(),
@@ -167,23 +167,23 @@ impl Waiter {
     pub(crate) fn wait_inside(
         &self,
         entered: Entered,
-        about: About,
+        reason: WaitReason,
         deadline: Option<u64>,
     ) -> Outcome {
-        self.leave_stack(entered, about, deadline);
+        self.leave_stack(entered, reason, deadline);
         self.ticket.resumed()
     }
 
     /// Parks the calling green thread until it is resumed.
     #[inline(always)]
-    fn leave_stack(&self, entered: Entered, about: About, deadline: Option<u64>) {
+    fn leave_stack(&self, entered: Entered, reason: WaitReason, deadline: Option<u64>) {
         let green = entered.green();
         // Relaxed: the commit, which is a Release, publishes it.
         self.green.store(Some(green), Relaxed);
         let parking = Parking {
             waiter: self,
             deadline: deadline.unwrap_or(clock::NEVER),
-            about,
+            reason,
         };
         green.expect(&parking);
         perturb::point("wait: leaving");
@@ -214,10 +214,10 @@ impl Waiter {
         }
     }
 
-    fn wait_on_kernel_thread(&self, about: About, deadline: Option<u64>) -> Outcome {
+    fn wait_on_kernel_thread(&self, reason: WaitReason, deadline: Option<u64>) -> Outcome {
         witness::kernel_waits();
         loop {
-            if let Some(outcome) = self.block(about, deadline) {
+            if let Some(outcome) = self.block(reason, deadline) {
                 witness::kernel_goes_on();
                 return outcome;
             }
@@ -225,7 +225,7 @@ impl Waiter {
     }
 
     /// [`Waiter::wait`], but the kernel thread is blocked. `None`: a signal's handler has run on it.
-    pub(crate) fn block(&self, about: About, deadline: Option<u64>) -> Option<Outcome> {
+    pub(crate) fn block(&self, reason: WaitReason, deadline: Option<u64>) -> Option<Outcome> {
         match self.ticket.commit(By::Kernel) {
             Commit::Notified => return Some(Outcome::Notified),
             Commit::Expired => return Some(Outcome::Expired),
@@ -234,10 +234,10 @@ impl Waiter {
         let parking = Parking {
             waiter: self,
             deadline: deadline.unwrap_or(clock::NEVER),
-            about,
+            reason,
         };
         let interrupted = match current::green() {
-            None => Resident::while_waiting(&parking, || self.sleep(deadline)),
+            None => KernelThread::while_waiting(&parking, || self.sleep(deadline)),
             Some(green) => {
                 green.expect_on_stack(&parking);
                 let interrupted = self.sleep(deadline);

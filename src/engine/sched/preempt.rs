@@ -47,7 +47,8 @@ use std::sync::OnceLock;
 
 use crate::engine::arch::Frame;
 use crate::engine::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::engine::sched::{Green, Machine, Oddities, handlers, sample, worker};
+use crate::engine::inspect::hold;
+use crate::engine::sched::{Green, Machine, Oddities, handlers, worker};
 use crate::engine::sys::kernel_thread::{self, SystemCall};
 use crate::engine::sys::observer::{Doing, Observer};
 use crate::engine::sys::signal::{self, Mask, Payload};
@@ -82,7 +83,7 @@ pub(crate) fn install(signal: i32) -> io::Result<()> {
     signal::handle(signal, on_signal)?;
     #[cfg(tsan)]
     signal::handle(signal, screened)?;
-    sample::use_signal(signal);
+    hold::use_signal(signal);
     Ok(())
 }
 
@@ -223,8 +224,8 @@ unsafe extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut
 
 fn answer(payload: Option<Payload>, frame: &mut Frame<'_>) {
     let Some(payload) = payload else { return };
-    if payload.who == sample::WHO {
-        return sample::answer(payload, frame);
+    if payload.who == hold::WHO {
+        return hold::answer(payload, frame);
     }
     let Some(machine) = worker::get(payload.who as usize) else {
         return;

@@ -53,7 +53,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use crate::engine::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::engine::green::subject::{self, About, Subject};
+use crate::engine::inspect::reason::{self, WaitKind, WaitReason};
 use crate::engine::sched::park::Waiter;
 use crate::engine::sched::{Cluster, Owned, Processor, current};
 use crate::engine::sys::{kernel_thread, perturb};
@@ -79,7 +79,7 @@ pub(crate) struct Size {
 }
 
 /// For reports: the runtime's number of processors is being changed.
-static GRANTED: Subject = Subject::inside("change of the number of processors", subject::nothing);
+static GRANTED: WaitKind = WaitKind::inside("change of the number of processors", reason::nothing);
 
 impl Size {
     pub(crate) const fn new(follows: bool) -> Size {
@@ -176,7 +176,7 @@ impl Cluster {
         perturb::point("resize: wished");
         self.recruiter.ring();
         while size.wish.load(Ordering::Acquire) != 0 {
-            size.granted.wait(About::only(&GRANTED), None);
+            size.granted.wait(WaitReason::only(&GRANTED), None);
         }
         let mut refusal = size.refusal.lock().unwrap_or_else(|e| e.into_inner());
         refusal.take().map_or(Ok(()), Err)

@@ -11,6 +11,7 @@ use super::locked::{hand_to_its_machine, handed, is_bound_here, stay};
 use super::park::Parking;
 use super::steal::{look_at_others, search, stop_searching};
 use super::switch::{self, Action};
+use super::tuning::{LOOK_AT_EVENTS, LOOK_AT_TIMERS};
 use super::{Cluster, Green, Machine, Oddities, Owned, RunLoop};
 use super::{current, enter, fork, io, start, timers, witness};
 use crate::engine::atomic::Ordering;
@@ -270,10 +271,10 @@ fn look_around(machine: &'static Machine, processor: &mut Owned<'_>) {
     if attention || processor.own().looks.is_flush_due(switches) {
         io::flush(processor);
     }
-    if attention || switches.is_multiple_of(timers::INTERVAL) {
+    if attention || switches.is_multiple_of(LOOK_AT_TIMERS) {
         processor.note_cpu();
     }
-    if attention || switches.is_multiple_of(io::INTERVAL) {
+    if attention || switches.is_multiple_of(LOOK_AT_EVENTS) {
         machine.come_home();
         io::look_when_busy(processor);
     }

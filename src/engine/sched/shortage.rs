@@ -30,7 +30,8 @@ use core::fmt;
 use std::io::Write;
 
 use crate::engine::atomic::{AtomicBool, Ordering};
-use crate::engine::sched::recruiter::{RETRY_SPAWN, Refusal};
+use crate::engine::sched::recruiter::Refusal;
+use crate::engine::sched::tuning::RETRY_SPAWN;
 use crate::engine::sched::{Cluster, Green, Machine, Oddities, preempt, timers, worker};
 use crate::engine::sys;
 use crate::engine::sys::clock::NEVER;

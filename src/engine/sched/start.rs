@@ -38,16 +38,12 @@ use super::{Cluster, Machine, Owned, RunLoop, current, ready_globally};
 use crate::engine::policy::Readied;
 use crate::engine::sched::list::Fifo;
 use crate::engine::sched::room::Room;
+use crate::engine::sched::tuning::{PAUSE, SAY_SO};
 use crate::engine::sched::{Green, records};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::perturb;
 use crate::engine::{stack, tls};
 use std::io::{self, Write};
-use std::time::Duration;
-
-/// How long a finder waits when there is no memory, and after how many such pauses it says so.
-const PAUSE: Duration = Duration::from_millis(1);
-const SAY_SO: u32 = 1000;
 
 /// Threads that have no room.
 pub(crate) struct Homeless(Lock<List>);

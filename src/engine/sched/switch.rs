@@ -39,6 +39,7 @@ use core::cell::Cell;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicUsize, Ordering, compiler_fence, fence};
+use crate::engine::sched::tuning::POOL;
 use crate::engine::sched::{Green, Machine, Oddities, RunLoop, cpu_time, handlers, locked};
 use crate::engine::sys::lock::Lock;
 use crate::engine::sys::{sanitizer, signal};
@@ -203,7 +204,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     // Release: the monitor that sees the thread sees the tick; pairs with its Acquire.
     machine.current.store(Some(green), Ordering::Release);
     // Release: a report that sees what the thread writes sees that it runs; partner: the Acquire fence in
-    // `Sight::holds`.
+    // `ThreadSnapshot::holds`.
     fence(Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     machine.leave_home();
@@ -222,7 +223,7 @@ pub(crate) unsafe fn to(run: &mut RunLoop, green: &'static Green, inherits: bool
     }
     green.since.left();
     // Release: pairs with the Acquire in the monitor's second look (`processor`), and in a report's
-    // (`sight`).
+    // (`inspect::threads`).
     machine.current.store(None, Ordering::Release);
     let floats = FloatControl::current();
     if floats != FloatControl::DEFAULT {
@@ -328,7 +329,6 @@ fn take_cache(machine: &Machine, green: &Green) {
     }
 }
 
-const POOL: usize = 4096;
 static SPARE_CACHES: Lock<[usize; POOL]> = Lock::new([0; POOL]);
 /// How many caches there are; changed under the lock.
 static CACHES: AtomicUsize = AtomicUsize::new(0);

@@ -36,7 +36,7 @@ use core::mem::offset_of;
 
 use crate::engine::arch::{self, FloatControl};
 use crate::engine::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-use crate::engine::green::Since;
+use crate::engine::inspect::since::Since;
 use crate::engine::sched::list::Links;
 use crate::engine::sched::park::Parking;
 use crate::engine::sched::room::{Room, SystemName};
@@ -287,7 +287,7 @@ impl Green {
 
     #[inline(always)]
     pub(crate) fn set_machine(&self, machine: &'static Machine) {
-        // Release: a report that sees this machine sees that the thread has left the one before (`sight`); partner:
+        // Release: a report that sees this machine sees that the thread has left the one before (`inspect::threads`); partner:
         // Acquire in `last_machine`.
         self.machine.store(Some(machine), Ordering::Release);
     }
@@ -390,14 +390,14 @@ impl Green {
     /// Notes a wait of this thread, the caller, in which it blocks its kernel thread; null: the wait is over.
     pub(crate) fn expect_on_stack(&self, parking: *const Parking) {
         let _off = current::preemption_off();
-        // The count changes before a wait is to be seen, and after it is to be seen no more (`green::resident`).
+        // The count changes before a wait is to be seen, and after it is to be seen no more (`inspect::kernel`).
         if parking.is_null() {
             self.goes_on();
         }
         self.since.left();
         self.since.note_time();
         // Release: the count comes before the wait, or before what the thread writes after it; partner: Acquire
-        // in `sched::sight`.
+        // in `inspect::threads`.
         fence(Ordering::Release);
         if !parking.is_null() {
             self.expect(parking.wrapping_byte_add(Green::ON_STACK));

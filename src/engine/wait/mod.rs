@@ -18,5 +18,5 @@ pub(crate) mod queue;
 pub(crate) mod side;
 pub(crate) mod turns;
 
-pub(crate) use super::green::subject::{self, About, Clue, Facts, Subject};
+pub(crate) use super::inspect::reason::{self, Facts, Locator, WaitKind, WaitReason};
 pub(crate) use crate::engine::sched::park::{Outcome, Waiter};

@@ -4,7 +4,7 @@
 pub(crate) use super::atomic;
 pub(crate) use super::sys::{backoff, clock, die, lock, perturb, word};
 pub(crate) use super::wait::{
-    About, Clue, Facts, Subject, Waiter, claim, dependents, list, queue, subject, turns,
+    Facts, Locator, WaitKind, WaitReason, Waiter, claim, dependents, list, queue, reason, turns,
 };
 pub(crate) use crate::engine::sched::current::{PreemptionOff, preemption_off};
 

@@ -8,8 +8,8 @@ pub(crate) mod atomic;
 pub(crate) mod door;
 #[path = "driver.rs"]
 pub(crate) mod driver;
-#[path = "green.rs"]
-pub(crate) mod green;
+#[path = "inspect.rs"]
+pub(crate) mod inspect;
 #[path = "policy.rs"]
 pub(crate) mod policy;
 #[path = "runtime.rs"]

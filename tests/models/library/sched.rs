@@ -23,8 +23,6 @@ pub(crate) mod places;
 pub(crate) mod processor {
     include!(concat!(env!("OUT_DIR"), "/parts/processor.rs"));
 }
-#[path = "../../../src/engine/sched/sight.rs"]
-pub(crate) mod sight;
 pub(crate) mod switch {
     include!(concat!(env!("OUT_DIR"), "/parts/switch.rs"));
 }

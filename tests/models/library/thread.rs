@@ -51,7 +51,7 @@ pub(crate) fn spawn<T: 'static>(main: impl FnOnce() -> T + 'static) -> JoinHandl
 
 /// A park is one word: its deadline.
 pub(crate) mod waiter {
-    use crate::engine::green::subject::{About, Subject, nothing};
+    use crate::engine::inspect::reason::{WaitKind, WaitReason, nothing};
     use crate::engine::sys::clock;
 
     pub(crate) struct Waiter;
@@ -63,7 +63,7 @@ pub(crate) mod waiter {
     pub(crate) struct Parking {
         pub(crate) waiter: *const Waiter,
         pub(crate) deadline: u64,
-        pub(crate) about: About,
+        pub(crate) reason: WaitReason,
     }
 
     // SAFETY: it is read only.
@@ -72,21 +72,21 @@ pub(crate) mod waiter {
     impl Parking {
         pub(crate) const WORDS: usize = 1;
 
-        pub(crate) const fn without_waiter(about: About) -> Parking {
+        pub(crate) const fn without_waiter(reason: WaitReason) -> Parking {
             Parking {
                 waiter: std::ptr::null(),
                 deadline: clock::NEVER,
-                about,
+                reason,
             }
         }
 
         /// # Safety
         /// None is needed.
         pub(crate) unsafe fn from_words([deadline]: [usize; Parking::WORDS]) -> Parking {
-            static SOMETHING: Subject = Subject::inside("something", nothing);
+            static SOMETHING: WaitKind = WaitKind::inside("something", nothing);
             Parking {
                 deadline: deadline as u64,
-                ..Parking::without_waiter(About::only(&SOMETHING))
+                ..Parking::without_waiter(WaitReason::only(&SOMETHING))
             }
         }
     }

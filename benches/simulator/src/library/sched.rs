@@ -24,6 +24,9 @@ pub(crate) mod io;
 pub(crate) mod list;
 #[path = "../../../../src/engine/sched/parker.rs"]
 mod parker;
+#[path = "../../../../src/engine/sched/tuning.rs"]
+#[allow(dead_code)] // the monitor's
+mod tuning;
 
 #[path = "sched/cluster.rs"]
 mod cluster;

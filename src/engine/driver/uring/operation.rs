@@ -39,7 +39,7 @@ use super::keeper::Keeper;
 use crate::engine::driver::Limit;
 use crate::engine::sched::list::Fifo;
 use crate::engine::sys::{clock, perturb};
-use crate::engine::wait::{About, Outcome, Subject, Waiter, subject};
+use crate::engine::wait::{Outcome, WaitKind, WaitReason, Waiter, reason};
 
 pub(super) struct Operation {
     link: Cell<*const Operation>,
@@ -95,7 +95,7 @@ impl Operation {
 }
 
 /// For reports.
-static OPERATION: Subject = Subject::outside("operation of io_uring", subject::nothing);
+static OPERATION: WaitKind = WaitKind::outside("operation of io_uring", reason::nothing);
 
 /// The time after which the thread asks the kernel again to end an operation whose time is up. The
 /// kernel may miss an operation on the way between two of its queues, and cannot end one that a
@@ -125,7 +125,7 @@ pub(super) unsafe fn perform(
         unsafe { keeper.submit(&operation) };
         while operation
             .waiter
-            .wait(About::new(&OPERATION, &operation), deadline)
+            .wait(WaitReason::new(&OPERATION, &operation), deadline)
             == Outcome::Expired
         {
             expired = true;

@@ -160,8 +160,8 @@ fn left_otherwise(processor: Option<Owned<'_>>, green: &'static Green, action: A
     }
     if action as usize == Action::Park as usize {
         // SAFETY: as above.
-        let about = unsafe { (*green.parking()).about };
-        pen.put(words::text(about.subject.name));
+        let reason = unsafe { (*green.parking()).reason };
+        pen.put(words::text(reason.kind.name));
     }
     pen.put(word(kind, number.into()));
     pen.publish();
