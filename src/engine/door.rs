@@ -11,13 +11,13 @@
 //! | wait for a descriptor | [`Source`] |
 //! | know a thread as libc's locks do | [`thread_id`] |
 //! | stay on one kernel thread | [`lock_kernel_thread`], [`unlock_kernel_thread`]; because of a call that changes it, [`guard_change`] |
-//! | record the schedule | [`Session`], [`Timeline`] |
-//! | measure times; look at every runtime's figures | [`measure`]; [`runtimes`] |
-//! | hear what happens to threads (feature `tracing`) | `news`, `Resident`, `syscall_name` |
+//! | look at every runtime's figures | [`runtimes`] |
+//! | observe, beside [`probe`](super::probe) | [`Identity`], [`ticks`], `mm`, `Resident`, `syscall_name` |
 //! | know the calling thread | [`handle::current`], [`is_green`], [`is_forked_child`] |
 //!
 //! Green threads and kernel threads stand behind the same verbs: each of them works on both.
 
+pub(crate) use super::arch::ticks;
 pub(crate) use super::atomic;
 pub(crate) use super::backend::config::check_stack_size;
 pub(crate) use super::backend::handle;
@@ -27,8 +27,7 @@ pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
 pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
 pub use super::backend::{
-    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
-    ProcessorMetrics, QueueWait,
+    BlockedCall, BlockedPlace, Driver, Metrics, Mode, OnDeadlock, ProcessorMetrics, QueueWait,
 };
 #[cfg(green)]
 pub(crate) use super::driver::{
@@ -36,6 +35,7 @@ pub(crate) use super::driver::{
     source::{says_would_block, uninterrupted},
     sync, wait_for_child, watch,
 };
+pub(crate) use super::green::Identity;
 #[cfg(hooks)]
 pub(crate) use super::green::current::mask_changed;
 pub(crate) use super::green::current::{PreemptionOff, is_preemption_off, mark, preemption_off};
@@ -57,23 +57,21 @@ pub(crate) use super::sched::hooked::{count_parked, is_hooked};
 pub(crate) use super::sched::locked::{lock as lock_kernel_thread, unlock as unlock_kernel_thread};
 #[cfg(all(green, feature = "tracing"))]
 pub(crate) use super::sched::syscall_name;
-pub(crate) use super::sched::witness::measure;
-#[cfg(feature = "tracing")]
-pub(crate) use super::sched::witness::news;
 #[cfg(green)]
 pub(crate) use super::sched::{handlers, name};
 #[cfg(hooks)]
 pub(crate) use super::sys::call as kernel_call;
 #[cfg(all(green, feature = "unmodified"))]
 pub(crate) use super::sys::unwinding;
-pub(crate) use super::sys::{backoff, clock, die, lock, perturb, variable, word};
+pub(crate) use super::sys::{
+    atomic_static::AtomicStatic, backoff, clock, die, kernel_thread, lock, perturb, variable, word,
+};
 #[cfg(green)]
 pub(crate) use super::sys::{
-    calls, handler, mm::page as page_size, names, real, sanitizer, signal,
+    calls, handler, mm, mm::page as page_size, names, real, sanitizer, signal,
 };
 #[cfg(green)]
 pub(crate) use super::tls::thread_id;
-pub(crate) use super::trace::{Session, Timeline};
 pub(crate) use super::wait::{
     About, Clue, Facts, Subject, Waiter, addresses, claim, dependents, list, queue, subject, turns,
 };

@@ -31,6 +31,8 @@ mod driver;
 mod green;
 #[allow(unsafe_code, reason = "queues of records")]
 pub mod policy;
+#[allow(unsafe_code, reason = "what an event's owner may read of a record")]
+pub(crate) mod probe;
 #[cfg(green)]
 #[allow(
     unsafe_code,
@@ -49,8 +51,6 @@ mod sys;
 #[cfg(green)]
 #[allow(unsafe_code, reason = "libc's control blocks")]
 mod tls;
-#[allow(unsafe_code, reason = "text in words; the end of the process")]
-pub(crate) mod trace;
 #[allow(unsafe_code, reason = "a parked thread's record, nodes on stacks")]
 mod wait;
 

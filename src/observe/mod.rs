@@ -52,17 +52,31 @@
 
 mod dump;
 #[cfg(feature = "tracing")]
-mod events;
+#[allow(unsafe_code, reason = "the place of a spawn, from its address")]
+pub(crate) mod events;
 mod figures;
-mod measure;
+#[cfg(green)]
+#[allow(unsafe_code, reason = "memory of zero bytes")]
+mod kept;
+#[allow(unsafe_code, reason = "memory of zero bytes")]
+pub(crate) mod measure;
+mod observer;
 mod prometheus;
 #[cfg(feature = "metrics")]
 mod publish;
-mod trace;
+mod queue;
+#[allow(
+    unsafe_code,
+    reason = "memory for rings, text in words, the end of the process"
+)]
+pub(crate) mod trace;
 
 pub use self::dump::{Deadlock, Dump, State, ThreadReport, deadlocks, dump};
 #[cfg(feature = "tracing")]
 pub use self::events::publish_events;
+#[cfg(feature = "metrics")]
+use self::measure::Bucket;
+use self::measure::Histogram;
 pub use self::measure::{is_measuring, measure};
 pub use self::prometheus::write_prometheus;
 #[cfg(feature = "metrics")]

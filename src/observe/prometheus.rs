@@ -9,8 +9,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use super::Histogram;
 use super::figures::{COUNTS, Figure, STATES, TIMES, Times};
-use crate::engine::door::{BlockedPlace, Histogram, Metrics, Mode, runtimes};
+use crate::engine::door::{BlockedPlace, Metrics, Mode, runtimes};
 
 /// Writes the figures of all runtimes of the process in Prometheus' text format, version 0.0.4.
 ///

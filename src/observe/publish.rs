@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use metrics::Unit;
 
 use super::figures::{COUNTS, Figure, STATES, TIMES, Times};
-use crate::engine::door::{Bucket, Histogram, Metrics, runtimes};
+use super::{Bucket, Histogram};
+use crate::engine::door::{Metrics, runtimes};
 
 /// A histogram that was published before: the number of its runtime, its name and part, and what it was like.
 type Published = ((usize, &'static str, &'static str), Histogram);

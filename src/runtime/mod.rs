@@ -31,9 +31,9 @@ use std::sync::OnceLock;
 pub use self::builder::Builder;
 use crate::engine::door::Backend;
 pub use crate::engine::door::{
-    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
-    ProcessorMetrics, QueueWait,
+    BlockedCall, BlockedPlace, Driver, Metrics, Mode, OnDeadlock, ProcessorMetrics, QueueWait,
 };
+pub use crate::observe::measure::{Bucket, Histogram};
 use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
 

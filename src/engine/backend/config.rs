@@ -17,7 +17,7 @@ use crate::engine::report::{
 use crate::engine::sched::resize::MAX as MAX_PROCESSORS;
 use crate::engine::stack;
 use crate::engine::sys::variable;
-use crate::engine::trace::environment;
+use crate::observe::trace::environment;
 
 /// Returns the value of variable `name`, converted by `read`. An error names the variable, the value,
 /// and the `accepted` values.

@@ -13,8 +13,9 @@ use crate::engine::backend::handle::{Thread, own_shared, shared_of};
 use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities, Room, inspection, records};
 use crate::engine::policy::Readied;
+use crate::engine::probe;
 use crate::engine::sched::start::stock_up;
-use crate::engine::sched::{self, Cluster, witness};
+use crate::engine::sched::{self, Cluster};
 use crate::engine::sys::{sanitizer, signal};
 use crate::engine::tls;
 
@@ -50,13 +51,13 @@ pub(super) unsafe fn start<J: Job>(
     match &mut sched::enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().counts.spawned.add(1);
-            witness::spawned(Some(entered), green);
+            probe::spawned(&mut *entered, green);
             sched::ready_from(&entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
             cluster.census.outside.spawned.add_shared(1);
-            witness::spawned(None, green);
+            probe::spawned(probe::Outside, green);
             sched::ready_globally(green, Readied::Spawned);
         }
     }
@@ -153,8 +154,7 @@ fn leave(green: &'static Green) {
     }
     sanitizer::publish(green.cluster());
     let shared = shared_of(green);
-    #[cfg(feature = "tracing")]
-    witness::ends(green);
+    probe::ended(green);
     green
         .identity
         .store(core::ptr::null_mut(), Ordering::Relaxed);

@@ -9,7 +9,7 @@ use super::{Backend, KernelBackend, bare, life};
 use crate::engine::backend::handle::{self, Shared, Thread};
 use crate::engine::green::resident::Resident;
 use crate::engine::policy::Priority;
-use crate::engine::sched::witness;
+use crate::engine::probe::{self, Kernel as Does};
 use crate::engine::{sched, stack};
 
 /// The configuration of a thread.
@@ -104,7 +104,7 @@ unsafe fn start_kernel<J: Job>(
         stack::check_size(size)?;
     }
     backend.enter();
-    witness::kernel_spawned(job.thread().shared().identity());
+    probe::kernel(Some(job.thread().shared().identity()), Does::Spawned);
     let (forked, named) = (sched::fork::is_child(), job.thread().clone());
     let main = move || {
         /// Says that the thread has ended, and counts it out, after all thread-local destructors
@@ -112,7 +112,7 @@ unsafe fn start_kernel<J: Job>(
         struct Last(&'static KernelBackend, Thread);
         impl Drop for Last {
             fn drop(&mut self) {
-                witness::kernel_ended(self.1.shared().identity());
+                probe::kernel(Some(self.1.shared().identity()), Does::Ended);
                 let _ = self.1.shared().end();
                 Resident::end();
                 self.0.leave();
@@ -126,7 +126,7 @@ unsafe fn start_kernel<J: Job>(
             bare::set_name(name);
         }
         backend.own_this_thread();
-        witness::kernel_began(thread.shared().identity());
+        probe::kernel(Some(thread.shared().identity()), Does::Began);
         let thread = job.into_thread();
         LAST.set(Some(Last(backend, thread.clone())));
         Resident::begin();

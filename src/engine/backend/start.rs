@@ -10,12 +10,11 @@ use crate::engine::atomic::Ordering;
 use crate::engine::backend::handle;
 #[cfg(green)]
 use crate::engine::report::reporter;
-use crate::engine::sched::witness::measure;
 use crate::engine::sched::{Ideas, fork, machine, resize};
 use crate::engine::stack;
 #[cfg(green)]
 use crate::engine::sys::names;
-use crate::engine::trace::environment;
+use crate::observe::{measure::measure, trace::environment};
 
 const DEFAULT_TIME_SLICE: Duration = Duration::from_millis(10);
 const SHORTEST_TIME_SLICE: Duration = Duration::from_micros(20);
@@ -117,7 +116,7 @@ impl Knobs {
         #[cfg(green)]
         let policy_name = choice.name();
         if measures == Some(true) {
-            measure::switch(true);
+            measure(true);
         }
         let backend = match mode {
             Mode::Kernel => {

@@ -25,7 +25,8 @@ use std::sync::{Once, OnceLock};
 use crate::engine::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::engine::green::Identity;
 use crate::engine::green::{current, inspection, resident};
-use crate::engine::sched::{enter, sample, witness};
+use crate::engine::probe;
+use crate::engine::sched::{enter, sample};
 use crate::engine::sys::{self, libraries, mm};
 
 /// See [`let_go_on_as`].
@@ -165,8 +166,7 @@ unsafe extern "C" fn in_child() {
     resident::forget_others();
     inspection::forget_others();
     sample::forget();
-    // Nobody reads in the child.
-    witness::ON.store(0, Ordering::Relaxed);
+    probe::forget();
     CLOSED.iter().for_each(Closed::close);
     let Some(green) = current::forget_green() else {
         return;

@@ -26,13 +26,11 @@ use core::ptr::NonNull;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{ForOthers, Readied};
+use crate::engine::probe;
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::wake::Slept;
-use crate::engine::sched::witness::Arrival;
-use crate::engine::sched::{
-    Cluster, Machine, Owned, Processor, RunLoop, io, outbox, timers, witness,
-};
+use crate::engine::sched::{Cluster, Machine, Owned, Processor, RunLoop, io, outbox, timers};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{kernel_thread, perturb};
 
@@ -150,7 +148,7 @@ impl Cluster {
         mut processor: Owned<'static>,
         was_searching: bool,
     ) -> bool {
-        witness::laid_down(&mut processor);
+        probe::worker_idle(&mut processor);
         let retires = processor.is_surplus();
         if retires {
             self.idle.retire(was_searching);
@@ -414,7 +412,7 @@ impl Cluster {
         // Some of its threads would be out of reach of machines that get another processor.
         self.policy.leave(&processor.seat());
         for green in outbox::take_senders(&mut processor) {
-            witness::arrived(&mut processor, green, Arrival::Event);
+            probe::readied(&mut processor, green, probe::Readied::Arrived);
             crate::engine::sched::ready_globally(green, Readied::Arrived);
         }
         perturb::point("lay_to_rest: left");

@@ -34,8 +34,8 @@
 use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{Readied, Ready};
+use crate::engine::probe;
 use crate::engine::sched::events::{BATCH, events};
-use crate::engine::sched::witness::{self, Arrival};
 use crate::engine::sched::{Cluster, Owned, RunLoop};
 use crate::engine::sys::clock::NEVER;
 use crate::engine::sys::perturb;
@@ -71,7 +71,7 @@ pub(super) fn take_in(processor: &mut Owned<'_>, mut ready: Fifo) -> bool {
         if count > 1 {
             green.prefetch();
         }
-        witness::arrived(processor, green, Arrival::Event);
+        probe::readied(&mut *processor, green, probe::Readied::Arrived);
         if core::ptr::eq(green.cluster(), cluster) {
             processor.own().outbox.expect(green);
             let thread = Ready::new(green);
@@ -114,7 +114,7 @@ pub(crate) fn pass_on(mut ready: Fifo) {
             last.notify();
         }
         perturb::point("io: passing on");
-        witness::passed_on(green);
+        probe::readied(probe::Outside, green, probe::Readied::Arrived);
         let thread = Ready::new(green);
         cluster.policy.ready(thread, Readied::Arrived, None);
     }

@@ -7,9 +7,10 @@
 //!
 //! Invariant: a searcher ends by [`stop_searching`] or by resting, once (`idle.md`).
 
-use super::{Cluster, Machine, NothingFound, Owned, io, own_queues, timers, witness};
+use super::{Cluster, Machine, NothingFound, Owned, io, own_queues, timers};
 use crate::engine::atomic::{Ordering, fence};
 use crate::engine::policy::{ForOthers, Next, Victims};
+use crate::engine::probe::{self, Pick};
 use crate::engine::sys::{perturb, topology};
 
 /// A searcher has found something. If it was the last searcher, it wakes the next one for any other
@@ -90,7 +91,7 @@ pub(super) fn look_at_others(processor: &mut Owned<'_>, last_pass: bool) -> Opti
     processor.steals.add(1);
     // The victim's outbox counts this arrival; the thief's does not.
     thread.green().arrived.set(false);
-    witness::stole(processor, thread.green());
+    probe::picked(processor, thread.green(), Pick::Stolen);
     Some(thread.into())
 }
 

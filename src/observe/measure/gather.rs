@@ -1,46 +1,35 @@
-//! Measuring: histograms of how long threads wait for a processor, how long they run, and how long they block
-//! kernel threads. They are gathered while [`METRICS`](super::METRICS) is on.
+//! Gathering times from the scheduler's events: how long threads wait for a processor, how long they run, and how long they
+//! hold kernel threads when they block.
 //!
 //! | what is measured | from | to |
 //! |---|---|---|
 //! | a wait | a thread is made ready (woken, spawned, has yielded, was preempted) | a processor takes it to run it |
 //! | a run | a processor takes it | it has left its stack, or its processor was taken |
-//! | a hold | the processor of a blocked thread was taken | the thread comes back to the runtime |
+//! | a hold | the processor of a blocked thread is taken | the thread comes back to the runtime |
 //!
 //! A switch reads the clock once: a thread begins when the one before it has left, unless the processor had
 //! nothing to run in between. A wake-up reads it once more.
 //!
-//! *Which runs are measured.* Each thread that is made ready, or leaves its stack, gets an oddity, for which the run
-//! loop looks at each switch anyway; so a run's beginning costs nothing more while nothing is measured.
-//!
-//! *Where times are kept.* When a thread became ready is kept in its record, at the place of its signal mask
-//! ([`Green::set_measured`]); the waits of the few threads with a mask of their own are not measured. When it began, and when
-//! its processor was taken, is kept with its machine ([`Stint`]). A time from before measuring was last switched
-//! on ([`SINCE`]) is not used.
+//! *Where times are kept.* When a thread became ready: in the second of the observer's words in its record. When the present
+//! run of a processor began: in its [`Gauge`]. When the processor of a blocked thread was taken: in the [`Hold`] of its
+//! worker. A time from before measuring was last switched on ([`SINCE`]) is not used.
 //!
 //! # Invariants
-//! 1. Only the owner of a processor, or whoever has it in hand, adds to the processor's histograms: plain stores.
-//!    Those of the cluster have many writers.
+//! 1. Only the owner of a processor, or whoever has it in hand, adds to the processor's waits and runs: plain stores.
+//!    Those of holds have many writers.
 //! 2. A processor's histograms are mapped at its first run that is measured, and are never freed.
 //!
-//! Orderings: all are Relaxed. A reader sees each bucket as it was at some moment; sums and counts need not fit
-//! together exactly. `processor.measures` is a Release for its reader's Acquire.
+//! Orderings: all are Relaxed, but for the list of histograms (Release, Acquire). A reader sees each bucket as it was at some moment; sums and counts need not fit
+//! together exactly. What the monitor writes to a hold is published by its taking of the processor.
 
-use core::cell::Cell;
-
-use super::scale::{BUCKETS, bucket};
-use super::{METRICS, ON};
-use crate::engine::arch;
-use crate::engine::atomic::{
-    AtomicU32, AtomicU64,
+use super::histogram::{BUCKETS, bucket};
+use crate::engine::door::atomic::{
+    AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::green::Green;
-use crate::engine::green::context::Action;
-use crate::engine::sched::blocked_calls::Place;
-use crate::engine::sched::{Cluster, Machine, Owned, Processor};
-use crate::engine::sys::atomic_static::AtomicStatic;
-use crate::engine::sys::{clock, kernel_thread, mm};
+use crate::engine::door::{AtomicStatic, clock, kernel_thread, ticks};
+use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Thread};
+use crate::observe::kept::{ByProcessor, ByWorker, Zeroable, mapped};
 
 /// The ticks at which measuring was last switched on.
 static SINCE: AtomicU64 = AtomicU64::new(0);
@@ -50,19 +39,12 @@ static RATE: AtomicU64 = AtomicU64::new(0);
 const COMPARED_FOR: u64 = 1_000_000;
 
 /// A histogram that is being gathered.
-pub(crate) struct Gathered {
+pub(super) struct Gathered {
     nanos: AtomicU64,
     counts: [AtomicU64; BUCKETS],
 }
 
 impl Gathered {
-    pub(crate) const fn new() -> Gathered {
-        Gathered {
-            nanos: AtomicU64::new(0),
-            counts: [const { AtomicU64::new(0) }; BUCKETS],
-        }
-    }
-
     /// Adds a time in ticks. There is one writer.
     #[inline]
     fn add(&self, ticks: u64) {
@@ -73,114 +55,92 @@ impl Gathered {
         raise(&self.counts[bucket(nanos)], 1);
     }
 
-    /// The same where there are several writers.
-    fn add_shared(&self, ticks: u64) {
-        let nanos = nanos(ticks);
+    /// The same in nanoseconds, where there are several writers.
+    fn add_shared(&self, nanos: u64) {
         self.nanos.fetch_add(nanos, Relaxed);
         self.counts[bucket(nanos)].fetch_add(1, Relaxed);
     }
 
     /// The sum of the times, in nanoseconds, and how many there are in each bucket.
-    pub(crate) fn read(&self) -> (u64, impl Iterator<Item = u64>) {
+    pub(super) fn read(&self) -> (u64, impl Iterator<Item = u64>) {
         let counts = self.counts.iter().map(|count| count.load(Relaxed));
         (self.nanos.load(Relaxed), counts)
     }
 }
 
-/// From where a processor took the thread that it runs next.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-pub(crate) enum From {
-    /// The next slot: the thread inherits the time slice.
-    NextSlot,
-    /// The processor's own queue, or the global one.
-    Queue,
-    /// Another processor's queue. (The others that were stolen with it come from a queue.)
-    Stolen,
+/// The histograms of one processor.
+pub(super) struct Measures {
+    runtime: usize,
+    /// Those that were made before.
+    before: AtomicStatic<Measures>,
+    pub(super) runs: Gathered,
+    /// From the next slot, from a queue, and stolen.
+    pub(super) waits: [Gathered; 3],
+    /// Those of any worker of the runtime.
+    pub(super) holds: Gathered,
 }
 
-/// The histograms of one processor.
-pub(crate) struct Measures {
-    pub(crate) runs: Gathered,
-    /// By [`From`].
-    pub(crate) waits: [Gathered; 3],
+/// What is kept of a processor.
+struct Gauge {
+    /// When its present thread began to run, or the last one left; or 0.
+    began: u64,
+    measures: Option<&'static Measures>,
 }
+
+/// What is kept of a worker.
+struct Hold {
+    /// When the monitor took its processor, or was about to; or 0.
+    since: AtomicU64,
+    /// Its thread was blocked then, here if that is known.
+    is_blocked: AtomicBool,
+    place: AtomicStatic<BlockedPlace>,
+}
+
+static GAUGES: ByProcessor<Gauge> = ByProcessor::new();
+static HOLDS: ByWorker<Hold> = ByWorker::new();
+static ALL: AtomicStatic<Measures> = AtomicStatic::none();
+
+// SAFETY: no time, and no histograms.
+unsafe impl Zeroable for Gauge {}
+// SAFETY: no time, false, and an address that is null.
+unsafe impl Zeroable for Hold {}
 
 impl Measures {
-    fn map() -> Option<&'static Measures> {
-        let memory = mm::map(size_of::<Measures>().next_multiple_of(mm::page())).ok()?;
-        // SAFETY: new memory, large enough and aligned to a page, which stays; zeroes are valid counts.
-        Some(unsafe { &*core::ptr::with_exposed_provenance(memory) })
+    /// Those of one more processor of this runtime.
+    #[cold]
+    fn make(runtime: usize) -> Option<&'static Measures> {
+        let measures: *mut Measures = mapped()?;
+        // SAFETY: new memory, which stays; zero bytes are counts, and nothing before.
+        let measures = unsafe {
+            (&raw mut (*measures).runtime).write(runtime);
+            &*measures.cast_const()
+        };
+        let mut before = ALL.load(Relaxed);
+        loop {
+            measures.before.store(before, Relaxed);
+            // Release: partner: Acquire in `of_runtime`.
+            match ALL.replace(before, measures, Release) {
+                Ok(()) => return Some(measures),
+                Err(now) => before = now,
+            }
+        }
     }
-}
-
-/// The measuring part of what a processor's owner has.
-pub(crate) struct Gauge {
-    /// When the last thread left, if the processor has been busy since; or 0.
-    left_at: u64,
-    has_stolen: bool,
 }
 
 impl Gauge {
-    pub(crate) const fn new() -> Gauge {
-        Gauge {
-            left_at: 0,
-            has_stolen: false,
-        }
+    /// The histograms of the processor, which is one of this runtime; they are made if there are none.
+    #[inline]
+    fn measures(&mut self, runtime: usize) -> Option<&'static Measures> {
+        self.measures = self.measures.or_else(|| Measures::make(runtime));
+        self.measures
     }
 }
 
-/// The measuring part of a machine.
-pub(crate) struct Stint {
-    /// When its thread began to run; the kernel thread's own.
-    began: Cell<u64>,
-    /// When the monitor took its processor, or was about to; or 0.
-    taken_at: AtomicU64,
-    /// What its thread was blocked in then; see [`blocked`](Stint::blocked).
-    blocked: AtomicU32,
-}
-
-impl Stint {
-    pub(crate) const fn new() -> Stint {
-        Stint {
-            began: Cell::new(0),
-            taken_at: AtomicU64::new(0),
-            blocked: AtomicU32::new(0),
-        }
-    }
-
-    /// The monitor is about to take the processor because its thread is blocked, at `place` if that is known.
-    pub(in crate::engine::sched) fn blocks(&self, place: Option<Place>) {
-        let number = place.map_or(0, Place::number);
-        self.blocked.store(number + 1, Relaxed);
-    }
-
-    /// The monitor is about to take the processor although its thread computes.
-    pub(in crate::engine::sched) fn computes(&self) {
-        self.blocked.store(0, Relaxed);
-    }
-
-    /// The monitor is about to take the processor.
-    pub(in crate::engine::sched) fn ends(&self) {
-        if ON.load(Relaxed) & METRICS != 0 {
-            // The retaking of the processor, which comes next, publishes this, and `blocked`.
-            self.taken_at.store(arch::ticks(), Relaxed);
-        }
-    }
-
-    /// The monitor has not taken it.
-    pub(in crate::engine::sched) fn goes_on(&self) {
-        self.taken_at.store(0, Relaxed);
-        self.blocked.store(0, Relaxed);
-    }
-
-    /// Whether the thread was blocked when the processor was taken, and where, if that is known. Asked once.
-    fn blocked(&self) -> Option<Option<Place>> {
-        match self.blocked.swap(0, Relaxed) {
-            0 => None,
-            number => Some(Place::of_number(number - 1)),
-        }
-    }
+/// The histograms of all processors that this runtime has had.
+pub(super) fn of_runtime(runtime: usize) -> impl Iterator<Item = &'static Measures> {
+    // Acquire: partner: Release in `make`.
+    core::iter::successors(ALL.load(Acquire), |measures| measures.before.load(Relaxed))
+        .filter(move |measures| measures.runtime == runtime)
 }
 
 fn nanos(ticks: u64) -> u64 {
@@ -193,147 +153,115 @@ fn elapsed(then: u64, now: u64) -> Option<u64> {
     (then != 0 && then >= SINCE.load(Relaxed)).then(|| now.saturating_sub(then))
 }
 
-/// `green` has left its stack and asks for `action`.
-#[cold]
-#[inline(never)]
-pub(super) fn left(processor: Option<&mut Owned<'_>>, green: &'static Green, action: Action) {
-    let (machine, now) = (green.machine(), arch::ticks());
-    match processor {
-        Some(processor) => {
-            let run = elapsed(machine.stint.began.replace(0), now);
-            if let (Some(run), Some(measures)) = (run, of(processor)) {
-                measures.runs.add(run);
-            }
-            processor.own().gauge.left_at = now;
-        }
-        None => came_back(machine, green.cluster(), now),
-    }
-    match action {
-        Action::Yield | Action::Preempt => green.set_measured(now),
-        // It may turn out that the wait is over already.
-        Action::Park => green.set_measured(0),
-        Action::HandOver => {
-            if let Some(successor) = green.next.get() {
-                successor.set_measured(0);
-            }
-        }
-        Action::Exit => {}
-    }
+/// `thread` is about to be ready.
+pub(in crate::observe) fn readied(thread: Thread<'_>) {
+    thread.words()[1].store(ticks(), Relaxed);
 }
 
-/// The run loop is about to run `green`; `processor`: the machine's, if it still has one.
-#[cold]
-#[inline(never)]
-pub(in crate::engine::sched) fn begins(
-    processor: Option<Owned<'_>>,
-    machine: &'static Machine,
-    green: &'static Green,
-    inherits_slice: bool,
-) {
-    let ready_at = green.take_measured();
-    let Some(mut processor) = processor else {
-        return machine.stint.began.set(arch::ticks());
-    };
-    let gauge = &mut processor.own().gauge;
-    let from = match (inherits_slice, core::mem::take(&mut gauge.has_stolen)) {
-        (_, true) => From::Stolen,
-        (true, false) => From::NextSlot,
-        (false, false) => From::Queue,
-    };
-    let now = match core::mem::take(&mut gauge.left_at) {
-        left_at if left_at < SINCE.load(Relaxed) => arch::ticks(),
-        left_at => left_at,
-    };
-    machine.stint.began.set(now);
-    let wait = elapsed(ready_at, now);
-    if let (Some(wait), Some(measures)) = (wait, of(&processor)) {
-        measures.waits[from as usize].add(wait);
-    }
-}
-
-/// The owner of `processor` had nothing to run for a while.
-#[cold]
-pub(super) fn rested(processor: &mut Owned<'_>) {
-    processor.own().gauge.left_at = 0;
-}
-
-#[cold]
-pub(super) fn stole(processor: &mut Owned<'_>) {
-    processor.own().gauge.has_stolen = true;
-}
-
-/// `green`, the caller's, is about to be ready.
-#[cold]
-pub(super) fn readied(green: &'static Green) {
-    green.set_measured(arch::ticks());
-}
-
-/// `machine`, whose thread runs without a processor, is about to get one.
-#[cold]
-pub(super) fn resumes(machine: &'static Machine, cluster: &'static Cluster) {
-    let now = arch::ticks();
-    came_back(machine, cluster, now);
-    machine.stint.began.set(now);
-}
-
-/// The thread that `machine` runs has come back to the runtime, which has taken its processor.
-fn came_back(machine: &'static Machine, cluster: &'static Cluster, now: u64) {
-    let stint = &machine.stint;
-    let taken_at = stint.taken_at.swap(0, Relaxed);
-    let held = elapsed(taken_at, now);
-    if let (Some(held), Some(place)) = (held, stint.blocked()) {
-        cluster.holds.add_shared(held);
-        cluster.blocked_calls.add_time(place, nanos(held));
-    }
-    let end = if held.is_some() { taken_at } else { now };
-    if let Some(run) = elapsed(stint.began.replace(0), end) {
-        cluster.detached_runs.add_shared(run);
-    }
-}
-
-/// The histograms of `processor`, which are made if there are none.
-#[inline]
-fn of(processor: &Owned<'_>) -> Option<&'static Measures> {
-    let place: &AtomicStatic<Measures> = &processor.measures;
-    match place.load(Relaxed) {
-        None => make(processor.shared()),
-        made => made,
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn make(processor: &'static Processor) -> Option<&'static Measures> {
-    let made = Measures::map();
-    // Release: partner: Acquire in `read`.
-    processor.measures.store(made, Release);
-    made
-}
-
-/// The histograms of a processor, if there are any.
-pub(crate) fn read(processor: &Processor) -> Option<&'static Measures> {
-    // Acquire: partner: Release in `make`.
-    processor.measures.load(Acquire)
-}
-
-/// Whether times are measured.
-pub(crate) fn is_on() -> bool {
-    ON.load(Relaxed) & METRICS != 0
-}
-
-/// From now on times are measured, or are not. The caller may block.
-pub(crate) fn switch(on: bool) {
-    if !on {
-        ON.fetch_and(!METRICS, Relaxed);
+pub(in crate::observe) fn picked(processor: &mut Processor<'_>, thread: Thread<'_>, from: Pick) {
+    let runtime = processor.seen().runtime();
+    let Some(gauge) = GAUGES.of(processor) else {
         return;
+    };
+    let has_rested = matches!(from, Pick::Found | Pick::Stolen);
+    if has_rested || gauge.began < SINCE.load(Relaxed) {
+        gauge.began = ticks();
     }
+    let [_, ready_at] = thread.words();
+    let ready_at = ready_at.swap(0, Relaxed);
+    let from = match from {
+        Pick::NextSlot => 0,
+        Pick::Queue | Pick::Found => 1,
+        Pick::Stolen => 2,
+    };
+    if let Some(wait) = elapsed(ready_at, gauge.began)
+        && let Some(measures) = gauge.measures(runtime)
+    {
+        measures.waits[from].add(wait);
+    }
+}
+
+pub(in crate::observe) fn stopped(
+    processor: Option<&mut Processor<'_>>,
+    thread: Thread<'_>,
+    why: Stop<'_>,
+) {
+    let now = ticks();
+    match processor {
+        Some(processor) => run_ends(processor, now, now),
+        None => came_back(thread.worker(), thread.runtime(), now),
+    }
+    if let Stop::Yielded | Stop::Preempted = why {
+        thread.words()[1].store(now, Relaxed);
+    }
+}
+
+/// The run on `processor` is over; the next one began at `next`.
+fn run_ends(processor: &mut Processor<'_>, now: u64, next: u64) {
+    let runtime = processor.seen().runtime();
+    if let Some(gauge) = GAUGES.of(processor)
+        && let Some(run) = elapsed(core::mem::replace(&mut gauge.began, next), now)
+        && let Some(measures) = gauge.measures(runtime)
+    {
+        measures.runs.add(run);
+    }
+}
+
+/// The monitor is about to take the processor of `worker`.
+pub(in crate::observe) fn blocks(worker: u32, how: Lost) {
+    if let Some(hold) = HOLDS.of(worker) {
+        let (is_blocked, place) = match how {
+            Lost::Blocked(place) => (true, place),
+            Lost::Computing => (false, None),
+        };
+        hold.is_blocked.store(is_blocked, Relaxed);
+        hold.place.store(place, Relaxed);
+        hold.since.store(ticks(), Relaxed);
+    }
+}
+
+/// It has taken it, or has not.
+pub(in crate::observe) fn blocked(processor: Option<&mut Processor<'_>>, worker: u32) {
+    match processor {
+        Some(processor) => run_ends(processor, ticks(), 0),
+        None => {
+            if let Some(hold) = HOLDS.of(worker) {
+                hold.since.store(0, Relaxed);
+            }
+        }
+    }
+}
+
+/// `worker`, whose thread runs without a processor, gets this one.
+pub(in crate::observe) fn resumed(processor: &mut Processor<'_>, worker: u32) {
+    let now = ticks();
+    came_back(worker, processor.seen().runtime(), now);
+    if let Some(gauge) = GAUGES.of(processor) {
+        gauge.began = now;
+    }
+}
+
+/// The thread that `worker` runs has come back to the runtime, which has taken its processor.
+fn came_back(worker: u32, runtime: usize, now: u64) {
+    let Some(hold) = HOLDS.of(worker) else { return };
+    let held = elapsed(hold.since.swap(0, Relaxed), now);
+    if let (Some(held), true) = (held, hold.is_blocked.load(Relaxed)) {
+        let held = nanos(held);
+        if let Some(measures) = of_runtime(runtime).next() {
+            measures.holds.add_shared(held);
+        }
+        if let Some(place) = hold.place.load(Relaxed) {
+            place.add_time(held);
+        }
+    }
+}
+
+/// Measuring is about to begin. The caller may block.
+pub(super) fn begin() {
     if RATE.load(Relaxed) == 0 {
         RATE.store(compare(), Relaxed);
     }
-    if !is_on() {
-        SINCE.store(arch::ticks(), Relaxed);
-    }
-    ON.fetch_or(METRICS, Relaxed);
+    SINCE.store(ticks(), Relaxed);
 }
 
 /// How many nanoseconds 2^32 ticks last.
@@ -352,7 +280,7 @@ fn compare() -> u64 {
 /// The ticks and the clock at one time: of some readings, the one that was interrupted least.
 fn both_clocks() -> (u64, u64) {
     let read = |_| {
-        let (before, now, after) = (arch::ticks(), clock::now(), arch::ticks());
+        let (before, now, after) = (ticks(), clock::now(), ticks());
         (after.wrapping_sub(before), before / 2 + after / 2, now)
     };
     let best = (0..8).map(read).min_by_key(|reading| reading.0);

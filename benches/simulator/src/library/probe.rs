@@ -1,14 +1,16 @@
-//! Stands in for the library's `witness`: nobody observes.
+//! Stands in for the library's `probe`: nobody observes.
 
 use crate::engine::green::Green;
 use crate::engine::sched::{Machine, Owned};
 
-pub(crate) enum Arrival {
-    Deadline,
-    Event,
+#[allow(dead_code, reason = "the simulator has no deadlines of its own")]
+pub(crate) enum Readied {
+    Fired,
+    Arrived,
 }
 
-pub(super) fn arrived(_: &mut Owned<'_>, _: &'static Green, _: Arrival) {}
-pub(super) fn passed_on(_: &'static Green) {}
-pub(super) fn given(_: &mut Owned<'_>, _: &'static Machine) {}
-pub(super) fn laid_down(_: &mut Owned<'_>) {}
+pub(crate) struct Outside;
+
+pub(crate) fn readied<A>(_: A, _: &'static Green, _: Readied) {}
+pub(crate) fn worker_has(_: &mut Owned<'_>, _: &'static Machine) {}
+pub(crate) fn worker_idle(_: &mut Owned<'_>) {}
