@@ -10,4 +10,5 @@ mod support;
 mod disassembly;
 mod fs_cost;
 mod memory;
+mod roads;
 mod scale;

@@ -21,6 +21,8 @@ pub const PROGRAMS: &[Named] = &[
     ("is left alone", is_left_alone),
     ("has had guests", has_had_guests),
     ("builds", builds),
+    #[cfg(feature = "tracing")]
+    ("subscribes", subscribes),
     ("reads", || {
         greenthread::spawn(|| ()).join().unwrap();
         until_input_ends();
@@ -34,6 +36,8 @@ pub const TESTS: &[Named] = &[
     ("knobs", knobs),
     ("wrong_values", wrong_values),
     ("late_deadlocks", late_deadlocks),
+    #[cfg(feature = "tracing")]
+    ("tracing", tracing),
 ];
 
 const HEAD: &str =
@@ -437,4 +441,48 @@ fn late_deadlocks() {
     for program in &mut all {
         program.until_said("report", |text| text.contains(HEAD));
     }
+}
+
+/// A subscriber that ends the program when it is told of a deadlock: a thread that looked for the event would be one
+/// that does not wait.
+#[cfg(feature = "tracing")]
+fn subscribes() {
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    struct Ends;
+
+    impl Subscriber for Ends {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "greenthread"
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            if event.metadata().fields().field("threads").is_some() {
+                print("told");
+                std::process::exit(3);
+            }
+        }
+
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    tracing::subscriber::set_global_default(Ends).unwrap();
+    greenthread::observe::publish_events().unwrap();
+    thread::spawn(thread::park).join().unwrap();
+}
+
+/// The feature `tracing`: a deadlock is an event. Kernel threads on std alone are not looked at.
+#[cfg(feature = "tracing")]
+fn tracing() {
+    let mut program = start("subscribes", &[], false);
+    assert_eq!(program.end().code(), Some(3), "{}", program.said());
 }

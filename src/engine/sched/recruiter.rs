@@ -18,7 +18,7 @@ use core::ffi::c_void;
 use core::fmt;
 use std::io;
 
-use crate::engine::atomic::{AtomicU32, Ordering};
+use crate::engine::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::engine::green::resident::Resident;
 use crate::engine::green::{Room, current};
 use crate::engine::sched::shortage;
@@ -40,6 +40,8 @@ pub(crate) struct Office {
     bell: AtomicU32,
     /// Calls for a machine.
     calls: AtomicU32,
+    /// Whether the last attempt to make one was refused.
+    is_refused: AtomicBool,
     /// The error with which no preemption signal could be sent; 0: none.
     no_signals: AtomicU32,
 }
@@ -78,6 +80,7 @@ impl Office {
         Office {
             bell: AtomicU32::new(0),
             calls: AtomicU32::new(0),
+            is_refused: AtomicBool::new(false),
             no_signals: AtomicU32::new(0),
         }
     }
@@ -86,6 +89,11 @@ impl Office {
     pub(crate) fn call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.ring();
+    }
+
+    /// Whether nobody knows when there will be another machine.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     /// No preemption signal can be sent now, by this error number: the recruiter says so.
@@ -113,8 +121,8 @@ pub(crate) fn open(cluster: &'static Cluster) -> io::Result<()> {
 fn work(cluster: &'static Cluster) {
     signal::set_mask(signal::ALL);
     let (mut heard, mut seen, mut last, mut batch) = (0, 0, 0, 1);
-    // Whether the last attempt was refused, and another is due.
-    let (mut refused, mut asks_again) = (false, false);
+    // After a refusal another attempt is due.
+    let mut asks_again = false;
     let mut looks = Looks::new();
     while !cluster.stopping.load(Ordering::SeqCst) {
         let office = &cluster.recruiter;
@@ -150,11 +158,11 @@ fn work(cluster: &'static Cluster) {
         };
         last = now;
         let refusal = (0..batch).try_for_each(|_| recruit(cluster)).err();
-        if let (Some(refusal), true) = (refusal, refused) {
+        asks_again = refusal.is_some();
+        let was_refused = office.is_refused.swap(asks_again, Ordering::Relaxed);
+        if let (Some(refusal), true) = (refusal, was_refused) {
             shortage::report(cluster, refusal);
         }
-        refused = refusal.is_some();
-        asks_again = refused;
     }
 }
 

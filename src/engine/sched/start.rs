@@ -17,7 +17,9 @@
 //!
 //! That can be too late, as when such a thread is preempted at once. Then the thread without a room
 //! waits in a list, for a *finder*: the first machine with such a thread gives its processor away,
-//! and is thus free to wait for malloc. It makes a room for the first thread of the list, which will
+//! and is thus free to wait for malloc, if another machine is there to run the queues: a thread in a
+//! queue may hold malloc's lock, and a machine cannot be made without that lock either. (If there is
+//! none yet, the thread goes to the back of the queue while the recruiter makes one.) The finder makes a room for the first thread of the list, which will
 //! make the next one itself, and puts the others back into the queue: while it was at work, a
 //! processor without a room has sent there every new thread that it came by, thousands perhaps, and
 //! most of them can have the room of one that ends. It leaves when the list is empty. If there is no
@@ -109,6 +111,13 @@ pub(super) fn find_room(run: &mut RunLoop, green: &'static Green) -> Rested {
     let machine = run.machine();
     machine.come_home();
     let cluster = machine.cluster();
+    // A spare that gets a processor meanwhile runs the queues, too; if it is held up by a lock of malloc's in its turn,
+    // `shortage` evicts what it runs.
+    if cluster.spare_count() == 0 && !cluster.recruiter.is_refused() {
+        cluster.recruiter.call();
+        ready_globally(green, Readied::Arrived);
+        return Rested::Working { searching: false };
+    }
     if !cluster.homeless.add(green) {
         return Rested::Working { searching: false };
     }
