@@ -25,9 +25,12 @@ pub(crate) use super::backend::packet::{Joiner, spawn, spawn_scoped, spawn_unche
 pub(crate) use super::backend::runtimes;
 pub use super::backend::scope::Scope;
 pub(crate) use super::backend::scope::in_scope;
+#[cfg(green)]
+pub(crate) use super::backend::{BUCKETS, bucket};
 pub(crate) use super::backend::{Backend, Choice, Knobs, Wishes};
 pub use super::backend::{
-    BlockedCall, BlockedPlace, Driver, Metrics, Mode, OnDeadlock, ProcessorMetrics, QueueWait,
+    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
+    ProcessorMetrics, QueueWait,
 };
 #[cfg(green)]
 pub(crate) use super::driver::{

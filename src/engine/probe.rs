@@ -22,28 +22,20 @@
 //! 2. Who gets a [`Processor`] owns it, or has it in hand, until the call returns; who gets a [`Thread`] owns
 //!    the thread, or is called by it.
 //! 3. An observer's function neither allocates, nor panics, nor blocks; and it touches no thread-local, unless a kernel
-//!    thread calls it ([`kernel`], [`Outside`]).
+//!    thread calls it ([`kernel`], [`By::Outside`]).
 //!
 //! # Memory orderings
 //! The word is Relaxed: an event that is about to happen while an observer comes may be missed. The table is stored, with
 //! Release, before the word; a thread that sees the word and not yet the table (Acquire) misses the event, too.
 
 #[cfg(green)]
-use crate::engine::atomic::AtomicU64;
+pub(crate) use self::threads::*;
 use crate::engine::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::green::Identity;
-#[cfg(green)]
-use crate::engine::green::{Green, context::Action, current};
-#[cfg(green)]
-pub(crate) use crate::engine::sched::BlockedPlace;
-#[cfg(green)]
-use crate::engine::sched::{self, Machine, Owned, enter::Entered};
 use crate::engine::sys::atomic_static::AtomicStatic;
-#[cfg(green)]
-use crate::engine::sys::clock;
 
 /// Who observes, in the observer's own bits; 0: nobody.
 static WORD: AtomicU32 = AtomicU32::new(0);
@@ -55,55 +47,9 @@ pub(crate) const PICKS: u32 = 1;
 /// The observer's functions.
 pub(crate) struct Observer {
     #[cfg(green)]
-    pub(crate) spawned: fn(Actor<'_>, Thread<'_>),
-    #[cfg(green)]
-    pub(crate) ended: fn(Thread<'_>),
-    #[cfg(green)]
-    pub(crate) readied: fn(Actor<'_>, Thread<'_>, Readied),
-    #[cfg(green)]
-    pub(crate) picked: fn(Processor<'_>, Thread<'_>, Pick),
-    #[cfg(green)]
-    pub(crate) stopped: fn(Option<Processor<'_>>, Thread<'_>, Stop<'_>),
-    /// The processor of this worker is about to be taken.
-    #[cfg(green)]
-    pub(crate) blocks: fn(u32, Lost),
-    /// It was taken, or was not.
-    #[cfg(green)]
-    pub(crate) blocked: fn(Option<Processor<'_>>, u32, Words, Lost),
-    #[cfg(green)]
-    pub(crate) worker_has: fn(Processor<'_>, u32, Option<Thread<'_>>),
-    #[cfg(green)]
-    pub(crate) worker_idle: fn(Processor<'_>),
+    pub(crate) threads: OfThreads,
     pub(crate) kernel: fn(Option<&Identity>, Kernel),
 }
-
-/// Changes the word, and has all events told to `observer` from then on if it is not 0.
-pub(crate) fn observe(observer: &'static Observer, change: impl Fn(u32) -> u32) {
-    // Release: partner: Acquire in `observer`.
-    OBSERVER.store(Some(observer), Release);
-    let _ = WORD.fetch_update(Relaxed, Relaxed, |word| Some(change(word)));
-}
-
-/// Nobody observes any more: the process is a forked child.
-#[cfg(green)]
-pub(crate) fn forget() {
-    WORD.store(0, Relaxed);
-}
-
-/// The word.
-#[inline(always)]
-pub(crate) fn word() -> u32 {
-    WORD.load(Relaxed)
-}
-
-fn observer() -> Option<&'static Observer> {
-    // Acquire: partner: Release in `observe`.
-    OBSERVER.load(Acquire)
-}
-
-/// The observer's two words in a thread's record. They outlive the thread: the record serves others.
-#[cfg(green)]
-pub(crate) type Words = &'static [AtomicU64; 2];
 
 /// What a kernel thread does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,178 +65,92 @@ pub(crate) enum Kernel {
     GoesOn,
 }
 
-/// The calling kernel thread does `what`, to `thread` or as that one.
-#[inline]
-pub(crate) fn kernel(thread: Option<&Identity>, what: Kernel) {
-    if word() != 0
-        && let Some(observer) = observer()
-    {
-        (observer.kernel)(thread, what);
+/// The word.
+#[inline(always)]
+pub(crate) fn word() -> u32 {
+    WORD.load(Relaxed)
+}
+
+/// Changes the word, and has all events told to `observer` from then on if it is not 0.
+pub(crate) fn observe(observer: &'static Observer, change: impl Fn(u32) -> u32) {
+    // Release: partner: Acquire in `tell`.
+    OBSERVER.store(Some(observer), Release);
+    let _ = WORD.fetch_update(Relaxed, Relaxed, |word| Some(change(word)));
+}
+
+/// Nobody observes any more: the process is a forked child.
+#[cfg(green)]
+pub(crate) fn forget() {
+    WORD.store(0, Relaxed);
+}
+
+#[cold]
+#[inline(never)]
+fn tell(event: impl FnOnce(&'static Observer)) {
+    // Acquire: partner: Release in `observe`.
+    if let Some(observer) = OBSERVER.load(Acquire) {
+        event(observer);
     }
 }
 
-/// What has ended a wait.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Readied {
-    /// Another thread.
-    Woke,
-    /// Its deadline.
-    Fired,
-    /// The driver: a descriptor is ready, or an operation is over.
-    Arrived,
+/// The calling kernel thread does `what`, to `thread` or as that one.
+#[inline]
+pub(crate) fn kernel(thread: Option<&Identity>, what: Kernel) {
+    if word() != 0 {
+        tell(|observer| (observer.kernel)(thread, what));
+    }
 }
-
-/// From where a processor took a thread.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pick {
-    /// The next slot, or from the thread before: it goes on in that one's time slice.
-    NextSlot,
-    /// Its own queue, or the global one.
-    Queue,
-    /// Another processor's queue. (The others that were stolen with it come from a queue.)
-    Stolen,
-    /// Any of these, after it had nothing to run.
-    Found,
-}
-
-#[cfg(green)]
-pub(crate) use self::threads::*;
 
 /// The events of green threads, and what an observer may ask of those who take part.
 #[cfg(green)]
 mod threads {
-    use super::*;
+    use core::marker::PhantomData;
+    use core::ptr::from_ref;
 
-    /// A thread, during an event.
+    use super::{Acquire, Identity, PICKS, Relaxed, tell, word};
+    use crate::engine::atomic::AtomicU64;
+    use crate::engine::green::context::Action;
+    use crate::engine::green::{Green, current};
+    pub(crate) use crate::engine::sched::BlockedPlace;
+    use crate::engine::sched::{self, Machine, Owned, enter::Entered};
+    use crate::engine::sys::clock;
+
+    pub(crate) struct OfThreads {
+        pub(crate) spawned: fn(Actor<'_>, Thread<'_>),
+        pub(crate) ended: fn(Thread<'_>),
+        pub(crate) readied: fn(Actor<'_>, Thread<'_>, Readied),
+        pub(crate) picked: fn(Processor<'_>, Thread<'_>, Pick),
+        pub(crate) stopped: fn(Option<Processor<'_>>, Thread<'_>, Stop<'_>),
+        /// The processor of this worker is about to be taken.
+        pub(crate) blocks: fn(u32, Lost),
+        /// It was taken, or was not.
+        pub(crate) blocked: fn(Option<Processor<'_>>, u32, Words, Lost),
+        pub(crate) worker_has: fn(Processor<'_>, u32, Option<Thread<'_>>),
+        pub(crate) worker_idle: fn(Processor<'_>),
+    }
+
+    /// What has ended a wait.
     #[derive(Clone, Copy)]
-    pub(crate) struct Thread<'a>(&'static Green, core::marker::PhantomData<&'a ()>);
-
-    impl<'a> Thread<'a> {
-        #[inline(always)]
-        fn new(green: &'static Green) -> Thread<'a> {
-            Thread(green, core::marker::PhantomData)
-        }
-
-        #[inline(always)]
-        pub(crate) fn words(self) -> Words {
-            &self.0.observed
-        }
-
-        /// Its name and number. `None`: the thread is past its last instructions.
-        #[inline]
-        pub(crate) fn identity(self) -> Option<&'a Identity> {
-            // SAFETY: the caller owns the thread, or is that thread (invariant 2), as long as this lives; it has its
-            // identity from its spawn until its last instructions, when the pointer is null.
-            unsafe { self.0.identity.load(Relaxed).as_ref() }
-        }
-
-        /// The index of the worker that has run it last.
-        #[inline]
-        pub(crate) fn worker(self) -> u32 {
-            self.0.machine().index
-        }
-
-        /// By this its runtime is known.
-        pub(crate) fn runtime(self) -> usize {
-            core::ptr::from_ref(self.0.cluster()).addr()
-        }
+    pub(crate) enum Readied {
+        /// Another thread.
+        Woke,
+        /// Its deadline.
+        Fired,
+        /// The driver: a descriptor is ready, or an operation is over.
+        Arrived,
     }
 
-    /// A processor, during an event: nobody else may use what is kept for it.
-    pub(crate) struct Processor<'a>(Owned<'a>);
-
-    impl Processor<'_> {
-        /// Its number, which no other processor of the process has.
-        #[inline(always)]
-        pub(crate) fn number(&self) -> usize {
-            self.0.number
-        }
-
-        pub(crate) fn seen(&self) -> Seen {
-            Seen(self.0.shared())
-        }
-    }
-
-    /// A processor as any thread sees it at any time.
+    /// From where a processor took a thread.
     #[derive(Clone, Copy)]
-    pub(crate) struct Seen(&'static sched::Processor);
-
-    impl Seen {
-        /// By this its runtime is known.
-        pub(crate) fn runtime(self) -> usize {
-            core::ptr::from_ref(self.0.cluster()).addr()
-        }
-
-        /// Its index in its runtime.
-        pub(crate) fn index(self) -> usize {
-            self.0.index
-        }
-
-        /// Whether its runtime was shut down.
-        pub(crate) fn is_closed(self) -> bool {
-            self.0.cluster().stopping.load(Relaxed)
-        }
-
-        /// The words of the thread that it runs. A hint.
-        pub(crate) fn running(self) -> Option<Words> {
-            // Acquire: to reach the machine; partner: Release in `give_to`.
-            let green = self.0.machine.load(Acquire)?.running()?;
-            Some(&green.observed)
-        }
-    }
-
-    #[cfg(test)]
-    impl Seen {
-        /// The first processor of the calling green thread's runtime.
-        pub(crate) fn first_here() -> Option<Seen> {
-            current::green().map(|green| Seen(green.cluster().processor(0)))
-        }
-    }
-
-    /// Who does something to a thread: a thread and the processor that it is on, a processor's owner, or an outsider.
-    pub(crate) struct Actor<'a> {
-        pub(crate) thread: Option<Thread<'a>>,
-        pub(crate) processor: Option<Processor<'a>>,
-    }
-
-    /// What an [`Actor`] is made of, if anybody observes.
-    pub(crate) trait By<'a> {
-        fn actor(self) -> Actor<'a>;
-    }
-
-    /// A green thread inside the runtime.
-    impl<'a> By<'a> for &'a mut Entered {
-        #[inline(always)]
-        fn actor(self) -> Actor<'a> {
-            Actor {
-                thread: Some(Thread::new(self.green())),
-                processor: Some(Processor(self.processor())),
-            }
-        }
-    }
-
-    /// The owner of a processor.
-    impl<'a> By<'a> for &'a mut Owned<'_> {
-        #[inline(always)]
-        fn actor(self) -> Actor<'a> {
-            Actor {
-                thread: None,
-                processor: Some(Processor(self.lend())),
-            }
-        }
-    }
-
-    /// A thread that owns no processor of the cluster: it may be a green one of another.
-    pub(crate) struct Outside;
-
-    impl By<'static> for Outside {
-        #[inline(always)]
-        fn actor(self) -> Actor<'static> {
-            Actor {
-                thread: current::green().map(Thread::new),
-                processor: None,
-            }
-        }
+    pub(crate) enum Pick {
+        /// The next slot, or from the thread before: it goes on in that one's time slice.
+        NextSlot,
+        /// Its own queue, or the global one.
+        Queue,
+        /// Another processor's queue. (The others that were stolen with it come from a queue.)
+        Stolen,
+        /// Any of these, after it had nothing to run.
+        Found,
     }
 
     /// Why a thread has left its stack.
@@ -314,84 +174,183 @@ mod threads {
         Computing,
     }
 
-    #[inline]
-    pub(crate) fn spawned<'a>(by: impl By<'a>, thread: &'static Green) {
-        #[cold]
-        fn tell(by: Actor<'_>, thread: &'static Green) {
-            if let Some(observer) = observer() {
-                (observer.spawned)(by, Thread::new(thread));
+    /// Who does something to a thread.
+    pub(crate) enum By<'a> {
+        Thread(&'a mut Entered),
+        Processor(Owned<'a>),
+        /// It owns no processor of the cluster. It may be a green thread of another one.
+        Outside,
+    }
+
+    /// The same for the observer: a thread and the processor that it is on, or only one of them.
+    pub(crate) struct Actor<'a> {
+        pub(crate) thread: Option<Thread<'a>>,
+        pub(crate) processor: Option<Processor<'a>>,
+    }
+
+    impl<'a> By<'a> {
+        #[inline(always)]
+        fn actor(self) -> Actor<'a> {
+            let (thread, processor) = match self {
+                By::Thread(entered) => (Some(entered.green()), Some(entered.processor())),
+                By::Processor(processor) => (None, Some(processor)),
+                By::Outside => (current::green(), None),
+            };
+            Actor {
+                thread: thread.map(Thread::new),
+                processor: processor.map(Processor),
             }
         }
+    }
+
+    /// A thread, during an event.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Thread<'a>(&'static Green, PhantomData<&'a ()>);
+
+    /// The observer's two words in a thread's record. They outlive the thread: the record serves others.
+    pub(crate) type Words = &'static [AtomicU64; 2];
+
+    impl<'a> Thread<'a> {
+        #[inline(always)]
+        fn new(green: &'static Green) -> Thread<'a> {
+            Thread(green, PhantomData)
+        }
+
+        #[inline(always)]
+        pub(crate) fn words(self) -> Words {
+            &self.0.observed
+        }
+
+        /// Its name and number. `None`: the thread is past its last instructions.
+        #[inline]
+        pub(crate) fn identity(self) -> Option<&'a Identity> {
+            // SAFETY: the caller owns the thread, or is that thread (invariant 2), as long as this lives; it has its
+            // identity from its spawn until its last instructions, when the pointer is null.
+            unsafe { self.0.identity.load(Relaxed).as_ref() }
+        }
+
+        /// The index of the worker that has run it last.
+        pub(crate) fn worker(self) -> u32 {
+            self.0.machine().index
+        }
+
+        /// By this its runtime is known.
+        pub(crate) fn runtime(self) -> usize {
+            from_ref(self.0.cluster()).addr()
+        }
+    }
+
+    /// A processor, during an event: nobody else may use what is kept for it.
+    pub(crate) struct Processor<'a>(Owned<'a>);
+
+    impl Processor<'_> {
+        /// Its number, which no other processor of the process has.
+        #[inline(always)]
+        pub(crate) fn number(&self) -> usize {
+            self.0.number
+        }
+
+        #[inline(always)]
+        pub(crate) fn seen(&self) -> Seen {
+            Seen(self.0.shared())
+        }
+    }
+
+    /// A processor as any thread sees it at any time.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Seen(&'static sched::Processor);
+
+    impl Seen {
+        /// By this its runtime is known.
+        pub(crate) fn runtime(self) -> usize {
+            from_ref(self.0.cluster()).addr()
+        }
+
+        /// Its index in its runtime.
+        pub(crate) fn index(self) -> usize {
+            self.0.index
+        }
+
+        /// Whether its runtime was shut down.
+        pub(crate) fn is_closed(self) -> bool {
+            self.0.cluster().stopping.load(Relaxed)
+        }
+
+        /// The words of the thread that it runs. A hint.
+        pub(crate) fn running(self) -> Option<Words> {
+            // Acquire: to reach the machine; partner: Release in `give_to`.
+            let green = self.0.machine.load(Acquire)?.running()?;
+            Some(&green.observed)
+        }
+
+        /// The first processor of the calling green thread's runtime.
+        #[cfg(test)]
+        pub(crate) fn first_here() -> Option<Seen> {
+            current::green().map(|green| Seen(green.cluster().processor(0)))
+        }
+    }
+
+    // Below, what an event needs is taken out of its references before `tell`: it would not stay in registers while
+    // nobody observes.
+
+    #[inline]
+    pub(crate) fn spawned(by: By<'_>, thread: &'static Green) {
         if word() != 0 {
-            tell(by.actor(), thread);
+            let by = by.actor();
+            tell(|observer| (observer.threads.spawned)(by, Thread::new(thread)));
         }
     }
 
     #[inline]
     pub(crate) fn ended(thread: &'static Green) {
-        if word() != 0
-            && let Some(observer) = observer()
-        {
-            (observer.ended)(Thread::new(thread));
+        if word() != 0 {
+            tell(|observer| (observer.threads.ended)(Thread::new(thread)));
         }
     }
 
     #[inline(always)]
-    pub(crate) fn readied<'a>(by: impl By<'a>, thread: &'static Green, why: Readied) {
-        #[cold]
-        #[inline(never)]
-        fn tell(by: Actor<'_>, thread: &'static Green, why: Readied) {
-            if let Some(observer) = observer() {
-                (observer.readied)(by, Thread::new(thread), why);
-            }
-        }
+    pub(crate) fn readied(by: By<'_>, thread: &'static Green, why: Readied) {
         if word() != 0 {
-            tell(by.actor(), thread, why);
+            let by = by.actor();
+            tell(|observer| (observer.threads.readied)(by, Thread::new(thread), why));
         }
     }
 
     #[inline(always)]
     pub(crate) fn picked(processor: &mut Owned<'_>, thread: &'static Green, from: Pick) {
-        #[cold]
-        #[inline(never)]
-        fn tell(processor: Owned<'_>, thread: &'static Green, from: Pick) {
-            if let Some(observer) = observer() {
-                (observer.picked)(Processor(processor), Thread::new(thread), from);
-            }
-        }
         let wanted = match from {
             Pick::NextSlot | Pick::Queue => PICKS,
             Pick::Stolen | Pick::Found => !0,
         };
         if word() & wanted != 0 {
-            tell(processor.lend(), thread, from);
+            let processor = Processor(processor.lend());
+            tell(|observer| (observer.threads.picked)(processor, Thread::new(thread), from));
         }
     }
 
-    /// `processor`: the worker's, if it still has one. It comes by value, so that the run loop can keep its own in a register.
+    /// `processor`: the worker's, if it still has one.
     #[inline(always)]
     pub(crate) fn stopped(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
-        #[cold]
-        #[inline(never)]
-        fn tell(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
-            let why = match action {
-                Action::Yield => Stop::Yielded,
-                Action::Preempt => Stop::Preempted,
-                Action::Park => {
-                    // SAFETY: the thread has left its park on its stack, and cannot go on yet.
-                    let parking = unsafe { *thread.parking() };
-                    let name = parking.about.subject.name;
-                    Stop::Parked(name, parking.deadline != clock::NEVER)
-                }
-                Action::HandOver => Stop::HandedOver(thread.next.get().map(Thread::new)),
-                Action::Exit => Stop::Ended,
-            };
-            if let Some(observer) = observer() {
-                (observer.stopped)(processor.map(Processor), Thread::new(thread), why);
-            }
-        }
         if word() != 0 {
-            tell(processor, thread, action);
+            tell(|observer| {
+                let processor = processor.map(Processor);
+                (observer.threads.stopped)(processor, Thread::new(thread), why(thread, action));
+            });
+        }
+    }
+
+    fn why<'a>(thread: &'static Green, action: Action) -> Stop<'a> {
+        match action {
+            Action::Yield => Stop::Yielded,
+            Action::Preempt => Stop::Preempted,
+            Action::Park => {
+                // SAFETY: the thread has left its park on its stack, and cannot go on yet.
+                let parking = unsafe { *thread.parking() };
+                let name = parking.about.subject.name;
+                Stop::Parked(name, parking.deadline != clock::NEVER)
+            }
+            Action::HandOver => Stop::HandedOver(thread.next.get().map(Thread::new)),
+            Action::Exit => Stop::Ended,
         }
     }
 
@@ -402,34 +361,33 @@ mod threads {
         how: Lost,
         take: impl FnOnce() -> Option<Owned<'a>>,
     ) -> Option<Owned<'a>> {
-        let observer = observer().filter(|_| word() != 0);
-        if let Some(observer) = observer {
-            (observer.blocks)(worker.index, how);
+        let is_told = word() != 0;
+        if is_told {
+            tell(|observer| (observer.threads.blocks)(worker.index, how));
         }
         let mut taken = take();
-        if let Some(observer) = observer {
+        if is_told {
             let processor = taken.as_mut().map(|taken| Processor(taken.lend()));
-            (observer.blocked)(processor, worker.index, &thread.observed, how);
+            let (index, words) = (worker.index, &thread.observed);
+            tell(|observer| (observer.threads.blocked)(processor, index, words, how));
         }
         taken
     }
 
     #[inline]
     pub(crate) fn worker_has(processor: &mut Owned<'_>, worker: &'static Machine) {
-        if word() != 0
-            && let Some(observer) = observer()
-        {
+        if word() != 0 {
+            let processor = Processor(processor.lend());
             let running = worker.running().map(Thread::new);
-            (observer.worker_has)(Processor(processor.lend()), worker.index, running);
+            tell(|observer| (observer.threads.worker_has)(processor, worker.index, running));
         }
     }
 
     #[inline]
     pub(crate) fn worker_idle(processor: &mut Owned<'_>) {
-        if word() != 0
-            && let Some(observer) = observer()
-        {
-            (observer.worker_idle)(Processor(processor.lend()));
+        if word() != 0 {
+            let processor = Processor(processor.lend());
+            tell(|observer| (observer.threads.worker_idle)(processor));
         }
     }
 }

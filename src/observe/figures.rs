@@ -1,8 +1,7 @@
 //! The figures of a runtime, with the names and the explanations under which they leave the program. Counts grow,
 //! states do not, and times are histograms.
 
-use super::Histogram;
-use crate::engine::door::Metrics;
+use crate::engine::door::{Histogram, Metrics};
 
 /// A figure: its name, what it means, and where it is.
 pub(super) struct Figure<T: 'static> {

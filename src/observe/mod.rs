@@ -74,9 +74,6 @@ pub(crate) mod trace;
 pub use self::dump::{Deadlock, Dump, State, ThreadReport, deadlocks, dump};
 #[cfg(feature = "tracing")]
 pub use self::events::publish_events;
-#[cfg(feature = "metrics")]
-use self::measure::Bucket;
-use self::measure::Histogram;
 pub use self::measure::{is_measuring, measure};
 pub use self::prometheus::write_prometheus;
 #[cfg(feature = "metrics")]

@@ -14,6 +14,8 @@ use super::measure::gather;
 use super::trace;
 #[cfg(green)]
 use super::trace::write;
+#[cfg(green)]
+use crate::engine::probe::OfThreads;
 use crate::engine::probe::{self, Observer};
 #[cfg(all(green, feature = "tracing"))]
 use crate::engine::probe::{Lost, Stop};
@@ -25,95 +27,89 @@ pub(super) const EVENTS: u32 = 4;
 
 static OBSERVER: Observer = Observer {
     #[cfg(green)]
-    spawned: |by, thread| {
-        #[cfg(feature = "tracing")]
-        if listens(EVENTS) {
-            events::spawned(thread.identity());
-        }
-        if listens(MEASURE) {
-            gather::readied(thread);
-        }
-        if listens(TRACE) {
-            write::spawned(by, thread);
-        }
-    },
-    #[cfg(green)]
-    ended: |_thread| {
-        #[cfg(feature = "tracing")]
-        if listens(EVENTS) {
-            events::ended(_thread.identity());
-        }
-    },
-    #[cfg(green)]
-    readied: |by, thread, why| {
-        if listens(MEASURE) {
-            gather::readied(thread);
-        }
-        if listens(TRACE) {
-            write::readied(by, thread, why);
-        }
-    },
-    #[cfg(green)]
-    picked: |mut processor, thread, from| {
-        if listens(TRACE) {
-            write::picked(&mut processor, thread, from);
-        }
-        if listens(MEASURE) {
-            gather::picked(&mut processor, thread, from);
-        }
-    },
-    #[cfg(green)]
-    stopped: |mut processor, thread, why| {
-        if listens(MEASURE) {
-            gather::stopped(processor.as_mut(), thread, why);
-        }
-        #[cfg(feature = "tracing")]
-        if listens(EVENTS)
-            && let Stop::Preempted = why
-        {
-            events::preempted(thread.identity());
-        }
-        if listens(TRACE) {
-            write::stopped(processor, thread, why);
-        }
-    },
-    #[cfg(green)]
-    blocks: |worker, how| {
-        if listens(MEASURE) {
-            gather::blocks(worker, how);
-        }
-    },
-    #[cfg(green)]
-    blocked: |mut processor, worker, words, _how| {
-        if listens(MEASURE) {
-            gather::blocked(processor.as_mut(), worker);
-        }
-        if let Some(processor) = &mut processor {
+    threads: OfThreads {
+        spawned: |by, thread| {
             #[cfg(feature = "tracing")]
-            if listens(EVENTS)
-                && let Lost::Blocked(Some(place)) = _how
-            {
-                events::blocked(place);
+            if listens(EVENTS) {
+                events::spawned(thread.identity());
+            }
+            if listens(MEASURE) {
+                gather::readied(thread);
             }
             if listens(TRACE) {
-                write::blocked(processor, words);
+                write::spawned(by, thread);
             }
-        }
-    },
-    #[cfg(green)]
-    worker_has: |mut processor, worker, running| {
-        if listens(MEASURE) && running.is_some() {
-            gather::resumed(&mut processor, worker);
-        }
-        if listens(TRACE) {
-            write::worker_has(&mut processor, running);
-        }
-    },
-    #[cfg(green)]
-    worker_idle: |mut processor| {
-        if listens(TRACE) {
-            write::worker_idle(&mut processor);
-        }
+        },
+        ended: |_thread| {
+            #[cfg(feature = "tracing")]
+            if listens(EVENTS) {
+                events::ended(_thread.identity());
+            }
+        },
+        readied: |by, thread, why| {
+            if listens(MEASURE) {
+                gather::readied(thread);
+            }
+            if listens(TRACE) {
+                write::readied(by, thread, why);
+            }
+        },
+        picked: |mut processor, thread, from| {
+            if listens(TRACE) {
+                write::picked(&mut processor, thread, from);
+            }
+            if listens(MEASURE) {
+                gather::picked(&mut processor, thread, from);
+            }
+        },
+        stopped: |mut processor, thread, why| {
+            if listens(MEASURE) {
+                gather::stopped(processor.as_mut(), thread, why);
+            }
+            #[cfg(feature = "tracing")]
+            if listens(EVENTS)
+                && let Stop::Preempted = why
+            {
+                events::preempted(thread.identity());
+            }
+            if listens(TRACE) {
+                write::stopped(processor, thread, why);
+            }
+        },
+        blocks: |worker, how| {
+            if listens(MEASURE) {
+                gather::blocks(worker, how);
+            }
+        },
+        blocked: |mut processor, worker, words, _how| {
+            if listens(MEASURE) {
+                gather::blocked(processor.as_mut(), worker);
+            }
+            if let Some(processor) = &mut processor {
+                #[cfg(feature = "tracing")]
+                if listens(EVENTS)
+                    && let Lost::Blocked(Some(place)) = _how
+                {
+                    events::blocked(place);
+                }
+                if listens(TRACE) {
+                    write::blocked(processor, words);
+                }
+            }
+        },
+        worker_has: |mut processor, worker, running| {
+            if listens(MEASURE) && running.is_some() {
+                gather::resumed(&mut processor, worker);
+            }
+            if listens(TRACE) {
+                write::worker_has(&mut processor, running);
+            }
+        },
+        worker_idle: |mut processor| {
+            if listens(TRACE) {
+                write::worker_idle(&mut processor);
+            }
+        },
     },
     kernel: |identity, what| {
         #[cfg(feature = "tracing")]

@@ -9,9 +9,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::Histogram;
 use super::figures::{COUNTS, Figure, STATES, TIMES, Times};
-use crate::engine::door::{BlockedPlace, Metrics, Mode, runtimes};
+use super::measure::metrics_of;
+use crate::engine::door::{BlockedPlace, Histogram, Metrics, Mode, runtimes};
 
 /// Writes the figures of all runtimes of the process in Prometheus' text format, version 0.0.4.
 ///
@@ -41,7 +41,7 @@ pub fn write_prometheus(out: impl Write) -> io::Result<()> {
         .map(|(number, backend)| Shown {
             number,
             mode: backend.mode(),
-            metrics: backend.metrics(),
+            metrics: metrics_of(backend),
         })
         .collect();
     // One call of `out`, which may be a socket.

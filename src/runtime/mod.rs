@@ -31,9 +31,10 @@ use std::sync::OnceLock;
 pub use self::builder::Builder;
 use crate::engine::door::Backend;
 pub use crate::engine::door::{
-    BlockedCall, BlockedPlace, Driver, Metrics, Mode, OnDeadlock, ProcessorMetrics, QueueWait,
+    BlockedCall, BlockedPlace, Bucket, Driver, Histogram, Metrics, Mode, OnDeadlock,
+    ProcessorMetrics, QueueWait,
 };
-pub use crate::observe::measure::{Bucket, Histogram};
+use crate::observe::measure::metrics_of;
 use crate::sync::Mutex;
 use crate::thread::{self, JoinHandle};
 
@@ -264,7 +265,7 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn metrics(&self) -> Metrics {
-        self.backend.metrics()
+        metrics_of(self.backend)
     }
 
     /// Waits until all threads of this runtime have ended, and then ends its kernel threads.

@@ -105,7 +105,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
     let sum = |count: fn(&Processor) -> &Counter| {
         cluster.processors().map(|p| count(p).get()).sum::<u64>()
     };
-    let mut metrics = Metrics {
+    Metrics {
         switches: sum(|p| &p.switches) + cluster.detached_switches.get(),
         steals: sum(|p| &p.steals),
         steal_attempts: sum(|p| &p.steal_attempts),
@@ -136,9 +136,7 @@ pub(super) fn metrics_of(cluster: &'static Cluster) -> Metrics {
             })
             .collect(),
         ..Metrics::default()
-    };
-    crate::observe::measure::add_times(&mut metrics, core::ptr::from_ref(cluster).addr());
-    metrics
+    }
 }
 
 /// Returns how many processors sleep, and how many search.

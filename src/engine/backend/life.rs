@@ -13,7 +13,7 @@ use crate::engine::backend::handle::{Thread, own_shared, shared_of};
 use crate::engine::green::current;
 use crate::engine::green::{Green, Oddities, Room, inspection, records};
 use crate::engine::policy::Readied;
-use crate::engine::probe;
+use crate::engine::probe::{self, By};
 use crate::engine::sched::start::stock_up;
 use crate::engine::sched::{self, Cluster};
 use crate::engine::sys::{sanitizer, signal};
@@ -51,13 +51,13 @@ pub(super) unsafe fn start<J: Job>(
     match &mut sched::enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), cluster) => {
             entered.processor().counts.spawned.add(1);
-            probe::spawned(&mut *entered, green);
+            probe::spawned(By::Thread(entered), green);
             sched::ready_from(&entered.processor(), green, Readied::Spawned);
         }
         _ => {
             let _off = current::preemption_off();
             cluster.census.outside.spawned.add_shared(1);
-            probe::spawned(probe::Outside, green);
+            probe::spawned(By::Outside, green);
             sched::ready_globally(green, Readied::Spawned);
         }
     }

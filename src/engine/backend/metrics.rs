@@ -3,11 +3,10 @@
 use core::panic::Location;
 use core::time::Duration;
 
-use super::KernelBackend;
+use super::{Histogram, KernelBackend};
 use crate::engine::atomic::Ordering;
 #[cfg(green)]
 use crate::engine::report::runtimes::Figures;
-use crate::observe::measure::Histogram;
 
 /// Figures about a runtime: counts since its start, and its present state.
 ///

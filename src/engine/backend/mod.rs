@@ -10,7 +10,7 @@
 //! | `packet`, `scope` | a closure and its result; threads that end before the data they borrow |
 //! | `spawn`, `bare` | starting a thread; kernel threads without std, for a forked child |
 //! | `handle/` | a thread's shared data: its name, its number, its token, its end |
-//! | `metrics` | figures: counts since the start, and the present state |
+//! | `metrics`, `histogram` | figures: counts since the start, and the present state; times |
 //! | `runtimes`, `schedtrace` | every runtime of the process; a line about each now and then |
 
 #[cfg_attr(not(green), path = "../elsewhere/bare.rs")]
@@ -20,6 +20,7 @@ pub(crate) mod config;
 #[cfg_attr(not(green), path = "../elsewhere/backend_green.rs")]
 mod green;
 pub(crate) mod handle;
+mod histogram;
 mod kernel;
 #[cfg_attr(not(green), path = "../elsewhere/life.rs")]
 mod life;
@@ -35,6 +36,9 @@ use std::io;
 use std::sync::{Mutex, OnceLock};
 
 pub(crate) use self::choice::Choice;
+#[cfg(green)]
+pub(crate) use self::histogram::{BUCKETS, bucket};
+pub use self::histogram::{Bucket, Histogram};
 pub(crate) use self::kernel::KernelBackend;
 pub use self::metrics::{BlockedCall, BlockedPlace, Metrics, ProcessorMetrics, QueueWait};
 pub(crate) use self::spawn::{Job, Kernel, Wishes};

@@ -26,7 +26,7 @@ use core::ptr::NonNull;
 use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{ForOthers, Readied};
-use crate::engine::probe;
+use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::events::{Turn, events};
 use crate::engine::sched::lifo::Lifo;
 use crate::engine::sched::wake::Slept;
@@ -412,7 +412,7 @@ impl Cluster {
         // Some of its threads would be out of reach of machines that get another processor.
         self.policy.leave(&processor.seat());
         for green in outbox::take_senders(&mut processor) {
-            probe::readied(&mut processor, green, probe::Readied::Arrived);
+            probe::readied(By::Processor(processor.lend()), green, Why::Arrived);
             crate::engine::sched::ready_globally(green, Readied::Arrived);
         }
         perturb::point("lay_to_rest: left");

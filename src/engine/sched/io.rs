@@ -34,7 +34,7 @@
 use crate::engine::atomic::Ordering;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::policy::{Readied, Ready};
-use crate::engine::probe;
+use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::events::{BATCH, events};
 use crate::engine::sched::{Cluster, Owned, RunLoop};
 use crate::engine::sys::clock::NEVER;
@@ -71,7 +71,7 @@ pub(super) fn take_in(processor: &mut Owned<'_>, mut ready: Fifo) -> bool {
         if count > 1 {
             green.prefetch();
         }
-        probe::readied(&mut *processor, green, probe::Readied::Arrived);
+        probe::readied(By::Processor(processor.lend()), green, Why::Arrived);
         if core::ptr::eq(green.cluster(), cluster) {
             processor.own().outbox.expect(green);
             let thread = Ready::new(green);
@@ -114,7 +114,7 @@ pub(crate) fn pass_on(mut ready: Fifo) {
             last.notify();
         }
         perturb::point("io: passing on");
-        probe::readied(probe::Outside, green, probe::Readied::Arrived);
+        probe::readied(By::Outside, green, Why::Arrived);
         let thread = Ready::new(green);
         cluster.policy.ready(thread, Readied::Arrived, None);
     }

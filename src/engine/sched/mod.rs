@@ -112,7 +112,7 @@ use crate::engine::green::current;
 use crate::engine::green::waiter::Parking;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{ForOthers, Next, Others, Readied, Ready};
-use crate::engine::probe::{self, Pick, Readied as Why};
+use crate::engine::probe::{self, By, Pick, Readied as Why};
 use crate::engine::sys::{clock, perturb, sanitizer};
 
 /// The life of a machine: rest until there is a processor, then find work and run it.
@@ -399,14 +399,14 @@ pub(crate) fn ready(green: &'static Green) {
     // By reference: a move would read what was just written, in wider words, and wait for that.
     match &mut enter() {
         Some(entered) if core::ptr::eq(entered.machine().cluster(), green.cluster()) => {
-            probe::readied(&mut *entered, green, Why::Woke);
+            probe::readied(By::Thread(entered), green, Why::Woke);
             ready_from(&entered.processor(), green, Readied::Woken);
         }
         // The thread waits in the parent, and cannot run here.
         None if fork::is_child() => {}
         _ => {
             let _off = current::preemption_off();
-            probe::readied(probe::Outside, green, Why::Woke);
+            probe::readied(By::Outside, green, Why::Woke);
             ready_globally(green, Readied::Woken);
         }
     }

@@ -56,7 +56,7 @@ use crate::engine::green::subject::{self, About, Subject};
 use crate::engine::green::waiter::Waiter;
 use crate::engine::green::{Green, Oddities};
 use crate::engine::policy::{Next, Readied, Ready};
-use crate::engine::probe;
+use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::{Owned, enter};
 use crate::engine::sys::batch::{Batch, Entry, SIZE};
 
@@ -306,7 +306,7 @@ fn hand_in(processor: &mut Owned<'_>) {
     }
     for green in take_senders(processor) {
         processor.own().outbox.expect(green);
-        probe::readied(&mut *processor, green, probe::Readied::Arrived);
+        probe::readied(By::Processor(processor.lend()), green, Why::Arrived);
         let policy = &processor.cluster().policy;
         policy.ready(Ready::new(green), Readied::Arrived, Some(&processor.seat()));
     }

@@ -21,7 +21,7 @@ use crate::engine::green::current;
 use crate::engine::green::fifo::Fifo;
 use crate::engine::green::timer::{Entry, Heap};
 use crate::engine::policy::{Readied, Ready};
-use crate::engine::probe;
+use crate::engine::probe::{self, By, Readied as Why};
 use crate::engine::sched::{Cluster, Owned, Processor};
 use crate::engine::sys::clock::{self, NEVER};
 use crate::engine::sys::{perturb, sanitizer};
@@ -155,7 +155,7 @@ fn hand_over(processor: &mut Owned<'_>, mut ready: Fifo, first: Readied) {
     let mut any = false;
     let policy = &processor.cluster().policy;
     while let Some(green) = ready.pop() {
-        probe::readied(&mut *processor, green, probe::Readied::Fired);
+        probe::readied(By::Processor(processor.lend()), green, Why::Fired);
         policy.ready(Ready::new(green), how, Some(&processor.seat()));
         how = Readied::Arrived;
         any = true;

@@ -22,12 +22,11 @@
 //! Orderings: all are Relaxed, but for the list of histograms (Release, Acquire). A reader sees each bucket as it was at some moment; sums and counts need not fit
 //! together exactly. What the monitor writes to a hold is published by its taking of the processor.
 
-use super::histogram::{BUCKETS, bucket};
 use crate::engine::door::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use crate::engine::door::{AtomicStatic, clock, kernel_thread, ticks};
+use crate::engine::door::{AtomicStatic, BUCKETS, bucket, clock, kernel_thread, ticks};
 use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Thread};
 use crate::observe::kept::{ByProcessor, ByWorker, Zeroable, mapped};
 

@@ -1,14 +1,10 @@
-//! [`measure`]: whether times are measured. They are gathered from the scheduler's events (`gather`), and told as
-//! [`Histogram`]s.
+//! [`measure`]: whether times are measured. They are gathered from the scheduler's events (`gather`).
 
 #[cfg(green)]
 pub(super) mod gather;
-mod histogram;
 
-pub use self::histogram::{Bucket, Histogram};
 use super::observer::{self, MEASURE};
-#[cfg(green)]
-use crate::engine::door::Metrics;
+use crate::engine::door::{Backend, Metrics};
 
 /// Starts measuring times, or stops it, in all runtimes of the process.
 ///
@@ -59,9 +55,19 @@ pub fn is_measuring() -> bool {
     observer::listens(MEASURE)
 }
 
-/// Adds the histograms of all processors of a runtime.
+/// The figures of a runtime, with the times that were measured.
+pub(crate) fn metrics_of(backend: Backend) -> Metrics {
+    #[cfg_attr(not(green), allow(unused_mut, reason = "no times are measured"))]
+    let mut metrics = backend.metrics();
+    #[cfg(green)]
+    if let Backend::Green(cluster) = backend {
+        add_times(&mut metrics, core::ptr::from_ref(cluster).addr());
+    }
+    metrics
+}
+
 #[cfg(green)]
-pub(crate) fn add_times(metrics: &mut Metrics, runtime: usize) {
+fn add_times(metrics: &mut Metrics, runtime: usize) {
     for measures in gather::of_runtime(runtime) {
         let [next_slot, queue, stolen] = &measures.waits;
         let waits = &mut metrics.queue_wait;

@@ -14,11 +14,11 @@ use core::fmt;
 use core::time::Duration;
 
 /// The number of buckets: up to 2^64 nanoseconds.
-pub(super) const BUCKETS: usize = 252;
+pub(crate) const BUCKETS: usize = 252;
 
 /// The bucket of a time in nanoseconds.
 #[inline]
-pub(super) fn bucket(nanos: u64) -> usize {
+pub(crate) fn bucket(nanos: u64) -> usize {
     let below = nanos.saturating_sub(1);
     match below {
         0..4 => below as usize,
@@ -30,7 +30,7 @@ pub(super) fn bucket(nanos: u64) -> usize {
 }
 
 /// The greatest time in a bucket, in nanoseconds.
-pub(super) fn upper(bucket: usize) -> u64 {
+fn upper(bucket: usize) -> u64 {
     let (exponent, digits) = (bucket / 4 + 1, bucket as u128 % 4);
     match bucket {
         0..4 => bucket as u64 + 1,
@@ -166,7 +166,7 @@ impl Histogram {
 
     /// Adds the sum of some times in nanoseconds, and how many there are in each bucket.
     #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
-    pub(super) fn add(&mut self, (nanos, counts): (u64, impl Iterator<Item = u64>)) {
+    pub(crate) fn add(&mut self, (nanos, counts): (u64, impl Iterator<Item = u64>)) {
         self.nanos = self.nanos.wrapping_add(nanos);
         self.counts.resize(BUCKETS, 0);
         for (sum, count) in self.counts.iter_mut().zip(counts) {
@@ -175,7 +175,7 @@ impl Histogram {
     }
 
     #[cfg_attr(not(green), allow(dead_code, reason = "nothing is measured"))]
-    pub(super) fn merge(&mut self, other: &Histogram) {
+    pub(crate) fn merge(&mut self, other: &Histogram) {
         self.add((other.nanos, other.counts.iter().copied()));
     }
 }
