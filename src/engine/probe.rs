@@ -73,7 +73,7 @@ pub(crate) fn word() -> u32 {
 
 /// Changes the word, and has all events told to `observer` from then on if it is not 0.
 pub(crate) fn observe(observer: &'static Observer, change: impl Fn(u32) -> u32) {
-    // Release: partner: Acquire in `tell`.
+    // Release: partner: Acquire in `observer`.
     OBSERVER.store(Some(observer), Release);
     let _ = WORD.fetch_update(Relaxed, Relaxed, |word| Some(change(word)));
 }
@@ -84,11 +84,15 @@ pub(crate) fn forget() {
     WORD.store(0, Relaxed);
 }
 
+fn observer() -> Option<&'static Observer> {
+    // Acquire: partner: Release in `observe`.
+    OBSERVER.load(Acquire)
+}
+
 #[cold]
 #[inline(never)]
 fn tell(event: impl FnOnce(&'static Observer)) {
-    // Acquire: partner: Release in `observe`.
-    if let Some(observer) = OBSERVER.load(Acquire) {
+    if let Some(observer) = observer() {
         event(observer);
     }
 }
@@ -97,7 +101,7 @@ fn tell(event: impl FnOnce(&'static Observer)) {
 #[inline]
 pub(crate) fn kernel(thread: Option<&Identity>, what: Kernel) {
     if word() != 0 {
-        tell(|observer| (observer.kernel)(thread, what));
+        tell(move |observer| (observer.kernel)(thread, what));
     }
 }
 
@@ -107,7 +111,7 @@ mod threads {
     use core::marker::PhantomData;
     use core::ptr::from_ref;
 
-    use super::{Acquire, Identity, PICKS, Relaxed, tell, word};
+    use super::{Acquire, Identity, PICKS, Relaxed, observer, tell, word};
     use crate::engine::atomic::AtomicU64;
     use crate::engine::green::context::Action;
     use crate::engine::green::{Green, current};
@@ -120,7 +124,7 @@ mod threads {
         pub(crate) ended: fn(Thread<'_>),
         pub(crate) readied: fn(Actor<'_>, Thread<'_>, Readied),
         pub(crate) picked: fn(Processor<'_>, Thread<'_>, Pick),
-        pub(crate) stopped: fn(Option<Processor<'_>>, Thread<'_>, Stop<'_>),
+        pub(crate) stopped: fn(Option<Processor<'_>>, Stopped<'_>),
         /// The processor of this worker is about to be taken.
         pub(crate) blocks: fn(u32, Lost),
         /// It was taken, or was not.
@@ -290,21 +294,53 @@ mod threads {
         }
     }
 
-    // Below, what an event needs is taken out of its references before `tell`: it would not stay in registers while
-    // nobody observes.
+    /// A thread that has left its stack.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Stopped<'a>(Thread<'a>, Action);
+
+    impl<'a> Stopped<'a> {
+        #[inline(always)]
+        pub(crate) fn thread(self) -> Thread<'a> {
+            self.0
+        }
+
+        #[inline(always)]
+        pub(crate) fn has_yielded(self) -> bool {
+            matches!(self.1, Action::Yield)
+        }
+
+        pub(crate) fn why(self) -> Stop<'a> {
+            let Stopped(Thread(green, _), action) = self;
+            match action {
+                Action::Yield => Stop::Yielded,
+                Action::Preempt => Stop::Preempted,
+                Action::Park => {
+                    // SAFETY: the thread has left its park on its stack, and cannot go on yet (invariant 1).
+                    let parking = unsafe { *green.parking() };
+                    let name = parking.about.subject.name;
+                    Stop::Parked(name, parking.deadline != clock::NEVER)
+                }
+                Action::HandOver => Stop::HandedOver(green.next.get().map(Thread::new)),
+                Action::Exit => Stop::Ended,
+            }
+        }
+    }
+
+    // Below, an event's parts are values before they are told: what a reference leads to could not stay in a register
+    // while nobody observes. The two events of every switch are told without a closure.
 
     #[inline]
     pub(crate) fn spawned(by: By<'_>, thread: &'static Green) {
         if word() != 0 {
             let by = by.actor();
-            tell(|observer| (observer.threads.spawned)(by, Thread::new(thread)));
+            tell(move |observer| (observer.threads.spawned)(by, Thread::new(thread)));
         }
     }
 
     #[inline]
     pub(crate) fn ended(thread: &'static Green) {
         if word() != 0 {
-            tell(|observer| (observer.threads.ended)(Thread::new(thread)));
+            tell(move |observer| (observer.threads.ended)(Thread::new(thread)));
         }
     }
 
@@ -312,45 +348,41 @@ mod threads {
     pub(crate) fn readied(by: By<'_>, thread: &'static Green, why: Readied) {
         if word() != 0 {
             let by = by.actor();
-            tell(|observer| (observer.threads.readied)(by, Thread::new(thread), why));
+            tell(move |observer| (observer.threads.readied)(by, Thread::new(thread), why));
         }
     }
 
     #[inline(always)]
     pub(crate) fn picked(processor: &mut Owned<'_>, thread: &'static Green, from: Pick) {
+        #[cold]
+        #[inline(never)]
+        fn tell(processor: Processor<'_>, thread: Thread<'_>, from: Pick) {
+            if let Some(observer) = observer() {
+                (observer.threads.picked)(processor, thread, from);
+            }
+        }
         let wanted = match from {
             Pick::NextSlot | Pick::Queue => PICKS,
             Pick::Stolen | Pick::Found => !0,
         };
         if word() & wanted != 0 {
-            let processor = Processor(processor.lend());
-            tell(|observer| (observer.threads.picked)(processor, Thread::new(thread), from));
+            tell(Processor(processor.lend()), Thread::new(thread), from);
         }
     }
 
     /// `processor`: the worker's, if it still has one.
     #[inline(always)]
     pub(crate) fn stopped(processor: Option<Owned<'_>>, thread: &'static Green, action: Action) {
-        if word() != 0 {
-            tell(|observer| {
-                let processor = processor.map(Processor);
-                (observer.threads.stopped)(processor, Thread::new(thread), why(thread, action));
-            });
-        }
-    }
-
-    fn why<'a>(thread: &'static Green, action: Action) -> Stop<'a> {
-        match action {
-            Action::Yield => Stop::Yielded,
-            Action::Preempt => Stop::Preempted,
-            Action::Park => {
-                // SAFETY: the thread has left its park on its stack, and cannot go on yet.
-                let parking = unsafe { *thread.parking() };
-                let name = parking.about.subject.name;
-                Stop::Parked(name, parking.deadline != clock::NEVER)
+        #[cold]
+        #[inline(never)]
+        fn tell(processor: Option<Processor<'_>>, stopped: Stopped<'_>) {
+            if let Some(observer) = observer() {
+                (observer.threads.stopped)(processor, stopped);
             }
-            Action::HandOver => Stop::HandedOver(thread.next.get().map(Thread::new)),
-            Action::Exit => Stop::Ended,
+        }
+        if word() != 0 {
+            let stopped = Stopped(Thread::new(thread), action);
+            tell(processor.map(Processor), stopped);
         }
     }
 
@@ -363,13 +395,13 @@ mod threads {
     ) -> Option<Owned<'a>> {
         let is_told = word() != 0;
         if is_told {
-            tell(|observer| (observer.threads.blocks)(worker.index, how));
+            tell(move |observer| (observer.threads.blocks)(worker.index, how));
         }
         let mut taken = take();
         if is_told {
             let processor = taken.as_mut().map(|taken| Processor(taken.lend()));
             let (index, words) = (worker.index, &thread.observed);
-            tell(|observer| (observer.threads.blocked)(processor, index, words, how));
+            tell(move |observer| (observer.threads.blocked)(processor, index, words, how));
         }
         taken
     }
@@ -379,7 +411,7 @@ mod threads {
         if word() != 0 {
             let processor = Processor(processor.lend());
             let running = worker.running().map(Thread::new);
-            tell(|observer| (observer.threads.worker_has)(processor, worker.index, running));
+            tell(move |observer| (observer.threads.worker_has)(processor, worker.index, running));
         }
     }
 
@@ -387,7 +419,7 @@ mod threads {
     pub(crate) fn worker_idle(processor: &mut Owned<'_>) {
         if word() != 0 {
             let processor = Processor(processor.lend());
-            tell(|observer| (observer.threads.worker_idle)(processor));
+            tell(move |observer| (observer.threads.worker_idle)(processor));
         }
     }
 }

@@ -62,18 +62,18 @@ static OBSERVER: Observer = Observer {
                 gather::picked(&mut processor, thread, from);
             }
         },
-        stopped: |mut processor, thread, why| {
+        stopped: |mut processor, stopped| {
             if listens(MEASURE) {
-                gather::stopped(processor.as_mut(), thread, why);
+                gather::stopped(processor.as_mut(), stopped);
             }
             #[cfg(feature = "tracing")]
             if listens(EVENTS)
-                && let Stop::Preempted = why
+                && let Stop::Preempted = stopped.why()
             {
-                events::preempted(thread.identity());
+                events::preempted(stopped.thread().identity());
             }
             if listens(TRACE) {
-                write::stopped(processor, thread, why);
+                write::stopped(processor, stopped);
             }
         },
         blocks: |worker, how| {

@@ -27,7 +27,7 @@ use crate::engine::door::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::engine::door::{AtomicStatic, BUCKETS, bucket, clock, kernel_thread, ticks};
-use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Thread};
+use crate::engine::probe::{BlockedPlace, Lost, Pick, Processor, Stop, Stopped, Thread};
 use crate::observe::kept::{ByProcessor, ByWorker, Zeroable, mapped};
 
 /// The ticks at which measuring was last switched on.
@@ -166,8 +166,9 @@ pub(in crate::observe) fn picked(processor: &mut Processor<'_>, thread: Thread<'
     if has_rested || gauge.began < SINCE.load(Relaxed) {
         gauge.began = ticks();
     }
-    let [_, ready_at] = thread.words();
-    let ready_at = ready_at.swap(0, Relaxed);
+    let [_, word] = thread.words();
+    let ready_at = word.load(Relaxed);
+    word.store(0, Relaxed);
     let from = match from {
         Pick::NextSlot => 0,
         Pick::Queue | Pick::Found => 1,
@@ -180,17 +181,13 @@ pub(in crate::observe) fn picked(processor: &mut Processor<'_>, thread: Thread<'
     }
 }
 
-pub(in crate::observe) fn stopped(
-    processor: Option<&mut Processor<'_>>,
-    thread: Thread<'_>,
-    why: Stop<'_>,
-) {
-    let now = ticks();
+pub(in crate::observe) fn stopped(processor: Option<&mut Processor<'_>>, stopped: Stopped<'_>) {
+    let (thread, now) = (stopped.thread(), ticks());
     match processor {
         Some(processor) => run_ends(processor, now, now),
         None => came_back(thread.worker(), thread.runtime(), now),
     }
-    if let Stop::Yielded | Stop::Preempted = why {
+    if let Stop::Yielded | Stop::Preempted = stopped.why() {
         thread.words()[1].store(now, Relaxed);
     }
 }

@@ -16,7 +16,7 @@ use super::ring::Pen;
 use super::words::{self, Kind, word};
 use super::{common, session};
 use crate::engine::door::atomic::Ordering::Relaxed;
-use crate::engine::probe::{Actor, Pick, Processor, Readied, Stop, Thread, Words};
+use crate::engine::probe::{Actor, Pick, Processor, Readied, Stop, Stopped, Thread, Words};
 
 pub(in crate::observe) fn spawned(by: Actor<'_>, thread: Thread<'_>) {
     // Another thread had this record.
@@ -69,26 +69,23 @@ pub(in crate::observe) fn picked(processor: &mut Processor<'_>, thread: Thread<'
 }
 
 /// The quick way is for a yield of a thread that is known, at a moment that needs no time.
-pub(in crate::observe) fn stopped(
-    processor: Option<Processor<'_>>,
-    thread: Thread<'_>,
-    why: Stop<'_>,
-) {
+pub(in crate::observe) fn stopped(processor: Option<Processor<'_>>, stopped: Stopped<'_>) {
+    let thread = stopped.thread();
     let Some(mut processor) = processor else {
-        let runtime = thread.runtime() as u64;
-        return common::put(kind_of(why), known_commonly(thread), runtime, 0);
+        let kind = kind_of(stopped.why());
+        return common::put(kind, known_commonly(thread), thread.runtime() as u64, 0);
     };
     let Some(pen) = Pen::of(&mut processor) else {
         return;
     };
-    if let Stop::Yielded = why {
+    if stopped.has_yielded() {
         let numbered = thread.words()[0].load(Relaxed);
         let yielded = word(Kind::Yielded, u64::from(numbered as u32));
         if session::of(numbered) == session::current() && pen.note(yielded) {
             return;
         }
     }
-    stopped_otherwise(pen, thread, why);
+    stopped_otherwise(pen, thread, stopped.why());
 }
 
 #[inline(never)]
